@@ -1,4 +1,4 @@
-# make demo | demo-flare | test | test-flare | soak | bench | figures | docs | release-check | lint: each makes what it needs on a fresh machine.
+# make demo | demo-flare | test | test-flare | soak | bench | figures | docs | release-check | image-check | lint: each makes what it needs on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +8,10 @@ FLARE := $(VENV)/.flare
 PAPERS := $(VENV)/.papers
 DOCS := $(VENV)/.docs
 
-.PHONY: demo demo-flare test test-all test-flare soak bench figures docs release-check lint format clean
+# the tests start hundreds of processes: each would compile the package anew
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo demo-flare test test-all test-flare soak bench figures docs release-check image-check lint format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -38,15 +41,16 @@ $(DOCS): $(BIN)/python pyproject.toml
 
 demo: $(CORE)  ## private PCA of patients' visits that three sites keep to themselves
 	$(BIN)/eigenveil demo demo
+	@command -v eigenveil > /dev/null || echo "To type eigenveil yourself, first: . $(BIN)/activate"
 
 demo-flare: $(FLARE)  ## the same between three sites, an aggregator and a lead: processes over TLS
 	$(BIN)/python examples/flare_demo.py
 
 test: $(DEV) lint  ## formatting, lint, types, import rules, tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-all: $(DEV) lint  ## the same, with the slow tests that wrong noise is rejected, and new examples
-	$(BIN)/python -m pytest -n auto --hypothesis-profile new -m "thorough or not thorough"
+	$(BIN)/python -m pytest -n auto --dist worksteal --hypothesis-profile new -m "thorough or not thorough"
 
 test-flare: $(DEV) $(FLARE)  ## what needs NVIDIA FLARE: real processes on this machine, and faults
 	$(BIN)/python -m pytest tests/flare -n 2 --dist loadfile
@@ -77,12 +81,17 @@ figures: $(PAPERS)  ## everything in docs/ that is measured and drawn; make figu
 	$(BIN)/eigenveil reproduce all $(if $(FAST),--fast) --out docs/images/reproduction \
 		--page docs/reproduction.md
 
-docs: $(DOCS)  ## the documentation site in docs/_build/html; its tutorials run, its links are checked
+docs: $(DOCS)  ## the documentation site in docs/_build/html; its tutorials run, its links and pages are checked
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	EIGENVEIL_SITE=docs/_build/html PYTHONPATH=tests $(BIN)/python -m pytest -q -rs -p browser_tools \
+		--noconftest tests/docs/test_site.py
 
 release-check: $(BIN)/python  ## wheel and sdist, tried in a bare environment of each Python that is here
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
 	$(BIN)/python packaging/release_check.py dist
+
+image-check: $(DEV) $(FLARE)  ## the container image is built, and compose.yaml's services run a study in it; root, Linux
+	$(BIN)/python packaging/image_check.py $(IMAGE_OPTIONS)
 
 clean:
 	rm -rf $(VENV) demo

@@ -49,6 +49,8 @@ PARTS = {
 
 def main(names: list[str]) -> None:
     """Measure and report."""
+    if unknown := [name for name in names if name not in PARTS]:
+        sys.exit(f"There is no benchmark {', '.join(unknown)}. There are: {', '.join(PARTS)}.")
     report = Report()
     for name in names or list(PARTS):
         PARTS[name](report)

@@ -50,6 +50,8 @@ def run(report: Report) -> None:
         longest = max(taken for step, taken in steps.items() if step.startswith("round"))
         report.add(SECTION, f"{name}: longest round, s", longest, _MOST, at_most=True)
         report.note(SECTION, f"{name}: all rounds, s", f"{summary['seconds']:.2f}")
+        ratio = _estimated(summary, rows) / summary["seconds"]
+        report.note(SECTION, f"{name}: estimated by study plan, over measured", f"{ratio:.2f}")
 
 
 class _Spent:
@@ -103,7 +105,6 @@ def _signing(report: Report) -> None:
         folder = Path(place)
         kits = provision(study, folder / "kits", host="localhost", port=1)
         for module, name in (
-            (parties, "open_sealed"),
             (parties, "seal"),
             (signed, "open_sealed"),
             (signed, "seal"),
@@ -159,6 +160,16 @@ class _Direct:
         return bytes(answer.result() if isinstance(answer, Future) else answer)
 
 
+def _estimated(summary: Mapping[str, Any], rows: int) -> float:
+    """Seconds that 'study plan' says, from the first question on, without a network's latency."""
+    from eigenveil.federation.study.study import parse_study
+    from eigenveil.planning.duration import Network, duration
+
+    network = Network(latency=0.0, megabits=1e4)
+    found = duration(parse_study(summary["study"]), len(SITES) * rows, network)
+    return found.seconds - found.starting
+
+
 def _measured(folder: Path, features: int, rows: int, words: tuple[str, ...]) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     study = folder / "study.toml"
@@ -180,7 +191,9 @@ def _measured(folder: Path, features: int, rows: int, words: tuple[str, ...]) ->
         time.sleep(15)  # until all are there
         _run("study", "run", study, "--kit", folder / "kits/lead", "--out", folder / "result")
     (found,) = (folder / "kits/aggregator/results").glob("*/summary.json")
-    return dict(json.loads(found.read_text()))
+    from eigenveil.federation.study.file import read_study
+
+    return {**json.loads(found.read_text()), "study": read_study(study).model_dump(mode="json")}
 
 
 def _command(*words: object) -> list[str]:

@@ -31,7 +31,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-exclude_patterns = ["_build", "jupyter_execute", "images"]
+exclude_patterns = ["_build", "_templates", "jupyter_execute", "images"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
@@ -75,6 +75,9 @@ html_theme = "pydata_sphinx_theme"
 html_title = "eigenveil"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+templates_path = ["_templates"]
+highlight_language = "text"  # of blocks that do not say what they are: commands, messages
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
@@ -91,7 +94,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": []}
+html_sidebars = {page: [] for page in ("index", "start", "overview")}  # they have none beside them
 # no page asks another host for anything
 html_baseurl = ""
 
@@ -105,3 +108,4 @@ def setup(app: Sphinx) -> None:
     app.connect("doctree-resolved", links.collect)
     app.connect("build-finished", links.write)
     app.connect("doctree-resolved", generated_pages.plain_commands)
+    app.connect("doctree-resolved", generated_pages.titled_links)

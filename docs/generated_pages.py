@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import posixpath
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -142,3 +144,15 @@ def plain_commands(_: Any, tree: nodes.document, __: str) -> None:
             block.children = [nodes.Text(rest)]
             block.children[0].parent = block
             block.rawsource, block["language"] = rest, "bash"
+
+
+def titled_links(app: Any, tree: nodes.document, page: str) -> None:
+    """Call a page by its title where a text calls it by its file, as it must beside the site."""
+    for link in tree.findall(nodes.reference):
+        called = link.astext()
+        if link.get("internal") and re.fullmatch(r"[\w./-]+\.md", called):
+            place = posixpath.join(posixpath.dirname(page), link["refuri"].partition("#")[0])
+            title = app.env.titles.get(posixpath.normpath(place).removesuffix(".html"))
+            if title is not None:
+                link.children = [nodes.inline("", title.astext())]
+                link.children[0].parent = link

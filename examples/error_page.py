@@ -46,6 +46,14 @@ same thing may be wrong with rows and with a message.
 | 70 | a defect of eigenveil: run again with `--debug`, and report what it prints |
 | 130 | stopped from the keyboard |
 
+Where a message names a row or a column:
+
+| what was given | row | column |
+|---|---|---|
+| a text file (CSV, TSV) | `line 7`, as an editor shows it | its name, or `column 3`, from 1 |
+| any other file, a query | `row 6`, from 1 | its name, or `column 3`, from 1 |
+| an array or frame in Python | `row index 5 (from 0)` | its name, or `column index 2 (from 0)` |
+
 `python examples/error_page.py` makes this page from the code and `src/eigenveil/error_codes.toml`.
 
 | code | exit status | when | what to do |

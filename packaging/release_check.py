@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,34 +32,29 @@ IN_WHEEL = (
 
 def main(out: Path) -> None:
     """Build, look, install, run."""
-    version = stated_version()
     shutil.rmtree(out, ignore_errors=True)
     run(sys.executable, "-m", "build", "--outdir", out, ROOT)
     [wheel], [source] = list(out.glob("*.whl")), list(out.glob("*.tar.gz"))
+    version = wheel.name.split("-")[1]
+    agree(version)
     look_into(wheel, source, version)
     for python in PYTHONS:
         if runs(python):
             try_bare(python, wheel, version, out)
         else:
             print(f"{python}: not on this machine, not tried")
-    print(f"eigenveil {version} can be released: {wheel}, {source}")
+    print(f"eigenveil {version} was built and tried: {wheel}, {source}")
 
 
-def stated_version() -> str:
-    """The one version that pyproject, citation, changelog and tag of this commit agree on."""
-    version = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
-    cited = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
-    if cited is None or cited.group(1) != version:
+def agree(version: str) -> None:
+    """A release, which has no more than numbers in its version, is the one that is cited."""
+    if not re.fullmatch(r"[0-9.]+", version):
+        print(f"{version} is no release: no tag is at this commit, or files were changed.")
+        return
+    if f"\nversion: {version}\n" not in (ROOT / "CITATION.cff").read_text():
         sys.exit(f"CITATION.cff does not say version {version}.")
     if f"## {version}" not in (ROOT / "CHANGELOG.md").read_text():
         sys.exit(f"CHANGELOG.md has nothing of version {version}.")
-    tag = subprocess.run(
-        ["git", "describe", "--exact-match", "--tags"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if tag.returncode == 0 and tag.stdout.strip() != f"v{version}":
-        sys.exit(f"The tag {tag.stdout.strip()} is not v{version}.")
-    return version
 
 
 def look_into(wheel: Path, source: Path, version: str) -> None:
@@ -96,6 +90,7 @@ def try_bare(python: str, wheel: Path, version: str, out: Path) -> None:
         if version not in said:
             sys.exit(f"{python}: eigenveil --version says {said.strip()!r}.")
         run(own / "eigenveil", "demo", place / "demo", quiet=True)
+        run(own / "python", ROOT / "packaging" / "follow_page.py", ROOT / "README.md", quiet=True)
         listed = run(own / "python", "-m", "pip", "list", "--format", "json", quiet=True)
         bill = {
             "bomFormat": "CycloneDX",

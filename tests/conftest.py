@@ -8,7 +8,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
+import disk_tools
 import soak_tools
+from browser_tools import browser  # noqa: F401  a fixture
 from eigenveil.errors import EigenveilError, error_codes
 
 # modules of fixtures have no doctests, and all have one name
@@ -27,6 +29,8 @@ for profile, same, examples in (("same", True, 12), ("new", False, 20)):
     )
 settings.load_profile("same")
 
+disk_tools.wait_for_no_disk()
+
 # readline, in the process that starts pytest's workers, tells all that they start how wide a
 # terminal is; here nothing is one
 os.environ.pop("COLUMNS", None)
@@ -38,6 +42,14 @@ def _one_thread_each_where_workers_share_the_processors():
     limit = 1 if "PYTEST_XDIST_WORKER" in os.environ else None
     with threadpool_limits(limit):
         yield
+
+
+@pytest.fixture
+def forced():
+    """Ledgers wait for the disk in this test."""
+    disk_tools.ledgers_wait_again()
+    yield
+    disk_tools.wait_for_no_disk()
 
 
 @pytest.fixture(autouse=True, scope="session")

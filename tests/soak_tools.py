@@ -58,7 +58,7 @@ def write(path: Path, passed: bool) -> None:
         + " *Accepted* counts messages that had an effect, and kills after which something was "
         "lost, charged twice or not charged.",
         "",
-        "| | where | tried | accepted |",
+        "| fault | where | tried | accepted |",
         "|---|---|---|---|",
     ]
     for kind in KINDS:

@@ -56,6 +56,9 @@ def test_the_compose_file_has_a_whole_federation_and_no_rights():
         assert service["cap_drop"] == ["ALL"]
         assert service["read_only"]
         assert service["security_opt"] == ["no-new-privileges:true"]
+    # the lead's console is on the host's network, and finds the aggregator by its kit's name
+    assert services["console"]["extra_hosts"] == ["aggregator:127.0.0.1"]
+    assert "127.0.0.1:8102:8102" in services["aggregator"]["ports"]
 
 
 def test_the_manifests_are_of_the_restricted_profile():

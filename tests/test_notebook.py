@@ -11,6 +11,7 @@ from sklearn import config_context
 
 from eigenveil import Budget, FederatedPCA, Ledger, PrivatePCA
 from eigenveil.markup import html_of, node, table
+from eigenveil.planning.predict import predict
 from eigenveil.progress import show_progress
 
 EVIL = "<script>alert(1)</script>"
@@ -36,13 +37,16 @@ def test_an_estimator_keeps_scikit_learns_box_and_adds_the_guarantee(model):
         assert not hasattr(model, "_repr_html_")
 
 
-def test_a_plan_and_a_guarantee_show_their_fields(model):
+def test_a_plan_a_prediction_and_a_guarantee_show_their_fields(model):
     html = model.plan_._repr_html_()
     assert "adaptive" in html
     assert "moment: " in html
     html = model.guarantee_._repr_html_()
     assert "<td" in html
     assert "assumes: " in html
+    html = predict(model.plan_, np.array([9.0, 4.0, 1.0, 1.0]), rows=400, fits=5)._repr_html_()
+    assert "Prediction from 5 simulated fits" in html
+    assert "(0 of 5)" in html
     seeded = PrivatePCA(2, epsilon=3.0, random_state=0).fit(ROWS)
     assert "NOT CERTIFIED" in seeded.guarantee_._repr_html_()
 

@@ -116,7 +116,10 @@ VALUES = [
     -1, 0, 1, 2, 2.5, True, np.True_, np.int64(-3), np.float64(NAN), NAN, INF, -INF, 10**400, 1e308,
     1e-320, "2", "mle", "auto", "nope", "", b"2", None, (), [NAN], [1.0, "a"], (10, 1), (1, 2, 3),
     {}, {"center": 1.0}, {"moment": -1.0}, {"moment": NAN}, {"moment": "1"}, {3: 1.0}, 1j, object,
-    {"a": -1.0}, np.zeros(1), {1.0}, print,
+    {"a": -1.0}, np.zeros(1), {1.0}, print, 10**30, -1e-9, 1e-9, 1e9, 1001, [2], ["auto"], [0, 0],
+    [-1], [True], [0, "b"], [NAN] * 4, [[NAN] * 4, [1.0] * 4], "a\n", "yes", {"moment": True},
+    {"moment": 1e308, "scale": 1e308}, {"moment": 1.0, "scale": 1e-300}, {"nope": 1.0}, {"a": "1"},
+    {"a": 1e308},
 ]  # fmt: skip
 BAD = [
     pytest.param(task, path, kind, option, id=f"{kind.__name__}-{name}")

@@ -41,12 +41,27 @@ def test_parameters_guarantee_and_files_are_logged(model, monkeypatch):
     assert "files" not in logged
 
 
-def test_mlflow_itself_takes_it(model, tmp_path):
+def test_mlflow_itself_takes_it(model, tmp_path, monkeypatch):
+    """A store in a file on this machine: the same numbers, and files that open again."""
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")  # nothing is to leave this machine
     mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed (the extra 'mlflow')")
+    pytest.importorskip("alembic", reason="mlflow's stores in databases need alembic")
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/runs.db")
-    with mlflow.start_run() as run:
-        log_result(model, files=False)
-    assert mlflow.get_run(run.info.run_id).data.metrics["epsilon"] == model.guarantee_.epsilon
+    experiment = mlflow.create_experiment("fits", artifact_location=(tmp_path / "files").as_uri())
+    with mlflow.start_run(experiment_id=experiment) as run:
+        log_result(model)
+    logged = mlflow.get_run(run.info.run_id).data
+    assert logged.params["epsilon"] == "4.0"
+    assert logged.metrics["epsilon"] == model.guarantee_.epsilon
+    assert logged.tags["eigenveil.guarantee"] == str(model.guarantee_)
+    folder = Path(mlflow.artifacts.download_artifacts(run_id=run.info.run_id))
+    assert {path.name for path in folder.iterdir()} == {
+        "model.npz",
+        "certificate.json",
+        "report.html",
+    }
+    again = PrivatePCA.load(folder / "model.npz")
+    np.testing.assert_array_equal(again.components_, model.components_)
 
 
 def test_what_is_missing_is_named(model, monkeypatch):

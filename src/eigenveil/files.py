@@ -15,6 +15,11 @@ from typing import IO, Any, Literal, Protocol
 
 from eigenveil.errors import DataError, OutputError
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 
 class Place(Protocol):
     """Where rows are, as readers and ledgers know it: a :class:`~pathlib.Path`, or what is like it.
@@ -47,14 +52,16 @@ class Place(Protocol):
 def replacing(target: Path) -> Iterator[Path]:
     """A scratch file beside ``target`` that takes its place when the block ends well.
 
-    Only its owner may read it, as is right for what may show rows.
+    Its folder is made where it is missing. Only its owner may read the file, as is right for what
+    may show rows.
 
     Raises
     ------
     OutputError
-        When the folder is missing or cannot be written; ``target`` is as it was.
+        When the folder cannot be made or written; ``target`` is as it was.
     """
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(
             dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix
         )
@@ -69,7 +76,7 @@ def replacing(target: Path) -> Iterator[Path]:
     except OSError as error:
         raise OutputError(
             f"{target}: {error.strerror or error}.",
-            hint="Choose a folder that exists and can be written.",
+            hint="Choose a folder that can be written.",
             code="cannot-write",
         ) from None
 
@@ -81,6 +88,42 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def hold(file: IO[Any], *, wait: bool = False) -> bool:
+    """Hold an open file for this process alone, until it is closed or the process ends.
+
+    Only those who hold it as well are kept out: it is a lock, not a permission. Where the system
+    has no such locks, nobody is.
+
+    Parameters
+    ----------
+    wait : bool
+        Whether to wait for another process that holds it.
+
+    Returns
+    -------
+    bool
+        Whether it is held; ``False`` where another process holds it.
+
+    Raises
+    ------
+    OutputError
+        When its disk has no locks.
+    """
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise OutputError(
+            f"{file.name} cannot be locked: {error.strerror or error}.",
+            hint="Keep it on a disk with file locks; some network disks have none.",
+            code="cannot-write",
+        ) from None
+    return True
 
 
 # -- TOML.

@@ -83,7 +83,7 @@ def with_one(certificate, name, one):
 
 def refused(certificate, root, words):
     verdict = check(certificate, root=root)
-    assert verdict.word == "DOES NOT HOLD", verdict
+    assert verdict.word == "NOT VALID", verdict
     assert words in verdict.explanation, verdict.explanation
     assert verdict.signed is None
 
@@ -140,7 +140,7 @@ def edits(certificate):
 @pytest.mark.parametrize("authority", [False, True])
 def test_a_certificate_that_was_changed(edit, authority, signed, registrar):
     forged = signed.model_copy(update=edits(signed)[edit])
-    assert check(forged.model_copy(update={"signatures": None})).word != "DOES NOT HOLD"
+    assert check(forged.model_copy(update={"signatures": None})).word != "NOT VALID"
     refused(forged, registrar.root if authority else None, "the signature does not hold")
 
 
@@ -249,7 +249,7 @@ def test_the_command_says_who_signed(signed, registrar, run, tmp_path):
     root.write_bytes(Registrar().root.public_bytes(Encoding.PEM))
     status, out, _ = run("certify", file, "--root", root)
     assert status == 8
-    assert "DOES NOT HOLD" in out
+    assert "NOT VALID" in out
 
 
 # -- an aggregator that lies to sites
@@ -505,7 +505,7 @@ def test_a_lead_fetches_only_what_is_signed(played, registrar, run, tmp_path, mo
             )
             write_result_files(made, folder, session="s", seconds=1.0, seconds_by_step={})
 
-    monkeypatch.setattr("eigenveil.cli.commands.study_run._open_session", lambda kit: Session())
+    monkeypatch.setattr("eigenveil.cli.commands.study_run.open_session", lambda kit: Session())
     words = ("study", "fetch", "a-job", "--kit", lead_kit(tmp_path / "lead", registrar.root))
     true = outcome.certificate
     sent = [true]

@@ -74,10 +74,8 @@ CALLS = [
 
 
 @pytest.fixture
-def path():
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        yield Path(folder) / "ledger"
+def path(tmp_path):
+    return tmp_path / "ledger"
 
 
 def test_flipped_bytes_end_well(path):

@@ -105,7 +105,7 @@ def test_one_table(value, kind):
     if kind == "sparse":
         rows, zeroed = scipy.sparse.csr_array(rows), scipy.sparse.csr_array(zeroed)
     found = PrivatePCA(2, **PCA)
-    with pytest.warns(InvalidRowsWarning, match=f"1 row is not valid.*row {BAD}, column '2'"):
+    with pytest.warns(InvalidRowsWarning, match=f"1 row is not.*index {BAD}, column index 2"):
         found.fit(rows)
     same(found, PrivatePCA(2, **PCA).fit(zeroed))
 
@@ -197,7 +197,7 @@ def test_error_is_before_anything_is_released_or_charged():
             drawn.append(parts)
             super()._keep(*parts)
 
-    with pytest.raises(DataError, match=f"row {BAD}, column '2' is nan") as caught:
+    with pytest.raises(DataError, match=f"index {BAD}, column index 2 .* is nan") as caught:
         Watched(2, **PCA, invalid="error").fit(rows)
     assert caught.value.code == "invalid-row"
     assert not drawn
@@ -206,11 +206,11 @@ def test_error_is_before_anything_is_released_or_charged():
     plain = PrivatePCA(2, **PCA).fit(zeroed)
     assert not any("valid" in said for said in plain.guarantee_.caveats)
     stream = PrivateStreamingPCA(2, epsilon=20.0, invalid="error").partial_fit(zeroed)
-    with pytest.raises(DataError, match=f"row {BAD}"):
+    with pytest.raises(DataError, match=f"row index {BAD}"):
         stream.partial_fit(rows)
     assert stream.blocks_ == 1
     for dropouts in (0, 1):
-        with pytest.raises(DataError, match=f"site b: row {BAD}"):
+        with pytest.raises(DataError, match=f"site b: row index {BAD}"):
             FederatedPCA(2, **PCA, dropouts=dropouts, invalid="error").fit(
                 {"a": zeroed, "b": rows, "c": zeroed.copy()}
             )

@@ -195,12 +195,24 @@ def test_whatever_stops_a_study_says_what_was_spent(stop):
 # -- over FLARE: its pure parts
 
 
+class NoKeys:
+    """Of a study in this process: nobody signs."""
+
+    members = None
+
+    def now(self):
+        return self
+
+
 class InsteadOfFlare:
     """Carries calls to sites in this process, and stops at a step."""
 
     def __init__(self, parties, stop):
         self._parties, self._stop = parties, stop
         self.traffic, self.seconds = {}, {}
+
+    def members(self):
+        return b""
 
     def call(self, method, payloads, timeout):
         del timeout
@@ -244,7 +256,7 @@ def test_a_study_over_flare_tells_the_lead_what_was_spent(stop, tmp_path, monkey
     monkeypatch.setattr(runner, "PASSING", ())
     logging.getLogger("eigenveil.network.runner").addHandler(logging.NullHandler())
     order = sign_job(study, "00" * 12, 60.0)
-    problem = StudyRunner(order, None, list(rows), lambda: False, tmp_path, None).run()
+    problem = StudyRunner(order, None, list(rows), lambda: False, tmp_path, NoKeys()).run()
     reported(problem)
     fields = read_progress(tmp_path)["error"]
     assert (tmp_path / STATUS).exists()

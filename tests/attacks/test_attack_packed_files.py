@@ -144,7 +144,7 @@ def test_a_parquet_file_that_unpacks_to_a_thousand_times_its_size(tmp_path, monk
     assert path.stat().st_size < 1 << 16
     monkeypatch.setattr(files, "MOST_UNPACKED", 32 << 20)
     monkeypatch.setattr("eigenveil.io.formats.tabular.MOST_UNPACKED", 32 << 20)
-    with pytest.raises(DataError, match="row group 0 takes 64 MiB unpacked") as caught:
+    with pytest.raises(DataError, match="row group 1 takes 64 MiB unpacked") as caught:
         open_rows([path])
     assert caught.value.code == "file-too-large"
 
@@ -174,7 +174,7 @@ def test_an_arrow_file_that_unpacks_to_thousands_of_times_its_size(
     arrow(path, table, compression)
     assert path.stat().st_size < 1 << 19
     monkeypatch.setattr(files, "MOST_UNPACKED", 32 << 20)
-    with pytest.raises(DataError, match=r"batch 0 takes 64 MiB unpacked") as caught:
+    with pytest.raises(DataError, match=r"batch 1 takes 64 MiB unpacked") as caught:
         open_rows([path], columns=["a" if kind == "rows" else "b"])
     assert caught.value.code == "file-too-large"
 

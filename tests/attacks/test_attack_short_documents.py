@@ -53,7 +53,7 @@ def test_one_collection(bad, sparse):
     if sparse:
         given = scipy.sparse.csr_array(given)
     found = PrivateTopicModel(2, **ASKED)
-    with pytest.warns(InvalidRowsWarning, match="1 row is not valid.*row 70"):
+    with pytest.warns(InvalidRowsWarning, match="1 row is not valid.*row index 70"):
         found.fit(given)
     same(found, PrivateTopicModel(2, **ASKED).fit(known))
 
@@ -114,9 +114,9 @@ def test_three_sites(dropouts):
 
 def test_error_stops_before_anything_is_charged():
     given = np.insert(counts(), 70, BAD[0], axis=0)
-    with pytest.raises(DataError, match=r"row 70, column .* is counted -1 times"):
+    with pytest.raises(DataError, match=r"row index 70, column .* is counted -1 times"):
         PrivateTopicModel(2, **ASKED, invalid="error").fit(given)
-    with pytest.raises(DataError, match=r"site b: row 70, column .* is counted -1 times"):
+    with pytest.raises(DataError, match=r"site b: row index 70, column .* is counted -1 times"):
         FederatedTopicModel(2, **ASKED, dropouts=1, invalid="error").fit(
             {"a": counts(), "b": given, "c": counts()}
         )

@@ -190,7 +190,7 @@ def test_certify_holds_for_the_model_beside_it_only(run, tmp_path):
         shutil.copy(tmp_path / "b" / swapped, place / swapped)
         for asked in (place, place / "certificate.json"):
             status, out, _ = run("certify", asked)
-            assert (status, out.splitlines()[0]) == (8, "DOES NOT HOLD")
+            assert (status, out.splitlines()[0]) == (8, "NOT VALID")
             assert "is not the certificate that" in out.replace("\n", " ")
     forged = tmp_path / "forged"
     shutil.copytree(tmp_path / "a", forged)

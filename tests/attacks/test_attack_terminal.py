@@ -24,9 +24,11 @@ from eigenveil import PrivatePCA
 from eigenveil.cli import app as whole
 from eigenveil.cli.commands import fit, ledger, site_decisions, study_run
 from eigenveil.cli.commands import fit as federated
-from eigenveil.cli.presenters import results, site_console, tensors, watch
+from eigenveil.cli.presenters import mixture as mixture_presenter
+from eigenveil.cli.presenters import results, site_console, watch
 from eigenveil.cli.presenters import screen as progress
 from eigenveil.cli.presenters import study as study_report
+from eigenveil.cli.presenters import topics as topics_presenter
 from eigenveil.cli.presenters.screen import Screen, bold, coloured, notify, say
 from eigenveil.errors import (
     LONGEST_NAME,
@@ -173,7 +175,7 @@ def test_mixtures_and_topics(name, capsys):
     }
     names = np.array([name, "b"], dtype=object)
     mixture = SimpleNamespace(means_=np.array([[9.0, 1.0]]), feature_names_in_=names, **strengths)
-    tensors.MixturePresenter().show(mixture, Screen())
+    mixture_presenter.MixturePresenter().show(mixture, Screen())
     literal(capsys.readouterr().out, name)
     topics = SimpleNamespace(
         topics_=np.ones((1, 2)),
@@ -182,7 +184,7 @@ def test_mixtures_and_topics(name, capsys):
         top_words=lambda n_words: [[name, "b"]],
         **strengths,
     )
-    tensors.TopicPresenter().show(topics, Screen())
+    topics_presenter.TopicPresenter().show(topics, Screen())
     literal(capsys.readouterr().out, name)
 
 

@@ -7,16 +7,14 @@ from eigenveil.audit import epsilon_lower_bound
 from eigenveil.audit.case import Randomness
 from eigenveil.audit.sound import ATTACKS
 
-pytest.importorskip("jax_privacy", reason="jax-privacy, of the development extras, is not there")
-from jax_privacy.auditing import CanaryScoreAuditor, Split
-
 N, FALSE_ALARM = 20_000, 1e-8
 
 
 def second_opinion(first, second, delta):
     """Its Clopper-Pearson bound, the threshold chosen on half of the outputs as ours is."""
-    return CanaryScoreAuditor(first, second).epsilon_clopper_pearson(
-        FALSE_ALARM, delta, one_sided=False, threshold_strategy=Split(seed=1)
+    auditing = pytest.importorskip("jax_privacy.auditing", reason="a development extra")
+    return auditing.CanaryScoreAuditor(first, second).epsilon_clopper_pearson(
+        FALSE_ALARM, delta, one_sided=False, threshold_strategy=auditing.Split(seed=1)
     )
 
 

@@ -239,7 +239,7 @@ def test_two_approvers_by_the_two_person_rule(approve, run, kit, known, monkeypa
     assert "takes two of them" in approver("rule", 2)[1]
     status, out, _ = approve(study.hash, "--as", "ann", "--purpose", "audit")
     assert status == 0
-    assert "A second approver must agree" in out
+    assert "ann agreed, and a second approver must as well" in out
     assert approve(study.hash, "--as", "carl")[0] == 7  # he has no key
     assert json.loads(approve(study.hash, "--as", "bob", "--json")[1])["approved"] == [study.hash]
     assert "by ann and bob" in " ".join(run("site", "status", "--kit", kit)[1].split())
@@ -488,7 +488,7 @@ def query(run, tmp_path, monkeypatch):
         session = kind(*statuses)
         if abort is not None:
             session.abort = abort
-        monkeypatch.setattr(study_run, "_open_session", lambda kit: session)
+        monkeypatch.setattr(study_run, "open_session", lambda kit: session)
         line = ("study", "run", tmp_path / "study.toml", "--out", tmp_path / "result")
         found = run(*line, *words)
         assert not list(tmp_path.glob("*result*"))

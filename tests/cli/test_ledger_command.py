@@ -160,7 +160,7 @@ def test_many_sessions_are_cut_to_the_last(used, run):
 def test_verify(used, run):
     status, out, _ = run("verify", used)
     assert status == 0
-    assert out.startswith("HOLDS")
+    assert out.startswith("VALID")
     status, out, _ = run("verify", used, "--json")
     last = list(Ledger(used).entries())[-1]
     assert json.loads(out) == {
@@ -168,7 +168,8 @@ def test_verify(used, run):
         "entries": 6,
         "last": last.hash,
         "wrong": None,
-        "explanation": "Every entry is as it was written.",
+        "explanation": "Every entry is as it was written. Its budgets are unsigned: it has no "
+        "approvers.",
     }
     status, out, _ = run("verify", used, "--against", last.previous.upper())
     assert status == 0
@@ -266,7 +267,7 @@ def test_verify_names_the_first_wrong_entry(used, run):
     connection.close()
     status, out, _ = run("verify", used)
     assert status == 8
-    assert out.startswith("DOES NOT HOLD")
+    assert out.startswith("NOT VALID")
     assert "Entry 3 " in out
     status, out, _ = run("verify", used, "--json")
     assert (status, json.loads(out)["wrong"]) == (8, 3)

@@ -1,5 +1,6 @@
 """The report: one page that stands alone, of every task, and of nothing but what was released."""
 
+import functools
 import json
 import warnings
 from html.parser import HTMLParser
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from browser_tools import broken_rules, excess, look
 from eigenveil import (
     FederatedPCA,
     PrivateCovariance,
@@ -95,12 +97,28 @@ def test_every_task_has_a_report():
     assert set(TASKS) <= set(MADE)
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_a_report_stands_alone_and_says_what_was_promised(name, tmp_path):
+@functools.cache
+def made(name):
+    """A model and its report."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = MADE[name]()
-    page = report_page(model, check(model.certificate_))
+    return model, report_page(model, check(model.certificate_))
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_report_is_accessible_and_fits_its_screen(name, browser, tmp_path):
+    (tmp_path / "report.html").write_text(made(name)[1], encoding="utf-8")
+    for width, dark in ((1280, False), (390, True)):
+        look(browser, width=width, dark=dark)
+        browser.get((tmp_path / "report.html").as_uri())
+        assert broken_rules(browser) == []
+        assert excess(browser) <= 0
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_report_stands_alone_and_says_what_was_promised(name, tmp_path):
+    model, page = made(name)
     found = Reader(page)
     assert not {"script", "iframe", "link", "object"} & set(found.tags)
     assert all(link.startswith(("#", "data:image/svg+xml;base64,")) for link in found.links)

@@ -104,6 +104,8 @@ def test_the_environment_stands_for_options_that_are_not_given(run, monkeypatch,
     status, _, err = run(*plan)
     assert status == 4
     assert "-3" in err
+    assert "note: --epsilon is set by the environment variable EIGENVEIL_PLAN_EPSILON" in err
+    assert "variable" not in run(*plan, "--epsilon", -3)[2]
     monkeypatch.setenv("EIGENVEIL_VERSION", "1")  # of no command
     monkeypatch.setenv("EIGENVEIL_PROOFS_JSON", "1")
     status, out, _ = run("proofs")

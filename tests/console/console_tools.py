@@ -1,15 +1,25 @@
 """A console without a server: its parts, a desk that answers at once, and a browser's forms."""
 
+import json
 import re
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pyotp
 from starlette.testclient import TestClient
 
+from eigenveil.cli.commands.study import new
+from eigenveil.cli.presenters.charts import CHARTS, Arrows, Bars, Circles, Grid, Lists
 from eigenveil.console.app import make_app, make_console
+from eigenveil.console.desk.forms import declared, read_values
+from eigenveil.console.desk.lead import LeadDesk
+from eigenveil.console.desk.table import TableDesk
+from eigenveil.console.desk.ways import Kind
+from eigenveil.console.jobs import Job
 from eigenveil.console.settings import Rows, Settings
 from eigenveil.console.signing import new_key
+from eigenveil.models.task import task_named
 
 PASSWORD = "four words without sense"
 STUDY = "a" * 64
@@ -53,33 +63,68 @@ def empty_ledger(**_):
 
 
 def table_desk(**more):
-    options = [
-        {
-            "name": name, "option": f"--{name}", "label": name, "help": f"The {name}.", "unit": "",
-            "choices": choices, "default": default, "first": first,
-        }
-        for name, choices, default, first in (
-            ("epsilon", [], "1.0", True),
-            ("mechanism", ["auto", "gaussian"], "auto", False),
-        )
-    ]  # fmt: skip
+    """Forms and commands as they are declared; there are no rows."""
+    rows = Rows(data=("t.csv",))
+    real = TableDesk(rows)
     return FakeDesk(
         **{
             "table": {"files": ["t.csv"], "columns": ["age", "bmi"]},
             "ledger": empty_ledger,
-            "options": options,
-            "curve": {"points": points(), "problem": ""},
+            "kinds": real.kinds,
+            "form": real.form,
+            "words": lambda kind, given: {
+                "words": Kind(kind, rows).words(given), "title": Kind(kind, rows).summary(given)
+            },
+            "point": point,
         }
         | more
-    )
+    )  # fmt: skip
 
 
-def points():
-    return [
-        {"epsilon": e, "energy": 1 - 0.5 / (1 + 5 * e), "error": 0.01, "nothing": 0.0,
-         "bytes": 168, "memory": 6_000_000}
-        for e in (0.1, 0.3, 1.0, 3.0, 10.0)
+def point(epsilon=1.0, **fields):
+    """A simulated point, as a desk gives it."""
+    usual = {"epsilon": epsilon, "quality": 1 - 0.5 / (1 + 5 * epsilon), "error": 0.01,
+             "nothing": 0.0, "bytes": 168, "memory": 6_000_000, "delta": 1e-6, "note": "",
+             "whose": "one row more or less", "problem": ""}  # fmt: skip
+    return usual | {name: value for name, value in fields.items() if name in usual}
+
+
+def result(**fields):
+    """A result with every kind of chart, as a desk gives it."""
+    charts = [
+        Bars("Scree", "About bars.", "component", "variance", [3.0, 1.0], 1.2, [True, False]),
+        Arrows("Biplot", "About arrows.", [0.6, 0.8], [0.8, -0.6], ["age", "<script>"]),
+        Circles("Plane", "About dots.", [[1, 0], [-1, 0]], [0.5, 0.7], [0.6, 0.4], [True, False]),
+        Lists("Words", "About lists.", ["topic 1", "topic 2"], [["<b>", "heart"], []],
+              [[0.5, 0.25], []]),
+        Grid("Loadings", "About numbers.", "feature", ["PC1", "PC2"], ["age", "<script>"],
+             [[0.6, 0.8], [0.8, -0.6]]),
     ]  # fmt: skip
+    assert {type(chart) for chart in charts} == set(CHARTS)
+    return {
+        "title": "principal components",
+        "said": '<div class="scroll" role="region" aria-label="2 components" tabindex="0"><table>'
+        "<caption>2 components</caption><thead><tr><th scope=\"col\">component</th></tr></thead>"
+        "<tbody><tr><td>PC1</td></tr></tbody></table></div>",
+        "charts": [chart.as_json() for chart in charts],
+        "figures": [{"file": "scree.svg", "about": "A figure."}],
+        "above": "1 of 2",
+        "stopped": None,
+        "releases": [
+            {"name": "moment", "values": 3, "noise": "gaussian", "scale": 4.0, "mu": 0.2,
+             "epsilon": None}
+        ],
+        "guarantee": {"epsilon": 1.0, "delta": 1e-6},
+        "holds": True,
+        "word": "VALID",
+        "explanation": "It holds.",
+        "sentence": "(1, 1e-06)-differential privacy",
+        "assumptions": ["rows are of different persons"],
+        "caveats": [],
+        "views": {"an outsider": {"epsilon": 1.0, "delta": 1e-6, "certified": True},
+                  "the aggregator": {"epsilon": 1.1, "delta": 1e-6, "certified": True}},
+        "downloads": ["model.npz"],
+    } | fields  # fmt: skip
 
 
 def study(**fields):
@@ -94,13 +139,15 @@ def study(**fields):
         "cost": {"epsilon": 0.7, "delta": 1e-6, "budget": 2.0, "budget_delta": 1e-6,
                  "covered": True, "after": "left: epsilon 1.2", "left": "left: epsilon 1.5"},
         "standing": standing(), "history": [], "needed": 1, "approvers": ["ann"],
+        "memory": 10**6, "bytes": 5000, "quality": "captured energy", "expected": [],
     } | fields  # fmt: skip
 
 
 def standing(**fields):
     return {
-        "state": "waiting", "by": [], "purpose": "", "reason": "", "runs": None, "used": 0,
-        "left": 0, "until": None, "every": False, "waits": True, "approved": False,
+        "state": "waiting", "label": "waits", "sentence": "waits for a decision", "by": [],
+        "purpose": "", "reason": "", "runs": None, "used": 0, "left": 0, "until": None,
+        "every": False, "waits": True, "approved": False,
     } | fields  # fmt: skip
 
 
@@ -128,7 +175,8 @@ def site_desk(**more):
 
 
 def lead_desk(**more):
-    def draft(out, fields, schema=None):
+    def draft(out, kind, given, fields, schema=None):
+        read_values(declared(task_named(kind), "sites", new), given)
         Path(out).write_text("name = 'heart'\n")
         return study(**fields)
 
@@ -136,11 +184,18 @@ def lead_desk(**more):
         **{
             "health": health(),
             "draft": draft,
-            "study": lambda file: study(memory=10**6, bytes=5000, predicted=True),
-            "curve": {"points": points(), "problem": ""},
+            "drafts": lambda folder: [
+                {"file": file.stem, "problem": "", "title": "PCA", "features": 2,
+                 "sites": ["north"], "epsilon": 1.0, "protocol": "cape"}
+                for file in Path(folder).glob("*.toml")
+            ],
+            "kinds": LeadDesk.kinds,
+            "form": LeadDesk.form,
+            "study": lambda file: study(expected=LeadDesk.form("pca")["options"][:1]),
+            "point": point,
         }
         | more
-    )
+    )  # fmt: skip
 
 
 DESKS = {"table": table_desk, "site": site_desk, "lead": lead_desk}
@@ -189,6 +244,15 @@ class Visitor:
 
     def logged(self):
         return [event.what for event in self.console.accounts.events()]
+
+
+def put_run(visitor, title, *, status=0, name="20300101000000-0badcafe"):
+    """A run that ended, without a result."""
+    place = visitor.console.jobs.folder / name
+    place.mkdir(exist_ok=True)
+    job = Job(name, "fit", title, (), "ann", time.time(), time.time(), status)
+    (place / "job.json").write_text(json.dumps(asdict(job)))
+    return job
 
 
 def hidden(text, name):

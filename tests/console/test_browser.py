@@ -2,52 +2,24 @@
 
 import json
 import os
-import shutil
 import socket
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 import uvicorn
-from console_tools import PASSWORD, STUDY, Visitor
+from console_tools import PASSWORD, STUDY, Visitor, put_run, result
 
 pytest.importorskip("selenium")
-from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="needs chromium and chromedriver"
-)
-AXE = Path(__file__).with_name("axe") / "axe.min.js"
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-)
+from browser_tools import check, look, needs_browser, press, wait, write
+from eigenveil.models.task import TASKS
 
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
-        options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    driver.set_page_load_timeout(60)
-    yield driver
-    driver.quit()
+pytestmark = needs_browser
+KINDS = "nav[aria-label='What is computed'] a"
 
 
 class Server:
@@ -86,48 +58,25 @@ def sign_in(browser, server):
     browser.delete_all_cookies()
     browser.get(server.address + "/sign-in")
     check(browser)
-    browser.find_element(By.ID, "name").send_keys("ann")
-    browser.find_element(By.ID, "password").send_keys(PASSWORD)
-    browser.find_element(By.CSS_SELECTOR, "main button").click()
+    write(browser, name="ann", password=PASSWORD)
+    press(browser)
     check(browser)
-    browser.find_element(By.ID, "code").send_keys(server.visitor.code("ann"))
-    browser.find_element(By.CSS_SELECTOR, "main button").click()
+    write(browser, code=server.visitor.code("ann"))
+    press(browser)
     wait(browser, "nav a")
 
 
-def wait(browser, selector, seconds=20):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if found := browser.find_elements(By.CSS_SELECTOR, selector):
-            return found[0]
-        time.sleep(0.05)
-    raise AssertionError(f"{selector} is not on {browser.current_url}")
-
-
-def look(browser, *, width, dark):
-    """A screen of a width, in light or dark."""
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
-    )
-    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-
-
-def check(browser):
-    """No rule of WCAG 2.1 A and AA is broken, nothing is wider than the screen or refused."""
-    browser.execute_script(AXE.read_text(encoding="utf-8"))
-    found = browser.execute_async_script(
-        "const done = arguments[0]; axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', "
-        "'wcag21aa', 'best-practice']}).then(found => done(found.violations.map("
-        "each => [each.id, each.nodes.map(node => node.html)])))"
-    )
-    assert found == [], browser.current_url
-    wide = browser.execute_script("return document.documentElement.scrollWidth - window.innerWidth")
-    assert wide <= 0, browser.current_url
-    # what the security policy refuses, and scripts that fail, are in this log
-    log = [line["message"] for line in browser.get_log("browser") if line["level"] == "SEVERE"]
-    assert [line for line in log if "status of 4" not in line] == []
+def put_result(visitor, name):
+    """A run with a result that has every kind of chart, and a figure."""
+    visitor.desk.answers |= {"result": result(), "compare": {
+        "about": "Angles.", "headings": ["component", "degrees"], "lines": [["1", "12.5"]]
+    }}  # fmt: skip
+    job = put_run(visitor, f"PCA {name}", name=f"20300101000000-{name}")
+    place = visitor.console.jobs.folder / job.name / "result"
+    place.mkdir()
+    figure = "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='9' style='fill: red'/>"
+    (place / "scree.svg").write_text(figure)
+    return job.name
 
 
 def test_every_page_is_accessible_at_both_widths_and_in_the_dark(browser, server):
@@ -136,10 +85,28 @@ def test_every_page_is_accessible_at_both_widths_and_in_the_dark(browser, server
     studies = server.visitor.settings.state / "studies"
     studies.mkdir(exist_ok=True)
     (studies / "heart.toml").touch()
+    runs = [put_result(server.visitor, name) for name in ("a" * 8, "b" * 8)]
+    compare = "/runs/compare?run=" + "&run=".join(runs)
     paths = {
-        "lead": ("/drafts", "/drafts/new", "/drafts/heart?rows=1000", "/runs"),
-        "table": ("/table", "/plan?rows=1000&slide=40", "/fit", "/runs", "/ledger", "/account"),
-        "site": ("/studies", f"/studies/{STUDY}", "/ledger", "/health", "/log"),
+        "lead": (
+            "/drafts",
+            "/drafts/new?kind=topic-model",
+            "/drafts/heart?rows=1000",
+            "/runs",
+            f"/runs/{runs[0]}",
+            compare,
+        ),
+        "table": (
+            "/table",
+            "/plan?rows=1000&slide=40&kind=gaussian-mixture",
+            "/fit?kind=pca:stream",
+            "/runs",
+            f"/runs/{runs[0]}",
+            compare,
+            "/ledger",
+            "/account",
+        ),
+        "site": ("/studies", f"/studies/{STUDY}", "/ledger", "/health", "/log", "/account"),
     }[server.visitor.settings.section]
     for width, dark in ((1280, False), (390, True)):
         look(browser, width=width, dark=dark)
@@ -148,6 +115,22 @@ def test_every_page_is_accessible_at_both_widths_and_in_the_dark(browser, server
             check(browser)
     if folder := os.environ.get("EIGENVEIL_SCREENSHOTS"):
         browser.save_screenshot(f"{folder}/{server.visitor.settings.section}.png")
+
+
+@pytest.mark.parametrize("section", ["table", "lead"])
+def test_every_kind_has_a_form_that_is_accessible(browser, tmp_path, section):
+    server = Server(tmp_path, section)
+    sign_in(browser, server)
+    look(browser, width=390, dark=True)
+    page = {"table": "/fit", "lead": "/drafts/new"}[section]
+    browser.get(server.address + page)
+    kinds = [link.get_attribute("href") for link in browser.find_elements(By.CSS_SELECTOR, KINDS)]
+    assert len(kinds) >= len(TASKS)
+    for link in kinds:
+        browser.get(link)
+        browser.find_element(By.CSS_SELECTOR, "summary").click()  # all of its fields
+        check(browser)
+    server.stop()
 
 
 def test_no_request_goes_to_another_host(browser, tmp_path):

@@ -12,11 +12,14 @@ from eigenveil.console.desk.ledger import LedgerPages
 from eigenveil.console.desk.serve import Answering, answer
 from eigenveil.console.desk.site import SiteDesk
 from eigenveil.console.desk.table import TableDesk
+from eigenveil.console.desk.ways import kinds_of
 from eigenveil.console.settings import Rows
 from eigenveil.console.workers import made_error
 from eigenveil.errors import DecisionRefused, EigenveilError, ProtocolError
 from eigenveil.federation.ledger.decisions import public_pem
 from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey
+from eigenveil.federation.study.file import read_study
+from eigenveil.models.task import TASKS
 from eigenveil.network import approvals
 from eigenveil.network.decisions import Decisions
 from eigenveil.network.kit import FILE
@@ -119,7 +122,8 @@ def test_the_ledger_is_added_up_by_what_is_new(place):
     assert pages.page(1, only="budget")["count"] == 1
 
 
-def test_a_lead_drafts_a_study_and_sees_what_it_would_give(tmp_path):
+@pytest.fixture
+def lead(tmp_path):
     kit = tmp_path / "lead"
     (kit / "startup").mkdir(parents=True)
     fields = {"format": "eigenveil-kit-1", "role": "lead", "name": "lea@example.org", "org": "o",
@@ -127,35 +131,92 @@ def test_a_lead_drafts_a_study_and_sees_what_it_would_give(tmp_path):
     (kit / FILE).write_text(json.dumps(fields))
     for name in ("client.crt", "client.key", "rootCA.pem", "fed_admin.json"):
         (kit / "startup" / name).touch()
-    desk = LeadDesk(Rows(kit=str(kit)))
+    return LeadDesk(Rows(kit=str(kit)))
+
+
+OWN = {"name": "s", "columns": list("abcd"), "sites": ["north", "south:0.5", "west"]}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_lead_drafts_a_study_of_every_task_and_sees_what_it_would_give(lead, task, tmp_path):
     out = tmp_path / "s.toml"
-    found = desk.draft(
-        str(out),
-        {"name": "s", "task": "pca", "columns": ["a", "b", "c", "d"], "components": 2,
-         "epsilon": 1.0, "sites": [{"name": "north"}, {"name": "south"}, {"name": "west"}]},
-    )  # fmt: skip
-    shown = desk.study(str(out))
+    given = {each["name"]: each["default"] for each in lead.form(task)["options"]}
+    found = lead.draft(str(out), task, given | {"epsilon": "2", "collusion": "1"}, OWN)
+    shown = lead.study(str(out))
     assert shown["hash"] == found["hash"]
+    study = read_study(out)
+    assert (study.task, study.epsilon, study.collusion) == (task, 2.0, 1)
+    assert [site.epsilon for site in study.sites] == [None, 0.5, None]
+    (tmp_path / "broken.toml").write_text("task = 1")
+    broken, listed = lead.drafts(str(tmp_path))
+    assert broken["problem"]
+    assert (listed["file"], listed["sites"]) == ("s", ["north", "south", "west"])
+    known = {each["name"] for each in shown["expected"]}
+    typed = {"topic_words": "1", "spectrum": "spike:1:0.9"}
+    given = {name: text for name, text in typed.items() if name in known}
+    found = lead.point(str(out), given, 400, 10.0)
+    assert found["problem"] or 0 <= found["quality"] <= 1
+    assert found["problem"] or (found["bytes"] > 0 and found["whose"] == "one row more or less")
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_draft_takes_the_columns_that_sites_share(lead, tmp_path):
+    out = tmp_path / "s.toml"
+    given = {each["name"]: each["default"] for each in lead.form("pca")["options"]}
+    found = lead.draft(str(out), "pca", given | {"epsilon": "2"}, OWN)
+    shown = lead.study(str(out))
     assert shown["bytes"] > 0
-    curve = desk.curve(str(out), 2000, "power:1.0")
-    energies = [each["energy"] for each in curve["points"]]
-    assert len(energies) > 5
-    assert energies[-1] > 0.9
-    json.dumps(curve, allow_nan=False)
+    assert shown["duration"]["text"].startswith("about ")
+    told = {"format": "eigenveil-schema-1", "columns": [
+        {"name": "ward", "role": "unit"}, {"name": "age", "kind": "number", "range": [0, 120]},
+        {"name": "bmi", "kind": "number"}, {"name": "sex", "kind": "boolean"},
+    ]}  # fmt: skip
+    again = lead.redraft(str(out), str(tmp_path / "t.toml"), "t", told)
+    made = read_study(tmp_path / "t.toml")
+    assert (made.name, made.unit, made.columns) == ("t", "ward", ("age", "bmi", "sex"))
+    assert made.table_schema.as_dict() == told
+    assert again["hash"] == made.hash != found["hash"]
 
 
-def test_an_analysts_table_has_options_and_a_curve(tmp_path):
+@pytest.mark.parametrize(
+    ("task", "given", "own", "why"),
+    [
+        ("pca", {"epsilon": "much"}, {}, "must be a float"),
+        ("pca", {"collusion": "7"}, {}, "collusion"),
+        ("gaussian-mixture", {"protocol": "full"}, {}, "cape"),
+        ("topic-model", {"components": "9"}, {}, "components"),
+        ("pca", {}, {"sites": ["north:x"]}, "not a number"),
+        ("pca", {}, {"columns": []}, "columns"),
+    ],
+)
+def test_a_study_that_cannot_be_leaves_no_file(lead, task, given, own, why, tmp_path):
+    with pytest.raises(EigenveilError, match=why):
+        lead.draft(str(tmp_path / "s.toml"), task, given, OWN | own)
+    assert not (tmp_path / "s.toml").exists()
+
+
+KINDS = [kind.name for kind in kinds_of(Rows(data=("t.csv",)))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_analyst_sees_what_a_fit_of_every_kind_would_give(kind, tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("a,b,c\n1,2,3\n4,5,6\n")
     desk = TableDesk(Rows(data=(str(table),), ledger=str(tmp_path / "t.ledger")))
     assert desk.table()["columns"] == ["a", "b", "c"]
-    options = {each["name"]: each for each in desk.options()}
-    assert options["n_components"]["option"] == "--components"
-    assert "auto" in options["mechanism"]["choices"]
     assert desk.ledger(1)["count"] == 0
-    curve = desk.curve({"n_components": "2"}, 1000, "power:1.0")
-    assert curve["points"][-1]["energy"] > 0.9
-    json.dumps(curve, allow_nan=False)
+    found = desk.point(kind, {"components": "2", "topic_words": "1"}, 400, 10.0)
+    assert found["problem"] == ""
+    assert found["quality"] is not None or "not simulated" in found["note"]
+    assert found["bytes"] > 0
+    assert found["memory"] > 0
+    assert (found["delta"], found["whose"]) == (1e-6, "one row more or less")
+    json.dumps(found, allow_nan=False)
+    with pytest.raises(EigenveilError, match=r"not a number|not understood"):
+        desk.point(kind, dict.fromkeys(("spectrum", "distance", "topic_words"), "x"), 400, 1.0)
+    if kind == "pca":
+        assert found["quality"] > 0.9
+        assert "between 1" in desk.point(kind, {"components": "9"}, 400, 1.0)["problem"]
 
 
 def test_errors_cross_to_the_console_as_they_were_raised(tmp_path):

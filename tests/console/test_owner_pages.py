@@ -142,6 +142,10 @@ def test_a_key_that_is_locked_is_unlocked_by_its_password(visitor):
     assert decided(visitor) == []
     assert decide(visitor, form_of(visitor.client, password=PASSWORD)).status_code == 303
     assert len(decided(visitor)) == 1
+    for _ in range(9):
+        guessed = decide(visitor, form_of(visitor.client, password="a guess"))
+    assert guessed.status_code == 400
+    assert decide(visitor, form_of(visitor.client, password=PASSWORD)).status_code == 429
 
 
 def test_what_is_decided_can_be_revoked(visitor):

@@ -7,11 +7,14 @@ import sys
 
 import pytest
 from console_tools import PASSWORD, Visitor
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eigenveil.cli.app import main
 from eigenveil.console.accounts import Accounts
 from eigenveil.console.desk.serve import first_line
 from eigenveil.console.settings import Rows
+from eigenveil.console.signing import unlocked
+from eigenveil.federation.ledger.decisions import public_pem
 from eigenveil.federation.ledger.ledger import Budget, Ledger
 from eigenveil.network.decisions import Decisions
 from kit_tools import site_kit
@@ -73,6 +76,26 @@ def test_accounts_on_the_command_line(tmp_path, monkeypatch, capsys):
     assert command("user", "list", *state) == 0
     assert "vic: viewer, password, second factor not set up yet" in capsys.readouterr().out
     assert command("user", "reset", "vic", *state) == 0
+    accounts = Accounts(tmp_path / "state")
+    lost, secret = accounts.kept("ann"), accounts.secret("ann")
+    monkeypatch.setenv("EIGENVEIL_CONSOLE_PASSWORD", "another four words here")
+    assert command("user", "key", "ann", *state, *at) == 3  # not her password
+    assert command("user", "reset", "ann", "--password", *state) == 0
+    out = capsys.readouterr().out
+    assert "The key of ann is lost" in out
+    assert "eigenveil console user key ann --kit" in out
+    assert (accounts.kept("ann").key, accounts.secret("ann")) == ("", secret)
+    old = Decisions(kit, Ledger(ledger)).approvers().called("ann").public_key
+    assert command("user", "key", "ann", *state, *at) == 0
+    listed = Decisions(kit, Ledger(ledger)).approvers()
+    assert [each.name for each in listed.approvers].count("ann") == 1
+    assert listed.called("ann").public_key != old
+    private = unlocked(accounts, "ann", "another four words here")
+    made = Ed25519PrivateKey.from_private_bytes(private).public_key()
+    assert listed.called("ann").public_key == public_pem(made)
+    assert accounts.kept("ann").key != lost.key
+    assert Ledger(ledger).verify().holds
+    assert command("user", "key", "vic", *state, *at) == 3  # a viewer decides nothing
     assert command("user", "remove", "ann", *state, *at) == 0
     assert Decisions(kit, Ledger(ledger)).approvers().called("ann").until is not None
     assert [each.name for each in Accounts(tmp_path / "state").all()] == ["vic"]

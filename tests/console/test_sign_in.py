@@ -26,11 +26,11 @@ def test_a_password_and_a_code_open_the_pages(visitor):
     assert page.status_code == 200
     assert "bmi" in page.text
     assert "signed in" in visitor.logged()
-    cookie = visitor.client.cookies.get("eigenveil")
+    cookie = visitor.client.cookies.get(visitor.console.cookie)
     assert cookie
     form = {"csrf": hidden(page.text, "csrf")}
     assert visitor.client.post("/sign-out", data=form).status_code == 303
-    visitor.client.cookies.set("eigenveil", cookie)
+    visitor.client.cookies.set(visitor.console.cookie, cookie)
     assert visitor.client.get("/table").status_code == 303  # the server forgot it
 
 
@@ -40,7 +40,7 @@ def test_cookies_are_for_this_site_and_no_script(visitor):
     text = answer.headers["set-cookie"]
     assert "HttpOnly" in text
     assert "SameSite=strict" in text
-    assert visitor.console.cookie == "eigenveil"
+    assert visitor.console.cookie == "eigenveil-8450"  # of another port's console is another one
     secure = Settings("table", visitor.settings.state, tls=("a", "b"))
     assert secure.secure
 
@@ -92,7 +92,7 @@ def test_forms_of_other_browsers_and_other_sites_are_refused(visitor):
 
 
 def test_a_forged_cookie_is_refused_and_logged(visitor):
-    visitor.client.cookies.set("eigenveil", "forged.abc.def")
+    visitor.client.cookies.set(visitor.console.cookie, "forged.abc.def")
     assert visitor.client.get("/table").status_code == 303
     assert visitor.logged() == ["refused: forged or old cookie"]
 

@@ -48,7 +48,7 @@ def _commands(text: str) -> list[list[str]]:
     """The calls of eigenveil in a page's blocks, as words without comments."""
     calls = []
     for language, body in BLOCK.findall(text):
-        if language in ("python", "toml", "json", "csv"):
+        if language.partition(" ")[0] in ("python", "toml", "json", "csv"):
             continue
         for line in body.replace("\\\n", " ").splitlines():
             line = re.sub(r"^\$ ", "", line.strip())
@@ -82,12 +82,51 @@ def test_a_command_that_does_not_exist_is_found():
     assert words == ["fit", "x.csv", "--epsilom", "1"]
 
 
-def test_the_readme_runs_as_it_is_printed(tmp_path):
-    text = (ROOT / "README.md").read_text("utf-8")
-    snippet = next(body for language, body in BLOCK.findall(text) if language == "python")
+RUN = [page for page in PAGES if re.search(r"^```\w+ run$", page.read_text("utf-8"), re.MULTILINE)]
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_prints_runs_in_its_order(page):
+    """Pages of cells are run by `make docs`; pages about organisations by what tests/flare does."""
     ended = subprocess.run(
-        [sys.executable, "-c", snippet], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "packaging" / "follow_page.py", page],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+
+
+def test_the_page_of_formats_names_each_and_no_other():
+    written = re.compile(r"eigenveil-[a-z]+-\d+|eigenveil envelope \d+")
+    source = "".join(file.read_text("utf-8") for file in ROOT.glob("src/eigenveil/**/*.py"))
+    page = (ROOT / "docs" / "reference" / "support.md").read_text("utf-8")
+    assert set(written.findall(page)) == set(written.findall(source))
+
+
+READ_FIRST = [
+    "start",
+    *re.findall(r"^[a-z-]+$", (ROOT / "docs/guides.md").read_text(), re.MULTILINE),
+]
+
+
+@pytest.mark.parametrize("name", READ_FIRST)
+def test_the_sentences_of_a_guide_are_easy(name):
+    """Flesch-Kincaid's grade, of text without code, tables and headings, is 11 at most."""
+    text = (ROOT / "docs" / f"{name}.md").read_text("utf-8")
+    text = re.sub(r"^(---|```|:::).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^(\||#|!).*", "", text, flags=re.MULTILINE)
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)", " name ", text)
+    text = re.sub(r"^\s*([-*]|\d+\.) ", "\n\n", text, flags=re.MULTILINE)
+    sentences = [each for each in re.split(r"[.!?]\s|\n\s*\n", text) if re.search("[a-z]{2}", each)]
+    words = re.findall(r"[A-Za-z][A-Za-z'-]*", text)
+    syllables = sum(
+        len(re.findall("[aeiouy]+", word.lower().removesuffix("e"))) or 1 for word in words
     )
-    assert ended.returncode == 0, ended.stderr
-    assert "differentially private" in ended.stdout
-    assert (tmp_path / "model.npz").exists()
+    assert 0.39 * len(words) / len(sentences) + 11.8 * syllables / len(words) - 15.59 <= 11
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+)
+def test_what_a_page_outside_of_the_site_links_to_exists(page):
+    places = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+    assert [place for place in places if not (ROOT / place).exists()] == []

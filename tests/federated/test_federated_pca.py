@@ -163,7 +163,7 @@ def test_an_edited_certificate_does_not_hold(edit):
     assert check(certificate).holds
     federation = certificate.federation.model_copy(update=edit)
     verdict = check(certificate.model_copy(update={"federation": federation}))
-    assert verdict.word == "DOES NOT HOLD"
+    assert verdict.word == "NOT VALID"
     assert not check(certificate.model_copy(update={"study": None})).holds
 
 
@@ -213,7 +213,7 @@ def test_an_entry_that_is_not_finite_is_found_and_nothing_is_charged(bad, tmp_pa
     for ledger in ledgers.values():
         ledger.set_budget(Budget(DATA_SET, "add-remove", 1.0, 1e-6))
     rows = {n: ArrayRows(spoiled if n == "south" else part) for n, part in PARTS.items()}
-    with pytest.raises(DataError, match=r"site south: .*row 7, column '3'"):
+    with pytest.raises(DataError, match=r"site south: .*row index 7, column index 3 .from 0."):
         FederatedPCA(2, invalid="error").fit_rows(rows, ledgers=ledgers)
     standing = {name: ledger.standings()[0] for name, ledger in ledgers.items()}
     assert all(s.spent_epsilon == 0.0 for s in standing.values())

@@ -132,12 +132,6 @@ def check_race(context, place, *, budget_for=11, workers=2, many=22):
     return begun
 
 
-def fast_folder():
-    """Memory where there is some: most tests are about what a ledger holds, not about disks."""
-    shared = Path("/dev/shm")
-    return shared if shared.is_dir() and os.access(shared, os.W_OK) else None
-
-
 _BIN = [Path(folder) for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
 
 

@@ -6,13 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from eigenveil.cli.presenters.study_cost import sentence_of
 from eigenveil.errors import DataError, DecisionRefused, EigenveilError, OutputError
-from eigenveil.federation.ledger.decisions import list_text
+from eigenveil.federation.ledger.decisions import STATES, list_text
 from eigenveil.federation.ledger.documents import Approver
 from eigenveil.federation.ledger.entries import ApproversBody, DecisionBody
 from eigenveil.federation.ledger.heads import HeadsFile
 from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey
 from eigenveil.network import approvals
+from eigenveil.network.certificates import write_key
 from eigenveil.network.decisions import (
     EVERY_STUDY,
     FIRST_OWNER,
@@ -24,7 +26,7 @@ from eigenveil.network.decisions import (
 )
 from eigenveil.network.signed import identity_of
 from eigenveil.privacy.accountant import Loss
-from kit_tools import identity_of_site, site_kit, study_of
+from kit_tools import registrar, site_kit, study_of
 
 PASSWORD = "four words are enough"
 STUDY = study_of()
@@ -45,7 +47,7 @@ def ledger(tmp_path):
 @pytest.fixture
 def desk(kit, ledger):
     approvals.ask_owner(kit, STUDY)
-    return Decisions(kit, ledger, identity_of_site(kit.name))
+    return Decisions(kit, ledger)
 
 
 def run(ledger, study=STUDY, name=[0]):  # noqa: B006
@@ -150,6 +152,13 @@ def test_a_study_changed_between_view_and_approval_is_refused(desk, kit):
 # -- who decides
 
 
+def give_key(kit, identity):
+    """As a renewal leaves it."""
+    kit.key.unlink()
+    write_key(kit.key, identity.key)
+    kit.certificate.write_text(identity.pem)
+
+
 def test_two_persons(desk, kit, ledger):
     refused("bad-approvers", desk.set_needed, 2)  # there is one
     ann, bob = (appointed(desk, kit, each) for each in ("ann", "bob"))
@@ -163,6 +172,66 @@ def test_two_persons(desk, kit, ledger):
     assert desk.revoke(STUDY.hash, bob, by="bob").state == "revoked"  # one suffices
     refused("two-persons", desk.allow_every_study)
     assert ledger.verify().holds
+
+
+# What stands of a study, or of every study: its state where nobody agreed to more, and where ann
+# agreed to the next approval and bob is yet to.
+OWN = {
+    "nothing": ("waiting", "second"),
+    "refused": ("refused", "second"),
+    "revoked": ("revoked", "second"),
+    "runs left": ("approved", "approved"),
+    "runs used": ("used", "second"),
+    "date passed": ("expired", "second"),
+}
+EVERY = {"nothing": "waiting", "revoked": "revoked", "runs left": "approved", "runs used": "used"}
+
+
+def test_every_combination_of_decisions_has_its_state(desk, kit, ledger):
+    signers = {each: appointed(desk, kit, each) for each in ("ann", "bob")}
+    desk.set_needed(2)
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+
+    def decide(study, action="approve", names=("ann", "bob"), **fields):
+        for name in names:
+            desk.decide(action, study, signers[name], by=name, **fields)
+
+    def stands(study, what):
+        if what == "refused":
+            decide(study, "refuse", names=("bob",), reason="no")
+        elif what != "nothing":
+            until = tomorrow if what == "date passed" else None
+            decide(study, runs=None if until else 2 + (what == "runs left"), until=until)
+        if what == "revoked":
+            decide(study, "revoke", names=("bob",))
+
+    studies = {(what, agreed): study_of(f"{what.split()[-1]}-{agreed}") for what in OWN
+               for agreed in (False, True)}  # fmt: skip
+    for (what, agreed), study in studies.items():
+        stands(study.hash, what)
+        run(ledger, study)
+        run(ledger, study)
+        if agreed:
+            decide(study.hash, names=("ann",))
+    later = tomorrow + timedelta(seconds=1)
+    for every, of_every in EVERY.items():
+        stands(EVERY_STUDY, every)
+        for study in (studies["nothing", False], studies["nothing", True]) * 2:
+            run(ledger, study)
+        record, seen = desk.record(), set()
+        for (what, agreed), study in studies.items():
+            case, found = (what, agreed, every), record.standing(study.hash, now=later)
+            expected, granted = OWN[what][agreed], what not in ("nothing", "refused", "revoked")
+            if what == "nothing" and every.startswith("runs"):  # there what is said of all counts
+                expected, granted = OWN[every][agreed], True
+                assert (found.before or found.state) == of_every, case
+            assert found.state == expected, case
+            assert found.allows(None) == (expected == "approved"), case
+            begun = max(at for key, at in record.begun.items() if key.study == study.hash)
+            assert found.allows(begun) == granted, case  # who agrees to more ends no run
+            seen.add(found.state)
+            assert sentence_of(found), case
+        assert seen == STATES.keys() - ({"waiting"} if every.startswith("runs") else set())
 
 
 def test_two_at_once(desk, kit, ledger):
@@ -219,6 +288,32 @@ def test_a_list_names_each_person_and_key_once(desk, kit):
     refused("bad-decision", desk.appoint, "bob", "approver", signer.public_key)
     refused("bad-decision", desk.appoint, "bob", "approver")  # without a key
     refused("bad-decision", desk.appoint, "a\x1b[2J", "viewer")
+
+
+def test_a_kit_with_a_new_key_decides_once_the_list_has_it(desk, kit, ledger):
+    """And from then on the key that was lost changes the list no more."""
+    assert desk.approve(STUDY.hash, runs=None).approved
+    lost = identity_of(kit)
+    give_key(kit, registrar().identity("north", start=datetime.now(UTC) - timedelta(hours=1)))
+    error = refused("owner-key", desk.approve, STUDY.hash)
+    assert "site approver renew owner" in error.hint
+    assert desk.standing(STUDY.hash).approved  # what was decided stays decided
+    desk.renew(FIRST_OWNER, KitSigner(identity_of(kit)).public_key)
+    assert desk.approve(STUDY.hash, runs=None).approved
+    assert ledger.verify().holds
+    give_key(kit, lost)
+    refused("bad-approvers", desk.renew, FIRST_OWNER, KitSigner(lost).public_key)
+    refused("unknown-approver", desk.renew, "nobody", KitSigner(lost).public_key)
+
+
+def test_an_approver_who_lost_the_password(desk, kit, ledger):
+    old = appointed(desk, kit, "ann")
+    assert desk.approve(STUDY.hash, old, by="ann").approved
+    new = make_key(kit.approver_keys / "ann.key", PASSWORD, overwrite=True)
+    desk.renew("ann", new.public_key)
+    refused("bad-signature", desk.approve, STUDY.hash, old, by="ann")
+    assert desk.approve(STUDY.hash, new, by="ann").approved
+    assert ledger.verify().holds
 
 
 # -- forgeries

@@ -5,11 +5,9 @@ import os
 import pickle
 import random
 import signal
-import tempfile
 import traceback
 import warnings
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -213,14 +211,6 @@ class Mortal(InProcess):
         return replies, {}
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """In memory, where a killed process loses nothing that it wrote."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as made:
-        yield Path(made)
-
-
 def lives(machine, seed):
     """Lives of random length until one ends."""
     draw = random.Random(seed)
@@ -232,10 +222,10 @@ def lives(machine, seed):
 
 
 @pytest.mark.parametrize("dropouts", [0, 1])
-def test_killed_at_any_moment(folder, dropouts):
+def test_killed_at_any_moment(tmp_path, dropouts):
     study = study_of(dropouts=dropouts)
     for seed in range(times(8)):
-        machine = Machine(folder / f"{dropouts}-{seed}", study)
+        machine = Machine(tmp_path / f"{dropouts}-{seed}", study)
         outcome = lives(machine, seed)
         assert not isinstance(outcome, str), outcome
         machine.check(outcome)
@@ -244,10 +234,10 @@ def test_killed_at_any_moment(folder, dropouts):
         count("killed", "an aggregator and all sites on one machine", machine.kills)
 
 
-def test_a_helper_that_is_killed_as_well_gives_the_same_masks(folder):
+def test_a_helper_that_is_killed_as_well_gives_the_same_masks(tmp_path):
     study = study_of(masks="helper")
     for seed in range(times(4)):
-        machine = Machine(folder / f"helper-{seed}", study)
+        machine = Machine(tmp_path / f"helper-{seed}", study)
         outcome = lives(machine, seed)
         assert not isinstance(outcome, str), outcome
         machine.check(outcome)
@@ -255,23 +245,23 @@ def test_a_helper_that_is_killed_as_well_gives_the_same_masks(folder):
         count("killed", "an aggregator, a helper and all sites on one machine", machine.kills)
 
 
-def test_a_helper_that_has_forgotten_ends_the_study(folder):
+def test_a_helper_that_has_forgotten_ends_the_study(tmp_path):
     """Its disk is lost as well: what was answered stays charged, the rest is free."""
-    machine = Machine(folder / "forgetful", study_of(masks="helper"), forgetful=True)
+    machine = Machine(tmp_path / "forgetful", study_of(masks="helper"), forgetful=True)
     events = 45  # in the first rounds
     assert machine.live(events) is None
     assert machine.live(0) == "no-helper"
     machine.check("no-helper")
 
 
-def test_killed_at_each_event(folder):
+def test_killed_at_each_event(tmp_path):
     """The first life dies at every event there is, in turn; the second one ends the study."""
     study = study_of(dropouts=0)
-    whole = Machine(folder / "whole", study)
+    whole = Machine(tmp_path / "whole", study)
     assert whole.live(0)
     events = int((whole.folder / "events").read_text()) + 1
     for event in range(1, events + 1, max(1, events // times(events))):
-        machine = Machine(folder / f"event-{event}", study)
+        machine = Machine(tmp_path / f"event-{event}", study)
         assert machine.live(event) is None
         outcome = machine.live(0)
         machine.check(outcome)

@@ -18,7 +18,6 @@ from ledger_tools import (
     begin,
     budget_of,
     commit,
-    fast_folder,
     key_of,
     loss_of,
     postgresql_server,
@@ -49,9 +48,8 @@ def server():
 
 
 @pytest.fixture
-def path():
-    with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
-        yield Path(folder) / "ledger.sqlite"
+def path(tmp_path):
+    return tmp_path / "ledger.sqlite"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -785,6 +783,16 @@ def test_a_ledger_that_another_process_holds(in_file, path, monkeypatch):
     holder.execute("ROLLBACK")
     holder.close()
     begin(in_file, key_of(), COST)
+
+
+def test_what_is_charged_outlasts_a_power_failure(in_file, path, forced):
+    def settings(ledger):
+        names = ("synchronous", "journal_mode", "secure_delete")
+        with ledger._store.transaction(writes=False) as connection:
+            return [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names]
+
+    assert settings(in_file) == [3, "delete", 1]
+    assert settings(Ledger(path, durable=False)) == [0, "memory", 0]
 
 
 def test_a_thousand_ledgers_hold_no_file_open(tmp_path):

@@ -13,7 +13,6 @@ from ledger_tools import (
     DELTA,
     begin,
     budget_of,
-    fast_folder,
     key_of,
     loss_of,
     release,
@@ -55,7 +54,7 @@ class History(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory(dir=fast_folder())
+        self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "ledger"
         self.budgets, self.most, self.open, self.ended, self.answers = {}, {}, {}, {}, {}
         self.spent = {name: [] for name in KINDS}

@@ -8,16 +8,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.federation.identity import key_digest
 from eigenveil.federation.protocol.envelope import Correspondent, Envelope, open_sealed, seal
 from eigenveil.federation.protocol.messages import AGGREGATOR
 from eigenveil.network.members import (
+    LARGEST,
     KnownMembers,
     Member,
     MemberList,
     Revoked,
+    SigningKey,
     federation_of,
     sign_members,
 )
+from eigenveil.network.signed import open_learning
 from registrar_tools import Registrar
 
 OWN, OTHER = Registrar(), Registrar()
@@ -52,9 +56,8 @@ def refused(code, call, *words, **fields):
     assert caught.value.code == code, caught.value
 
 
-def check(known, name, role="site", serial=None):
-    serial = CERTIFIED["north"].certificate.serial_number if serial is None else serial
-    known.check(role=role, name=name, serial=serial)
+def check(known, name, role="site"):
+    known.check(role=role, name=name, certificate=CERTIFIED["north"].certificate)
 
 
 def without(members, name):
@@ -62,6 +65,10 @@ def without(members, name):
     return members.next(
         parties=tuple(each for each in members.parties if each != gone), removed=(gone,)
     )
+
+
+def key_of(identity):
+    return key_digest(identity.certificate.public_key())
 
 
 def test_a_party_is_in_until_it_is_removed(known):
@@ -134,13 +141,63 @@ def test_a_revoked_certificate_signs_nothing_any_more(known):
 
     assert answered(CERTIFIED["north"]) == b"key"
     old = CERTIFIED["north"].certificate.serial_number
-    bad = Revoked(role="site", name="north", serial=f"{old:x}")
+    bad = Revoked(role="site", name="north", serial=f"{old:x}", key=key_of(CERTIFIED["north"]))
     assert known.adopt(line(known.current().next(revoked=(bad,))))
     refused("revoked-party", answered, CERTIFIED["north"])
     assert answered(OWN.identity("north")) == b"key"  # its next certificate, without a stop
     removed = without(known.current(), "north")
     assert known.adopt(line(removed))
     refused("not-a-member", answered, OWN.identity("north"))
+
+
+def test_only_the_key_in_the_list_signs(known):
+    """Two certificates of one party, both good: that of its connection signs nothing."""
+    token, connection = OWN.identity("north"), CERTIFIED["north"]
+    check(known, "north")  # nothing pinned yet
+    pinned = SigningKey(role="site", name="north", key=key_of(token))
+    assert known.adopt(line(known.current().next(keys=(pinned,))))
+    known.check(role="site", name="north", certificate=token.certificate)
+    refused("other-signing-key", check, known, "north")
+    for each in (token, connection):  # FLARE's connection is another matter
+        assert known.connects(name="north", serial=each.certificate.serial_number)
+
+
+def test_the_keys_of_a_run_are_good_until_it_is_over(known):
+    """Also those that a list has replaced meanwhile; not one that was revoked."""
+    old, new = CERTIFIED["north"], OWN.identity("north")
+    of = lambda each: SigningKey(role="site", name="north", key=key_of(each))  # noqa: E731
+    assert known.adopt(line(known.current().next(keys=(of(old),))))
+    known.settle()
+    assert known.adopt(line(known.current().next(keys=(of(new),))))
+    for each in (old, new):
+        known.check(role="site", name="north", certificate=each.certificate)
+    known.release()
+    refused("other-signing-key", check, known, "north")
+    known.settle()
+    bad = Revoked(role="site", name="north", serial="ab", key=key_of(old))
+    assert known.adopt(line(known.current().next(revoked=(bad,))))
+    refused("other-signing-key", check, known, "north")
+
+
+def test_a_new_key_comes_with_its_list(known, tmp_path):
+    """What a party signs with a new key is opened by the list that its message brings."""
+    old, new = CERTIFIED["north"], OWN.identity("north")
+    lists = [known.current().next(keys=(SigningKey(role="site", name="north", key=key_of(old)),))]
+    lists.append(lists[0].next(keys=(SigningKey(role="site", name="north", key=key_of(new)),)))
+    assert known.adopt(line(lists[0]))
+    receiver = replace(OWN.identity("host", role="aggregator"), members=known)
+    north = Correspondent("north", "site", "north")
+
+    def opened(identity, step, payload):
+        data = seal(Envelope("a" * 64, "b" * 24, step, "north", AGGREGATOR, payload), identity)[0]
+        return open_learning(data, receiver, sender=north, recipient=AGGREGATOR, limit=LARGEST)
+
+    refused("other-signing-key", opened, new, "round 1", line(lists[1]))  # no list belongs there
+    refused("other-signing-key", opened, new, "hello", line(lists[0]))
+    refused("other-signing-key", opened, new, "hello", line(lists[1], OTHER))
+    assert opened(new, "hello", line(lists[1])).sender == "north"
+    assert known.current() == lists[1]
+    refused("other-signing-key", opened, old, "hello", line(lists[1]))
 
 
 class Lists(RuleBasedStateMachine):
@@ -186,7 +243,7 @@ class Lists(RuleBasedStateMachine):
         members = self.lists[self.seen - 1]
         for name in (*NAMES, "east"):
             try:
-                check(self.known, name, serial=1)
+                check(self.known, name)
                 inside = True
             except ProtocolError:
                 inside = False

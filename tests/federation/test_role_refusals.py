@@ -88,7 +88,9 @@ def test_a_site_with_another_number_of_columns_does_not_start(study, width, tmp_
 @pytest.mark.parametrize("names", [["a", "c", "b"], ["a", "b", "C"]])
 def test_a_site_with_other_columns_than_the_study_does_not_start(names, tmp_path):
     rows = ArrayRows(np.zeros((5, 3)), names=names)
-    with pytest.raises(DataError, match=r"site s0.*column [23] has another name") as caught:
+    with pytest.raises(
+        DataError, match=r"site s0.*column [23] .from 1. has another name"
+    ) as caught:
         Site(
             name="s0",
             terms=settle(columned("a", "b", "c")),
@@ -181,7 +183,8 @@ def test_a_row_that_is_no_number_is_told_to_its_owner_alone(bad, dropouts, tmp_p
     assert not wire.refusals()
     assert consortium.parties["s1"].invalid.count == 1
     assert (
-        consortium.parties["s1"].invalid.first == f"s1.csv: row {ROW}, column '{COLUMN}' is {bad}"
+        consortium.parties["s1"].invalid.first
+        == f"s1.csv: row index {ROW}, column index {COLUMN} (from 0) is {bad}"
     )
     assert len({spent(consortium, name) for name in study.names}) == 1
     for name in ("s0", "s2", "s3"):
@@ -210,7 +213,7 @@ def test_where_the_study_asks_for_it_a_site_with_such_a_row_does_not_join(bad, d
             carry(run, wire)
     problem = troubles["s1", "join"]
     assert isinstance(problem, DataError)
-    assert problem.message == f"s1.csv: row {ROW}, column '{COLUMN}' is {bad}."
+    assert problem.message == f"s1.csv: row index {ROW}, column index {COLUMN} (from 0) is {bad}."
     code, text = wire.refusals()["s1", "join"]
     assert code == "data"
     assert not any(character.isdigit() for character in text)

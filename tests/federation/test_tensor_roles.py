@@ -495,7 +495,7 @@ def test_where_the_study_asks_for_it_documents_are_looked_at_before_anyone_pays(
     with pytest.raises(ProtocolError, match="step 'join'"):
         carry(Aggregator(settle(consortium.study)).run(), wire)
     assert wire.refusals()["s1", "join"][0] == "data"
-    assert "row 7" not in wire.refusals()["s1", "join"][1]
+    assert "index 7" not in wire.refusals()["s1", "join"][1]
     assert "is counted 2.5 times" in consortium.parties["s1"].last_error.message
     assert all(consortium.check_books(n).spent_epsilon == 0 for n in consortium.ledgers)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from pathlib import Path
 
 import numpy as np
-from federation_tools import SITES, Federation, in_process, pca_study
+from federation_tools import SITES, SOURCES, Federation, in_process, pca_study
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.ledger.ledger import Ledger
@@ -32,8 +33,7 @@ class FaultyFederation(Federation):
         temporary.mkdir(parents=True, exist_ok=True)
         own = {"TMPDIR": str(temporary)}
         if name == "aggregator":
-            source = str(Path(__import__("eigenveil").__file__).parents[1])
-            own["PYTHONPATH"] = f"{HERE / 'dishonest'}:{source}"
+            own["PYTHONPATH"] = os.pathsep.join((str(HERE / "dishonest"), SOURCES))
         return own
 
     def run(self, study, *, timeout=20.0, wait=True, rows=ROWS):

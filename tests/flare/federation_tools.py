@@ -38,6 +38,8 @@ from eigenveil.noise.source import SeededSource
 SITES = ("north", "south", "west")
 SEEDS = {name: number for number, name in enumerate(SITES, start=11)}
 PROCESS = Path(__file__).with_name("party_process.py")
+# of the package, and of the tools that all tests share
+SOURCES = os.pathsep.join(map(str, (Path(eigenveil.__file__).parents[1], PROCESS.parents[1])))
 
 
 def pca_study(name, **fields):
@@ -112,8 +114,7 @@ class Federation:
             if name in self.sites:
                 words += [str(self.rows / name), str(self.ledger(name)), str(SEEDS[name])]
                 words.append(self.approve)
-            source = str(Path(eigenveil.__file__).parents[1])
-            own = {"HOME": str(self.home), "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+            own = {"HOME": str(self.home), "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"}
             # the same kernels as here, so that results can be compared bit for bit
             own |= {k: v for k, v in os.environ.items() if k.startswith("OPENBLAS_")}
             own |= self.environment(name)
@@ -123,7 +124,7 @@ class Federation:
                     stdout=log,
                     stderr=log,
                     cwd=self.folder,
-                    env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"} | own,
+                    env={"PATH": os.environ["PATH"]} | own,
                     start_new_session=True,
                 )
             self.processes[name] = process

@@ -15,13 +15,16 @@ from pathlib import Path
 
 import numpy as np
 
+import disk_tools
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.messages import AGGREGATOR, decode
 from eigenveil.moments.source import ArrayRows
+from eigenveil.network import health
 from eigenveil.network.flare import party as party_module
 from eigenveil.network.flare.entry import run_aggregator, run_site
 from eigenveil.network.flare.party import HelperParty, SiteParty
 from eigenveil.network.kit import open_kit
+from eigenveil.network.metrics import Party as Watched
 from eigenveil.noise.source import SeededSource
 
 
@@ -139,10 +142,14 @@ def site(kit, rows, ledger, seed, approve):
 
 
 def main(folder, *rest):
+    disk_tools.wait_for_no_disk()
     kit = open_kit(folder)
     if kit.role == "aggregator":
         return run_aggregator(kit, say=say)
     party = HelperParty(kit, say=say) if kit.role == "helper" else site(kit, *rest)
+    if "PROBED_AT" in os.environ:
+        health.LONGEST_SILENCE = 14.0  # a heartbeat comes every 10 s
+        health.serve(os.environ["PROBED_AT"], Watched(kit, party.activity))
     return run_site(kit, party, say=say)
 
 

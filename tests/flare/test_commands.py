@@ -21,6 +21,21 @@ SITES = ("north", "south", "west")
 NAMES = [f"column {number}" for number in range(6)]
 
 
+def told(site):
+    """What a site's owner declares of the table."""
+    own = {"north": "stage", "south": "weight"}[site]
+    columns = [*NAMES, own]
+    top = {"north": 40, "south": 50}[site]
+    text = ['format = "eigenveil-schema-1"']
+    for name in columns:
+        text += ["[[columns]]", f'name = "{name}"']
+        if name == "stage":
+            text += ['kind = "category"', 'levels = ["I", "II"]']
+        else:
+            text += ['kind = "number"', f"range = [-50, {top}]"]
+    return "\n".join(text) + "\n"
+
+
 def study(place, name, *words):
     """A study file of the three sites; every name is another study."""
     sites = [word for site in SITES for word in ("--site", site)]
@@ -51,6 +66,11 @@ def place(tmp_path_factory):
         for site in SITES:
             rows = ("--data", f"{site}.parquet", "--ledger", f"{site}.ledger")
             words = ("site", "start", "--kit", f"kits/{site}", *rows, "--budget-epsilon", 4)
+            if site != "west":  # its owner keeps both to themselves
+                (place.folder / f"{site}.toml").write_text(told(site))
+                words += ("--tell-schema", f"{site}.toml")
+            else:
+                words += ("--keep-decisions",)
             place.party(site, *words)
         for site in SITES:
             place.heard(site, "connected")
@@ -108,12 +128,12 @@ def test_a_study_waits_for_every_owner_and_then_runs(place):
     everybody = "signed by the aggregator (localhost) and 3 of 3 sites (north, south, west)"
     assert everybody in said
     checked = place.ok("certify", "first-result", "--root", "kits/lead")
-    assert checked.startswith("HOLDS")
+    assert checked.startswith("VALID")
     assert f"signatures: {everybody}, all under the root certificate SHA256:" in checked
     assert "not checked against an authority" in place.ok("certify", "first-result")
     place.ok("flare", "provision", file, "--out", "strangers")
     status, out, _ = place.run("certify", "first-result", "--root", "strangers/lead")
-    assert (status, out.startswith("DOES NOT HOLD")) == (8, True)
+    assert (status, out.startswith("NOT VALID")) == (8, True)
     place.ok("study", "fetch", job, "--kit", "kits/lead", "--out", "fetched", "--no-plots")
     assert place.ok("certify", "fetched", "--root", "kits/lead") == checked
     assert "first" in place.ok("study", "check", "first-result/study.toml")
@@ -169,6 +189,28 @@ def test_every_site_reads_its_files_by_the_studys_schema(place):
     assert scores.column_names == ["who", "PC1", "PC2"]
     checked = place.ok("study", "check", file)
     assert "column 0 (number), stage (3 levels)" in " ".join(checked.split())
+
+
+def test_sites_are_asked_before_a_study_runs(place):
+    sites = [word for site in SITES for word in ("--site", site)]
+    words = ("--from-sites", "--kit", "kits/lead", "--components", 2, "--protocol", "cape")
+    status, _, said = place.run("study", "new", "shared.toml", *sites, *words)
+    assert status == 0, said
+    assert "column 'stage', column: north: there; south: not there. Common: left out." in said
+    assert "range: north: [-50, 40]; south: [-50, 50]. Common: [-50, 50]." in said
+    assert "schema not known of west: does not tell it" in said
+    found = place.ok("study", "ask", "shared.toml", "--kit", "kits/lead")
+    assert found.count("not seen before; waits for its owner now") == 2
+    assert "does not say" in found  # west's owner; it is put before them all the same
+    assert "not agreed: north, south, west" in found
+    for site in SITES:
+        place.ok("site", "approve", "--kit", f"kits/{site}", "shared.toml", "--runs", 2)
+    found = json.loads(place.ok("study", "ask", "shared.toml", "--kit", "kits/lead", "--json"))
+    assert [each["agreed"] for each in found["sites"]] == [True, True, False]
+    assert found["sites"][0]["runs"] == 2
+    assert [each["name"] for each in found["common_schema"]["columns"]] == NAMES
+    words = ("--kit", "kits/lead", "--out", "shared-result", "--no-plots", "--wait-for-sites", 60)
+    place.ok("study", "run", "shared.toml", *words)
 
 
 def test_sites_that_do_not_approve_are_named(place):

@@ -1,108 +1,189 @@
-"""A study from its draft to its result through the consoles of a lead and of a site's owner."""
+"""A study in a browser, from its draft to its result: the consoles of a lead and of a site."""
 
+import os
+import signal
+import subprocess
 import sys
-import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import numpy as np
+import pyotp
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "console"))
 pytest.importorskip("starlette")
-from console_tools import OPEN, PASSWORD, Visitor, hidden
+from command_tools import command, free_port, until
 from federation_tools import SITES, Federation
+from selenium.webdriver.common.by import By
 
-from eigenveil.console.settings import Rows
-from eigenveil.console.signing import new_key
-from eigenveil.console.workers import DeskProcess
+from browser_tools import check, chromium, look, needs_browser, picture, press, wait, write
 from eigenveil.federation.ledger.ledger import Ledger
-from eigenveil.network.decisions import Decisions
 
+pytestmark = needs_browser
+PASSWORD = "four words without sense"
 SECONDS = 300
+WIDTHS = (390, 1280)
 
 
-def console(place, section, rows):
-    found = Visitor(place, section, desk=DeskProcess(section, rows))
-    object.__setattr__(found.settings, "rows", rows)
-    return found
+class Console:
+    """A console's process; the accounts are made by its command."""
 
+    def __init__(self, folder, *words):
+        folder.mkdir()
+        self.port = free_port()
+        self.address = f"http://127.0.0.1:{self.port}"
+        self.state = ("--state", folder / "state")
+        self.environment = os.environ | {
+            "EIGENVEIL_CONSOLE_PASSWORD": PASSWORD,
+            "HOME": str(folder),
+        }
+        self.words = words
+        self.process = None
 
-def until(what, seconds=SECONDS):
-    end = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < end
-        time.sleep(0.5)
-    return found
-
-
-@pytest.fixture(autouse=True)
-def _ended():
-    yield
-    while OPEN:
-        OPEN.pop().__exit__(None, None, None)
-
-
-def test_a_study_from_its_draft_to_the_picture_of_its_result(tmp_path):
-    with Federation(tmp_path, approve="manual") as federation:
-        columns = [f"c{number}" for number in range(6)]
-        lead = console(tmp_path / "l", "lead", Rows(kit=str(federation.kits["lead"])))
-        lead.add("lea", "lead", key=False)
-        lead.sign_in("lea")
-        form = {name: hidden(lead.client.get("/drafts/new").text, name) for name in
-                ("csrf", "number")}  # fmt: skip
-        form |= {"name": "heart", "components": "2", "epsilon": "5", "delta": "1e-5",
-                 "sites": "\n".join(SITES), "columns": ",".join(columns)}  # fmt: skip
-        assert lead.client.post("/drafts/new", data=form).status_code == 303
-        page = lead.client.get("/drafts/heart")
-        assert "Start the study" in page.text
-        study = page.text.split("Hash: <code>")[1][:64]
-        rng = np.random.default_rng(0)
-        for name in SITES:
-            place = federation.rows / name
-            values = rng.standard_normal((400, 6)) * [9, 6, 1, 1, 1, 1]
-            np.save(place / "heart.npy", values)
-        federation.start_all()
-        form = {name: hidden(page.text, name) for name in ("csrf", "number")}
-        begun = lead.client.post("/drafts/heart/start", data=form)
-        assert begun.status_code == 303, begun.text
-        run = begun.headers["location"]
-
-        # a steward at north, by the pages; the other sites' owners by the command's function
-        rows = Rows(kit=str(federation.kits["north"]), ledger=str(federation.ledger("north")))
-        north = console(tmp_path / "n", "site", rows)
-        private, public = new_key(PASSWORD)
-        north.console.accounts.add("ann", "owner", PASSWORD, key=private)
-        Decisions(federation.kit("north"), Ledger(federation.ledger("north"))).appoint(
-            "ann", "owner", public
+    def add(self, *words):
+        """Begin to make an account; the console is started once it is there."""
+        self.process = subprocess.Popen(
+            command("console", "user", "add", *words, *self.state), env=self.environment
         )
-        north.sign_in("ann")
-        until(lambda: study in north.client.get("/studies").text)
-        page = north.client.get(f"/studies/{study}")
-        assert "the budget" in page.text.lower()
-        form = {name: hidden(page.text, name) for name in ("csrf", "number", "hash", "seen")}
-        form |= {"action": "approve", "often": "once", "purpose": "care"}
-        answer = north.client.post(f"/studies/{study}/decide", data=form)
-        assert answer.headers["location"].endswith("done=approved"), answer.text
-        for name in ("south", "west"):
-            decisions = Decisions(federation.kit(name), Ledger(federation.ledger(name)))
-            until(lambda each=decisions: (each.kit.waiting / f"{study}.json").exists())
-            decisions.approve(study)
 
-        page = until(lambda: _over(lead.client.get(run)))
-        assert "finished" in page, page
-        page = until(lambda: _drawn(lead.client.get(run)))
-        assert page.count('class="picture"') == 2
-        assert "aggregator" in page.split("Certificate</h2>")[1]
-        ledger = north.client.get("/ledger?only=charge").text
-        assert "heart" in ledger
-        found = Decisions(federation.kit("north"), Ledger(federation.ledger("north")))
-        assert found.standing(study).state == "used"
-        assert Ledger(federation.ledger("north")).verify().holds
+    def start(self):
+        assert self.process.wait(SECONDS) == 0
+        self.process = subprocess.Popen(
+            command("console", *self.words, *self.state, "--port", self.port),
+            env=self.environment,
+        )
+
+    def answers(self):
+        try:
+            return urllib.request.urlopen(f"{self.address}/alive", timeout=10).status == 200
+        except (TimeoutError, urllib.error.URLError):
+            return False
+
+    def stop(self):
+        if self.process is not None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(30)
 
 
-def _over(page):
-    return page.text if "state running" not in page.text else None
+class Person:
+    """Somebody at the browser; every page on the way is checked, and its picture kept."""
+
+    def __init__(self, browser, console, pictures):
+        self.browser, self.console, self.pictures = browser, console, pictures
+
+    def opens(self, path):
+        self.browser.get(self.console.address + path)
+
+    def sees(self, what, *texts):
+        """The page of this name, at both widths; axe-core has nothing to say about it."""
+        number = len(list(self.pictures.glob("*-1280.png")))
+        for width in WIDTHS:
+            look(self.browser, width=width, dark=False)
+            check(self.browser)
+            picture(self.browser, self.pictures / f"{number:02}-{what}-{width}.png")
+        page = self.text()
+        for text in texts:
+            assert text in page, page
+
+    def text(self):
+        return self.browser.find_element(By.TAG_NAME, "main").text
+
+    def presses(self, selector="main button"):
+        press(self.browser, selector)
+
+    def signs_in(self, name):
+        """For the first time: the page shows the secret of the second factor."""
+        self.opens("/sign-in")
+        self.sees(f"{name}-sign-in")
+        write(self.browser, name=name, password=PASSWORD)
+        self.presses()
+        secret = wait(self.browser, ".secret").text
+        self.sees(f"{name}-second-factor")
+        write(self.browser, code=pyotp.TOTP(secret).now())
+        self.presses()
+        wait(self.browser, "nav a", 60)
 
 
-def _drawn(page):
-    return page.text if 'class="picture"' in page.text else None
+@pytest.fixture
+def place(tmp_path):
+    """A federation and two consoles, all running, and a browser."""
+    with Federation(tmp_path, approve="manual") as federation:
+        kits, ledger = federation.kits, federation.ledger("north")
+        of_north = ("--kit", kits["north"], "--ledger", ledger)
+        lead = Console(tmp_path / "lead", "--kit", kits["lead"])
+        north = Console(tmp_path / "north", *of_north)
+        try:
+            lead.add("lea", "--role", "lead")
+            north.add("ann", "--role", "owner", *of_north)
+            federation.start("aggregator", *SITES, "helper")
+            lead.start()
+            north.start()
+            pages = Path(os.environ.get("EIGENVEIL_SCREENSHOTS", tmp_path / "pages"))
+            pages.mkdir(exist_ok=True)
+            with chromium(tmp_path / "profile") as browser:
+                federation.wait_connected(*SITES, "helper", timeout=SECONDS)
+                until(lambda: lead.answers() and north.answers())
+                yield federation, Person(browser, lead, pages), Person(browser, north, pages)
+        finally:
+            lead.stop()
+            north.stop()
+
+
+def test_a_study_from_its_draft_to_the_picture_of_its_result(place):
+    federation, lea, ann = place
+    rng = np.random.default_rng(0)
+    for name in SITES:
+        values = rng.standard_normal((400, 6)) * [9, 6, 1, 1, 1, 1]
+        np.save(federation.rows / name / "heart.npy", values)
+
+    lea.signs_in("lea")
+    lea.sees("lead-studies", "No study was drafted yet.")
+    lea.opens("/drafts/new")
+    columns = ",".join(f"c{number}" for number in range(6))
+    write(lea.browser, name="heart", requested_by="Dr. Lee", purpose="to see what varies together",
+          epsilon="5", delta="1e-5", sites="\n".join(SITES), columns=columns)  # fmt: skip
+    lea.sees("lead-new-study")
+    lea.presses()
+    wait(lea.browser, "form[action$='/start']", 60)
+    lea.sees("lead-draft", "epsilon 5 at delta 1e-05")
+    study = lea.text().split("Hash: ")[1][:64]
+    lea.presses("form[action$='/start'] button")
+    wait(lea.browser, "#run", 60)
+    run = lea.browser.current_url.removeprefix(lea.console.address)
+    lea.sees("lead-waiting", "running")
+
+    ann.signs_in("ann")
+    until(lambda: ann.opens("/studies") or study in ann.browser.page_source)
+    ann.sees("site-studies", "heart", "the budget covers it")
+    ann.presses(f"a[href='/studies/{study}']")
+    wait(ann.browser, "#purpose", 60)
+    asked = ("Dr. Lee", "to see what varies together", "the aggregator", study)
+    ann.sees("site-study", *asked)
+    write(ann.browser, purpose="quality of care")
+    ann.presses("form.card button")
+    wait(ann.browser, ".notice.good", 60)
+    ann.sees("site-approved", "It is now approved", "by ann, for ONE run", "quality of care")
+    for name in ("south", "west"):
+        decisions = federation.decisions(name)
+        until(lambda each=decisions: (each.kit.waiting / f"{study}.json").exists())
+        decisions.approve(study)
+
+    lea.opens(run)  # the page follows by itself; the lead is signed in still
+    until(lambda: "Progress" in lea.text())
+    lea.sees("lead-progress", "Parties that answered")
+    wait(lea.browser, ".picture", SECONDS)
+    lea.sees("lead-result", "finished", "Scree", "Biplot", "Certificate", "the aggregator")
+    assert len(lea.browser.find_elements(By.CSS_SELECTOR, ".picture")) == 2
+
+    ann.opens("/ledger?only=charge")
+    ann.sees("site-ledger", "heart")
+    ann.opens(f"/studies/{study}")
+    ann.sees("site-used", "its one run has begun")
+    ann.opens("/health")
+    ann.sees("site-health", "running")
+    ann.opens("/account")
+    ann.sees("site-account", "your key is unlocked")
+    assert federation.decisions("north").standing(study).state == "used"
+    assert Ledger(federation.ledger("north")).verify().holds

@@ -14,9 +14,11 @@ from nvflare.fuel.f3.streaming.stream_const import (
     StreamHeaderKey,
 )
 
-from eigenveil.network.channel import MOST_OF_FLARE, largest_message
+from eigenveil.federation.protocol.envelope import MOST_BESIDE
+from eigenveil.network.channel import MOST_OF_FLARE, MOST_SURVEYED, largest_message
 from eigenveil.network.flare.guard import AggregatorGuard, JobGuard, SiteGuard
 
+SURVEYED = MOST_BESIDE + MOST_SURVEYED
 HOST, LIMIT = "aggregator.example.org", 5000
 JOB = "server.0f0f0f0f-0000-4000-8000-0f0f0f0f0f0f"
 ADMIN = "_admin_0f0f0f0f-0000-4000-8000-0f0f0f0f0f0f"
@@ -61,6 +63,12 @@ LET_IN = [
     (AggregatorGuard, message(*NORTH, "server", "cellnet.channel", "bye")),
     (AggregatorGuard, stream(*NORTH, "server", topic="whereabouts")),
     (AggregatorGuard, stream(*NORTH, JOB, request_digest="return_only", topic="eigenveil:ask")),
+    # a lead's question and its answer, whatever the study that runs
+    (SiteGuard, stream("server", HOST, "server", "north", topic="survey", size=SURVEYED)),
+    (
+        AggregatorGuard,
+        stream(*NORTH, "server", request_digest="return_only", topic="eigenveil:survey"),
+    ),
     (AggregatorGuard, message(*NORTH, "server", "admin", "x", kind=MessageType.REPLY)),
     (AggregatorGuard, message(JOB, HOST, JOB, "server", "server_parent_listener", "heartbeat")),
     (
@@ -98,6 +106,18 @@ KEPT_OUT = [
     (JobGuard, message("server", HOST, "north", JOB, "server_command", "submit_update")),
     # too large, not bytes, or past the stream
     (SiteGuard, stream("server", HOST, JOB, "north", size=LIMIT + 1)),
+    (SiteGuard, stream("server", HOST, "server", "north", topic="survey", size=SURVEYED + 1)),
+    (SiteGuard, stream("server", HOST, "server", "north", topic="survey", coded="fobs")),
+    (
+        AggregatorGuard,
+        stream(
+            *NORTH,
+            "server",
+            request_digest="return_only",
+            topic="eigenveil:survey",
+            size=SURVEYED + 1,
+        ),
+    ),
     (SiteGuard, stream("server", HOST, JOB, "north", size=-1)),
     (SiteGuard, stream("server", HOST, JOB, "north", size="5")),
     (SiteGuard, stream("server", HOST, JOB, "north", coded="fobs")),

@@ -102,6 +102,32 @@ def test_an_unapproved_study_waits_for_the_owner(federation, session):
     assert Ledger(federation.ledger("west")).verify().holds
 
 
+def test_a_lead_asks_while_another_study_runs(federation, session):
+    """A site that computes answers at once; so does one that is stopped, by name."""
+    runs, asked = prepared(federation, "busy"), pca_study("next")
+    caught = mischief(federation, "south", step="round 1", seconds=8.0)
+    federation.approve_at("north", asked, runs=2)
+    job = session.submit(runs, timeout=60.0)
+    until(caught)
+    begun = time.monotonic()
+    found = {each.name: each for each in session.ask((*SITES, "east"), asked)}
+    assert time.monotonic() - begun < 6.0
+    answers = {name: found[name].answer for name in SITES}
+    assert {name: each.state for name, each in answers.items()} == {
+        "north": "approved", "south": "new", "west": "new",
+    }  # fmt: skip
+    assert answers["north"].runs == 2
+    assert found["east"].problem == "not-a-member"
+    assert [each.hash for each in waiting_studies(federation.kit("south"))][:1] == [asked.hash]
+    assert federation.wait(session, job).state == "finished"  # the question disturbed nothing
+    for name in ("south", "west"):  # the owner approved before the start: it begins at once
+        federation.approve_at(name, asked, runs=1)
+    federation.give_rows(asked, ROWS)
+    assert federation.wait(session, session.submit(asked)).state == "finished"
+    (north,) = [each for each in session.ask(SITES, asked) if each.name == "north"]
+    assert (north.answer.state, north.answer.runs) == ("approved", 1)
+
+
 def test_a_study_without_its_protocol_is_not_submitted(session):
     with pytest.raises(DataError) as error:
         session.submit(pca_study("open", protocol="auto"))
@@ -193,8 +219,8 @@ def test_code_in_a_job_is_refused(federation, session, monkeypatch):
     study = prepared(federation, "byoc")
     write = job_module.write_job
 
-    def with_code(order, folder):
-        write(order, folder)
+    def with_code(order, ordered, folder):
+        write(order, ordered, folder)
         custom = folder / "app" / "custom"
         custom.mkdir()
         (custom / "evil.py").write_text("raise SystemExit")

@@ -40,6 +40,7 @@ from eigenveil.network.members import (
     write_members,
 )
 from eigenveil.network.registrar import approve, make_registrar
+from eigenveil.network.signed import known_members
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
 
@@ -441,10 +442,12 @@ def test_the_registrar_changes_who_is_in(tmp_path):
         place / "members.json", read_certificate(place / "rootCA.pem")
     ).current()
     before = known()
-    assert before.number == 1
+    assert before.number == 1 + len(before.keys)  # a list more with each key
+    assert {each.name for each in before.keys} == {each.name for each in before.parties}
     assert {each.name for each in before.parties} >= {"north", "agg.example.org"}
+    assert known_members(open_kit(kits["north"])).current() == before
     added = office.add_party(place, role="site", name="annex").members
-    assert (added.number, added.history) == (2, (before.digest,))
+    assert (added.number, added.history[-1]) == (before.number + 1, before.digest)
     for name in ("annex", "NORTH"):
         with pytest.raises(DataError, match="already"):
             office.add_party(place, role="site", name=name)
@@ -453,6 +456,7 @@ def test_the_registrar_changes_who_is_in(tmp_path):
     revoked = office.revoke(place, "north").members
     serial = read_certificate(open_kit(kits["north"]).certificate).serial_number
     assert [each.serial for each in revoked.revoked] == [f"{serial:x}"]
+    assert not revoked.key_of("site", "north")
     assert office.revoke(place, "north").members.revoked == revoked.revoked  # once
     gone = office.remove_party(place, "north").members
     assert Member(role="site", name="north") in gone.removed
@@ -467,6 +471,11 @@ def test_the_registrar_changes_who_is_in(tmp_path):
     back = office.add_party(place, role="site", name="north").members
     assert back.removed == ()
     assert back.revoked == gone.revoked  # the old certificates stay revoked
-    approve(again, place, tmp_path / "b.json", renew=True)
+    with pytest.raises(DataError, match="the key was revoked") as caught:
+        approve(again, place, tmp_path / "b.json", renew=True)
+    assert caught.value.code == "revoked-key"
     assert known() == back
-    assert back.number == 6
+    fresh = request(study(), kits["north"], role="site", name="north", renew=True, new_key=True)
+    approve(fresh, place, tmp_path / "b.json", renew=True)
+    assert known().number == back.number + 1
+    assert known().key_of("site", "north")

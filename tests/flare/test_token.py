@@ -11,16 +11,19 @@ pytest.importorskip("pkcs11", reason="python-pkcs11 is not installed")
 
 import pkcs11
 
-from eigenveil.errors import DataError, EigenveilError, OutputError
-from eigenveil.federation.protocol.envelope import Envelope, open_sealed, seal
+from eigenveil.errors import DataError, EigenveilError, OutputError, ProtocolError
+from eigenveil.federation.identity import Identity
+from eigenveil.federation.protocol.envelope import Envelope, seal
 from eigenveil.federation.protocol.messages import AGGREGATOR
 from eigenveil.federation.study.study import make_study
 from eigenveil.federation.token_key import PIN_VARIABLE, Token, TokenKey, open_token
-from eigenveil.network.certificates import read_key
+from eigenveil.network.certificates import fingerprint, read_certificate, read_key
+from eigenveil.network.enrolment import package, request
 from eigenveil.network.flare.provision import provision
 from eigenveil.network.kit import open_kit
+from eigenveil.network.members import LARGEST
 from eigenveil.network.registrar import approve
-from eigenveil.network.signed import identity_of, party_called
+from eigenveil.network.signed import identity_of, list_of, open_learning, party_called
 from eigenveil.network.signing import install_signing, request_signing
 
 PLACES = [
@@ -32,6 +35,14 @@ MODULE = next((str(each) for each in PLACES if each.exists()), "")
 UTIL = shutil.which("softhsm2-util")
 pytestmark = pytest.mark.skipif(not (MODULE and UTIL), reason="SoftHSM 2 is not installed")
 PIN = "246810"
+STUDY = make_study(
+    name="signed",
+    sites=[{"name": name} for name in ("north", "south")],
+    features=4,
+    components=2,
+    epsilon=1.0,
+    delta=1e-6,
+)
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +70,7 @@ def token(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def kits(tmp_path_factory):
-    sites = [{"name": name} for name in ("north", "south")]
-    study = make_study(
-        name="signed", sites=sites, features=4, components=2, epsilon=1.0, delta=1e-6
-    )
-    return provision(study, tmp_path_factory.mktemp("kits") / "k", host="localhost", port=8102)
+    return provision(STUDY, tmp_path_factory.mktemp("kits") / "k", host="localhost", port=8102)
 
 
 @pytest.fixture(scope="module")
@@ -77,16 +84,44 @@ def signing(token, kits, tmp_path_factory):
     return kit, approved
 
 
-def test_what_it_signs_is_north_to_everybody(signing, kits):
+def sealed(identity, step="hello", payload=b""):
+    """A message of north's."""
+    return seal(Envelope("ab" * 32, "cd" * 12, step, "north", AGGREGATOR, payload), identity)[0]
+
+
+def opened(data, kit, name="north"):
+    sender = party_called(name)
+    return open_learning(data, identity_of(kit), sender=sender, recipient=AGGREGATOR, limit=LARGEST)
+
+
+def test_only_the_token_signs_for_north(signing, kits):
+    """A stolen file with the key of TLS signs nothing that a peer with the list takes."""
     kit, _ = signing
-    own, other = identity_of(kit), identity_of(open_kit(kits["aggregator"]))
+    own, peer = identity_of(kit), open_kit(kits["aggregator"])
+    stolen = Identity.from_files(
+        key=kit.key, certificate=kit.certificate, root=kit.root_certificate
+    )
     assert isinstance(own.key, TokenKey)
-    envelope = Envelope("ab" * 32, "cd" * 12, "join", "north", AGGREGATOR, b"payload")
-    data, mark = seal(envelope, own)
-    found = open_sealed(data, other, sender=party_called("north"), recipient=AGGREGATOR, limit=100)
-    assert (found.payload, found.mark) == (b"payload", mark)
+    assert opened(sealed(stolen), peer).sender == "north"  # the list with the token comes now
+    assert opened(sealed(own, payload=list_of(own)), peer).sender == "north"
+    for step in ("hello", "join", "round 1"):
+        assert opened(sealed(own, step), peer).step == step
+        with pytest.raises(ProtocolError, match="another key than the list") as error:
+            opened(sealed(stolen, step), peer)
+        assert error.value.code == "other-signing-key"
     with pytest.raises(EigenveilError):
-        open_sealed(data, other, sender=party_called("south"), recipient=AGGREGATOR, limit=100)
+        opened(sealed(own), peer, "south")
+
+
+def test_a_renewal_of_the_connection_leaves_the_token_in_charge(signing, kits, tmp_path):
+    kit, _ = signing
+    before = identity_of(kit).members.current()
+    asked = request(STUDY, kit.folder, role="site", name="north", renew=True)
+    approved = approve(asked, kits["registrar"], tmp_path / "a.json", renew=True)
+    mark = fingerprint(read_certificate(kit.root_certificate))
+    package(kit.folder, approved, fingerprint=mark)
+    assert identity_of(kit).members.current() == before
+    assert isinstance(identity_of(kit).key, TokenKey)
 
 
 def test_the_key_of_tls_stays_the_file(signing):

@@ -21,7 +21,7 @@ def folder(tmp_path):
 
 
 def origins(*paths):
-    return [block.origin for block in open_rows(paths).blocks()]
+    return [block.origin.name for block in open_rows(paths).blocks()]
 
 
 def test_a_folder_is_its_readable_files_by_name(folder):

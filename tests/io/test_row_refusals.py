@@ -83,7 +83,7 @@ def test_a_cell_that_is_not_a_number_is_none(ending, place, tmp_path, monkeypatc
         np.testing.assert_array_equal(values(rows), expected)
     assert values(open_rows([path], columns=["a"])).shape == (250, 1)
     found = accumulate(rows, [NormHistogram(None, precision="double", with_count=True)]).invalid
-    assert (found.count, found.first) == (1, f"{path}: row {place}, column 'b' is {TEXT}")
+    assert (found.count, found.first) == (1, f"{path}: line {place + 2}, column 'b' is {TEXT}")
 
 
 CELLS = [
@@ -159,7 +159,7 @@ def test_a_line_of_another_length_is_a_row_that_is_none(text, monkeypatch):
     found = accumulate(rows, [NormHistogram(None, precision="double", with_count=True)])
     assert (found.rows, found.invalid.count) == (44, 2)
     what = "nan (its line has another number of cells)"
-    assert found.invalid.first == f"{path}: row 2, column 'a' is {what}"
+    assert found.invalid.first == f"{path}: line 4, column 'a' is {what}"
 
 
 @pytest.mark.parametrize("line", [b"\xff,3,4", b"\xff"])
@@ -374,7 +374,8 @@ def test_an_entry_that_is_not_finite_is_located(name, value, matrix, tmp_path, s
     found = accumulate(rows, [histogram]).invalid
     text = np.isnan(value) and name.removesuffix(".gz").endswith((".csv", ".tsv"))
     what = TEXT if text else value
-    assert (found.count, found.first) == (1, f"{path}: row 29, column 'beta' is {what}")
+    where = "line 31" if name.removesuffix(".gz").endswith((".csv", ".tsv")) else "row 30"
+    assert (found.count, found.first) == (1, f"{path}: {where}, column 'beta' is {what}")
 
 
 def test_a_null_is_located(tmp_path):
@@ -382,4 +383,4 @@ def test_a_null_is_located(tmp_path):
     pa.parquet.write_table(pa.table({"a": [1, 2, 3], "b": [True, True, None]}), path)
     histogram = NormHistogram(None, precision="double", with_count=True)
     found = accumulate(open_rows([path]), [histogram]).invalid
-    assert found.first == f"{path}: row 2, column 'b' is nan"
+    assert found.first == f"{path}: row 3, column 'b' is nan"

@@ -58,9 +58,10 @@ def test_a_failure_leaves_the_older_file_and_no_other(matrix, tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_that_is_missing(matrix, tmp_path):
-    with pytest.raises(OutputError, match=r"nowhere/scores\.csv: No such file or directory\."):
-        write_table(tmp_path / "nowhere" / "scores.csv", matrix, NAMES)
+def test_a_folder_that_is_missing_is_made_and_one_that_cannot_be_is_named(matrix, tmp_path):
+    write_table(tmp_path / "new" / "deep" / "scores.csv", matrix, NAMES)
+    with pytest.raises(OutputError, match=r"scores\.csv"):
+        write_table(tmp_path / "new" / "deep" / "scores.csv" / "x.csv", matrix, NAMES)
 
 
 @pytest.mark.parametrize("name", ["scores.txt", "scores", "scores.csv.gz", ".csv"])

@@ -13,7 +13,6 @@ from scipy.stats import multivariate_normal
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import eigenveil
 from eigenveil import DataError, FederatedCovariance, NoisyResultWarning, PrivateCovariance
@@ -36,11 +35,6 @@ X = MEAN + np.random.default_rng(0).standard_normal((MANY, 4)) @ MIX
 EXACT = np.cov(X.T, bias=True)
 STRONG = {"epsilon": 40.0, "delta": 1e-5, "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::eigenveil.NoisyResultWarning")
-
-
-@parametrize_with_checks([PrivateCovariance(), PrivateCovariance(random_state=0)])
-def test_scikit_learn_conventions(estimator, check):
-    check(estimator)
 
 
 def run(arguments):

@@ -59,7 +59,7 @@ def test_prediction_is_within_three_hundredths_on_power_laws(exponent, epsilon, 
 
 def test_more_features_than_are_simulated():
     rng = np.random.default_rng()
-    features, components, count = 1600, 10, 4000
+    features, components, count = 1000, 10, 4000
     spectrum = parse_spectrum("power:1.5", features)
     rows = rng.standard_normal((count, features), dtype=np.float32) * np.sqrt(spectrum)
     requested = plan(features, components, rows=count, epsilon=2.0)

@@ -302,11 +302,15 @@ def test_entries_are_clipped_to_public_ranges():
 
 
 BAD = {
-    "reversed": ({"ranges": [[0.0, 5.0], [1.0, 4.0]]}, "bad-ranges", "column 2 is reversed"),
+    "reversed": (
+        {"ranges": [[0.0, 5.0], [1.0, 4.0]]},
+        "bad-ranges",
+        "column index 1 .* reversed",
+    ),
     "not finite": ({"ranges": [[0.0, 0.0], [1.0, np.inf]]}, "bad-parameter", "ranges"),
     "array not finite": ({"ranges": np.array([[0.0, 0], [1, np.nan]])}, "bad-ranges", "not numb"),
     "too few": ({"ranges": np.zeros((2, 3))}, "bad-ranges", "2 features"),
-    "scales": ({"scale": [1.0, -1.0]}, "bad-scale", "column 2"),
+    "scales": ({"scale": [1.0, -1.0]}, "bad-scale", "column index 1 .from 0."),
     "scales too many": ({"scale": np.ones(3)}, "bad-scale", "2 features"),
     "scales not finite": ({"scale": np.array([1.0, np.nan])}, "bad-scale", "not numbers"),
     "both": ({"scale": [1.0, 1.0], "ranges": np.zeros((2, 2))}, "unused-parameter", "ranges"),

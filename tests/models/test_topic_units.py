@@ -39,7 +39,7 @@ def assert_each_unit_counts_once(model):
     assert np.abs(model.topics_ - TOPICS[:2]).max() < 0.1
     assert model.weights_ == pytest.approx([2 / 3, 1 / 3], abs=0.1)
     verdict = check(model.certificate_)
-    assert verdict.word == "HOLDS", verdict.explanation
+    assert verdict.word == "VALID", verdict.explanation
     assert "units.md" in model.certificate_.proofs
 
 

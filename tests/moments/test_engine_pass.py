@@ -26,7 +26,7 @@ def test_an_invalid_row_is_named_by_origin_row_and_column(row, column, rows_a_bl
     rows[row, column] = value
     source = ArrayRows(rows, names=NAMES, origin="clinic.csv", rows_a_block=rows_a_block)
     found = accumulate(source, [make("second moment", D), make("histogram", D)])
-    place = f"clinic.csv: row {row}, column {NAMES[column]!r} is {value}"
+    place = f"clinic.csv: row index {row} (from 0), column {NAMES[column]!r} is {value}"
     assert found.rows == 401
     assert (found.invalid.count, found.invalid.first) == (1, place)
     assert str(found.invalid).endswith(place)
@@ -41,7 +41,7 @@ def test_without_names_the_place_is_numbered():
     rows = np.ones((10, D))
     rows[7, 2] = -np.inf
     assert accumulate(ArrayRows(rows), [make("row sum", D)]).invalid.first == (
-        "row 7, column '2' is -inf"
+        "row index 7, column index 2 (from 0) is -inf"
     )
 
 
@@ -56,7 +56,7 @@ def test_the_first_of_many_is_named_whichever_worker_met_it(seed, rows_a_block):
         assert found.invalid is None
         return
     assert found.invalid.count == broken.sum()
-    assert found.invalid.first.startswith(f"row {np.argmax(broken)}, ")
+    assert found.invalid.first.startswith(f"row index {np.argmax(broken)}, ")
 
 
 def test_valid_rows_are_checked_and_nothing_is_said():
@@ -96,7 +96,7 @@ def test_blocks_are_consecutive_views_that_know_where_they_start(seed, step):
     assert np.array_equal(np.concatenate([b.values for b in blocks]), rows)
     assert all(np.shares_memory(b.values, rows) for b in blocks)
     assert [b.first_row for b in blocks] == list(range(0, 123, step))
-    assert {b.origin for b in blocks} == {"here"}
+    assert {b.origin.name for b in blocks} == {"here"}
 
 
 @pytest.mark.parametrize("features", [1, 10, 784, 5000, 10**6])

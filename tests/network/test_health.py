@@ -25,7 +25,7 @@ from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
 from eigenveil.moments.source import ArrayRows
 from eigenveil.network.certificates import new_key, pem
-from eigenveil.network.health import parse_address, serve
+from eigenveil.network.health import LONGEST_SILENCE, Connection, parse_address, serve
 from eigenveil.network.kit import Kit
 from eigenveil.network.metrics import METRICS, SOURCES, STEPS, Activity, Party, exposition
 from eigenveil.network.status import Progress
@@ -144,6 +144,20 @@ def test_probes(files):
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_connection_is_up_while_heartbeats_are_answered():
+    now = [0.0]
+    connection = Connection(lambda: now[0])
+    assert not connection.is_up()
+    connection.answered()
+    now[0] = LONGEST_SILENCE
+    assert connection.is_up()
+    now[0] += 0.1
+    assert not connection.is_up()  # silence, on a connection that nobody closed
+    connection.answered()
+    connection.lost()
+    assert not connection.is_up()
 
 
 @pytest.mark.parametrize("text", ["9102", "localhost:9102", "127.0.0.1:", "1.2.3.4:70000", ":80"])

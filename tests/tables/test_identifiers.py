@@ -27,22 +27,18 @@ insurance_costs security idh SSN3
 """
 
 
-@pytest.mark.parametrize("name", [*IDENTIFIERS.split(), *SPACED])
-def test_names_of_identifiers(name):
-    assert looks_like_identifier(name)
+def test_names_of_identifiers():
+    assert not [n for n in [*IDENTIFIERS.split(), *SPACED] if not looks_like_identifier(n)]
 
 
-@pytest.mark.parametrize("name", MEASURED.split())
-def test_names_of_measurements(name):
-    assert not looks_like_identifier(name)
+def test_names_of_measurements():
+    assert not [name for name in MEASURED.split() if looks_like_identifier(name)]
 
 
-@pytest.mark.parametrize(
-    "name", ["name", "last_name", "LastName", "surname", "email", "home_email"]
-)
-def test_names_of_people_are_such_in_columns_of_text_only(name):
-    assert looks_like_identifier(name, is_text=True)
-    assert not looks_like_identifier(name)
+def test_names_of_people_are_such_in_columns_of_text_only():
+    names = ["name", "last_name", "LastName", "surname", "email", "home_email"]
+    assert not [name for name in names if not looks_like_identifier(name, is_text=True)]
+    assert not [name for name in names if looks_like_identifier(name)]
 
 
 def test_the_refusal_names_the_columns_and_the_ways_out():

@@ -6,10 +6,12 @@ A command's module is imported when it is run: the list of commands needs none o
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import sys
 import traceback
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -131,7 +133,7 @@ COMMANDS = {
         "A public manifest of genetic variants, which makes genotypes of many sites the same.",
     ),
     "study": Command(
-        "eigenveil.cli.commands.study_run:study_app",
+        "eigenveil.cli.commands.study_ask:study_app",
         "A study: one file that several sites agree on, checked before any row is read.",
     ),
     "site": Command(
@@ -254,11 +256,11 @@ def version_text() -> str:
 
 
 def optional_libraries() -> dict[str, list[str]]:
-    """Distributions of each extra, as the installed package declares them; not those of "dev"."""
+    """Distributions of each extra, as the installed package declares them for users."""
     found: dict[str, list[str]] = {}
     for text in importlib.metadata.requires("eigenveil") or []:
         match = re.match(r"([A-Za-z0-9._-]+).*extra *== *['\"]([A-Za-z0-9_-]+)['\"]", text)
-        if match is not None and match[2] != "dev":
+        if match is not None and match[2] not in ("dev", "docs"):
             found.setdefault(match[2], []).append(match[1])
     return found
 
@@ -305,6 +307,7 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             traceback.print_exc()
         _report(error.message, error.hint)
+        _report_variables(words, f"{error.message} {error.hint}")
         _report_spent(error)
         sys.exit(error.exit_status)
     except (typer.Abort, KeyboardInterrupt) as error:
@@ -316,6 +319,7 @@ def main(arguments: list[str] | None = None) -> None:
         path = "eigenveil" if context is None else context.command_path
         if message := error.format_message():  # nothing where the help itself was shown
             _report(message, f"'{path} --help' shows what there is.")
+            _report_variables(words, message)
         sys.exit(error.exit_code)
     except (OSError, MemoryError) as error:  # of the machine, not of the program
         if debug:
@@ -357,6 +361,22 @@ def _report(message: str, hint: str) -> None:
     notify(f"error: {message}")
     if hint:
         notify(f"hint: {hint}")
+
+
+def _report_variables(words: Sequence[str], said: str) -> None:
+    """The environment variables that set an option that is wrong: nobody sees them on the line."""
+    command = [word for word in words[:2] if not word.startswith("-")]
+    for count in range(1, len(command) + 1):
+        prefix = "_".join([_PREFIX, *command[:count], ""]).replace("-", "_").upper()
+        for name in sorted(os.environ):
+            option = "--" + name.removeprefix(prefix).replace("_", "-").lower()
+            if name.startswith(prefix) and option in said and not _given_on(words, option):
+                notify(f"note: {option} is set by the environment variable {name}.")
+
+
+def _given_on(words: Sequence[str], option: str) -> bool:
+    """Whether an option stands on the command line itself."""
+    return any(word == option or word.startswith(f"{option}=") for word in words)
 
 
 def _report_spent(error: BaseException | None) -> None:

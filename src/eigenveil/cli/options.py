@@ -386,24 +386,37 @@ def option_name(name: str) -> str:
     return _SPELLED.get(name, (name,))[0]
 
 
-def as_typed(values: Mapping[str, Any]) -> str:
-    """Values of declared options as a command line that gives them; a public centre is a file."""
-    words = []
+def typed_words(values: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Values of declared options as they are typed: each an option, and its text if it has one.
+
+    A public centre is a file.
+    """
     for name, value in values.items():
         option = option_text(option_name(name))
         if name == "center":
-            text = ("private" if value else "none") if isinstance(value, bool) else "CENTER.npy"
+            yield (
+                option,
+                ("private" if value else "none") if isinstance(value, bool) else ("CENTER.npy"),
+            )
         elif isinstance(value, bool):
-            words.append(option if value else f"--no-{option[2:]}")
-            continue
+            yield (option if value else f"--no-{option[2:]}",)
         elif isinstance(value, Mapping):
-            text = ",".join(f"{step}={share:g}" for step, share in value.items())
+            yield option, ",".join(f"{step}={_exact(share)}" for step, share in value.items())
         elif isinstance(value, tuple):
-            text = ",".join(map(str, value))
+            yield option, ",".join(map(str, value))
         else:
-            text = f"{value:g}" if isinstance(value, float) else str(value)
-        words += [option, text]
-    return " ".join(words)
+            yield option, _exact(value) if isinstance(value, float) else str(value)
+
+
+def _exact(number: float) -> str:
+    """The shortest text of a number that is read as the same one."""
+    text = f"{number:g}"
+    return text if float(text) == number else repr(number)
+
+
+def as_typed(values: Mapping[str, Any]) -> str:
+    """Values of declared options as a command line that gives them."""
+    return " ".join(word for words in typed_words(values) for word in words)
 
 
 def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], Any]:
@@ -431,7 +444,7 @@ def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], A
         for name, found in declarations.items():
             if (spelled := option_name(name)) in taken:
                 continue
-            kind, default, reader = _kind(found)
+            kind, default, reader = kind_of(found)
             names = (f"--{spelled.replace('_', '-')}", *_SPELLED.get(name, ("",))[1:])
             if kind is bool:
                 names = (f"{names[0]}/--no-{names[0][2:]}",)
@@ -586,7 +599,7 @@ def reads_files(function: Any) -> Any:
     return _in_place_of(function, command, [*own, *added])
 
 
-def _kind(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
+def kind_of(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
     """The type of an option on the command line, its default, and how its value is read."""
     kinds = {type(domain) for option in found for domain in option.values}
     default = found[0].default if len({repr(one.default) for one in found}) == 1 else None

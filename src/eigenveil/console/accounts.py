@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, get_args
@@ -44,12 +45,31 @@ class Account:
         Whether it has a password here; otherwise the hospital's own sign-in knows it.
     confirmed : bool
         Whether its second factor is in use.
+    mark : str
+        Changes with its password, key and second factor: a session is of an account as it was.
     """
 
     name: str
     role: Role
     local: bool
     confirmed: bool
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a password: its hash, and the key that it encrypts.
+
+    Attributes
+    ----------
+    password : str or None
+        ``None`` where the account signs in by OpenID Connect.
+    key : str
+        The approver's private key, PEM, encrypted; empty where it has none.
+    """
+
+    password: str | None = field(repr=False)
+    key: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -166,7 +186,7 @@ class Accounts:
         with self._open() as database:
             database.execute("DELETE FROM accounts WHERE name = ?", (name,))
 
-    def reset(self, name: str) -> None:
+    def forget_factor(self, name: str) -> None:
         """Forget a second factor: the next sign-in shows a new one.
 
         Raises
@@ -178,6 +198,35 @@ class Accounts:
         with self._open() as database:
             database.execute(
                 "UPDATE accounts SET secret = ?, confirmed = 0 WHERE name = ?", (new_secret(), name)
+            )
+
+    def kept(self, name: str) -> Kept:
+        """What is kept of an account's password; nothing where there is no such account."""
+        with self._open() as database:
+            row = database.execute(
+                "SELECT password, key FROM accounts WHERE name = ?", (name,)
+            ).fetchone()
+        return Kept(None) if row is None else Kept(*row)
+
+    def keep(self, name: str, before: Kept, after: Kept) -> None:
+        """Put another password and key in the place of these, both or neither.
+
+        Raises
+        ------
+        DataError
+            ``account-changed`` when the account has other ones by now; nothing is changed.
+        """
+        with self._open() as database:
+            done = database.execute(
+                "UPDATE accounts SET password = ?, key = ? "
+                "WHERE name = ? AND password IS ? AND key = ?",
+                (after.password, after.key, name, before.password, before.key),
+            )
+        if done.rowcount != 1:
+            raise DataError(
+                "The account was changed by somebody else meanwhile.",
+                hint="Nothing was changed now. Look at it again.",
+                code="account-changed",
             )
 
     def all(self) -> list[Account]:
@@ -213,24 +262,13 @@ class Accounts:
 
     def with_password(self, name: str, password: str) -> Account | None:
         """The account, where the password is its own; takes as long where it is not."""
-        with self._open() as database:
-            row = database.execute(
-                "SELECT password FROM accounts WHERE name = ?", (name,)
-            ).fetchone()
-        found = matches(None if row is None else row[0], password)
-        return self.find(name) if found else None
+        return self.find(name) if matches(self.kept(name).password, password) else None
 
     def secret(self, name: str) -> str:
         """The secret of an account's second factor."""
         with self._open() as database:
             row = database.execute("SELECT secret FROM accounts WHERE name = ?", (name,)).fetchone()
         return "" if row is None or row[0] is None else str(row[0])
-
-    def key(self, name: str) -> str:
-        """The encrypted key of an account; empty where it has none."""
-        with self._open() as database:
-            row = database.execute("SELECT key FROM accounts WHERE name = ?", (name,)).fetchone()
-        return "" if row is None else str(row[0])
 
     def take_code(self, name: str, code: str) -> bool:
         """Whether a code is right and was not used before; it is then used, and confirmed."""
@@ -243,6 +281,26 @@ class Accounts:
                 "UPDATE accounts SET step = ?, confirmed = 1 "
                 "WHERE name = ? AND secret = ? AND step < ?",
                 (step, name, secret, step),
+            )
+            return done.rowcount == 1
+
+    def take_secret(self, name: str, secret: str, code: str, *, before: str) -> bool:
+        """Put a new second factor in the place of another, with a code of the new one.
+
+        Returns
+        -------
+        bool
+            Whether the code is right and the account still had the secret ``before``; otherwise
+            nothing is changed.
+        """
+        step = step_of(secret, code) if secret else None
+        if step is None:
+            return False
+        with self._open() as database:
+            done = database.execute(
+                "UPDATE accounts SET secret = ?, step = ?, confirmed = 1 "
+                "WHERE name = ? AND secret = ?",
+                (secret, step, name, before),
             )
             return done.rowcount == 1
 
@@ -271,12 +329,13 @@ class Accounts:
         return [Event(*row) for row in rows]
 
 
-_ACCOUNT = "SELECT name, role, password IS NOT NULL, confirmed FROM accounts"
+_ACCOUNT = "SELECT name, role, password, confirmed, secret, key, since FROM accounts"
 
 
-def _account(row: tuple[str, Role, int, int]) -> Account:
-    name, role, local, confirmed = row
-    return Account(name, role, bool(local), bool(confirmed))
+def _account(row: tuple[str, Role, str | None, int, str | None, str, str]) -> Account:
+    name, role, password, confirmed, *rest = row
+    mark = hashlib.sha256(repr([password, *rest]).encode()).hexdigest()
+    return Account(name, role, password is not None, bool(confirmed), mark)
 
 
 def _now() -> str:

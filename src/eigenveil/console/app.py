@@ -18,7 +18,7 @@ from eigenveil.console.accounts import Accounts
 from eigenveil.console.guards import Guards
 from eigenveil.console.jobs import Jobs
 from eigenveil.console.limits import SignInLimits
-from eigenveil.console.pages import lead, owner, sign_in, table
+from eigenveil.console.pages import account, lead, owner, sign_in, table
 from eigenveil.console.sessions import Sessions
 from eigenveil.console.settings import Settings
 from eigenveil.console.web import STATIC, Console, Link
@@ -105,6 +105,7 @@ def make_app(console: Console, *, provider: Provider | None = None) -> Guards:
     app = Starlette(
         routes=[
             *sign_in.routes(console, provider),
+            *account.routes(console),
             *SECTIONS[console.settings.section].routes(console),
             Route("/alive", alive),
             Mount("/static", StaticFiles(directory=STATIC)),

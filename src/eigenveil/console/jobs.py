@@ -22,6 +22,8 @@ from eigenveil.files import replacing
 State = Literal["running", "finished", "failed", "lost"]
 RESULT = "result"
 MOST_RUNNING = 4
+# Kind of a run that asks sites before a study: it has answers, and no result.
+ASKING = "ask"
 _FILE, _SAID, _ERRORS = "job.json", "said.txt", "errors.txt"
 _NAME = re.compile(r"[0-9]{14}-[0-9a-f]{8}")
 _SHOWN = 40
@@ -182,6 +184,14 @@ class Jobs:
             return []
         text = data.decode("utf-8", errors="replace").replace("\r", "\n")
         return [printable(line, most=300) for line in text.splitlines() if line.strip()][-_SHOWN:]
+
+    def said(self, job: Job) -> str:
+        """What it printed, of 16 MB at most."""
+        try:
+            with (self.folder / job.name / _SAID).open("rb") as file:
+                return file.read(16_000_000).decode("utf-8", errors="replace")
+        except OSError:
+            return ""
 
     async def close(self) -> None:
         """Leave what runs: a fit ends by itself, and its folder says so at the next start."""

@@ -41,6 +41,8 @@ class Session:
         The approver's private key (Ed25519, 32 bytes), unlocked by the password.
     forms : dict
         What one-time forms that were shown are about, by their number.
+    new_secret : str
+        Of a second factor that is being set up.
     """
 
     account: Account
@@ -50,6 +52,7 @@ class Session:
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     key: bytes | None = field(default=None, repr=False)
     forms: dict[str, str] = field(default_factory=dict)
+    new_secret: str = field(default="", repr=False)
 
     def new_form(self, about: str) -> str:
         """A number for a form that may be sent once."""
@@ -128,11 +131,6 @@ class Sessions:
         """Forget a session and its key."""
         if (name := self._name(cookie)) is not None:
             self._by_name.pop(name, None)
-
-    def end_all(self, account: str) -> None:
-        """Forget all sessions of an account."""
-        for name in [n for n, s in self._by_name.items() if s.account.name == account]:
-            del self._by_name[name]
 
     # -- forms before anybody is signed in
 

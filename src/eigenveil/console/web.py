@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from eigenveil.console.accounts import Accounts
+from eigenveil.console.forecasts import Forecasts
 from eigenveil.console.jobs import Jobs
 from eigenveil.console.limits import SignInLimits
 from eigenveil.console.sessions import Session, Sessions
@@ -33,6 +35,9 @@ _MOST_FIELDS = 100
 _STATUS = {
     "wrong-role": 403,
     "bad-form": 403,
+    "wrong-password": 403,
+    "wrong-code": 403,
+    "account-changed": 409,
     "form-used": 409,
     "study-changed": 409,
     "decided-meanwhile": 409,
@@ -105,6 +110,7 @@ class Console:
     title: str = ""
     links: Sequence[Link] = ()
     later: Later = field(default_factory=Later)
+    forecasts: Forecasts = field(default_factory=Forecasts)
     pages: Environment = field(init=False)
 
     def __post_init__(self) -> None:
@@ -157,12 +163,35 @@ class Console:
         who = "" if session is None else session.account.name
         self.accounts.note(what, who=who, address=address_of(request), detail=detail)
 
+    def check_rate(self, request: Request, name: str) -> None:
+        """Count a try to give a password or a code.
+
+        Raises
+        ------
+        PrivacyError
+            ``too-many-sign-ins``.
+        """
+        seconds = self.limits.wait(address_of(request), name)
+        if not seconds:
+            return
+        if self.limits.worth_a_line:
+            detail = f"{self.limits.refused} in a row"
+            self.note(request, "refused: too many sign-ins", detail=detail)
+        raise PrivacyError(
+            f"Too many sign-ins were tried. Wait {math.ceil(seconds)} s.",
+            hint="The console's log has them.",
+            code="too-many-sign-ins",
+        )
+
     # -- cookies
 
     @property
     def cookie(self) -> str:
-        """The name of the session's cookie; browsers hold ``__Host-`` to TLS and this host."""
-        return "__Host-eigenveil" if self.settings.secure else "eigenveil"
+        """The name of the session's cookie; browsers hold ``__Host-`` to TLS and this host.
+
+        They send it to all ports of a host, where another console may be: it has the port in it.
+        """
+        return f"{'__Host-' if self.settings.secure else ''}eigenveil-{self.settings.port}"
 
     @property
     def visitor_cookie(self) -> str:
@@ -181,9 +210,15 @@ class Console:
         )
 
     def session_of(self, request: Request) -> Session | None:
-        """Who is signed in, or on the way to it; a forged cookie is logged."""
+        """Who is signed in, or on the way to it; a forged cookie is logged.
+
+        A session ends when its account changes: by its own browser, another one, or a command.
+        """
         cookie = request.cookies.get(self.cookie)
         found = self.sessions.find(cookie)
+        if found is not None and self.accounts.find(found.account.name) != found.account:
+            self.sessions.end(cookie)
+            return None
         if found is None and cookie and self.sessions.is_forged(cookie):
             self.note(request, "refused: forged or old cookie")
         return found
@@ -271,7 +306,10 @@ def new_visitor() -> str:
 
 
 def _number(value: Any, digits: int = 4) -> str:
-    return "unknown" if value is None else f"{value:.{digits}g}"
+    if value is None:
+        return "unknown"
+    text = f"{value:.{digits}g}"
+    return f"{value:,.0f}" if "e+" in text and abs(value) < 1e9 else text  # 3,000 and not 3e+03
 
 
 def _size(count: int) -> str:

@@ -31,9 +31,9 @@ from eigenveil.models.inputs import (
     array_rows,
     cell_rows,
     check_names,
-    fits_floats,
     in_order,
     is_collection,
+    usable,
     without_units,
 )
 from eigenveil.moments.engine import InvalidRows, check_rows
@@ -186,7 +186,7 @@ def run_study(
         Whatever stops the study after something was released reports it: ``spent`` is the guarantee
         of what was released before, ``released`` its records.
     """
-    _check_rows(study, rows)
+    check_sites(study, rows)
     choice = choose_protocol(study, study.width) if study.protocol == "auto" else None
     settled = study if choice is None else study.with_protocol(choice.protocol)
     terms = settle(settled)
@@ -326,7 +326,8 @@ def site_rows(
                 )
                 found[name], wanted = cells, list(cells.names)
                 continue
-        columns = _get_feature_names(array)
+        with _of_site(name), usable(array):
+            columns = _get_feature_names(array)
         if columns is not None and wanted is not None and set(columns) == set(wanted):
             array = in_order(array, wanted)
             columns = list(wanted)
@@ -366,19 +367,14 @@ def _of_site(name: str) -> Iterator[None]:
 
 
 def _source(name: str, array: Any, columns: list[str] | None, ids: Any) -> RowSource:
-    try:
-        with _of_site(name), fits_floats():
-            checked = check_array(
-                array,
-                accept_sparse="csr",
-                dtype=[np.float64, np.float32],
-                ensure_all_finite=False,
-                ensure_min_samples=0,
-            )
-    except DataError:
-        raise
-    except (ValueError, TypeError) as error:
-        raise DataError(f"site {name}: {error}", hint="Correct that site's rows.") from None
+    with _of_site(name), usable(array):
+        checked = check_array(
+            array,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=0,
+        )
     check_names(f"site {name}", columns)
     with _of_site(name):
         return array_rows(checked, columns, ids, origin=f"site {name}")
@@ -396,7 +392,14 @@ def _check_twice(given: Mapping[str, object]) -> None:
             )
 
 
-def _check_rows(study: Study, rows: Mapping[str, RowSource]) -> None:
+def check_sites(study: Study, rows: Mapping[str, RowSource]) -> None:
+    """Refuse rows of a site that the study has not, or none of one that it has.
+
+    Raises
+    ------
+    DataError
+        ``unknown-site`` or ``no-rows-for-site``.
+    """
     _check_twice(rows)
     names = {site.name for site in study.sites}
     if strange := set(rows) - names:

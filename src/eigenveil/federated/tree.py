@@ -24,7 +24,9 @@ from eigenveil.federation.tree.rounds import TreeRounds
 from eigenveil.federation.tree.tree import Place
 from eigenveil.linalg.subspace import Subspace, subspace_of
 from eigenveil.linalg.threads import single_threaded_blas
+from eigenveil.moments.engine import check_block
 from eigenveil.moments.independence import dependence
+from eigenveil.moments.rows import Block
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
 from eigenveil.privacy.tree_views import check_arrived
 
@@ -69,6 +71,9 @@ class TreeRows:
         return rows.astype(np.float64)
 
 
+NEEDS_ALL = "Fill or drop such rows first: what a simulation measures needs all of them."
+
+
 class DealtRows:
     """Given rows, dealt to the leaves at random: of each as many as of any other, or one less.
 
@@ -91,13 +96,7 @@ class DealtRows:
                 hint="Give each leaf a row at least: more rows, or fewer leaves.",
                 code="too-few-rows",
             )
-        if not np.all(np.isfinite(rows)):
-            bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
-            raise DataError(
-                f"Row {bad} has an entry that is not a finite number.",
-                hint="Fill or drop such rows first: what a simulation measures needs all of them.",
-                code="invalid-row",
-            )
+        check_block(Block(rows), None, hint=NEEDS_ALL)
         self.features = rows.shape[1]
         self._rows = rows
         order = np.random.default_rng([seed, 3]).permutation(len(rows))

@@ -19,6 +19,7 @@ from eigenveil.models.stored import noise_source
 from eigenveil.models.streaming.private import PrivateStreamingPCA
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.source import RowSource
+from eigenveil.origins import FileOrigin
 
 # What a tree's plan has of a stream's parameters.
 _OF_PLAN = ("epsilon", "delta", "adjacency", "unit", "max_rows_per_unit", "row_norm", "invalid")
@@ -126,7 +127,7 @@ def _names(study: TreeStudy, sites: Mapping[str, RowSource]) -> tuple[str, ...] 
     first: Any = None
     for name in sorted(sites):
         rows = sites[name]
-        check_features(f"site {name}", rows)
+        check_features(FileOrigin(f"site {name}"), rows)
         if rows.features != study.plan.features:
             raise DataError(
                 f"site {name}: {rows.features} columns, and the study has {study.plan.features}.",

@@ -13,6 +13,7 @@ states which role it must be of, so that the aggregator's is not a site's, whate
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +24,11 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from eigenveil.errors import OutputError, ProtocolError
@@ -50,10 +55,18 @@ PADDING = padding.PSS(mgf=padding.MGF1(SHA256()), salt_length=padding.PSS.DIGEST
 
 
 class Membership(Protocol):
-    """Knows who is in a federation now, and which certificates were revoked."""
+    """Knows who is in a federation now, and which key each party signs with."""
 
-    def check(self, *, role: str, name: str, serial: int) -> None:
-        """Raise ProtocolError where a party is not in, or its certificate was revoked."""
+    def check(self, *, role: str, name: str, certificate: x509.Certificate) -> None:
+        """Raise ProtocolError where a party is not in, or this is not what it signs with."""
+        ...
+
+
+class Current(Protocol):
+    """Has an identity that may be renewed while it is in use."""
+
+    def now(self) -> Identity:
+        """The one that signs, and checks, now."""
         ...
 
 
@@ -94,6 +107,10 @@ class Identity:
             raise _not_readable(key, ValueError("it is not an RSA key"))
         return cls(private, _certificate(certificate), _certificate(root))
 
+    def now(self) -> Identity:
+        """Itself: it does not change (:class:`Current`)."""
+        return self
+
     @property
     def name(self) -> str:
         """Whom the certificate names."""
@@ -119,13 +136,13 @@ class Identity:
         Raises
         ------
         ProtocolError
-            ``bad-identity``, saying what is wrong.
+            ``bad-identity``, saying what is wrong; or of the list of members, ``revoked-party``,
+            ``not-a-member`` or ``other-signing-key``.
         """
         now = datetime.datetime.now(datetime.UTC)
         check_signature(text, signature, pem, root=self.root, role=role, name=name, now=now)
         if self.members is not None:
-            serial = _issued(pem, self.root).serial_number
-            self.members.check(role=role, name=name, serial=serial)
+            self.members.check(role=role, name=name, certificate=_issued(pem, self.root))
 
     def signed(self, keys: payloads.PublicKeys, context: Context, name: str) -> payloads.PublicKeys:
         """The same keys with a proof that they are this party's in this session."""
@@ -227,6 +244,14 @@ def _not_now(start: datetime.datetime, end: datetime.datetime, now: datetime.dat
 def certificate_digest(certificate: x509.Certificate) -> str:
     """SHA-256 of a certificate, in hex: that of a root is what a federation is called."""
     return certificate.fingerprint(SHA256()).hex()
+
+
+def key_digest(key: object) -> str:
+    """SHA-256 of a public key (DER, SubjectPublicKeyInfo), in hex: how a list names it."""
+    text = key.public_bytes(  # type: ignore[attr-defined]
+        Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+    )
+    return hashlib.sha256(text).hexdigest()
 
 
 def role_extension(role: CertifiedRole) -> x509.UnrecognizedExtension:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,14 @@ from eigenveil.io.stopping import Stop
 from eigenveil.models.inputs import check_width
 from eigenveil.models.names import numbered_names
 from eigenveil.moments.rows import Block
+from eigenveil.origins import TextOrigin
 
 _ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+_Part = tuple[NDArray[np.float64], NDArray[np.int64]]
+"""Rows, and the line of each."""
 
 
 class FollowedRows:
@@ -109,21 +115,18 @@ class FollowedRows:
             the file. All rows before that place were given.
         """
         problem: list[DataError] = []
-        first_row = 0
-        parts = ((part,) for part in _at_most(self._parts(problem), limit))
-        for (values,) in rechunk(parts, size):
-            yield Block(values, origin=str(self.path), first_row=first_row)
-            first_row += values.shape[0]
+        for values, lines in rechunk(_at_most(self._parts(problem), limit), size):
+            yield Block(values, origin=TextOrigin(str(self.path), partial(_line_of, lines)))
         if problem:
             raise problem[0]
 
-    def _parts(self, problem: list[DataError]) -> Iterator[NDArray[np.float64]]:
+    def _parts(self, problem: list[DataError]) -> Iterator[_Part]:
         try:
             yield from self._read()
         except DataError as error:  # raised when the rows before it were given
             problem.append(error)
 
-    def _read(self) -> Iterator[NDArray[np.float64]]:
+    def _read(self) -> Iterator[_Part]:
         parser: _Parser | None = None
         line, told = 1, False
         for piece in self._text.pieces():
@@ -155,17 +158,19 @@ class FollowedRows:
             line += rest.count(b"\n")
 
 
-def _at_most(
-    parts: Iterator[NDArray[np.float64]], limit: int | None
-) -> Iterator[NDArray[np.float64]]:
+def _line_of(lines: NDArray[np.int64], index: int) -> int | None:
+    return int(lines[index]) or None
+
+
+def _at_most(parts: Iterator[_Part], limit: int | None) -> Iterator[_Part]:
     left = limit
     while left is None or left > 0:
         part = next(parts, None)
         if part is None:
             return
         if left is not None:
-            part = part[:left]
-            left -= part.shape[0]
+            part = (part[0][:left], part[1][:left])
+            left -= part[0].shape[0]
         yield part
 
 
@@ -221,12 +226,16 @@ class _Parser:
         self.names = select([self._table], columns, exclude)
         self._kinds: dict[str, Any] | None = None
 
-    def rows(self, piece: bytes, line: int) -> Iterator[NDArray[np.float64]]:
-        """The numbers of whole lines, the first of which is number ``line``."""
+    def rows(self, piece: bytes, line: int) -> Iterator[_Part]:
+        """The numbers of whole lines, the first of which is number ``line``, and their lines.
+
+        A line is 0 where nobody is going to ask for it.
+        """
         if not piece.strip(b"\r\n"):
             return
         if not self._strict:
-            yield self._cell_by_cell(piece)
+            values = self._cell_by_cell(piece)
+            yield values, self._lines_of(piece, line, values)
             return
         if self._kinds is None:
             self._kinds = self._kinds_of(piece)
@@ -240,22 +249,33 @@ class _Parser:
         values = np.empty((table.num_rows, len(self.names)))
         for index, name in enumerate(self.names):
             values[:, index] = table.column(name).cast(pa.float64()).to_numpy()
-        wrong = ~np.isfinite(values)
+        wrong, lines = ~np.isfinite(values), np.zeros(values.shape[0], np.int64)
         if not wrong.any():
-            yield values
+            yield values, lines
             return
         row, column = (int(index) for index in np.argwhere(wrong)[0])
         if row:
-            yield values[:row]
+            yield values[:row], lines[:row]
         place = self._place(piece, row)
         line += piece[:place].count(b"\n")
+        origin = TextOrigin(str(self._text.path), lambda _: line)
         raise DataError(
-            f"{self._text.path}: line {line}, column {self.names[column]!r} is "
-            f"{values[row, column]}.",
+            f"{origin.cell(row, column, self.names)} is {values[row, column]}.",
             hint="Remove or fill such entries (an empty one is nan), or leave the column out "
             "(--exclude).",
             code="not-finite",
         )
+
+    def _lines_of(self, piece: bytes, line: int, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The line of each row, where one of them is going to be named."""
+        if np.isfinite(values).all():
+            return np.zeros(values.shape[0], np.int64)
+        lines = []
+        for _, text in self._text.lines(piece):
+            if text.strip(b"\r\n"):
+                lines.append(line)
+            line += text.count(b"\n")
+        return np.resize(np.array(lines, np.int64), values.shape[0])
 
     def _cell_by_cell(self, piece: bytes) -> NDArray[np.float64]:
         """The same with NaN for what is no number, and for all cells of a line that is no row."""

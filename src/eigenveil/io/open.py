@@ -364,7 +364,7 @@ class FileRows:
                     units = None if self.unit is None else found.pop(0)
                     block = Block(
                         self._values(part, sparse=sparse),
-                        origin=str(file.path),
+                        origin=file.origin(),
                         first_row=first_row,
                         nan=file.nan if isinstance(file, Table) else "nan",
                         units=units,
@@ -385,17 +385,18 @@ class FileRows:
 
     def _malformed(self, file: Table | ArrayFile, *, sparse: bool) -> Iterator[Block]:
         """Rows that are no rows, after all others of their file: entries that are no numbers."""
-        lines = file.malformed if isinstance(file, Table) else []
+        if not isinstance(file, Table):
+            return
         step = block_rows(self.features)
-        for start in range(0, len(lines), step):
-            part = lines[start : start + step]
-            values = np.full((len(part), self.features), np.nan)
+        for start in range(0, file.malformed, step):
+            count = min(step, file.malformed - start)
+            values = np.full((count, self.features), np.nan)
             yield Block(
                 self._values(values, sparse=sparse),
-                origin=str(file.path),
-                first_row=part[0],
+                origin=file.origin_of_malformed(),
+                first_row=start,
                 nan=_MALFORMED_NAN,
-                units=None if self.unit is None else np.full(len(part), None, dtype=np.object_),
+                units=None if self.unit is None else np.full(count, None, dtype=np.object_),
             )
 
     def _values(self, part: Any, *, sparse: bool) -> Any:

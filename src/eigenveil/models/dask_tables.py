@@ -18,10 +18,10 @@ from eigenveil.models.inputs import (
     array_rows,
     check_names,
     check_width,
-    fits_floats,
     has_units,
     is_collection,
     less_units,
+    usable,
 )
 from eigenveil.moments.dask_rows import CurrentCluster, DaskRows
 from eigenveil.moments.source import RowSource
@@ -156,11 +156,13 @@ class _Opener:
         if self.unit is not None:
             ids, part = part[self.unit], less_units(part, self.unit)
         try:
-            with fits_floats():
-                if self.names is not None:
-                    part = part[list(self.names)]
+            if self.names is not None:
+                part = part[list(self.names)]
+            with usable(part):
                 array = _checked(part)
-        except (ValueError, TypeError, KeyError) as error:
+        except DataError as error:
+            raise DataError(f"{where}: {error.message}", hint=error.hint, code=error.code) from None
+        except KeyError as error:
             raise DataError(f"{where}: {error}", hint="Correct that partition.") from None
         wanted = np.float32 if self.single else np.float64
         narrower = self.single and array.dtype != wanted

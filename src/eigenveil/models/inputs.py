@@ -23,8 +23,10 @@ from sklearn.utils.validation import validate_data
 from eigenveil.errors import DataError, InvalidRowsWarning
 from eigenveil.models.cells import CellRows, genes_of, is_cells, units_of
 from eigenveil.models.names import are_damaged_genes, is_counted, reads_as_value
+from eigenveil.models.unusable import check_kind, refusal
 from eigenveil.moments.engine import CountRows, InvalidRows
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows, read_rows
+from eigenveil.origins import Origin
 from eigenveil.tables.identifiers import check_identifiers
 from eigenveil.tables.units import LabelledRows, UnitRows, unit_ids
 
@@ -37,7 +39,7 @@ MOST_VARIANTS = 1 << 18
 
 
 def check_names(
-    whose: str,
+    whose: Origin | str,
     names: Sequence[str] | None,
     *,
     places: Sequence[int] | None = None,
@@ -47,12 +49,12 @@ def check_names(
 
     Parameters
     ----------
-    whose : str
-        File, site or argument that has the names.
+    whose : Origin or str
+        Has the names; a text names an argument, or a site's, in Python.
     names : sequence of str or None
         ``None``: there are none, and nothing is wrong.
     places : sequence of int, optional
-        The columns' numbers in the file, from 1; 1, 2, ... by default.
+        The columns' indices, from 0; 0, 1, ... by default.
     of_words : bool
         The names are words of documents, some of which are numbers: refused only if all are.
 
@@ -68,10 +70,11 @@ def check_names(
         return
     if are_damaged_genes(names, [names[place] for place in wrong]):
         return
-    place = wrong[0] + 1 if places is None else places[wrong[0]]
-    more = f" (and of {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    origin = Origin(whose) if isinstance(whose, str) else whose
+    place = origin.column(wrong[0] if places is None else places[wrong[0]])
+    more = f", as of {len(wrong) - 1} more," if len(wrong) > 1 else ""
     raise DataError(
-        f"{whose}: the name of column {place}{more} reads as a number, a date or another value, as "
+        f"{origin.name}: the name of {place}{more} reads as a number, a date or another value, as "
         "the first row of a table does that has no line of names.",
         hint="--no-header (header=False in Python) names the columns of text c1, c2, ...; or "
         "rename them.",
@@ -79,7 +82,7 @@ def check_names(
     )
 
 
-def check_features(whose: str, rows: RowSource, *, of_words: bool = False) -> None:
+def check_features(whose: Origin | str, rows: RowSource, *, of_words: bool = False) -> None:
     """Refuse columns whose names read as values, or as identifiers where no schema says otherwise.
 
     Raises
@@ -89,14 +92,14 @@ def check_features(whose: str, rows: RowSource, *, of_words: bool = False) -> No
     """
     check_names(whose, rows.names, of_words=of_words)
     if not of_words and getattr(rows, "schema", None) is None:
-        check_identifiers(whose, rows.names)
+        check_identifiers(whose if isinstance(whose, str) else whose.name, rows.names)
 
 
 def first_difference(found: Sequence[str], wanted: Sequence[str]) -> str:
     """Where two lists of columns part, in words that quote neither: both may be a site's own."""
     for number, (one, other) in enumerate(zip(found, wanted, strict=False), start=1):
         if one != other:
-            return f"column {number} has another name"
+            return f"column {number} (from 1) has another name"
     return "their numbers differ"
 
 
@@ -141,16 +144,18 @@ class _Columns:
 
 
 @contextmanager
-def fits_floats() -> Iterator[None]:
-    """Turn numpy's complaint about a whole number that no float holds into the package's own."""
+def usable(X: Any) -> Iterator[None]:
+    """Turn NumPy's and scikit-learn's complaints about rows into the package's own.
+
+    They name the column, and the row, and quote no entry; dates are refused, too.
+    """
+    check_kind(X, frame_of(X))
     try:
         yield
-    except OverflowError:
-        raise DataError(
-            "An entry is a number beyond what a float can hold.",
-            hint="Give numbers up to 1e308; divide the column by a public number where it is more.",
-            code="overflow",
-        ) from None
+    except DataError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise refusal(X, frame_of(X), error) from None
 
 
 def named_frame(X: Any) -> nw.DataFrame[Any]:
@@ -212,7 +217,7 @@ def in_order(X: Any, names: Sequence[str]) -> Any:
 
 
 def validated(estimator: Any, X: ArrayLike, /, **checks: Any) -> Any:
-    """scikit-learn's ``validate_data``; a number that no float holds is a DataError.
+    """scikit-learn's ``validate_data``; what it refuses is a DataError.
 
     Of a fitted model a table's column of units is left out, and of an ``AnnData`` its genes are
     taken.
@@ -221,49 +226,14 @@ def validated(estimator: Any, X: ArrayLike, /, **checks: Any) -> Any:
     fitted = getattr(estimator, "_result", None)
     if fitted is not None:
         X = less_units(X, fitted.plan.unit)
-    with fits_floats(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         if is_cells(X):
             cells = CellRows(X, columns=None if fitted is None else fitted.names)
             X = cells.matrix(sparse=bool(checks.get("accept_sparse", False)))
             # they were matched by name
             warnings.filterwarnings("ignore", "X does not have valid feature names")
-        try:
+        with usable(X):
             return validate_data(estimator, X, **checks)
-        except (TypeError, ValueError) as error:
-            column = None if isinstance(error, DataError) else _no_numbers(X)
-            if column is None:
-                raise
-            raise DataError(
-                f"Column {column} has entries that are no numbers.",
-                hint="Leave it out, or make numbers of it; a schema reads categories and dates "
-                "(docs/tables.md).",
-                code="not-numeric",
-            ) from None
-
-
-def _no_numbers(X: Any) -> str | None:
-    """The first column of a frame, or of an array of texts, that no floats can be made of.
-
-    By its name, or by its number from 1; no entry is quoted.
-    """
-    frame = frame_of(X)
-    if frame is not None:
-        entries = ((repr(name), frame[name].to_numpy()) for name in frame.columns)
-    elif isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "US":
-        entries = ((str(number), X[:, number - 1]) for number in range(1, X.shape[1] + 1))
-    else:
-        return None
-    return next((name for name, values in entries if not _are_numbers(values)), None)
-
-
-def _are_numbers(values: NDArray[Any]) -> bool:
-    if values.dtype.kind in "mM":
-        return False
-    try:
-        values.astype(np.float64)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def new_columns(
@@ -353,11 +323,11 @@ def cell_rows(
 
 
 def array_rows(
-    array: Any, names: Sequence[str] | None, ids: Any = None, *, origin: str = ""
+    array: Any, names: Sequence[str] | None, ids: Any = None, *, origin: Origin | str = ""
 ) -> RowSource:
     """Rows of a checked array or sparse matrix, with identifiers of their units, if there are any.
 
-    ``origin`` is named in messages about rows of an array.
+    ``origin`` says in messages where rows are.
 
     Raises
     ------
@@ -366,7 +336,7 @@ def array_rows(
     """
     rows: RowSource
     if scipy.sparse.issparse(array):
-        rows = SparseRows(array, names=names)
+        rows = SparseRows(array, names=names, origin=origin)
     else:
         rows = ArrayRows(array, names=names, origin=origin)
     return rows if ids is None else LabelledRows(rows, unit_ids(ids, int(array.shape[0])))

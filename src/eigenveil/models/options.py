@@ -12,7 +12,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from eigenveil.checks import LARGEST, MOST_WHOLE, SMALLEST, is_number
@@ -930,14 +932,20 @@ OPTIONS: tuple[Option, ...] = (
 )  # fmt: skip
 
 
-def options_of(task: str, path: Path) -> dict[str, Option]:
+@cache
+def options_of(task: str, path: Path) -> Mapping[str, Option]:
     """The options of a task whose rows come in some way, by name, in the order of declaration."""
-    return {one.name: one for one in OPTIONS if task in one.tasks and path in one.paths}
+    return MappingProxyType(
+        {one.name: one for one in OPTIONS if task in one.tasks and path in one.paths}
+    )
 
 
-def study_options(task: str) -> dict[str, Option]:
+@cache
+def study_options(task: str) -> Mapping[str, Option]:
     """The options of a task that are fields of a study, by name."""
-    return {name: one for name, one in options_of(task, "sites").items() if name not in _LEFT_OUT}
+    return MappingProxyType(
+        {name: one for name, one in options_of(task, "sites").items() if name not in _LEFT_OUT}
+    )
 
 
 def tasks_with(name: str, *paths: Path) -> tuple[str, ...]:

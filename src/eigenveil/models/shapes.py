@@ -258,6 +258,11 @@ def rehearse(
     return found
 
 
+def planned_sizes(plan: BasePlan) -> dict[str, int]:
+    """Numbers of every planned release, by its name, the most that it can have."""
+    return {each.name: _worst(plan, each)[0].size for each in plan.schedule}
+
+
 def _worst(plan: BasePlan, planned: Planned) -> list[Shape]:
     """The shapes of a release that cost most."""
     ranges = ranges_of(plan, planned)

@@ -151,7 +151,8 @@ class InvalidRows:
     count : int
         Of rows that are not valid.
     first : str
-        File, row and column of the first of them, and what is there; empty where there is none.
+        File, row and column of the first of them (:mod:`eigenveil.origins`), and what is there;
+        empty where there is none.
     unidentified : int
         Rows without an identifier of their unit, which do not count.
     """
@@ -258,20 +259,20 @@ def check_rows(rows: RowSource, *, holes: bool = False) -> None:
         raise _not_valid(first)
 
 
-def check_block(block: Block, names: Sequence[str] | None, *, holes: bool = False) -> None:
+_OR_ZERO = "Correct or remove such rows, or choose invalid='zero', which takes them for zero rows."
+
+
+def check_block(
+    block: Block, names: Sequence[str] | None, *, holes: bool = False, hint: str = _OR_ZERO
+) -> None:
     """The same for the rows of one block."""
     block.check(holes=holes)
     if block.first_invalid is not None:
-        raise _not_valid(_place(block, names))
+        raise _not_valid(_place(block, names), hint)
 
 
-def _not_valid(first: str) -> DataError:
-    return DataError(
-        f"{first}.",
-        hint="Correct or remove such rows, or choose invalid='zero', which takes them for zero "
-        "rows.",
-        code="invalid-row",
-    )
+def _not_valid(first: str, hint: str = _OR_ZERO) -> DataError:
+    return DataError(f"{first}.", hint=hint, code="invalid-row")
 
 
 @dataclass(frozen=True)
@@ -332,9 +333,5 @@ def _place(block: Block, names: Sequence[str] | None) -> str:
     """Where the first invalid row of a block is, and what is wrong with it."""
     place = block.first_invalid
     assert place is not None
-    where = f"{block.origin}: " if block.origin else ""
-    column = ""
-    if place.column is not None:
-        name = str(place.column) if names is None else names[place.column]
-        column = f", column {name!r}"
-    return f"{where}row {block.first_row + place.row}{column} {place.what}"
+    where = block.origin.cell(block.first_row + place.row, place.column, names)
+    return f"{where} {place.what}"

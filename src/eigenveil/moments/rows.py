@@ -19,6 +19,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.origins import Origin
+
 FloatArray = NDArray[np.floating[Any]]
 
 # Numbers to which squared norms are rounded up, in every octave: 2**8 for rows in single precision,
@@ -470,10 +472,11 @@ class Block:
     ----------
     values : array of shape (n, D), floating
         Rows with an entry that is not finite are invalid, and taken for zero rows.
-    origin : str
-        The file, for messages to the owner of the rows.
+    origin : Origin or str
+        Where the rows come from, for messages to their owner; a text is the name of rows given in
+        Python.
     first_row : int
-        Number of the first row within ``origin``, from 0.
+        Index of the first row within ``origin``, from 0.
     nan : str
         What an entry that is not a number was, for the same messages.
     units : array of shape (n,), optional
@@ -499,7 +502,7 @@ class Block:
         self,
         values: FloatArray,
         *,
-        origin: str = "",
+        origin: Origin | str = "",
         first_row: int = 0,
         nan: str = "nan",
         units: NDArray[Any] | None = None,
@@ -508,7 +511,7 @@ class Block:
         self.values = values
         self.units, self.weights = units, weights
         self._nan = nan
-        self.origin = origin
+        self.origin = Origin(origin) if isinstance(origin, str) else origin
         self.first_row = first_row
         self.prepared: dict[tuple[Any, ...], tuple[FloatArray, FloatArray]] = {}
         self.invalid = self.unidentified = 0

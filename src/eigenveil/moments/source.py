@@ -10,6 +10,7 @@ import numpy as np
 
 from eigenveil.errors import DataError
 from eigenveil.moments.rows import Block, FloatArray
+from eigenveil.origins import Origin
 
 # Entries of a block: few enough for the processor's cache to hold what preparation makes of it, and
 # 1024 rows where that many are not too many, so that the calls of a block cost little beside it
@@ -75,7 +76,7 @@ class ArrayRows:
         array: FloatArray,
         *,
         names: Sequence[str] | None = None,
-        origin: str = "",
+        origin: Origin | str = "",
         rows_a_block: int | None = None,
     ) -> None:
         self._array, self.names, self._origin = array, names, origin
@@ -98,7 +99,7 @@ class SparseRows:
     """Rows of a CSR matrix of shape (n, D)."""
 
     def __init__(
-        self, matrix: Any, *, names: Sequence[str] | None = None, origin: str = ""
+        self, matrix: Any, *, names: Sequence[str] | None = None, origin: Origin | str = ""
     ) -> None:
         self._matrix, self.names, self._origin = matrix.tocsr(), names, origin
         self.features = int(matrix.shape[1])

@@ -16,8 +16,9 @@ from eigenveil.federation.study.study import Study, parse_study
 from eigenveil.files import replacing
 from eigenveil.network.kit import Kit
 
-# So many wait at the most, so that nobody fills a site's disk.
-MOST_WAITING = 64
+# So many wait at the most, so that nobody fills a site's disk; of these, so many that were only
+# asked about, so that questions leave places for studies that are started.
+MOST_WAITING, MOST_ASKED = 64, 32
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -41,14 +42,20 @@ def decided_studies(kit: Kit) -> list[Study]:
     return _all(kit.decided)
 
 
-def ask_owner(kit: Kit, study: Study) -> bool:
-    """Put a study where the owner finds it; whether it was not there before."""
+def ask_owner(kit: Kit, study: Study, *, most: int = MOST_WAITING) -> bool:
+    """Put a study where the owner finds it; whether it was not there before.
+
+    Raises
+    ------
+    DataError
+        ``too-many-waiting`` where ``most`` wait already.
+    """
     known = _place(kit.waiting, study.hash)
     if known.exists():
         return False
-    if len(list(kit.waiting.glob("*.json"))) >= MOST_WAITING:
+    if len(list(kit.waiting.glob("*.json"))) >= most:
         raise DataError(
-            f"{MOST_WAITING} studies wait for approval already.",
+            f"{most} studies wait for approval already.",
             hint="Approve or delete some of them.",
             code="too-many-waiting",
         )

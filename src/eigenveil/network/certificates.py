@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.identity import UNREADABLE, certified_role
+from eigenveil.files import replacing
 
 PARTY_BITS = 2048  # of a key that lasts a year
 ROOT_BITS = 3072  # of one that lasts ten
@@ -31,10 +31,10 @@ def new_key(bits: int) -> rsa.RSAPrivateKey:
 
 
 def write_key(path: Path, key: rsa.RSAPrivateKey) -> None:
-    """Write a private key that only its owner can read, from its first byte on."""
+    """Write a private key, whole or not at all; only its owner can read it, from the first byte."""
     text = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(text)
+    with replacing(path) as scratch:
+        scratch.write_bytes(text)
 
 
 def read_key(path: Path) -> rsa.RSAPrivateKey:
@@ -169,6 +169,12 @@ def check_dates(certificate: x509.Certificate, what: str, *, now: datetime | Non
             hint="Check this machine's clock (time service).",
             code="certificate-early",
         )
+
+
+def days_left(certificate: x509.Certificate, *, now: datetime | None = None) -> float:
+    """Days until a certificate ends; negative once it has."""
+    moment = datetime.now(UTC) if now is None else now
+    return (certificate.not_valid_after_utc - moment).total_seconds() / 86400
 
 
 def same_key(one: object, other: rsa.RSAPublicKey) -> bool:

@@ -15,10 +15,11 @@ from eigenveil.federation.study.study import Study
 
 CHANNEL = "eigenveil"
 # "ask": a question of a job's process to a party. "whereabouts": of a party to the aggregator.
-TOPIC, WHEREABOUTS = "ask", "whereabouts"
+# "survey": of a lead to a party, before a study runs (:mod:`eigenveil.network.survey`).
+TOPIC, WHEREABOUTS, SURVEY = "ask", "whereabouts", "survey"
 # Beside the steps of the protocol. "hello": are you there, and was this run admitted?
-# "bye": the run is over. "abort": its lead wants it to end.
-HELLO, BYE, ABORT = "hello", "bye", "abort"
+# "bye": the run is over. "order", "abort": its lead wants it to begin, to end.
+HELLO, BYE, ORDER, ABORT = "hello", "bye", "order", "abort"
 
 NO_ANSWER, UNREACHABLE, ABORTED, RESTARTED = "no-answer", "unreachable", "aborted", "restarted"
 NOT_ADMITTED, NOT_APPROVED, TROUBLE, DATA = "not-admitted", "not-approved", "problem", "data"
@@ -29,7 +30,7 @@ UNSIGNED = "unsigned"
 # What an aggregator states of a run.
 GOING_ON, OVER, UNKNOWN = "going-on", "over", "unknown"
 # What may be different a moment later, when a job begins.
-PASSING = (NO_ANSWER, UNREACHABLE, NOT_ADMITTED)
+PASSING = (NO_ANSWER, UNREACHABLE, NOT_ADMITTED, OLDER_MEMBERS)
 _SENTENCES = {
     NO_ANSWER: "it did not answer in time",
     UNREACHABLE: "it cannot be reached",
@@ -38,9 +39,9 @@ _SENTENCES = {
     NOT_ADMITTED: "it does not take part in this run",
     NOT_APPROVED: "its owner has not approved this study",
     OWNER_REFUSED: "its owner refused this study",
-    BAD_MEMBERS: "it refused the list of members that the aggregator brought",
-    OLDER_MEMBERS: "it has seen a newer list of members than the aggregator has: install that one "
-    "there ('eigenveil flare members')",
+    BAD_MEMBERS: "its list of members and the aggregator's do not follow from each other, or one "
+    "cannot be read: ask the registrar which one holds",
+    OLDER_MEMBERS: "it has seen a newer list of members, which the aggregator takes over",
     OTHER_SESSION: "it takes part in another run of this study",
     REFUSED: "it refused this run; its owner finds the reason in the site's own log",
     BAD_REQUEST: "it does not understand the request",
@@ -109,6 +110,8 @@ _EACH_PARTY = 1 << 13
 # A column's name in a join, and masks that the helper seals at once.
 _LONG_NAME = 256
 _HELD = 1 << 26
+# Of a lead's question with its study, and of a site's answer with its schema.
+MOST_SURVEYED = 1 << 20
 # Of any other message that FLARE's services send each other: jobs, registrations, results.
 MOST_OF_FLARE = 1 << 23
 

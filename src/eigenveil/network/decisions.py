@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from eigenveil.errors import DataError, DecisionRefused, EigenveilError, OutputError
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.books import Books
+from eigenveil.federation.ledger.budgets import BudgetRecord
 from eigenveil.federation.ledger.decisions import (
     Place,
     Record,
@@ -41,11 +42,21 @@ from eigenveil.federation.ledger.documents import (
     Approver,
     ApproverList,
     ApproverRole,
+    BudgetDecision,
     Decision,
+    SignedBudget,
     SignedDecision,
 )
-from eigenveil.federation.ledger.entries import ApproversBody, Body, DecisionBody
+from eigenveil.federation.ledger.entries import (
+    ApproversBody,
+    Body,
+    Budget,
+    BudgetBody,
+    BudgetDecisionBody,
+    DecisionBody,
+)
 from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.ledger.placing import capped, check_budget, noted
 from eigenveil.federation.study.study import Study
 from eigenveil.network.approvals import decided_study, forget_waiting, keep, waiting_study
 from eigenveil.network.kit import Kit
@@ -107,13 +118,10 @@ class Decisions:
         Of the site.
     ledger : Ledger
         The site's; made by the first decision where there is none.
-    identity : Identity, optional
-        The kit's, where it is known already: by default it is read when it is needed.
     """
 
     kit: Kit
     ledger: Ledger
-    identity: Identity | None = None
 
     # -- reading
 
@@ -284,8 +292,27 @@ class Decisions:
             runs=runs if action == "approve" else None,
             until=until,
         )
-        self.add(sign_decision(made, signer or KitSigner(self.own())))
+        self.add(sign_decision(made, signer or self.owner()))
         return self.standing(study)
+
+    def owner(self) -> KitSigner:
+        """The kit's key, which signs for ``FIRST_OWNER``.
+
+        Raises
+        ------
+        DecisionRefused
+            ``owner-key`` where the kit got another key since the list has the owner's.
+        """
+        own, known = KitSigner(self.own()), self.approvers().called(FIRST_OWNER)
+        if known is not None and known.until is None and known.public_key != own.public_key:
+            raise DecisionRefused(
+                f"The kit {self.kit.folder} has another key than the list in the ledger has for "
+                f"{FIRST_OWNER!r}.",
+                hint="After the kit got a new key: 'eigenveil site approver renew owner --kit "
+                f"{self.kit.folder}' puts it into the list, which the ledger keeps.",
+                code="owner-key",
+            )
+        return own
 
     def draft(self, action: Action, study: str, *, by: str, **fields: object) -> Decision:
         """A decision for this site and ledger, now, to be signed.
@@ -302,11 +329,7 @@ class Decisions:
                     "action": action,
                     "study": study,
                     "by": by,
-                    "time": datetime.now(UTC),
-                    "site": place.site,
-                    "federation": place.federation,
-                    "ledger": place.ledger,
-                    "nonce": os.urandom(32).hex(),
+                    **_dated(place),
                     **fields,
                 }
             )
@@ -342,6 +365,56 @@ class Decisions:
 
         self.ledger.record(make)
 
+    # -- budgets
+
+    def set_budget(
+        self,
+        budget: Budget,
+        signer: Signer | None = None,
+        *,
+        by: str = FIRST_OWNER,
+        reason: str = "",
+    ) -> bool:
+        """Decide about a data set's budget; whether it is set.
+
+        It is not while a second approver must agree: to exactly the same.
+
+        Parameters
+        ----------
+        budget : Budget
+        signer, by
+            As of :meth:`approve`.
+        reason : str
+
+        Raises
+        ------
+        DecisionRefused
+            As :meth:`add`; nothing is recorded.
+        DataError, PrivacyError
+            When it is no budget, or ``account-fixed``.
+        """
+        check_budget(budget)
+        place = self._place(self.ledger.mark())
+        try:
+            made = BudgetDecision.model_validate(
+                {**asdict(budget), "by": by, "reason": reason, **_dated(place)}
+            )
+        except ValidationError as error:
+            raise _bad_fields(error) from None
+        signature = (signer or self.owner()).sign(decision_text(made)).hex()
+        signed = SignedBudget(decision=made, signature=signature)
+
+        def make(books: Books) -> Sequence[Body]:
+            before = list(self._first(Record.of(books, place), place.ledger))
+            record = BudgetRecord.of(books)
+            for each in before:
+                record.list(each)
+            enough = record.decide(signed, datetime.now(UTC))
+            body = noted(capped(budget, books), by=by, reason=reason)
+            return [*before, BudgetDecisionBody(signed=signed), *([body] if enough else [])]
+
+        return self.ledger.record(make)[-1].kind == BudgetBody.kind
+
     # -- who decides
 
     def appoint(self, name: str, role: ApproverRole, public_key: str = "") -> ApproverList:
@@ -361,8 +434,28 @@ class Decisions:
                     hint="Remove it first, or choose another name.",
                     code="name-taken",
                 )
-            yield from (each for each in listed.approvers if each.name != name)
-            yield Approver(name=name, role=role, public_key=public_key, since=now)
+            yield from _with(listed, name, role, public_key, now)
+
+        return self._change(change)
+
+    def renew(self, name: str, public_key: str) -> ApproverList:
+        """Give somebody in the list another key, since the one before was lost or replaced.
+
+        What was signed with the one before stays what it is.
+
+        Raises
+        ------
+        DataError
+            ``unknown-approver``, or ``bad-decision`` where the key is somebody else's.
+        """
+
+        def change(listed: ApproverList, now: datetime) -> Iterator[Approver]:
+            del now
+            self._find(listed, name)
+            yield from (
+                each.model_copy(update={"public_key": public_key}) if each.name == name else each
+                for each in listed.approvers
+            )
 
         return self._change(change)
 
@@ -378,19 +471,24 @@ class Decisions:
         """
 
         def change(listed: ApproverList, now: datetime) -> Iterator[Approver]:
-            known = listed.called(name)
-            if known is None or known.until is not None:
-                raise DataError(
-                    f"{name!r} is not in the list.",
-                    hint="'eigenveil site approver list' shows it.",
-                    code="unknown-approver",
-                )
+            self._find(listed, name)
             yield from (
                 each.model_copy(update={"until": now}) if each.name == name else each
                 for each in listed.approvers
             )
 
         return self._change(change)
+
+    @staticmethod
+    def _find(listed: ApproverList, name: str) -> Approver:
+        known = listed.called(name)
+        if known is None or known.until is not None:
+            raise DataError(
+                f"{name!r} is not in the list.",
+                hint="'eigenveil site approver list' shows it.",
+                code="unknown-approver",
+            )
+        return known
 
     def set_needed(self, needed: Literal[1, 2]) -> ApproverList:
         """Switch the two-person rule on (2) or off (1).
@@ -482,7 +580,7 @@ class Decisions:
 
     def own(self) -> Identity:
         """The kit's key and certificates."""
-        return self.identity or identity_of(self.kit)
+        return identity_of(self.kit)
 
     def _place(self, mark: str) -> Place:
         try:
@@ -496,6 +594,25 @@ class Decisions:
         return Place(self.kit.name, fingerprint_of(root), mark)
 
 
+def _with(
+    listed: ApproverList, name: str, role: ApproverRole, public_key: str, now: datetime
+) -> Iterator[Approver]:
+    """A list's approvers, and this one in the place of whoever had the name."""
+    yield from (each for each in listed.approvers if each.name != name)
+    yield Approver(name=name, role=role, public_key=public_key, since=now)
+
+
+def _dated(place: Place) -> dict[str, object]:
+    """What every decision states beside its subject: when, where it counts, and a number."""
+    return {
+        "time": datetime.now(UTC),
+        "site": place.site,
+        "federation": place.federation,
+        "ledger": place.ledger,
+        "nonce": os.urandom(32).hex(),
+    }
+
+
 def _check_sensible(decision: Decision, record: Record) -> None:
     if decision.action == "refuse" and decision.study == EVERY_STUDY:
         raise DecisionRefused(
@@ -505,7 +622,7 @@ def _check_sensible(decision: Decision, record: Record) -> None:
         )
     if decision.action == "revoke":
         before = record.standing(decision.study)
-        if before.state not in ("approved", "second", "used", "expired"):
+        if not before.rule.revocable:
             raise DecisionRefused(
                 "There is no approval that could be revoked.",
                 hint="'eigenveil site status' shows what is approved.",

@@ -11,7 +11,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation.identity import UNREADABLE
 from eigenveil.federation.protocol.terms import active_sites
 from eigenveil.federation.study.study import Study
@@ -22,6 +22,7 @@ from eigenveil.network.kit import (
     FILE,
     Kit,
     describe,
+    json_text,
     open_kit,
     read_kit_file,
     write_config,
@@ -39,6 +40,7 @@ from eigenveil.network.roles import (
     described,
     organisation,
 )
+from eigenveil.network.together import write_together
 
 REQUEST_FORMAT = "eigenveil-request-1"
 APPROVAL_FORMAT = "eigenveil-approval-1"
@@ -47,13 +49,21 @@ _MOST_BYTES = 100_000
 
 @dataclass(frozen=True)
 class Request:
-    """What a party requests from the registrar."""
+    """What a party requests from the registrar.
+
+    Attributes
+    ----------
+    signs : bool
+        Whether the party's messages are to be signed with this key: not with that of FLARE's
+        connection where another is in a token.
+    """
 
     project: str
     role: Role
     name: str
     org: str
     csr: x509.CertificateSigningRequest
+    signs: bool
 
     @property
     def public_key(self) -> rsa.RSAPublicKey:
@@ -73,12 +83,14 @@ def read_request(path: str | Path) -> Request:
     fields = read_fields(Path(path), REQUEST_FORMAT, "a request")
     try:
         csr = x509.load_pem_x509_csr(fields["csr"].encode("ascii"))
-        found = Request(fields["project"], fields["role"], fields["name"], fields["org"], csr)
+        named = {name: fields[name] for name in ("project", "role", "name", "org", "signs")}
+        found = Request(csr=csr, **named)
         whole = csr.is_signature_valid and isinstance(csr.public_key(), rsa.RSAPublicKey)
     except (KeyError, AttributeError, *UNREADABLE):
         whole = False
     if (
         not whole
+        or not isinstance(found.signs, bool)
         or certificates.common_name(csr) != found.name
         or certificates.organisation_name(csr) != found.org
         or found.public_key.key_size < certificates.PARTY_BITS
@@ -155,6 +167,7 @@ def request(
     role: Role,
     name: str | None = None,
     renew: bool = False,
+    new_key: bool = False,
     overwrite: bool = False,
 ) -> Path:
     """Begin a kit: make its key, and the request to be sent to the registrar.
@@ -169,6 +182,9 @@ def request(
         is a usual one.
     renew : bool
         Whether to ask for a new certificate of the key that is there: the kit stays as it is.
+    new_key : bool
+        With ``renew``: for a new key, which waits in the kit until :func:`package` changes both
+        together. Until then the kit works with the key that it has.
 
     Returns
     -------
@@ -180,6 +196,12 @@ def request(
     DataError, OutputError
     """
     chosen = _name_of(study, role, name)
+    if new_key and not renew:
+        raise DataError(
+            "A new key is asked for, and not a renewal.",
+            hint="A kit that is begun has a new key anyway; give --renew, too, for one that is.",
+            code="not-a-renewal",
+        )
     if renew:
         kit = open_kit(out, role=role)
         if (kit.project, kit.name) != (study.name, chosen):
@@ -189,7 +211,9 @@ def request(
                 hint="Give the kit whose certificate is to be renewed.",
                 code="other-kit",
             )
-        _query(kit)
+        if new_key:
+            certificates.write_key(kit.next_key, certificates.new_key(certificates.PARTY_BITS))
+        _query(kit, kit.next_key if new_key else kit.key)
         return kit.folder / request_name(role, chosen)
     with new_folder(Path(out), overwrite=overwrite) as scratch:
         begin(study.name, scratch, role=role, name=chosen)
@@ -203,20 +227,26 @@ def begin(project: str, folder: Path, *, role: Role, name: str) -> None:
     kit.startup.mkdir(mode=0o700)
     certificates.write_key(kit.key, certificates.new_key(certificates.PARTY_BITS))
     write_json(kit.folder / FILE, describe(kit))
-    _query(kit)
+    _query(kit, kit.key)
 
 
-def _query(kit: Kit) -> None:
-    """Write the request of the kit's key."""
-    fields = {
+def _query(kit: Kit, file: Path) -> None:
+    """Write the request of a key in the kit."""
+    fields = request_fields(kit, certificates.read_key(file), signs=not kit.signing_file.exists())
+    write_public(kit.folder / request_name(kit.role, kit.name), fields)
+
+
+def request_fields(kit: Kit, key: rsa.RSAPrivateKey, *, signs: bool) -> dict[str, Any]:
+    """A request for a certificate of this key; ``signs`` as in :class:`Request`."""
+    return {
         "format": REQUEST_FORMAT,
         "project": kit.project,
         "role": kit.role,
         "name": kit.name,
         "org": kit.org,
-        "csr": certificates.new_request(certificates.read_key(kit.key), kit.name, kit.org),
+        "signs": signs,
+        "csr": certificates.new_request(key, kit.name, kit.org),
     }
-    write_public(kit.folder / request_name(kit.role, kit.name), fields)
 
 
 def package(folder: str | Path, approval: str | Path, *, fingerprint: str) -> Kit:
@@ -234,8 +264,8 @@ def package(folder: str | Path, approval: str | Path, *, fingerprint: str) -> Ki
 
     Raises
     ------
-    DataError, OutputError
-        The kit is not complete then, and this can be done again.
+    DataError, OutputError, ProtocolError
+        The kit is then as it was, and this can be done again.
     """
     kit = read_kit_file(Path(folder))
     if kit.role == "registrar":
@@ -269,24 +299,58 @@ def package(folder: str | Path, approval: str | Path, *, fingerprint: str) -> Ki
             )
     if kit.role == "aggregator" and host != kit.name:
         raise _broken_approval(approval)
+    if kit.root_certificate.exists() and root != certificates.read_certificate(
+        kit.root_certificate
+    ):
+        raise DataError(
+            f"{approval} is of another federation than the kit {folder}.",
+            hint="Make another kit for another federation: 'eigenveil flare request'.",
+            code="foreign-certificate",
+        )
+    # a new key, if there is one, comes with its certificate
+    waits = kit.next_key.exists() and certificates.same_key(
+        certificate.public_key(), certificates.read_key(kit.next_key).public_key()
+    )
+    key = kit.next_key if waits else kit.key
     certificates.check_certificate(
         certificate,
         root,
         origin=str(approval),
         name=kit.name,
         role=kit.role,
-        key=certificates.read_key(kit.key),
+        key=certificates.read_key(key),
     )
     done = replace(kit, host=host, port=port)
-    write_config(done)
-    write_json(done.folder / FILE, describe(done))
-    KnownMembers(done.members, root).adopt_newer(members)
-    # the certificate comes last: without it the kit is not complete, and this can be done again
-    for path, text in ((done.root_certificate, texts[1]), (done.certificate, texts[0])):
-        with replacing(path) as scratch:
-            scratch.write_bytes(text)
+    write_config(done)  # as every start does: folders, and what follows from the kit's own file
+    changes = {
+        done.folder / FILE: json_text(describe(done)),
+        done.root_certificate: texts[1],
+        done.certificate: texts[0],
+    }
+    if waits:
+        changes[done.key] = key.read_bytes()
+    changes |= newest_list(done, root, members)
+    write_together(done.folder, changes)
+    done.next_key.unlink(missing_ok=True)
     (done.folder / request_name(done.role, done.name)).unlink(missing_ok=True)
     return open_kit(folder)
+
+
+def newest_list(kit: Kit, root: x509.Certificate, data: bytes) -> dict[Path, bytes]:
+    """A list of members that came with an approval, where it is newer than the kit's.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-members`` or ``other-members``.
+    """
+    try:
+        newer = KnownMembers(kit.members, root).is_newer(data)
+    except ProtocolError as error:
+        if error.code != "older-members":
+            raise
+        newer = False
+    return {kit.members: data} if newer else {}
 
 
 def _name_of(study: Study, role: Role, name: str | None) -> str:

@@ -1,13 +1,16 @@
 """Health, readiness and metrics of a party over HTTP, on this machine unless its owner says more.
 
-``/healthz`` answers 200 while the process lives, ``/readyz`` 200 when the party is part of its
-federation's network and 503 before, ``/metrics`` as Prometheus reads it. Nothing can be sent there.
+``/healthz`` answers 200 while the process lives, ``/readyz`` 200 while the party is part of its
+federation's network and 503 otherwise, ``/metrics`` as Prometheus reads it. Nothing can be sent
+there.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import math
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -16,6 +19,37 @@ from eigenveil.network.metrics import Party, exposition
 
 _TEXT = "text/plain; charset=utf-8"
 _PATIENCE = 10.0
+LONGEST_SILENCE = 45.0
+"""Seconds since the last heartbeat was answered after which nobody is taken to be there; a site
+sends one every 10 s."""
+
+
+class Connection:
+    """Whether a party is part of its federation's network now.
+
+    It is once the aggregator answered a heartbeat, until the connection is closed, or no heartbeat
+    was answered for ``LONGEST_SILENCE``: a cable that is cut closes nothing.
+
+    Parameters
+    ----------
+    clock : callable
+        Seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._answered = clock, -math.inf
+
+    def answered(self) -> None:
+        """The aggregator answered a heartbeat, or let the party in."""
+        self._answered = self._clock()
+
+    def lost(self) -> None:
+        """The connection was closed."""
+        self._answered = -math.inf
+
+    def is_up(self) -> bool:
+        """Whether the aggregator can ask this party."""
+        return self._clock() - self._answered <= LONGEST_SILENCE
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -16,7 +16,6 @@ the header as JSON, and the answers. The last one may be cut off by a kill: it i
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -29,7 +28,7 @@ from typing import Any, BinaryIO, Protocol
 from eigenveil.errors import DataError, EigenveilError, OutputError, ProtocolError, received_code
 from eigenveil.federation.protocol.requests import Replies
 from eigenveil.federation.study.study import parse_study
-from eigenveil.files import sync_folder
+from eigenveil.files import hold, sync_folder
 from eigenveil.network.flare.job import SignedJob, sign_job
 
 FORMAT = "eigenveil-journal-1"
@@ -235,15 +234,13 @@ class Journal:
 
     def _lock(self) -> None:
         assert self._file is not None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not hold(self._file):
             self.close()
             raise OutputError(
                 f"{self.path} is in use by another process, which conducts the study.",
                 hint="Wait: the study goes on there.",
                 code="journal-in-use",
-            ) from None
+            )
 
     def _started(self) -> None:
         self._append({"kind": "started", "time": time.time()})

@@ -5,7 +5,6 @@ A kit can be moved to another machine: what names places in it is written anew a
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -15,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from eigenveil.errors import DataError, OutputError
-from eigenveil.files import replacing
+from eigenveil.files import hold, replacing
 from eigenveil.network.certificates import check_certificate, read_certificate, read_key
 from eigenveil.network.flare.policies import STARTUP_FILE, policies, startup
 from eigenveil.network.roles import ROLES, Role, described
+from eigenveil.network.together import cannot_write, finish_writing
 
 FORMAT = "eigenveil-kit-1"
 FILE = "eigenveil-kit.json"
@@ -85,6 +85,11 @@ class Kit:
         if self.role == "registrar":
             return self.folder / ROOT_KEY
         return self.startup / f"{self._who}.key"
+
+    @property
+    def next_key(self) -> Path:
+        """A new key that waits for its certificate; the kit works with :attr:`key` until then."""
+        return self.startup / "next.key"
 
     @property
     def root_certificate(self) -> Path:
@@ -194,7 +199,7 @@ def open_kit(folder: str | Path, *, role: Role | None = None) -> Kit:
         When it is no kit of this version, or of another role.
     """
     place = Path(folder).absolute()
-    kit = _read(place)
+    kit = read_kit_file(place)
     if role is not None and kit.role != role:
         raise DataError(
             f"{folder} is the kit of {described(kit.role)}, not of {described(role)}.",
@@ -275,7 +280,7 @@ def write_config(kit: Kit) -> None:
         # code that lies here would be on the path of FLARE's processes
         shutil.rmtree(kit.local / "custom", ignore_errors=True)
     except OSError as problem:
-        raise _cannot_write(kit.folder, problem) from None
+        raise cannot_write(kit.folder, problem) from None
     write_json(kit.configuration, startup(kit.role, kit.name, kit.host, kit.port, kit.project))
     for name, content in policies(kit.role, kit.folder).items():
         write_json(kit.local / name, content)
@@ -294,16 +299,14 @@ def lock(kit: Kit) -> Iterator[None]:
         kit.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = kit.lock.open("a")
     except OSError as problem:
-        raise _cannot_write(kit.folder, problem) from None
+        raise cannot_write(kit.folder, problem) from None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not hold(file):
             raise OutputError(
                 f"{kit.folder} is in use by another process.",
                 hint="Stop that one first; a kit runs once at a time.",
                 code="kit-in-use",
-            ) from None
+            )
         yield
 
 
@@ -326,14 +329,27 @@ def request_pending(kit: Kit) -> bool:
 
 
 def read_kit_file(folder: Path) -> Kit:
-    """The kit that a folder states it is, complete or not."""
-    return _read(folder.absolute())
+    """The kit that a folder states it is, complete or not.
+
+    Raises
+    ------
+    OutputError, DataError
+        As :func:`open_kit`.
+    """
+    place = folder.absolute()
+    finish_writing(place)
+    return _read(place)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a file whole or not at all; for its owner only."""
     with replacing(path) as scratch:
-        scratch.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        scratch.write_bytes(json_text(content))
+
+
+def json_text(content: Mapping[str, Any]) -> bytes:
+    """A kit's JSON, as it is in its files."""
+    return json.dumps(content, indent=2).encode() + b"\n"
 
 
 def _read(place: Path) -> Kit:
@@ -385,12 +401,4 @@ def _broken(file: Path) -> DataError:
         f"{file} is not the description of a kit.",
         hint="Get a complete copy of the kit, or make it again.",
         code="bad-kit",
-    )
-
-
-def _cannot_write(folder: Path, problem: OSError) -> OutputError:
-    return OutputError(
-        f"{folder} cannot be written: {problem.strerror or problem}.",
-        hint="Check who may write the kit, and that the disk is not full.",
-        code="cannot-write",
     )

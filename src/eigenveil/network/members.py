@@ -1,10 +1,10 @@
 """Who is in a federation: a numbered list that the registrar signs, and every party checks.
 
 A certificate shows who somebody is until it ends. The list shows who is in now: it names the
-parties, and the certificates that were revoked. Each list holds the digests of all before it, so a
-party takes only one that follows from the list it has; an older one, or one of another history, is
-refused. Other parties' kits stay as they are: the aggregator brings them the list with its first
-question, before any key is exchanged.
+parties, the key that each one signs with, and the certificates and keys that were revoked. Each
+list holds the digests of all before it, so a party takes only one that follows from the list it
+has; an older one, or one of another history, is refused. Since it is signed by itself, it may come
+from anybody: other parties' kits stay as they are.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,16 +25,18 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from pydantic import Field, StringConstraints, ValidationError
 
-from eigenveil.errors import DataError, OutputError, ProtocolError
+from eigenveil.errors import DataError, EigenveilError, OutputError, ProtocolError
 from eigenveil.federation.identity import (
     PADDING,
     CertifiedRole,
     Membership,
     certificate_digest,
+    key_digest,
 )
 from eigenveil.federation.ledger.documents import Document, Hex, Utc
 from eigenveil.federation.ledger.entries import canonical
 from eigenveil.files import replacing
+from eigenveil.network.together import turn
 
 FILE = "members.json"
 LARGEST = 1 << 18
@@ -51,10 +55,25 @@ class Member(Document):
     name: _Name
 
 
+class SigningKey(Member):
+    """The one key that a party's messages are signed with: SHA-256 of its public part, in hex."""
+
+    key: Hex
+
+
 class Revoked(Member):
-    """A certificate that is no longer good: its serial number in hex, and whose it was."""
+    """A certificate that is no longer good, nor is its key.
+
+    Attributes
+    ----------
+    serial : str
+        Its serial number in hex.
+    key : str
+        SHA-256 of its public key, in hex: no other certificate is made for it.
+    """
 
     serial: _Serial
+    key: Hex
 
 
 class MemberList(Document):
@@ -71,11 +90,14 @@ class MemberList(Document):
     removed : tuple of Member
         Who was in and is not any more, whatever certificate they show.
     revoked : tuple of Revoked
+    keys : tuple of SigningKey
+        At most one of a party. A party without one was not certified yet, or its key was revoked:
+        until a newer list names one, its certificate alone counts.
     history : tuple of str
         SHA-256 of all lists before, in order.
     """
 
-    format: Literal["eigenveil-members-1"] = "eigenveil-members-1"
+    format: Literal["eigenveil-members-2"] = "eigenveil-members-2"
     project: _Name
     federation: Hex
     number: Annotated[int, Field(ge=1, strict=True)]
@@ -83,7 +105,13 @@ class MemberList(Document):
     parties: tuple[Member, ...]
     removed: tuple[Member, ...] = ()
     revoked: tuple[Revoked, ...] = ()
+    keys: tuple[SigningKey, ...] = ()
     history: tuple[Hex, ...] = ()
+
+    def key_of(self, role: str, name: str) -> str:
+        """What a party signs with; empty where nothing is pinned."""
+        found = (each.key for each in self.keys if (each.role, each.name) == (role, name))
+        return next(found, "")
 
     @property
     def digest(self) -> str:
@@ -100,6 +128,7 @@ class MemberList(Document):
         parties: tuple[Member, ...] | None = None,
         removed: tuple[Member, ...] | None = None,
         revoked: tuple[Revoked, ...] | None = None,
+        keys: tuple[SigningKey, ...] | None = None,
     ) -> MemberList:
         """The list after this one."""
         return MemberList(
@@ -110,6 +139,7 @@ class MemberList(Document):
             parties=self.parties if parties is None else parties,
             removed=self.removed if removed is None else removed,
             revoked=self.revoked if revoked is None else revoked,
+            keys=self.keys if keys is None else keys,
             history=(*self.history, self.digest),
         )
 
@@ -180,6 +210,7 @@ class KnownMembers(Membership):
     root: x509.Certificate
     _mark: tuple[int, int, int] | None = None
     _known: SignedMembers | None = None
+    _settled: MemberList | None = None
     _guard: threading.RLock = field(default_factory=threading.RLock)
 
     def signed(self) -> SignedMembers | None:
@@ -213,8 +244,8 @@ class KnownMembers(Membership):
         found = self.signed()
         return None if found is None else found.members
 
-    def adopt(self, data: bytes) -> bool:
-        """Take over a list that somebody brought; whether it is newer than the one before.
+    def is_newer(self, data: bytes) -> bool:
+        """Whether a list that somebody brought is to take the place of the one before.
 
         Raises
         ------
@@ -222,36 +253,56 @@ class KnownMembers(Membership):
             ``bad-members``; ``older-members`` when a newer one was seen; ``other-members`` when it
             does not follow from the one that was seen.
         """
-        with self._guard:
-            found, before = read_members(data, self.root), self.current()
-            if before is not None:
-                new = found.members
-                if new.number < before.number:
-                    raise ProtocolError(
-                        f"The list of members has number {new.number}, and number "
-                        f"{before.number} was seen already.",
-                        hint="Install the newest list at the aggregator: 'eigenveil flare "
-                        "members'.",
-                        code="older-members",
-                    )
-                known = (
-                    new.digest if new.number == before.number else new.history[before.number - 1]
-                )
-                if known != before.digest:
-                    raise ProtocolError(
-                        f"The list of members, number {new.number}, does not follow from number "
-                        f"{before.number} that was seen.",
-                        hint="The registrar signed two histories: ask there which one holds.",
-                        code="other-members",
-                    )
-                if new.number == before.number:
-                    return False
+        new, before = read_members(data, self.root).members, self.current()
+        if before is None:
+            return True
+        if new.number < before.number:
+            raise ProtocolError(
+                f"The list of members has number {new.number}, and number "
+                f"{before.number} was seen already.",
+                hint="Install the newest list at the aggregator: 'eigenveil flare members'.",
+                code="older-members",
+            )
+        known = new.digest if new.number == before.number else new.history[before.number - 1]
+        if known != before.digest:
+            raise ProtocolError(
+                f"The list of members, number {new.number}, does not follow from number "
+                f"{before.number} that was seen.",
+                hint="The registrar signed two histories: ask there which one holds.",
+                code="other-members",
+            )
+        return new.number > before.number
+
+    def adopt(self, data: bytes) -> bool:
+        """Take over a list that somebody brought; whether it is newer than the one before.
+
+        Raises
+        ------
+        ProtocolError
+            As :meth:`is_newer`.
+        """
+        with self._guard, self._turn():
+            if not self.is_newer(data):
+                return False
             with replacing(self.file) as scratch:
                 scratch.write_bytes(data)
-            _log.info("the list of members has number %d now", found.members.number)
+            _log.info("a newer list of members was taken over")
             return True
 
-    def adopt_newer(self, data: bytes) -> None:
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Other processes of the same kit bring lists as well."""
+        try:
+            with turn(self.file.parent):
+                yield
+        except OSError as problem:
+            raise OutputError(
+                f"{self.file} cannot be written: {problem.strerror or problem}.",
+                hint="Check who may write the kit.",
+                code="cannot-write",
+            ) from None
+
+    def adopt_newer(self, data: bytes) -> bool:
         """The same, where a list that came late is no reproach: one that was seen stays.
 
         Raises
@@ -260,24 +311,24 @@ class KnownMembers(Membership):
             ``bad-members`` or ``other-members``.
         """
         try:
-            self.adopt(data)
+            return self.adopt(data)
         except ProtocolError as error:
             if error.code != "older-members":
                 raise
+            return False
 
-    def check(self, *, role: str, name: str, serial: int) -> None:
-        """Raise where a party is not in, or shows a certificate that was revoked.
+    def check(self, *, role: str, name: str, certificate: x509.Certificate) -> None:
+        """Raise where a party is not in, or signs with another key than the list has for it.
 
         Raises
         ------
         ProtocolError
-            ``revoked-party`` or ``not-a-member``.
+            ``revoked-party``, ``not-a-member`` or ``other-signing-key``.
         """
         known = self.current()
         if known is None:
             return
-        shown = f"{serial:x}"
-        if any(each.serial == shown for each in known.revoked):
+        if _is_revoked(known, certificate.serial_number):
             raise ProtocolError(
                 f"{name}: its certificate was revoked (list of members, number {known.number}).",
                 hint="It is refused. The party may ask the registrar for another certificate.",
@@ -292,6 +343,50 @@ class KnownMembers(Membership):
                 hint="It is refused. The registrar adds parties: 'eigenveil flare add-party'.",
                 code="not-a-member",
             )
+        shown = key_digest(certificate.public_key())
+        if known.key_of(role, name) not in ("", shown) and not self._is_settled(
+            known, role, name, shown
+        ):
+            raise ProtocolError(
+                f"{name} signed with another key than the list of members (number {known.number}) "
+                "has for it.",
+                hint="It is refused. If the party has a new key, bring its newest list: 'eigenveil "
+                "flare members'. If not, somebody else has another key of this party: revoke it.",
+                code="other-signing-key",
+            )
+
+    def settle(self) -> None:
+        """A run begins: the keys of its parties are good until it is over, unless revoked."""
+        self._settled = self.current()
+
+    def release(self) -> None:
+        """The run is over."""
+        self._settled = None
+
+    def _is_settled(self, known: MemberList, role: str, name: str, key: str) -> bool:
+        revoked = any(each.key == key for each in known.revoked)
+        return self._settled is not None and not revoked and self._settled.key_of(role, name) == key
+
+    def connects(self, *, name: str, serial: int) -> bool:
+        """Whether a connection of this certificate is kept: one with FLARE's key, not the signing.
+
+        A list that cannot be read lets nobody connect.
+        """
+        try:
+            known = self.current()
+        except EigenveilError as error:
+            _log.warning("%s", error.message)
+            return False
+        if known is None:
+            return True
+        gone = any(each.name == name for each in known.removed)
+        back = any(each.name == name for each in known.parties)
+        return not _is_revoked(known, serial) and (back or not gone)
+
+
+def _is_revoked(known: MemberList, serial: int) -> bool:
+    shown = f"{serial:x}"
+    return any(each.serial == shown for each in known.revoked)
 
 
 def write_members(file: Path, signed: SignedMembers) -> None:

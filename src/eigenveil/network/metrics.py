@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from eigenveil.errors import EigenveilError, OutputError
@@ -123,16 +122,13 @@ def _budgets(value: Callable[[Any], float]) -> Callable[[Party], Samples]:
 
 
 def _days_left(party: Party) -> Samples:
-    from eigenveil.network.certificates import read_certificate
+    from eigenveil.network.certificates import days_left, read_certificate
 
-    kit, now = party.kit, datetime.now(UTC)
+    kit = party.kit
     files = {"tls": kit.certificate, "root": kit.root_certificate}
     if kit.signing_certificate.exists():
         files["signing"] = kit.signing_certificate
-    return {
-        (name,): (read_certificate(file).not_valid_after_utc - now).total_seconds() / 86400
-        for name, file in files.items()
-    }
+    return {(name,): days_left(read_certificate(file)) for name, file in files.items()}
 
 
 def _studies(party: Party) -> Samples:

@@ -19,12 +19,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Protocol
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
+from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.ledger import Ledger, SessionKey
 from eigenveil.federation.protocol.envelope import (
     MOST_BESIDE,
     Envelope,
     clocks_differ,
-    open_sealed,
     seal,
 )
 from eigenveil.federation.protocol.helper import Helper
@@ -35,14 +35,22 @@ from eigenveil.federation.study.study import Study
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import RowSource
 from eigenveil.network import channel
-from eigenveil.network.approvals import ask_owner, decided_study, keep
+from eigenveil.network.approvals import MOST_WAITING, ask_owner, decided_study, keep
 from eigenveil.network.channel import BYE, HELLO, Answer, largest_message
 from eigenveil.network.decisions import Decisions, Standing
 from eigenveil.network.flare.job import SignedJob, is_job, is_session, parties_of
+from eigenveil.network.health import Connection
 from eigenveil.network.kit import Kit, write_json
 from eigenveil.network.members import LARGEST, KnownMembers
 from eigenveil.network.metrics import Activity
-from eigenveil.network.signed import aggregator_at, identity_of, members_of
+from eigenveil.network.signed import (
+    KitIdentity,
+    aggregator_at,
+    list_of,
+    members_of,
+    open_learning,
+)
+from eigenveil.network.survey import Respondent, Telling
 from eigenveil.noise.source import RandomSource
 
 Approve = Literal["manual", "all"]
@@ -101,11 +109,13 @@ class Party(ABC):
         its owner that is recorded in the ledger.
     say : callable, optional
         Called with sentences: what the owner should know.
+    telling : Telling, optional
+        What leads may read of this party before a study runs.
 
     Attributes
     ----------
-    connected : threading.Event
-        Set when the party is part of its federation's network.
+    connection : Connection
+        Whether the party is part of its federation's network.
     doubted : threading.Event
         Set when something unsigned states that the answered run is over: the aggregator is
         consulted.
@@ -113,30 +123,44 @@ class Party(ABC):
         What came, for the owner's monitoring.
     """
 
-    def __init__(self, kit: Kit, *, approve: Approve = "manual", say: Say = print) -> None:
+    def __init__(
+        self,
+        kit: Kit,
+        *,
+        approve: Approve = "manual",
+        say: Say = print,
+        telling: Telling | None = None,
+    ) -> None:
         self.kit, self.approve, self.say = kit, approve, say
-        self.connected = threading.Event()
-        self._identity = identity_of(kit)
+        self.connection = Connection()
         self._aggregator = aggregator_at(kit.host)
         self._process = os.urandom(16).hex()
         self._admission, self._admitted = _read_admissions(kit)
+        self._keys = KitIdentity(kit, lambda: self._admission is not None)
         self._over = _read_ended(kit)
         self._refused = ("", "")
         self._clocks_differ = False
         self._on_end: dict[str, Callable[[], None]] = {}
-        self.activity = Activity(is_ready=self.connected.is_set)
+        self.activity = Activity(is_ready=self.connection.is_up)
         self.doubted = threading.Event()
         if self._admission is not None:
             self.doubted.set()
+            self.members.settle()
         self._guard = threading.RLock()
         # one message at a time, and none of FLARE's threads is held while a sum is computed
         self._work = ThreadPoolExecutor(max_workers=1, thread_name_prefix="eigenveil")
         self._role: tuple[Admission, _Role] | None = None
+        self._respondent = Respondent(self, self._keys, telling or Telling())
+
+    @property
+    def identity(self) -> Identity:
+        """The key that signs now, and who is in the federation as far as this party has seen."""
+        return self._keys.now()
 
     @property
     def members(self) -> KnownMembers:
         """Who is in the federation, as far as this party has seen."""
-        return members_of(self._identity)
+        return members_of(self.identity)
 
     @property
     def admission(self) -> Admission | None:
@@ -151,21 +175,31 @@ class Party(ABC):
 
     # -- what FLARE's side reports
 
-    def propose(self, study: Study) -> str:
+    def propose(self, study: Study, *, most: int = MOST_WAITING) -> str:
         """Why a study cannot be run here yet; empty where it can. The owner decides if need be.
 
         This only helps FLARE to wait: the decision that counts is made in
         :meth:`admit` and before every answer.
+
+        Parameters
+        ----------
+        most : int
+            Studies that may wait for the owner, this one among them.
+
+        Raises
+        ------
+        DataError
+            ``too-many-waiting``.
         """
         if self.kit.name not in parties_of(study):
             return f"{self.kit.name} is not part of this study"
-        standing = self._standing(study.hash)
+        standing = self.standing(study.hash)
         if standing.approved:
             return ""
         if standing.state == "refused":
             told = f": {standing.reason}" if standing.tell_lead and standing.reason else ""
             return f"refused by this site's owner{told}"
-        if standing.waits and ask_owner(self.kit, study):
+        if standing.waits and ask_owner(self.kit, study, most=most):
             self.say(
                 f"Study {study.name!r} (hash {study.hash[:12]}) waits for approval: "
                 f"eigenveil site approve --kit {self.kit.folder} --list"
@@ -190,7 +224,7 @@ class Party(ABC):
         if not is_job(job):
             raise ProtocolError("The job has a name that is not valid.", code="job-refused")
         if why := self.propose(study):
-            refused = self._standing(study.hash).state == "refused"
+            refused = self.standing(study.hash).state == "refused"
             raise ProtocolError(
                 f"Study {study.name!r}: {why}.",
                 code=channel.OWNER_REFUSED if refused else channel.NOT_APPROVED,
@@ -228,9 +262,9 @@ class Party(ABC):
     def answer(self, data: bytes | bytearray | memoryview) -> bytes | Future[bytes]:
         """What to reply to a question, at once or later; nothing where nobody signed it for us."""
         try:
-            query = open_sealed(
+            query = open_learning(
                 data,
-                self._identity,
+                self.identity,
                 sender=self._aggregator,
                 recipient=self.kit.name,
                 limit=self.limit,
@@ -240,8 +274,9 @@ class Party(ABC):
             return b""
         self.activity.note(query.step)
         self._check_clock(query)
-        if query.step == HELLO and query.payload and (code := self._learn(query.payload)):
-            return self._sealed(query, self._reply(code))
+        if query.step == HELLO and query.payload and (code := self._learn(query)):
+            known = list_of(self.identity) if code == channel.OLDER_MEMBERS else b""
+            return self._sealed(query, self._reply(code, known))
         admission = self._turn_to(query)
         if admission is None:
             session, code = self._refused
@@ -254,19 +289,30 @@ class Party(ABC):
             return self._sealed(query, self._reply(""))
         return self._work.submit(lambda: self._sealed(query, self._checked_step(admission, query)))
 
-    def _learn(self, data: bytes) -> str:
+    def respond(self, data: bytes | bytearray | memoryview) -> bytes:
+        """The signed answer to a lead's question before a study runs; also while one runs.
+
+        Nothing where no lead of the federation signed the question.
+        """
+        return self._respondent.answer(data)
+
+    def _learn(self, query: Envelope) -> str:
         """Take over a newer list of members; a code where it is refused.
 
         It comes with the aggregator's first question, before keys are exchanged: keys of whoever
-        is not in it any more are refused from then on.
+        is not in it any more are refused from then on. An aggregator with an older one is given
+        this one, but not in the middle of a run: with whom that is was settled at its beginning.
         """
         try:
-            if self.members.adopt(data):
+            if self.members.adopt(query.payload):
                 self.say("A newer list of the federation's members has come.")
         except EigenveilError as error:
-            self.say(str(error))
-            old = error.code == channel.OLDER_MEMBERS
-            return channel.OLDER_MEMBERS if old else channel.BAD_MEMBERS
+            if error.code != channel.OLDER_MEMBERS:
+                self.say(str(error))
+                return channel.BAD_MEMBERS
+            admission = self._admission
+            if admission is None or admission.run != (query.study, query.session):
+                return channel.OLDER_MEMBERS
         return ""
 
     def _check_clock(self, query: Envelope) -> None:
@@ -291,6 +337,7 @@ class Party(ABC):
             if admission is None or admission.session != session:
                 return
             self._admission = None
+            self.members.release()
             self.doubted.clear()
             self._note_over(session)
             self._store()
@@ -310,6 +357,7 @@ class Party(ABC):
             if self._admission is not None:
                 self.end(self._admission.session, "replaced")
             self._admission = new
+            self.members.settle()
             self._admitted = [each for each in self._admitted if each is not new]
             self._refused = ("", "")
             self._store()
@@ -383,7 +431,7 @@ class Party(ABC):
             code=answer.code,
             process=answer.process,
         )
-        return seal(reply, self._identity)[0]
+        return seal(reply, self.identity)[0]
 
     def _forget(self, admission: Admission, outcome: str) -> None:
         self._role = None
@@ -393,7 +441,7 @@ class Party(ABC):
             self.say(str(error))
 
     @abstractmethod
-    def _standing(self, study: str) -> Standing:
+    def standing(self, study: str) -> Standing:
         """Where a study stands, by its hash."""
 
     @abstractmethod
@@ -442,11 +490,12 @@ class SiteParty(Party):
         source: RandomSource | None = None,
         approve: Approve = "manual",
         say: Say = print,
+        telling: Telling | None = None,
     ) -> None:
-        super().__init__(kit, approve=approve, say=say)
+        super().__init__(kit, approve=approve, say=say, telling=telling)
         self._open_rows, self._ledger, self._data_set = open_rows, ledger, data_set
         self._source = source
-        self._decisions = Decisions(kit, ledger, self._identity)
+        self._decisions = Decisions(kit, ledger)
         if approve == "all":
             self._decisions.allow_every_study()
         else:
@@ -454,7 +503,8 @@ class SiteParty(Party):
         self._reported: EigenveilError | None = None
         self._reported_invalid: InvalidRows | None = None
 
-    def _standing(self, study: str) -> Standing:
+    def standing(self, study: str) -> Standing:
+        """Where a study stands, by the ledger's decisions."""
         return self._decisions.standing(study)
 
     def _may_run(self, admission: Admission) -> bool:
@@ -472,7 +522,7 @@ class SiteParty(Party):
             ledger=self._ledger,
             data_set=self._data_set,
             source=self._source,
-            identity=self._identity,
+            identity=self.identity,
         )
 
     def _after(self, role: Site) -> None:
@@ -509,16 +559,17 @@ class HelperParty(Party):
     def __init__(self, kit: Kit, *, approve: Approve = "all", say: Say = print) -> None:
         super().__init__(kit, approve=approve, say=say)
 
-    def _standing(self, study: str) -> Standing:
+    def standing(self, study: str) -> Standing:
+        """As the helper was started."""
         del study
         return Standing("approved" if self.approve == "all" else "waiting")
 
     def _may_run(self, admission: Admission) -> bool:
-        return self._standing(admission.study).approved
+        return self.standing(admission.study).approved
 
     def _open(self, study: Study) -> Helper:
         memory = self.kit.state / "masks.json"
-        return Helper(settle(study), identity=self._identity, memory=memory)
+        return Helper(settle(study), identity=self.identity, memory=memory)
 
     def _after(self, role: Any) -> None:
         pass

@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from eigenveil.errors import DataError, OutputError
-from eigenveil.federation.identity import CertifiedRole
+from eigenveil.federation.identity import CertifiedRole, key_digest
 from eigenveil.federation.protocol.terms import active_sites
 from eigenveil.federation.study.study import Study
 from eigenveil.files import replacing
@@ -33,6 +33,7 @@ from eigenveil.network.members import (
     MemberList,
     Revoked,
     SignedMembers,
+    SigningKey,
     federation_of,
     sign_members,
     write_members,
@@ -177,6 +178,14 @@ def approve(
             hint="If the party itself requests another one, use --renew.",
             code="already-issued",
         )
+    digest = key_digest(found.public_key)
+    if any(each.key == digest for each in _signed_members(kit).members.revoked):
+        raise DataError(
+            f"{path}: the key was revoked.",
+            hint="Whoever stole it would have the new certificate as well: let the party ask with "
+            "a new key ('eigenveil flare request --renew --new-key').",
+            code="revoked-key",
+        )
     certificate = sign(
         root,
         root_key,
@@ -186,6 +195,9 @@ def approve(
         public_key=found.public_key,
         days=days,
     )
+    with (kit.folder / _ISSUED / f"{found.name}.serials").open("a", encoding="ascii") as file:
+        file.write(f"{certificate.serial_number:x} {digest}\n")  # before anybody can have it
+    members = _pinned(kit, found, digest)
     fields = {
         "format": APPROVAL_FORMAT,
         "project": found.project,
@@ -196,15 +208,34 @@ def approve(
         "port": kit.port,
         "certificate": certificates.pem(certificate).decode("ascii"),
         "root": certificates.pem(root).decode("ascii"),
-        "members": _signed_members(kit).line().decode("ascii"),
+        "members": members.line().decode("ascii"),
     }
-    with (kit.folder / _ISSUED / f"{found.name}.serials").open("a", encoding="ascii") as file:
-        file.write(f"{certificate.serial_number:x}\n")  # before anybody can have it
     # noted only once the approval is there: a full disk must not use the name up
     write_public(target, fields)
     with replacing(issued) as scratch:
         scratch.write_bytes(certificates.pem(certificate))
     return target
+
+
+def _pinned(kit: Kit, found: Request, digest: str) -> SignedMembers:
+    """The list in which a party signs with the key of its request; a new one where it is another.
+
+    It is in the registrar's kit before anybody can have it: else two could have the same number.
+    """
+    signed = _signed_members(kit)
+    before, who = signed.members, member_of(found.role, found.name)
+    if not found.signs or before.key_of(who.role, who.name) == digest:
+        return signed
+    return _change(kit, before.next(keys=(*_keys_but(before, who), _signing_key(who, digest))))
+
+
+def _signing_key(who: Member, digest: str) -> SigningKey:
+    return SigningKey(role=who.role, name=who.name, key=digest)
+
+
+def _keys_but(listed: MemberList, who: Member) -> tuple[SigningKey, ...]:
+    """The keys of all parties but one."""
+    return tuple(each for each in listed.keys if (each.role, each.name) != (who.role, who.name))
 
 
 def _check_known(found: Request, kit: Kit, path: str) -> None:
@@ -311,6 +342,7 @@ def remove_party(registrar: str | Path, name: str) -> SignedMembers:
             parties=tuple(each for each in before.parties if each != gone),
             removed=(*before.removed, gone),
             revoked=_with_certificates_of(kit, before, gone),
+            keys=_keys_but(before, gone),
         ),
     )
 
@@ -318,7 +350,8 @@ def remove_party(registrar: str | Path, name: str) -> SignedMembers:
 def revoke(registrar: str | Path, name: str) -> SignedMembers:
     """Revoke all certificates that a party got so far, as after its key was lost; the next list.
 
-    It stays in, and may ask for another certificate, of a new key.
+    It stays in, and may ask for another certificate, of a new key: none is made for a key that
+    was revoked.
 
     Raises
     ------
@@ -326,9 +359,10 @@ def revoke(registrar: str | Path, name: str) -> SignedMembers:
     """
     kit = open_kit(registrar, role="registrar")
     before = _signed_members(kit).members
+    who = _called(kit, before, name)
     return _change(
         kit,
-        before.next(revoked=_with_certificates_of(kit, before, _called(kit, before, name))),
+        before.next(revoked=_with_certificates_of(kit, before, who), keys=_keys_but(before, who)),
     )
 
 
@@ -358,10 +392,14 @@ def _with_certificates_of(kit: Kit, listed: MemberList, who: Member) -> tuple[Re
     except FileNotFoundError:
         text = ""
     known = {each.serial for each in listed.revoked}
-    new = [serial for serial in dict.fromkeys(text.split()) if serial not in known]
+    lines = dict(line.split() for line in text.splitlines())
     return (
         *listed.revoked,
-        *(Revoked(role=who.role, name=who.name, serial=serial) for serial in new),
+        *(
+            Revoked(role=who.role, name=who.name, serial=serial, key=key)
+            for serial, key in lines.items()
+            if serial not in known
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from eigenveil.errors import EigenveilError, ProtocolError, same_spent
 from eigenveil.federated.running import finished_study
-from eigenveil.federation.identity import Identity
+from eigenveil.federation.identity import Current
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.requests import Call, Replies
 from eigenveil.federation.protocol.terms import active_sites, settle
@@ -26,7 +26,7 @@ from eigenveil.network.channel import (
 from eigenveil.network.flare.job import SignedJob, fewest_parties, parties_of
 from eigenveil.network.journal import Calls, Journal, Journaled
 from eigenveil.network.results import write_result_files
-from eigenveil.network.signed import list_of
+from eigenveil.network.signed import list_of, settle_keys
 from eigenveil.network.status import STATUS, Progress, error_fields
 from eigenveil.network.transport import FlareTransport
 
@@ -49,7 +49,7 @@ class StudyRunner:
         Whether the study is to stop.
     folder : Path
         Of the result; it exists.
-    identity : Identity
+    identity : Current
         Signs the certificate.
     journal : Journal, optional
         Of the run; with one that has calls, the run goes on after them. It is removed at the end.
@@ -62,7 +62,7 @@ class StudyRunner:
     present: Sequence[str]
     aborted: Callable[[], bool]
     folder: Path
-    identity: Identity
+    identity: Current
     journal: Journal | None = None
     patience: float = 60.0
 
@@ -74,7 +74,7 @@ class StudyRunner:
             progress.restarts = self.journal.starts - 1
         progress.write()
         transport = FlareTransport(
-            self.wire, parties_of(study), self.aborted, members=lambda: list_of(self.identity)
+            self.wire, parties_of(study), self.aborted, members=lambda: list_of(self.identity.now())
         )
         problem: EigenveilError | None = None
         try:
@@ -110,6 +110,7 @@ class StudyRunner:
             self._reach_again(transport)
         else:
             self._gather(transport, progress)
+        settle_keys(self.identity.now())
         progress.state = "running"
         progress.write()
         aggregator = Aggregator(
@@ -117,7 +118,7 @@ class StudyRunner:
             session=self.signed_job.session,
             timeout=self.signed_job.timeout,
             progress=progress.notify,
-            identity=self.identity,
+            identity=self.identity.now(),
         )
         try:
             outcome = carry_to_the_end(aggregator.run(), calls)
@@ -148,16 +149,20 @@ class StudyRunner:
     def _gather(self, transport: FlareTransport, progress: Progress) -> None:
         """Wait until everybody who has the job is ready, or as many as are needed.
 
-        A party to which FLARE did not bring the job is not waited for.
+        A party to which FLARE did not bring the job is not waited for. A newer list of members
+        that one of them has is brought to all.
         """
         names = parties_of(self.signed_job.study)
         codes = {name: UNREACHABLE for name in names if name not in self.present}
         waiting = [name for name in names if name in self.present]
         until = time.monotonic() + self.patience
         while waiting and time.monotonic() < until:
+            brought = transport.members()
             answers = transport.hello(waiting, 2.0)
             codes |= answers
             waiting = [name for name in waiting if answers[name] in PASSING]
+            if transport.members() != brought:
+                waiting = [name for name in names if name in self.present]
             progress.missing = {name: sentence(code) for name, code in codes.items() if code}
             progress.answered = len(names) - len(progress.missing)
             progress.write()

@@ -6,7 +6,6 @@ one as well.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -29,6 +28,8 @@ from cryptography.hazmat.primitives.serialization import (
 from eigenveil.errors import DataError, DecisionRefused, OutputError
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.decisions import SMALLEST_RSA, public_pem
+from eigenveil.files import replacing
+from eigenveil.network.together import cannot_write
 
 SHORTEST_PASSWORD = 12
 """Characters of a password at the least: who has the file may try as many as they like."""
@@ -79,8 +80,17 @@ class KeySigner:
         return self.key.sign(text)
 
 
-def make_key(path: str | Path, password: str) -> KeySigner:
+def make_key(path: str | Path, password: str, *, overwrite: bool = False) -> KeySigner:
     """Make an approver's key, in a new file that is encrypted with a password.
+
+    Parameters
+    ----------
+    path : path
+        Whole or not at all; only its owner can read it.
+    password : str
+        ``SHORTEST_PASSWORD`` characters at the least.
+    overwrite : bool
+        Whether a key that is there was lost (its password, for example) and may be replaced.
 
     Raises
     ------
@@ -100,17 +110,18 @@ def make_key(path: str | Path, password: str) -> KeySigner:
         Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode())
     )
     place = Path(path)
+    if place.exists() and not overwrite:
+        raise OutputError(
+            f"{place} exists.",
+            hint="A key is never written over another; choose another name.",
+            code="cannot-write",
+        )
     try:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as problem:
-        raise OutputError(
-            f"{place}: {problem.strerror or problem}.",
-            hint="A key is never written over another; choose another name, or check the folder.",
-            code="cannot-write",
-        ) from None
-    with os.fdopen(handle, "wb") as file:
-        file.write(text)
+        raise cannot_write(place.parent, problem) from None
+    with replacing(place) as scratch:
+        scratch.write_bytes(text)
     return KeySigner(key)
 
 

@@ -17,10 +17,16 @@ from cryptography import x509
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.token_key import Token, open_token
-from eigenveil.files import replacing
 from eigenveil.network import certificates
-from eigenveil.network.enrolment import APPROVAL_FORMAT, REQUEST_FORMAT, read_fields, write_public
-from eigenveil.network.kit import Kit, write_json
+from eigenveil.network.enrolment import (
+    APPROVAL_FORMAT,
+    newest_list,
+    read_fields,
+    request_fields,
+    write_public,
+)
+from eigenveil.network.kit import Kit, json_text
+from eigenveil.network.together import cannot_write, write_together
 
 
 def token_of(kit: Kit) -> Token | None:
@@ -52,9 +58,7 @@ def request_signing(kit: Kit, token: Token, out: Path) -> Path:
     OutputError
         When the token cannot be used, or the file not be written.
     """
-    csr = certificates.new_request(open_token(token), kit.name, kit.org)
-    named = {name: getattr(kit, name) for name in ("project", "role", "name", "org")}
-    write_public(out, {"format": REQUEST_FORMAT, **named, "csr": csr})
+    write_public(out, request_fields(kit, open_token(token), signs=True))
     return out
 
 
@@ -69,7 +73,7 @@ def install_signing(kit: Kit, token: Token, approval: Path) -> None:
     """
     fields = read_fields(approval, APPROVAL_FORMAT, "an approval")
     try:
-        text = str(fields["certificate"]).encode("ascii")
+        text, members = (str(fields[name]).encode("ascii") for name in ("certificate", "members"))
     except (KeyError, UnicodeError):
         raise DataError(
             f"{approval} is not a complete approval.",
@@ -79,9 +83,29 @@ def install_signing(kit: Kit, token: Token, approval: Path) -> None:
     if token.pin_file:  # it means the same from any folder
         token = replace(token, pin_file=str(Path(token.pin_file).absolute()))
     _check(kit, token, certificates.parse_certificate(text, str(approval)), str(approval))
-    with replacing(kit.signing_certificate) as scratch:
-        scratch.write_bytes(text)
-    write_json(kit.signing_file, asdict(token))  # last: without it the kit's file signs
+    write_together(
+        kit.folder,
+        {
+            kit.signing_certificate: text,
+            kit.signing_file: json_text(asdict(token)),
+            **newest_list(kit, certificates.read_certificate(kit.root_certificate), members),
+        },
+    )
+
+
+def remove_signing(kit: Kit) -> None:
+    """Let the kit's file sign again, once the registrar has approved its request.
+
+    Raises
+    ------
+    OutputError
+        ``cannot-write``.
+    """
+    try:
+        kit.signing_file.unlink(missing_ok=True)  # without it the kit's file signs
+        kit.signing_certificate.unlink(missing_ok=True)
+    except OSError as problem:
+        raise cannot_write(kit.folder, problem) from None
 
 
 def token_identity(kit: Kit, token: Token) -> Identity:

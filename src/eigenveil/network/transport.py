@@ -49,6 +49,8 @@ class FlareTransport:
         The parties.
     aborted : callable
         Whether the study is to stop.
+    members : callable
+        The list of members that a first question brings.
 
     Attributes
     ----------
@@ -68,7 +70,7 @@ class FlareTransport:
         members: Callable[[], bytes] = bytes,
     ) -> None:
         self._wire, self._names, self._aborted = wire, tuple(names), aborted
-        self._members = members
+        self.members = members
         self._silent: set[str] = set()
         self._processes: dict[str, str] = {}
         self._ending = False
@@ -234,7 +236,7 @@ class FlareTransport:
 
     def _quick(self, name: str, step: str, stop: Stop, deadline: float) -> Answer:
         left = max(0.01, deadline - time.monotonic())
-        body = self._members() if step == HELLO else b""
+        body = self.members() if step == HELLO else b""
         answer = self._wire.query(name, step, body, min(PROBE, left), stop)
         self._note(name, answer)
         return answer

@@ -20,9 +20,10 @@ from eigenveil.models.driver import drive as drive_rounds
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.plan import BasePlan, Step
 from eigenveil.models.rounds import Answers, Query, Round
+from eigenveil.models.shapes import planned_sizes
 from eigenveil.models.task import TASKS, part
-from eigenveil.models.tensors.plan import MixturePlan, TensorPlan, TopicPlan
-from eigenveil.moments.accumulators import BINS, SecondMoment
+from eigenveil.models.tensors.plan import TensorPlan
+from eigenveil.moments.accumulators import SecondMoment
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import FloatArray
@@ -110,6 +111,9 @@ def forecast(
     dpdispca = study.protocol == "dpdispca"
     moment = features * plan.sketch_columns if dpdispca else moment_values(plan)
     tensor = tensor_size(plan.n_components) if "tensor" in plan.fractions else 0
+    sent = planned_sizes(plan)
+    if dpdispca:  # a site's own factors, in place of its sum
+        sent |= {each.name: moment for each in plan.schedule if each.step == "moment"}
     sums = [one.sizes[-1] for one in plan.schedule if one.step == "sums" and one.sizes]
     message = 8 * max(moment, tensor, *sums)
     alone = study.protocol == "local" or len(study.sites) == 1
@@ -119,7 +123,7 @@ def forecast(
         trials=trials,
         note="; ".join(filter(None, (scene.note, problem))),
         message_bytes=message,
-        round_bytes=8 * (moment + tensor + sum(sums) + _small_values(plan)),
+        round_bytes=8 * sum(sent.values()),
         memory_bytes=fit_memory(plan) + (0 if alone else 2 * message),  # a mask, and the sum
     )
 
@@ -251,26 +255,6 @@ def _simulated(
         drive=scene.drive,
     )
     return found.captured_energy, found.trials, found.note.rstrip(".")
-
-
-def _small_values(plan: BasePlan) -> int:
-    """Numbers of the sums beside the moments; at most, for counts travel with one of them."""
-    histogram = BINS + 1
-    values = 0
-    if isinstance(plan, MixturePlan):
-        values += histogram * sum(each.step == "scale" for each in plan.schedule)
-    elif isinstance(plan, TopicPlan):
-        values += histogram * (2 if plan.clip_documents else 0)
-    elif isinstance(plan, Plan) and plan.row_bound is None:
-        centered_scale = plan.row_norm == "auto" or "variance" in plan.fractions
-        values += histogram * ((plan.centered == "private") + centered_scale)
-    if "covariates" in plan.fractions:
-        values += plan.features * (plan.features + 1) // 2
-    if "center" in plan.fractions:
-        values += plan.features + 1
-    if "variance" in plan.fractions:
-        values += plan.n_components + 2
-    return values
 
 
 def _each_by_itself(study: Study, plan: BasePlan, louder: Mapping[Step, float]) -> _Scene:

@@ -25,6 +25,7 @@ from eigenveil.models.plan import COLUMN_RANGES, Step
 from eigenveil.models.shapes import rehearse
 from eigenveil.moments.rows import AS_IT_IS, FloatArray, Preparation
 from eigenveil.moments.source import ArrayRows, block_rows
+from eigenveil.planning.display import prediction_html
 from eigenveil.planning.trials import (
     Rounds,
     Scenario,
@@ -86,6 +87,10 @@ class Prediction:
         """
         trials = self.trials
         return None if trials.stopped == trials.fits else trials.quality
+
+    def _repr_html_(self) -> str:
+        """The prediction in a notebook."""
+        return prediction_html(self)
 
 
 def parse_spectrum(text: str, features: int) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from eigenveil.models.plan import COUNTS_OF_HOLES
 from eigenveil.models.task import TASKS, part
 from eigenveil.models.tensors.plan import TensorPlan
+from eigenveil.planning.display import size_text
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM, fit_memory, forecast, moment_values
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def by_columns(study: Study, features: int, spectrum: str) -> Choice:
     assert isinstance(plan, TensorPlan)
     most = plan.full_up_to
     whole, part = 8 * (features * (features + 1) // 2), 8 * features * plan.sketch_columns
-    numbers = f"cape would send {_size_text(whole)} and sketch {_size_text(part)}"
+    numbers = f"cape would send {size_text(whole)} and sketch {size_text(part)}"
     if features <= most:
         return Choice("cape", f"Up to {most:,} columns the whole pair moment is kept: {numbers}.")
     return Choice(
@@ -118,8 +119,8 @@ def _by_energy(
     gain = (-1.0 if dense is None else dense) - (-1.0 if narrow is None else narrow)
     numbers = (
         f"cape would capture {_energy(dense)} and sketch {_energy(narrow)} of the energy at "
-        f"{rows:,} rows ({spectrum}), for messages of {_size_text(cape.message_bytes)} and "
-        f"{_size_text(sketch.message_bytes)}"
+        f"{rows:,} rows ({spectrum}), for messages of {size_text(cape.message_bytes)} and "
+        f"{size_text(sketch.message_bytes)}"
     )
     if abs(gain) < _SAME_ENERGY:
         return Choice(
@@ -131,7 +132,7 @@ def _by_energy(
 
 def _by_size(cape: _Candidate, sketch: _Candidate) -> Choice:
     large, small = (
-        f"messages of {_size_text(each.message_bytes)} and {_size_text(each.memory_bytes)} of a "
+        f"messages of {size_text(each.message_bytes)} and {size_text(each.memory_bytes)} of a "
         "site's memory"
         for each in (cape, sketch)
     )
@@ -145,11 +146,3 @@ def _by_size(cape: _Candidate, sketch: _Candidate) -> Choice:
 
 def _energy(value: float | None) -> str:
     return "none that can be predicted" if value is None else f"{value:.3f}"
-
-
-def _size_text(count: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.3g} {unit}"
-        count /= 1024
-    return f"{count:,.3g} GiB"

@@ -83,7 +83,7 @@ def plot_mixture(model: FittedMixture, ax: Any = None) -> Any:
     standard deviation of a feature, on average. Everything is released: no row is shown.
     """
     axes = axes_of(ax, (5.6, 5.8))
-    places, shares = _leading_plane(model)
+    places, shares = leading_plane(model)
     deviations = np.sqrt(model.variances_)
     for place, deviation in zip(places, deviations, strict=True):
         axes.add_patch(circle(place, deviation, facecolor=BLUE, alpha=0.10, lw=0, zorder=1))
@@ -112,8 +112,16 @@ def plot_mixture(model: FittedMixture, ax: Any = None) -> Any:
     return axes
 
 
-def _leading_plane(model: FittedMixture) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Means along two directions about their average, shape (K, 2), and how much these show."""
+def leading_plane(model: FittedMixture) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means along the two directions in which they differ most.
+
+    Returns
+    -------
+    places : array of shape (K, 2)
+        About their average, in the data's units.
+    shares : array of shape (2,)
+        The part of how the means differ that each direction shows.
+    """
     away = model.means_ - model.weights_ @ model.means_
     _, singular, directions = np.linalg.svd(
         np.sqrt(model.weights_)[:, None] * away, full_matrices=False

@@ -117,7 +117,7 @@ class Loss:
             When no finite epsilon follows.
         """
         error = SamplingError(self.log_ratio, self.distance)
-        if self.mu_squared > 0:
+        if self.mu_squared > 0 or NEGLIGIBLE < error.distance < math.inf:
             return _epsilon_with_error(math.sqrt(self.mu_squared), self.pure, delta, error)
         if not (math.isfinite(error.log_ratio) and error.distance <= NEGLIGIBLE):
             raise delta_below_resolution(0.0)

@@ -57,8 +57,8 @@ PUBLIC_COLUMNS = (
     "ranges, scales and levels of columns are public: known without looking at these rows"
 )
 UNIT_COUNT = "the number of units is public"
-AT_ONE_SITE = "a {}'s rows are at one site: what several sites have of one is protected less"
-AT_SITES = "a {}'s rows are at no more than {} sites"
+AT_ONE_SITE = "each {} is at one site only: one at several sites is protected less"
+AT_SITES = "each {} is at no more than {} sites"
 ON_CLUSTER = (
     "the cluster that read the rows is their owner's: its scheduler, workers and network see exact "
     "sums, and identifiers of units"

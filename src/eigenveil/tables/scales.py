@@ -27,6 +27,7 @@ from eigenveil.moments.columns import (
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.noise.grid import deviation
+from eigenveil.origins import Origin
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.tables.runs import CORE, grown_run, run_strengths, strongest_run
 
@@ -70,8 +71,8 @@ def public_preparation(scale: object, ranges: object, features: int) -> Preparat
         if (wrong := np.flatnonzero(low > high)).size:
             column = wrong[0]
             raise DataError(
-                f"ranges: that of column {column + 1} is reversed, {ends[0, column]:g} to "
-                f"{ends[1, column]:g}.",
+                f"ranges: that of {Origin().column(int(column))} is reversed, "
+                f"{ends[0, column]:g} to {ends[1, column]:g}.",
                 hint="Give each column's smallest number first, then its largest.",
                 code="bad-ranges",
             )
@@ -81,7 +82,7 @@ def public_preparation(scale: object, ranges: object, features: int) -> Preparat
     found = _numbers(scale, (features,), "scale")
     if (wrong := np.flatnonzero(found < 0)).size:
         raise DataError(
-            f"scale: that of column {wrong[0] + 1} is {found[wrong[0]]:g}, below 0.",
+            f"scale: that of {Origin().column(int(wrong[0]))} is {found[wrong[0]]:g}, below 0.",
             hint="Give scales above 0, or 0 for a column to be left out.",
             code="bad-scale",
         )

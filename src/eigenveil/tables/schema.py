@@ -227,7 +227,7 @@ class Schema:
             for field in fields(Column):
                 pair = getattr(mine, field.name), getattr(theirs, field.name)
                 if field.name not in ("label", "confirmed") and pair[0] != pair[1]:
-                    shown = [short_name(_shown(value)) for value in pair]
+                    shown = [short_name(shown_value(value)) for value in pair]
                     return f"column {column.name!r}: {field.name} is {shown[0]} and {shown[1]}"
         return ""
 
@@ -261,7 +261,8 @@ def _listed(names: Sequence[str]) -> str:
     return f"column{'s' if len(names) > 1 else ''} {shown}{more}"
 
 
-def _shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
+    """A field's value for people."""
     plain = _plain(value)
     return "not given" if plain in (None, "", []) else str(plain)
 

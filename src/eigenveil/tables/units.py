@@ -285,7 +285,7 @@ def _coded(block: Block, codes: dict[Any, int], *, add: bool = False) -> NDArray
     """The numbers of a block's units, -1 where a row has no identifier or a new one."""
     if block.units is None:
         raise DataError(
-            f"{block.origin or 'The rows'}: no unit is read with the rows.",
+            f"{block.origin.name or 'The rows'}: no unit is read with the rows.",
             hint="Name the column with each row's unit: unit='patient_id', or --unit patient_id.",
             code="no-units",
         )
@@ -296,7 +296,7 @@ def _coded(block: Block, codes: dict[Any, int], *, add: bool = False) -> NDArray
                 codes.setdefault(unit, len(codes))
     if add:
         ends = (*islice(codes, 1), *islice(reversed(codes), 1))
-        _check_one_kind(ends, block.origin or "The rows")
+        _check_one_kind(ends, block.origin.name or "The rows")
     # a missing one was never added
     return np.fromiter(map(codes.get, given, repeat(-1)), np.int64, len(given))
 

@@ -131,8 +131,9 @@ def test_the_same_numbers_give_the_same_files(tmp_path):
     assert written[0] == written[1]
     assert written[0][0].startswith(b"\x89PNG")
     assert not list((tmp_path / "one").glob(".*"))
+    (tmp_path / "file").touch()
     with pytest.raises(OutputError):
-        figure.save(drawn, tmp_path / "none" / "figure")
+        figure.save(drawn, tmp_path / "file" / "figure")
 
 
 def test_looks_may_be_other_ones():

@@ -70,7 +70,7 @@ def test_tasks_that_must_be_alone_are_done_here_after_the_others(tmp_path, trace
             replace(task, alone=task.arguments["data"] == "good") for task in TOY.tasks(settings)
         ]
 
-    plain = run(tmp_path / "plain", jobs=2)
+    plain = run(tmp_path / "plain")
     before = len(trace())
     alone = runner.run(replace(TOY, tasks=tasks), TOYS, out=tmp_path / "alone", jobs=2)
     assert repr(alone.measured) == repr(plain.measured)

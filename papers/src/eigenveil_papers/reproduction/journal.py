@@ -15,12 +15,8 @@ from typing import IO, Any
 import eigenveil
 import eigenveil_papers
 from eigenveil.errors import OutputError
+from eigenveil.files import hold
 from eigenveil_papers.reproduction.experiment import Experiment, Point, Settings, Task
-
-try:
-    import fcntl
-except ImportError:  # of Windows
-    fcntl = None  # type: ignore[assignment]
 
 ENDING = ".journal.jsonl"
 _ASIDE = ".journal-aside.jsonl"
@@ -104,17 +100,13 @@ class Journal:
 
     def _lock(self) -> None:
         """For the time that the file is open, where the system has such locks."""
-        if fcntl is None or self._file is None:
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if self._file is not None and not hold(self._file):
             self._file.close()
             raise OutputError(
                 f"{self.path} is being written by another run.",
                 hint="Wait for it, or choose another folder.",
                 code="in-use",
-            ) from None
+            )
 
     def _write(self, values: dict[str, Any]) -> None:
         if self._file is None:

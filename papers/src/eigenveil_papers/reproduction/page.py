@@ -242,7 +242,7 @@ def _of_own(found: list[dict[str, Any]], back: str) -> Iterator[str]:
     """What this package claims beside the papers, of all figures."""
     yield "# What this package claims beside the papers\n"
     yield f"[All figures]({back})\n"
-    yield "| figure | claim | measured | |"
+    yield "| figure | claim | measured | verdict |"
     yield "|---|---|---|---|"
     for each in found:
         for claim in filter(_is_own, each["claims"]):
@@ -269,7 +269,7 @@ def _of_experiment(each: Mapping[str, Any], pictures: str, back: str) -> Iterato
     if each.get("differences"):
         yield f"\n**Beside the authors' own curves.** {each['differences'].strip()}"
     yield "\n## Verdicts\n"
-    yield "| where | what it says | measured here | |"
+    yield "| where | what it says | measured here | verdict |"
     yield "|---|---|---|---|"
     for claim in each["claims"]:
         cells = (_cell(claim["where"]), _cell(claim["statement"]), _measured(claim))

@@ -14,7 +14,7 @@ from eigenveil.cli.presenters.registry import load_model
 from eigenveil.cli.presenters.results import CERTIFICATE, MODEL, print_assumptions, print_views
 from eigenveil.cli.presenters.screen import Screen, bold, say
 from eigenveil.errors import DataError, EigenveilError, short_name
-from eigenveil.federation.protocol.certificates import NOT_TRUE, WHAT_SITES_SIGN, Verdict, check
+from eigenveil.federation.protocol.certificates import NOT_VALID, WHAT_SITES_SIGN, Verdict, check
 from eigenveil.network.certificates import read_certificate as read_root
 from eigenveil.network.kit import read_kit_file
 from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, Certificate, read_certificate
@@ -84,7 +84,7 @@ def certify(
     if beside.exists() or (result.is_dir() and certificate.tree is None):
         problem = _other_model(beside, certificate)
         if problem is not None:
-            verdict = Verdict(False, NOT_TRUE, None, problem)
+            verdict = Verdict(False, NOT_VALID, None, problem)
     if json:
         options.print_json(
             {

@@ -37,7 +37,7 @@ from eigenveil.cli.presenters.results import (
 )
 from eigenveil.cli.presenters.screen import Screen, bold, description, fit_progress, notify
 from eigenveil.errors import DataError, OutputError, printable
-from eigenveil.federated.running import requested_budget
+from eigenveil.federated.running import check_sites, requested_budget
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import Study
@@ -393,6 +393,7 @@ def _fit_sites(
         wanted = WantedColumns.of_study(agreed, wanted)
     rows = open_sites(sites, wanted)
     agreed_study = model.study_of(rows) if agreed is None else agreed
+    check_sites(agreed_study, rows)  # before ledgers are made
     screen = Screen(quiet=show.quiet)
     with new_folder(show.out) as folder:  # made before anything is spent
         books = None

@@ -98,6 +98,13 @@ def request(
     renew: Annotated[
         bool, typer.Option("--renew", help="Ask for a new certificate of the kit's own key.")
     ] = False,
+    new_key: Annotated[
+        bool,
+        typer.Option(
+            "--new-key",
+            help="With --renew: of a new key, which takes the place of the kit's with 'package'.",
+        ),
+    ] = False,
     overwrite: Replace = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -109,7 +116,13 @@ def request(
 
     wanted_role = _role(role)
     file = request_certificate(
-        read_study(study), out, role=wanted_role, name=name, renew=renew, overwrite=overwrite
+        read_study(study),
+        out,
+        role=wanted_role,
+        name=name,
+        renew=renew,
+        new_key=new_key,
+        overwrite=overwrite,
     )
     key = fingerprint(read_request(file).public_key)
     if json:
@@ -153,10 +166,12 @@ def approve(
         fingerprint(found.public_key),
         fingerprint(read_certificate(registrar.certificate)),
     )
+    signs = "with this key" if found.signs else "as before: this key only connects"
     if json:
         options.print_json(
             {
                 "approval": str(target),
+                "signs": found.signs,
                 "role": found.role,
                 "name": found.name,
                 "key_fingerprint": key,
@@ -168,6 +183,7 @@ def approve(
     screen.print(f"approval:         {target} (public; send it to the party)")
     screen.print(f"party:            {found.role} {found.name}")
     screen.print(f"public key:       {key}", soft_wrap=True)
+    screen.print(f"it signs:         {signs}", soft_wrap=True)
     screen.print(f"root certificate: {root}", soft_wrap=True)
     screen.print(
         "If the party reads out another public key, do not send it. Tell the party the root "
@@ -193,7 +209,8 @@ def package(
 
     done = complete(kit, approval, fingerprint=fingerprint)
     Screen(quiet=quiet).print(
-        f"{kit} is complete: {done.role} {done.name}, aggregator at {done.host}:{done.port}.",
+        f"{kit} is complete: {done.role} {done.name}, aggregator at {done.host}:{done.port}. A "
+        "party that runs takes it over by itself.",
         soft_wrap=True,
     )
 

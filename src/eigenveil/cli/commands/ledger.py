@@ -20,8 +20,15 @@ from eigenveil.models.options import OPTIONS
 
 if TYPE_CHECKING:
     from eigenveil.federation.ledger.decisions import Recorded
+    from eigenveil.federation.ledger.entries import ElsewhereBody
     from eigenveil.federation.ledger.heads import Heads
-    from eigenveil.federation.ledger.ledger import BudgetChange, Ledger, Session, Standing
+    from eigenveil.federation.ledger.ledger import (
+        Budget,
+        BudgetChange,
+        Ledger,
+        Session,
+        Standing,
+    )
     from eigenveil.privacy.guarantee import Adjacency
 
 
@@ -101,7 +108,7 @@ Place = Annotated[
 
 # That of a fit where none is given.
 _USUAL_DELTA = next(one.default for one in OPTIONS if one.name == "delta")
-_DOES_NOT_HOLD = 8
+_NOT_VALID = 8
 _MOST_SESSIONS = 20
 
 
@@ -113,6 +120,7 @@ def show(place: Place = None, json: options.Json = False) -> None:
     ledger = _open(place)
     standings, sessions = ledger.standings(), ledger.sessions()
     decided, changes = recorded_in(ledger.decided()), ledger.budget_changes()
+    elsewhere = ledger.elsewhere()
     if json:
         options.print_json(
             {
@@ -121,13 +129,22 @@ def show(place: Place = None, json: options.Json = False) -> None:
                 "sessions": [_session_json(session) for session in sessions],
                 "decisions": [_decision_json(each) for each in decided],
                 "budgets": [_change_json(each) for each in changes],
+                "elsewhere": [{"time": time, **body.plain()} for time, body in elsewhere],
             }
         )
         return
     screen = Screen()
     _print_standings(standings, screen)
     _print_changes(changes, screen)
+    for waiting in ledger.waiting_budgets():
+        its = waiting.decision
+        screen.print(
+            f"waits for a second approver: epsilon = {its.epsilon:g} at delta = {its.delta:g} for "
+            f"{its.data_set}, which {its.by} agreed to",
+            soft_wrap=True,
+        )
     _print_sessions(sessions, screen)
+    _print_elsewhere(elsewhere, screen)
     _print_decisions(decided, screen)
 
 
@@ -148,7 +165,7 @@ def verify(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
-    """Recompute the chain of entries and say whether it holds (status 8 if not)."""
+    """Recompute the chain of entries and say whether it is valid (status 8 if not)."""
     if against is not None and not re.fullmatch("[0-9a-f]{64}", against := against.lower()):
         raise options.WrongOption(
             "--against is not the hash of an entry.",
@@ -159,7 +176,7 @@ def verify(
         options.print_json(asdict(found))
     else:
         screen = Screen(quiet=quiet)
-        screen.print(bold("HOLDS" if found.holds else "DOES NOT HOLD"))
+        screen.print(bold("VALID" if found.holds else "NOT VALID"))
         screen.print(found.explanation)
         screen.print(f"last entry: {found.entries}, hash {found.last}")
         screen.print(
@@ -170,7 +187,7 @@ def verify(
             "alone."
         )
     if not found.holds:
-        raise typer.Exit(_DOES_NOT_HOLD)
+        raise typer.Exit(_NOT_VALID)
     return 0
 
 
@@ -233,12 +250,33 @@ def budget(
             "by default what the account has, or each row by itself."
         ),
     ] = None,
+    delta_elsewhere: Annotated[
+        float | None,
+        typer.Option(
+            help="Part of delta, up to half, for approximate promises of work done elsewhere "
+            "('ledger charge'); by default what the account has, or 0."
+        ),
+    ] = None,
     by: Annotated[
-        str | None, typer.Option("--as", help="Who sets it; by default this user's log-in name.")
+        str | None,
+        typer.Option(
+            "--as",
+            help="Who sets it; by default this user's log-in name, or with --kit 'owner'.",
+        ),
     ] = None,
     reason: Annotated[
         str, typer.Option(help="Why; kept in the ledger. Needed to raise one that was charged.")
     ] = "",
+    kit: Annotated[
+        Path | None,
+        typer.Option(
+            help="The site's kit: an approver of it signs. Needed where the ledger has approvers."
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="The approver's key; by default the one in the kit's 'approvers'."),
+    ] = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Open a data set's account, or set its budget anew; makes the ledger where there is none."""
@@ -260,7 +298,17 @@ def budget(
     delta = _USUAL_DELTA if delta is None else delta
     adjacency = adjacency or ("add-remove" if before is None else before.adjacency)
     unit = unit if unit is not None else (UNIT if before is None else before.unit)
-    new = Budget(data_set, cast("Adjacency", adjacency), epsilon, delta, pure_epsilon or 0.0, unit)
+    if delta_elsewhere is None:
+        delta_elsewhere = 0.0 if before is None else before.delta_elsewhere
+    new = Budget(
+        data_set,
+        cast("Adjacency", adjacency),
+        epsilon,
+        delta,
+        pure_epsilon or 0.0,
+        unit,
+        delta_elsewhere,
+    )
     if not reason and before is not None and (epsilon > before.epsilon or delta > before.delta):
         spent = next(s for s in ledger.standings() if s.budget.data_set == data_set)
         if spent.spent_epsilon > 0:
@@ -269,9 +317,86 @@ def budget(
                 "and no reason is given.",
                 hint="Give --reason: it is kept in the ledger, with your name.",
             )
-    ledger.set_budget(new, by=_login() if by is None else by, reason=reason)
     screen = Screen(quiet=quiet)
+    if kit is not None:
+        if not _sign(ledger, new, kit, key, by, reason):
+            screen.print(
+                "A second approver must agree to exactly this budget: it is not set yet.",
+                soft_wrap=True,
+            )
+    else:
+        ledger.set_budget(new, by=_login() if by is None else by, reason=reason)
+        screen.print("This budget is unsigned: the ledger has no approvers.")
     _print_standings([s for s in ledger.standings() if s.budget.data_set == data_set], screen)
+
+
+def _sign(
+    ledger: Ledger, new: Budget, kit: Path, key: Path | None, by: str | None, reason: str
+) -> bool:
+    """Have an approver sign a budget; whether it is set."""
+    from eigenveil.cli.commands.site_decisions import signer_of
+    from eigenveil.network.decisions import FIRST_OWNER, Decisions
+    from eigenveil.network.kit import open_kit
+
+    desk, name = Decisions(open_kit(kit, role="site"), ledger), by or FIRST_OWNER
+    return desk.set_budget(new, signer_of(desk, name, key), by=name, reason=reason)
+
+
+@ledger_app.command()
+def charge(
+    place: Place = None,
+    *,
+    data_set: Annotated[str, typer.Option(help="The rows' name in this ledger.")],
+    epsilon: Annotated[
+        float | None, typer.Option(help="Stated epsilon (OpenDP: max divergence).")
+    ] = None,
+    delta: Annotated[
+        float, typer.Option(help="Stated delta beside --epsilon (approximate max divergence).")
+    ] = 0.0,
+    rho: Annotated[
+        float | None, typer.Option(help="Stated rho (zero-concentrated divergence).")
+    ] = None,
+    mu: Annotated[float | None, typer.Option(help="Stated mu (Gaussian DP).")] = None,
+    contributions: Annotated[
+        int,
+        typer.Option(
+            help="Most rows of one unit that the statement is for (OpenDP: symmetric distance of "
+            "at most so many rows)."
+        ),
+    ] = 1,
+    adjacency: Annotated[
+        str, typer.Option(help="Of the statement: add-remove or replace-one.")
+    ] = "add-remove",
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose rows the statement is about, such as patient_id; by default each row."
+        ),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option("--as", help="Who charges it; by default this user's log-in name.")
+    ] = None,
+    reason: Annotated[str, typer.Option(help="What was done, and where; kept in the ledger.")] = "",
+    quiet: options.Quiet = False,
+) -> None:
+    """Charge a data set's account for work done elsewhere, by what that program stated of it."""
+    from eigenveil.federation.ledger.entries import UNIT
+    from eigenveil.privacy.elsewhere import Elsewhere
+
+    given = {"epsilon": epsilon, "delta": delta or None, "rho": rho, "mu": mu}
+    work = Elsewhere.stated(
+        epsilon=epsilon,
+        delta=delta,
+        rho=rho,
+        mu=mu,
+        adjacency=cast("Adjacency", adjacency),
+        contributions=contributions,
+        what=", ".join(f"{name} = {value:g}" for name, value in given.items() if value is not None),
+    )
+    ledger = _open(place)
+    who = _login() if by is None else by
+    standing = ledger.charge_elsewhere(data_set, work, unit=unit or UNIT, by=who, reason=reason)
+    _print_standings([standing], Screen(quiet=quiet))
 
 
 @ledger_app.command()
@@ -348,10 +473,11 @@ def _login() -> str:
 
 def _print_changes(changes: list[BudgetChange], screen: Screen) -> None:
     """Budgets as they were set, where one was set more than once."""
-    if len({each.body.budget.data_set for each in changes}) == len(changes):
+    once = len({each.body.budget.data_set for each in changes}) == len(changes)
+    if once and not any(each.signed for each in changes):
         return
     table = Table(title="budgets, as they were set")
-    for name in ("when (UTC)", "data set", "epsilon", "delta", "by", "reason"):
+    for name in ("when (UTC)", "data set", "epsilon", "delta", "by", "reason", "signed by"):
         table.add_column(name, overflow="fold")
     for each in changes[-_MOST_SESSIONS:]:
         of = each.body.budget
@@ -362,7 +488,20 @@ def _print_changes(changes: list[BudgetChange], screen: Screen) -> None:
             f"{of.delta:.4g}",
             each.body.by,
             each.body.reason,
+            ", ".join(each.signed) or "unsigned",
         )
+    screen.print(table)
+
+
+def _print_elsewhere(charged: list[tuple[str, ElsewhereBody]], screen: Screen) -> None:
+    if not charged:
+        return
+    table = Table(title="work done elsewhere")
+    for name in ("when (UTC)", "data set", "stated", "by", "reason"):
+        table.add_column(name, overflow="fold")
+    for time, body in charged[-_MOST_SESSIONS:]:
+        when = time[:16].replace("T", " ")
+        table.add_row(when, body.data_set, body.what, body.by, body.reason)
     screen.print(table)
 
 
@@ -380,7 +519,7 @@ def _print_decisions(decided: list[Recorded], screen: Screen) -> None:
         good += "" if of.until is None else f", until {of.until:%Y-%m-%d %H:%M}"
         table.add_row(
             f"{of.time:%Y-%m-%d %H:%M}",
-            f"{of.action}{good}" if not each.problem else f"DOES NOT HOLD: {each.problem}",
+            f"{of.action}{good}" if not each.problem else f"NOT VALID: {each.problem}",
             of.by,
             of.study[:16],
             "; ".join(text for text in (of.purpose, of.reason) if text),
@@ -399,6 +538,7 @@ def _change_json(each: BudgetChange) -> dict[str, Any]:
         **asdict(each.body.budget),
         "by": each.body.by,
         "reason": each.body.reason,
+        "signed": list(each.signed),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
@@ -28,10 +29,12 @@ from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.models.inputs import MOST_SPARSE_COLUMNS, check_width
 from eigenveil.models.options import options_of
+from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.ways import way_of
 from eigenveil.models.task import Task, part
 from eigenveil.models.tensors.plan import MixturePlan
+from eigenveil.planning.forecast import DEFAULT_SPECTRUM
 from eigenveil.planning.predict import Prediction, parse_spectrum, predict
 from eigenveil.planning.quality import LARGEST_ROWS, Answer, Sought, epsilons, row_counts, smallest
 from eigenveil.planning.tensors import Expected, expect
@@ -45,21 +48,47 @@ class EstimatorSpec:
     """A task, the values of its options, and the data that are expected.
 
     ``spectrum``, ``mean_norm``, ``distance``, ``topic_words`` and ``document_words`` describe the
-    expected rows or documents; ``fits`` is how many fits are simulated, ``None``: by their size.
+    expected rows or documents; ``fits`` is how many fits are simulated, ``None``: by their size;
+    ``names`` are those of the columns, where they are known.
     """
 
     task: Task
     targets: dict[str, Any]
     features: int
     rows: int
-    spectrum: str
-    mean_norm: float
-    distance: float
-    topic_words: int
-    document_words: int
-    fits: int | None
-    json: bool
-    quiet: bool
+    spectrum: str = DEFAULT_SPECTRUM
+    mean_norm: float = 0.0
+    distance: float = 3.0
+    topic_words: int = 20
+    document_words: int = 20
+    fits: int | None = None
+    json: bool = False
+    quiet: bool = False
+    names: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be expected of data, before anything is simulated."""
+        check_whole("features", self.features)
+        check_width("The plan", self.features, most=MOST_SPARSE_COLUMNS)
+        check_whole("topic-words", self.topic_words)
+        if self.fits is not None:
+            check_whole("fits", self.fits)
+        check_whole("rows", self.rows, most=2**53)
+        components = self.components
+        if isinstance(components, int) and self.rows < components:
+            raise DataError(
+                f"rows = {self.rows} is fewer than components = {components}.",
+                hint="Give more rows.",
+            )
+        if not (np.isfinite(self.mean_norm) and self.mean_norm >= 0):
+            raise DataError(f"mean-norm = {self.mean_norm} is negative.", hint="Give 0 or more.")
+        options.check_distance(self.distance)
+        options.check_document_words(self.document_words)
+
+    @property
+    def components(self) -> Any:
+        """How many components there are to be, or how they are counted."""
+        return self.targets.get("n_components", self.task.usual_components)
 
     def scenario(self) -> Scenario:
         """The data that are expected."""
@@ -81,12 +110,13 @@ class EstimatorSpec:
     def plan(self, **instead: Any) -> Any:
         """The plan of one table, with other values of some options.
 
-        There is no table whose columns have names: covariates by name are its first columns.
+        Where no columns have names, covariates by name are the first ones.
         """
         values = self.targets | instead
-        if (named := values.get("covariates")) is not None and isinstance(named[0], str):
+        named = values.get("covariates")
+        if self.names is None and named is not None and isinstance(named[0], str):
             values["covariates"] = tuple(range(len(named)))
-        options = self.task.options("table", **values)
+        options = numbered(self.task.options("table", **values), self.names)
         return self.task.make_plan(options, features=self.features, rows=self.rows)
 
     def print_next(self, screen: Screen) -> None:
@@ -233,7 +263,7 @@ def plan(
         typer.Option(
             help="Expected eigenvalues: power:1.0, exponential:20, spike:5:0.8, or numbers."
         ),
-    ] = "power:1.0",
+    ] = DEFAULT_SPECTRUM,
     mean_norm: Annotated[
         float,
         typer.Option(help="Norm of the mean, divided by the root mean square of centred rows."),
@@ -261,11 +291,6 @@ def plan(
         option_values["center"] = center
     targets = estimator_options(chosen, _centered(option_values, features), context, sites=False)
     components = targets.get("n_components", chosen.usual_components)
-    check_whole("features", features)
-    check_width("The plan", features, most=MOST_SPARSE_COLUMNS)
-    check_whole("topic-words", topic_words)
-    if fits is not None:
-        check_whole("fits", fits)
     sought = options.read_find(context, quality, find)
     if rows is None and sought != "rows":
         raise options.WrongOption(
@@ -273,13 +298,6 @@ def plan(
         )
     if rows is None:
         rows = max(2, components) if isinstance(components, int) else 2
-    check_whole("rows", rows, most=2**53)
-    if isinstance(components, int) and rows < components:
-        raise DataError(
-            f"rows = {rows} is fewer than components = {components}.", hint="Give more rows."
-        )
-    if not (np.isfinite(mean_norm) and mean_norm >= 0):
-        raise DataError(f"mean-norm = {mean_norm} is negative.", hint="Give 0 or more.")
     spec = EstimatorSpec(
         chosen,
         targets,
@@ -287,9 +305,9 @@ def plan(
         rows=rows,
         spectrum=spectrum,
         mean_norm=mean_norm,
-        distance=options.check_distance(distance),
+        distance=distance,
         topic_words=topic_words,
-        document_words=options.check_document_words(document_words),
+        document_words=document_words,
         fits=fits,
         json=json,
         quiet=quiet,
@@ -421,7 +439,7 @@ def _print(
     spec: EstimatorSpec,
 ) -> None:
     screen = Screen()
-    components = spec.targets.get("n_components", spec.task.usual_components)
+    components = spec.components
     many = (
         f"components = {components}"
         if isinstance(components, float | str)

@@ -281,10 +281,9 @@ def _check(block: Block, names: Sequence[str] | None, *, counts: bool, holes: bo
     else:
         row, column = (int(place) for place in np.argwhere(wrong)[0])
         value = float(entries[row, column])
-    name = column if names is None else names[column]
     problem = "is negative" if np.isfinite(value) else "is not a finite number"
     raise DataError(
-        f"{block.origin}: row {block.first_row + row}, column {str(name)!r} {problem}.",
+        f"{block.origin.cell(block.first_row + row, column, names)} {problem}.",
         hint="Remove or correct such entries first."
         if counts
         else "Remove or fill such entries first.",

@@ -301,7 +301,9 @@ def _given(
         return None
     from scipy.sparse import issparse
 
+    from eigenveil.federated.tree import NEEDS_ALL
     from eigenveil.io.open import open_rows
+    from eigenveil.moments.engine import check_block
 
     rows = open_rows(
         files,
@@ -309,9 +311,13 @@ def _given(
         exclude=options.read_names(exclude) or (),
         read=read,
     )
-    values: list[Any] = [block.values for block in rows.blocks()]
-    blocks = [np.asarray(v.toarray() if issparse(v) else v, dtype=np.float64) for v in values]
-    return np.vstack([np.empty((0, rows.features)), *blocks])
+    blocks = [np.empty((0, rows.features))]
+    for block in rows.blocks():
+        check_block(block, rows.names, hint=NEEDS_ALL)
+        values: Any = block.values
+        dense = values.toarray() if issparse(values) else values
+        blocks.append(np.asarray(dense, dtype=np.float64))
+    return np.vstack(blocks)
 
 
 def _check(

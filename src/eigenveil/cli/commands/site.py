@@ -26,11 +26,13 @@ from eigenveil.federation.study.study import Study
 from eigenveil.files import Place
 from eigenveil.io import ReadOptions
 from eigenveil.io.files import absolute
+from eigenveil.tables.schema import read_schema
 
 if TYPE_CHECKING:
     from eigenveil.federation.ledger.heads import Heads
     from eigenveil.moments.source import RowSource
     from eigenveil.network.kit import Kit
+    from eigenveil.network.survey import Telling
 
 site_app = typer.Typer(
     help="A site between organisations: its rows, ledger and approvals.",
@@ -94,6 +96,17 @@ def start(
             "is recorded as the owner's decision."
         ),
     ] = "manual",
+    tell_schema: Annotated[
+        Path | None,
+        typer.Option(help="A schema that leads of the federation may read before a study runs."),
+    ] = None,
+    tell_decisions: Annotated[
+        bool,
+        typer.Option(
+            "--tell-decisions/--keep-decisions",
+            help="Whether leads may read what was decided about their study before it runs.",
+        ),
+    ] = True,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     vocabulary: options.Vocabulary = None,
@@ -114,13 +127,16 @@ def start(
         )
     from eigenveil.network.flare.authority import need_flare
     from eigenveil.network.kit import open_kit
+    from eigenveil.network.survey import Telling
 
     opened = open_kit(kit)
+    told = None if tell_schema is None else read_schema(tell_schema)
+    telling = Telling(tell_decisions, told)
     places = read_places(data, sql, database, needed=False)
     if opened.role == "helper":
-        _no_rows_here(places, ledger, heads)
+        _no_rows_here(places, ledger, heads, tell_schema)
         need_flare()
-        return _start(opened, None, "all", Service(health, log_json, quiet))
+        return _start(opened, None, "all", Telling(), Service(health, log_json, quiet))
     opened = open_kit(kit, role="site")
     # FLARE goes into the kit's folder, and takes this process along
     files = [absolute(place) for place in _needed("data", places)]
@@ -135,7 +151,7 @@ def start(
     need_flare()
     Owner(place, data_set).keep(opened.local)
     own = _Own(rows, place, data_set, noted)
-    return _start(opened, own, approve, Service(health, log_json, quiet))
+    return _start(opened, own, approve, telling, Service(health, log_json, quiet))
 
 
 @site_app.command()
@@ -167,6 +183,10 @@ def status(
                     {"hash": each.hash, "name": each.name, "left": found.left}
                     for each, found in stood
                     if found.approved
+                ],
+                "decided": [
+                    {"hash": each.hash, "name": each.name, "state": found.state}
+                    for each, found in stood
                 ],
             }
         )
@@ -231,11 +251,13 @@ def _needed(name: str, value: Any) -> Any:
     return value
 
 
-def _no_rows_here(data: Sequence[str | Place], ledger: str | None, heads: str | None) -> None:
-    if data or ledger is not None or heads is not None:
+def _no_rows_here(
+    data: Sequence[str | Place], ledger: str | None, heads: str | None, schema: Path | None
+) -> None:
+    if data or any(each is not None for each in (ledger, heads, schema)):
         raise options.WrongOption(
             "This kit is a noise helper's, which must not have rows or a ledger.",
-            hint="Leave --data, --ledger and --heads out.",
+            hint="Leave --data, --ledger, --heads and --tell-schema out.",
         )
 
 
@@ -258,7 +280,7 @@ class _Own:
     heads: Heads | None
 
 
-def _start(kit: Kit, own: _Own | None, approve: str, service: Service) -> int:
+def _start(kit: Kit, own: _Own | None, approve: str, telling: Telling, service: Service) -> int:
     """Answer studies until stopped."""
     # imported here: FLARE and the ledger's database library take a moment to load
     from eigenveil.cli.presenters.site_console import ReportingLedger, end_at_once, reported
@@ -281,7 +303,15 @@ def _start(kit: Kit, own: _Own | None, approve: str, service: Service) -> int:
         party = HelperParty(kit, approve=how, say=say)
     else:
         books = ReportingLedger(own.ledger, own.data_set, say, heads=own.heads)
-        party = SiteParty(kit, own.rows, books, data_set=own.data_set, approve=how, say=say)
+        party = SiteParty(
+            kit,
+            own.rows,
+            books,
+            data_set=own.data_set,
+            approve=how,
+            say=say,
+            telling=telling,
+        )
     start_health(service.health, metrics.Party(kit, party.activity, books), say)
     end_at_once(say)
     return reported(run_site(kit, party, say=say), kit.folder, say)

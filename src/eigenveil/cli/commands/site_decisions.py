@@ -18,7 +18,14 @@ from rich.table import Table
 from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.cli.presenters.study import print_summary, summary
-from eigenveil.cli.presenters.study_cost import Cost, can_be_shown, cost_of, owner_of, pick
+from eigenveil.cli.presenters.study_cost import (
+    Cost,
+    can_be_shown,
+    cost_of,
+    owner_of,
+    pick,
+    sentence_of,
+)
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.study.study import Study
 
@@ -114,7 +121,7 @@ def approve(
         screen.print("No study waits for approval.")
         return
     desk = desk_of(opened, ledger)
-    signer = _signer(desk, by, key)
+    signer = signer_of(desk, by, key)
     count = runs if runs is not None or last is not None else 1
     stood = [
         desk.approve(each, signer, by=by, purpose=purpose, reason=reason, runs=count, until=last)
@@ -135,10 +142,9 @@ def approve(
     for (each, cost), found in zip(sentences, stood, strict=True):
         if found.approved:
             screen.print(f"approved: study {each.name}, {each.hash}", soft_wrap=True)
-            screen.print(f"  {sentence_of(found)}")
         else:
             screen.print(f"agreed: study {each.name}, {each.hash}", soft_wrap=True)
-            screen.print("  A second approver must agree as well: it does not run yet.")
+        screen.print(f"  {sentence_of(found)}")
         screen.print(f"  {cost}")
 
 
@@ -160,7 +166,7 @@ def refuse(
     opened = open_kit(kit, role="site")
     found = _find(opened, study)
     desk = desk_of(opened, ledger)
-    desk.refuse(found.hash, _signer(desk, by, key), by=by, reason=reason, tell_lead=tell_lead)
+    desk.refuse(found.hash, signer_of(desk, by, key), by=by, reason=reason, tell_lead=tell_lead)
     screen = Screen(quiet=quiet)
     screen.print(f"refused: study {found.name}, {found.hash}", soft_wrap=True)
     screen.print(
@@ -193,10 +199,12 @@ def revoke(
     if study == EVERY:
         called, which = "every study", EVERY
     else:
-        approved = [each for each, found in stood_of(opened, record.standing) if found.approved]
-        chosen = pick(approved, study, what="was approved")
+        stood = stood_of(opened, record.standing)
+        chosen = pick(
+            [each for each, found in stood if found.rule.revocable], study, what="was approved"
+        )
         called, which = f"study {chosen.name}, {chosen.hash}", chosen.hash
-    desk.revoke(which, _signer(desk, by, key), by=by, reason=reason)
+    desk.revoke(which, signer_of(desk, by, key), by=by, reason=reason)
     if json:
         options.print_json({"revoked": [which]})
         return
@@ -270,6 +278,51 @@ def list_approvers(kit: KitOption, ledger: LedgerOption = None, json: options.Js
         options.print_json(found.model_dump(mode="json", exclude={"certificate", "root"}))
         return
     print_approvers(found, Screen())
+
+
+@approver_app.command("renew")
+def renew_approver(
+    kit: KitOption,
+    name: Annotated[str, typer.Argument(help="As in the list.")],
+    public_key: Annotated[
+        Path | None,
+        typer.Option(
+            help="Their new public key (PEM); otherwise the kit's own for 'owner', and for others "
+            "a key is made, under a password."
+        ),
+    ] = None,
+    ledger: LedgerOption = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Give somebody in the list a new key: theirs was lost, or the kit has another one."""
+    from eigenveil.network.decisions import FIRST_OWNER, key_file
+    from eigenveil.network.kit import open_kit
+    from eigenveil.network.signers import KitSigner, make_key, read_public_key
+
+    opened = open_kit(kit, role="site")
+    desk, screen = desk_of(opened, ledger), Screen(quiet=quiet)
+    own = key_file(opened, name)
+    made = None
+    if public_key is not None:
+        text = read_public_key(public_key)
+    elif name == FIRST_OWNER and not own.exists():
+        text = KitSigner(desk.own()).public_key
+    else:
+        made = own.with_suffix(".new")  # until the list has it, the one before counts
+        password = _password(f"Password for {name}'s new key", confirm=True)
+        text = make_key(made, password, overwrite=True).public_key
+    try:
+        found = desk.renew(name, text)
+    except BaseException:
+        if made is not None:
+            made.unlink(missing_ok=True)  # nobody's key
+        raise
+    if made is not None:
+        made.replace(own)
+    screen.print(f"new key: {name}")
+    if made is not None:
+        screen.print(f"  key: {own} (opened only with the password)", soft_wrap=True)
+    print_approvers(found, screen)
 
 
 @approver_app.command("remove")
@@ -349,9 +402,9 @@ def desk_of(kit: Kit, ledger: str | None) -> Decisions:
     return Decisions(kit, Ledger(place))
 
 
-def _signer(desk: Decisions, by: str, key: Path | None) -> Signer | None:
+def signer_of(desk: Decisions, by: str, key: Path | None) -> Signer | None:
     """The approver's key; ``None`` for the kit's own, which the first owner has."""
-    from eigenveil.network.decisions import key_file
+    from eigenveil.network.decisions import FIRST_OWNER, key_file
     from eigenveil.network.signers import KitSigner, open_key
 
     if key is None:
@@ -359,6 +412,8 @@ def _signer(desk: Decisions, by: str, key: Path | None) -> Signer | None:
         own = KitSigner(desk.own())
         if known is not None and known.public_key == own.public_key:
             return own
+        if by == FIRST_OWNER and not key_file(desk.kit, by).exists():
+            return desk.owner()  # says that the kit has another key
     place = key if key is not None else key_file(desk.kit, by)
     if not place.exists():
         raise OutputError(
@@ -426,29 +481,6 @@ def stood_if_known(kit: Kit, ledger: str | None) -> list[tuple[Study, Standing]]
     """The same; nothing where no ledger is known."""
     place = ledger if ledger is not None else owner_of(kit.local).ledger
     return [] if place is None else stood_of(kit, desk_of(kit, place).record().standing)
-
-
-def sentence_of(found: Standing) -> str:
-    """Where a study stands, in words for the owner."""
-    who = " and ".join(found.by)
-    if found.state == "approved":
-        date = "" if found.until is None else f" until {found.until:%Y-%m-%d %H:%M} UTC"
-        if found.left is None:
-            good = f"for any number of runs{date}"
-        elif found.left == 1 and found.used == 0:
-            good = f"for ONE run{date}; then it waits again"
-        else:
-            good = f"for {found.left} more run{'' if found.left == 1 else 's'}{date}"
-        return f"by {who}, {good}"
-    if found.state == "used":
-        return f"by {who}; all {found.runs} runs have begun: it waits for another approval"
-    if found.state == "expired":
-        return f"by {who}; its time is over: it waits for another approval"
-    if found.state == "second":
-        return f"{who} agreed; a second approver must as well"
-    if found.state == "waiting":
-        return "waits"
-    return f"{found.state} by {who}" + (f": {found.reason}" if found.reason else "")
 
 
 def _find(kit: Kit, text: str) -> Study:

@@ -39,15 +39,16 @@ from eigenveil.federation.study.study import Study, make_study
 from eigenveil.files import replacing
 from eigenveil.io import ReadOptions, read_vocabulary
 from eigenveil.models.options import options_of
-from eigenveil.models.task import TASKS, part
+from eigenveil.models.task import TASKS, Task, part
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.moments.source import RowSource
+from eigenveil.planning.duration import Network, duration
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM, Forecast, forecast, pooled, try_study
 from eigenveil.planning.predict import parse_spectrum
 from eigenveil.planning.protocol import Choice, choose_protocol
 from eigenveil.planning.quality import Sought
 from eigenveil.planning.trials import Scenario, Trials
-from eigenveil.tables.schema import read_schema
+from eigenveil.tables.schema import Schema, read_schema
 
 study_app = typer.Typer(
     help="A study: one file that several sites agree on, checked before any row is read.",
@@ -55,6 +56,8 @@ study_app = typer.Typer(
     add_completion=False,
 )
 
+LeadKit = Annotated[Path, typer.Option("--kit", help="The kit of the study's lead.")]
+LEAD_KIT = Path("kits/lead")
 StudyFile = Annotated[Path, typer.Argument(help="A study, as 'eigenveil study new' writes it.")]
 
 
@@ -71,6 +74,11 @@ def new(
     task: options.TaskName = "pca",
     columns: options.Columns = None,
     schema: options.SchemaFile = None,
+    from_sites: Annotated[
+        bool,
+        typer.Option("--from-sites", help="Ask the sites, and take what their schemas share."),
+    ] = False,
+    kit: LeadKit = LEAD_KIT,
     vocabulary: options.Vocabulary = None,
     features: Annotated[
         int | None, typer.Option(help="Number of columns, where files have no names for them.")
@@ -100,24 +108,24 @@ def new(
     targets = estimator_options(chosen, option_values, context, sites=True)
     if isinstance(targets.get("center"), np.ndarray):
         targets["center"] = targets["center"].ravel()
-    wanted = WantedColumns(
-        schema=None if schema is None else read_schema(schema), read=read
-    ).with_unit(targets.get("unit"))
-    if wanted.schema is not None and wanted.schema.unit is not None:
-        targets["unit"] = wanted.schema.unit
-    if wanted.schema is not None and targets.get("scale") == "private":
-        ranges = wanted.schema.public_ranges()
-        if np.isfinite(ranges).all():  # as a fit of rows that are read by the schema
-            targets["ranges"] = ranges.tolist()
-    written = make_study(
+    given = (columns, features, from_file, vocabulary, schema, from_sites or None)
+    _check_one_source(given)
+    table = None if schema is None else read_schema(schema)
+    if from_sites:
+        # imported here: it comes with what carries messages
+        from eigenveil.cli.commands.study_ask import schema_of_sites
+
+        table = schema_of_sites([_site(text)["name"] for text in site], kit, quiet=quiet)
+    wanted = WantedColumns(schema=table, read=read).with_unit(targets.get("unit"))
+    written = draft_study(
+        chosen,
+        targets,
+        wanted.schema,
         name=_name_of(out) if name is None else name,
         requested_by=requested_by,
         purpose=purpose,
-        task=chosen.name,
+        sites=site,
         **_columns(options.read_names(columns), features, from_file, vocabulary, wanted),
-        components=targets.pop("n_components", chosen.usual_components),
-        sites=[_site(text) for text in site],
-        **targets,
     )
     # settled in the file: all sites must run the same, and see what they agree to
     choice = _choice(written)
@@ -131,6 +139,49 @@ def new(
     if choice is not None:
         screen.print(f"protocol {choice.protocol}: {choice.reason}")
     screen.print(f"next: eigenveil study check {out}")
+
+
+def by_schema(values: dict[str, Any], schema: Schema | None) -> dict[str, Any]:
+    """The fields of a study, with what a schema decides: whose rows they are, and their ranges."""
+    found = dict(values)
+    if schema is not None and schema.unit is not None:
+        found["unit"] = schema.unit
+    if schema is not None and found.get("scale") == "private":
+        ranges = schema.public_ranges()
+        if np.isfinite(ranges).all():  # as a fit of rows that are read by the schema
+            found["ranges"] = ranges.tolist()
+    return found
+
+
+def draft_study(
+    task: Task, targets: dict[str, Any], schema: Schema | None, *, sites: Sequence[str], **own: Any
+) -> Study:
+    """A study of checked options, and of what a schema says.
+
+    Parameters
+    ----------
+    targets : dict
+        Values of options, by declared names.
+    schema : Schema or None
+        Of the sites' tables.
+    sites : sequence of str
+        Names, or name:epsilon.
+    **own
+        Other fields of the study.
+
+    Raises
+    ------
+    DataError, PrivacyError
+        Naming the field that cannot be.
+    """
+    values = by_schema(targets, schema)
+    return make_study(
+        task=task.name,
+        components=values.pop("n_components", task.usual_components),
+        sites=[_site(text) for text in sites],
+        **own,
+        **values,
+    )
 
 
 @study_app.command()
@@ -175,6 +226,12 @@ def plan(
     distance: options.Distance = 3.0,
     topic_words: options.TopicWords = 20,
     document_words: options.DocumentWords = 20,
+    latency: Annotated[
+        float, typer.Option(help="Seconds between the parties, there and back: for the time.")
+    ] = Network.latency,
+    bandwidth: Annotated[
+        float, typer.Option(help="Mbit/s of a party's connection: for the time.")
+    ] = Network.megabits,
     fits: options.Fits = None,
     quality: options.Quality = None,
     find: options.Find = None,
@@ -189,7 +246,7 @@ def plan(
     sought = options.read_find(context, quality, find)
     if rows is not None and rows < 1:
         raise DataError(f"rows = {rows} is not a positive number.", hint="Give at least 1.")
-    task = TASKS[found.task]
+    task, network = TASKS[found.task], Network(latency, bandwidth)
     check_options(task, context)
     words = options.check_document_words(document_words)
     expected = found.expected_rows if rows is None else rows
@@ -217,6 +274,7 @@ def plan(
     trials = Trials(note="without --rows")
     if outlook is not None and expected is not None:
         trials = try_study(found.with_protocol(chosen), data, fits=fits)
+    taken = duration(found.with_protocol(chosen), expected, network)
     if json:
         found_json: dict[str, Any] = {
             "task": found.task,
@@ -229,6 +287,7 @@ def plan(
                 {**forecast_json(each), "chosen": each.protocol == chosen} for each in forecasts
             ],
             "adversaries": adversaries_json(found),
+            "duration": taken.as_json(),
         }
         if outlook is not None:
             found_json |= outlook.as_json() | trials_json(trials)
@@ -236,6 +295,11 @@ def plan(
     elif not quiet:
         shown = shown_text(trials, task, _scene(found, data, spectrum))
         print_plan(found, forecasts, chosen, choice, expected, spectrum, outlook, shown)
+        screen = Screen()
+        screen.print(
+            f"time between organisations: {taken.text()} once every site is there and has approved."
+        )
+        screen.print(f"  estimated from {taken.why()}.")
 
 
 def _scene(study: Study, data: Scenario, spectrum: str) -> str:
@@ -328,6 +392,18 @@ def _site(text: str) -> dict[str, Any]:
         ) from None
 
 
+def _check_one_source(given: Sequence[object]) -> None:
+    """Columns have one source."""
+    count = sum(each is not None for each in given)
+    if count != 1:
+        raise DataError(
+            f"{count} of --columns, --features, --from, --schema, --from-sites and --vocabulary "
+            "were given.",
+            hint="Give only one of them.",
+            code="columns-or-features",
+        )
+
+
 def _columns(
     names: list[str] | None,
     features: int | None,
@@ -336,14 +412,6 @@ def _columns(
     wanted: WantedColumns,
 ) -> dict[str, Any]:
     """The fields that name the columns."""
-    sources = (names, features, from_file, vocabulary, wanted.schema)
-    given = [each for each in sources if each is not None]
-    if len(given) != 1:
-        raise DataError(
-            f"{len(given)} of --columns, --features, --from, --schema and --vocabulary were given.",
-            hint="Give only one of them.",
-            code="columns-or-features",
-        )
     if vocabulary is not None:
         return {"columns": tuple(read_vocabulary(vocabulary))}
     if wanted.schema is not None:

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.commands.fit import print_written
-from eigenveil.cli.commands.study import StudyFile, study_app
+from eigenveil.cli.commands.study import LEAD_KIT, LeadKit, StudyFile, study_app
 from eigenveil.cli.presenters.results import (
     as_json,
     check_free,
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from eigenveil.federation.protocol.certificates import Signed
     from eigenveil.network.flare.session import StudySession, StudyStatus
 
-LeadKit = Annotated[Path, typer.Option("--kit", help="The kit of the study's lead.")]
-_LEAD = Path("kits/lead")
 _EVERY = 0.5
 _STOPPED = 130
 # Seconds after which a study that is reported lost is.
@@ -60,7 +58,7 @@ def settled(study: Study) -> tuple[Study, str]:
 def run(
     study: StudyFile,
     out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
-    kit: LeadKit = _LEAD,
+    kit: LeadKit = LEAD_KIT,
     timeout: Annotated[
         float, typer.Option(help="Seconds that a site may take for one answer, above 0.")
     ] = 600.0,
@@ -90,7 +88,7 @@ def run(
     screen = Screen(quiet=quiet or json)
     say = _Notifier(quiet=quiet or json)
     say("connecting to the aggregator, which takes some seconds")
-    with new_folder(out) as folder, _open_session(kit) as session:  # before anything is spent
+    with new_folder(out) as folder, open_session(kit) as session:  # before anything is spent
         stop = Stop()
         with stop.listening():
             job = session.submit(agreed, timeout=timeout)
@@ -121,11 +119,11 @@ def status(
     job: Annotated[
         str | None, typer.Argument(help="A job, as 'study run' names it; all by default.")
     ] = None,
-    kit: LeadKit = _LEAD,
+    kit: LeadKit = LEAD_KIT,
     json: options.Json = False,
 ) -> None:
     """Say how far studies are."""
-    with _open_session(kit) as session:
+    with open_session(kit) as session:
         found = session.studies() if job is None else {job: session.status(job)}
     if json:
         options.print_json({name: _as_json(each) for name, each in found.items()})
@@ -150,11 +148,11 @@ def status(
 
 def abort(
     job: Annotated[str, typer.Argument(help="A job, as 'study run' and 'study status' name it.")],
-    kit: LeadKit = _LEAD,
+    kit: LeadKit = LEAD_KIT,
     quiet: options.Quiet = False,
 ) -> None:
     """End a study that waits or runs; what its sites have answered stays spent."""
-    with _open_session(kit) as session:
+    with open_session(kit) as session:
         session.abort(job)
     Screen(quiet=quiet).print(f"aborted: job {job}")
 
@@ -162,14 +160,14 @@ def abort(
 def fetch(
     job: Annotated[str, typer.Argument(help="A finished job, as 'study status' names it.")],
     out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
-    kit: LeadKit = _LEAD,
+    kit: LeadKit = LEAD_KIT,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
     plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
     quiet: options.Quiet = False,
 ) -> None:
     """Fetch the result of a study that has finished, and write it as 'study run' does."""
     check_free(out, overwrite=overwrite)
-    with new_folder(out) as folder, _open_session(kit) as session:
+    with new_folder(out) as folder, open_session(kit) as session:
         model, signed = _fetched(session, job, kit)
         write_result(model, folder, figures=plots, schema=model.study_.table_schema)
         write_toml(model.study_, folder / "study.toml")
@@ -269,7 +267,7 @@ class _Watch:
         raise typer.Exit(_STOPPED)
 
 
-def _open_session(kit: Path) -> StudySession:
+def open_session(kit: Path) -> StudySession:
     """A session of the lead, connected.
 
     Raises

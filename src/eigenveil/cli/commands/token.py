@@ -73,7 +73,27 @@ def install(
     opened = open_kit(kit)
     where = _token(module, token, key, pin_file)
     install_signing(opened, where, approval)
-    Screen().print(f"{opened.name} signs with key {key} in token {token} from its next start on.")
+    Screen().print(
+        f"{opened.name} signs with key {key} in token {token} from its next study on. At a site, "
+        "'eigenveil site approver renew owner' lets it decide with it.",
+        soft_wrap=True,
+    )
+
+
+@token_app.command()
+def remove(kit: KitFolder) -> None:
+    """Sign with the kit's file again, once the registrar has approved its request."""
+    from eigenveil.network.kit import open_kit
+    from eigenveil.network.signing import remove_signing
+
+    opened = open_kit(kit)
+    remove_signing(opened)
+    Screen().print(
+        f"{opened.name} signs with the key in the kit's file. Others take that from the list of "
+        "members that the registrar makes: 'eigenveil flare request --renew', 'approve --renew', "
+        "'package'.",
+        soft_wrap=True,
+    )
 
 
 @token_app.command()

@@ -22,6 +22,7 @@ from eigenveil.io.formats.registry import writers
 from eigenveil.io.stopping import Stop
 from eigenveil.io.write import write_columns
 from eigenveil.models.streaming.tracker import StreamingPCA
+from eigenveil.moments.rows import Block
 
 _MODEL = ".npz"
 
@@ -186,7 +187,7 @@ def watch(
     account = options.read_ledger(ledger, data_set, no_ledger=no_ledger)
     if epsilon is not None:
         tracking = _private(
-            publish or _usual(horizon, forgetting),
+            publish or usual_publish(horizon, forgetting),
             adjacency,
             n_components=components,
             epsilon=epsilon,
@@ -243,7 +244,7 @@ def _check_together(context: typer.Context, *, private: bool) -> None:
             )
 
 
-def _usual(horizon: int | None, forgetting: float) -> str:
+def usual_publish(horizon: int | None, forgetting: float) -> str:
     """When a private stream is published, where that was not said."""
     if horizon is not None:
         return "continual"
@@ -251,22 +252,32 @@ def _usual(horizon: int | None, forgetting: float) -> str:
 
 
 def _private(publish: str, adjacency: str | None, **targets: Any) -> Tracking:
-    """Private tracking; blocks are cut by counting rows, which not every adjacency allows."""
+    """Private tracking."""
+    # imported here: certificates and accountants take a moment to load
+    from eigenveil.models.streaming.private import PrivateStreamingPCA
+
+    adjacency = adjacency_of(publish, adjacency)
+    model = PrivateStreamingPCA(publish=publish, adjacency=adjacency, **targets)
+    return Tracking(model, publishes=publish != "end", horizon=targets["horizon"])
+
+
+def adjacency_of(publish: str, adjacency: str | None) -> str:
+    """Whose presence is protected, given or not.
+
+    Raises
+    ------
+    WrongOption
+        Where blocks are cut by counting rows, and the adjacency cannot be kept.
+    """
     if publish == "end":
-        usual = "add-remove"
-    elif adjacency == "add-remove":
+        return adjacency or "add-remove"
+    if adjacency == "add-remove":
         raise WrongOption(
             "--adjacency add-remove cannot be kept by a stream whose blocks have a fixed "
             "number of rows: one row more shifts all later ones.",
             hint="Use --adjacency replace-one, or --publish end.",
         )
-    else:
-        usual = "replace-one"
-    # imported here: certificates and accountants take a moment to load
-    from eigenveil.models.streaming.private import PrivateStreamingPCA
-
-    model = PrivateStreamingPCA(publish=publish, adjacency=adjacency or usual, **targets)
-    return Tracking(model, publishes=publish != "end", horizon=targets["horizon"])
+    return "replace-one"
 
 
 @dataclass(frozen=True)
@@ -298,7 +309,7 @@ def _run(
             problem = error
     if not tracking.publishes and not tracking.blocks and rows.names is not None:
         tracking.take(
-            np.empty((0, len(rows.names))), rows.names
+            Block(np.empty((0, len(rows.names)))), rows.names
         )  # no rows: what is released does not say so
     if not tracking.blocks and not stop.requested:
         raise DataError(f"No rows in {rows.path}.", hint="Give at least one row.", code="no-rows")
@@ -316,7 +327,7 @@ def _run(
 def _moments(tracking: Tracking, rows: FollowedRows, pace: _Pace, stop: Stop) -> Iterator[Moment]:
     with contextlib.closing(rows.blocks(pace.block, limit=pace.limit)) as blocks:
         for block in blocks:
-            tracking.take(block.values, rows.names)
+            tracking.take(block, rows.names)
             if tracking.blocks % pace.line == 0:
                 yield tracking.moment()
             if tracking.blocks_left == 0 or stop.requested:

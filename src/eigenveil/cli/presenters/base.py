@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.cli.presenters.charts import Chart, Comparison
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.models.stored import StoredModel
 
@@ -21,10 +22,10 @@ from eigenveil.models.stored import StoredModel
 class Drawing:
     """A figure of a result folder.
 
-    ``axes`` are written to each of ``files``.
+    ``draw`` returns Axes, which are written to each of ``files``.
     """
 
-    axes: Any
+    draw: Callable[[], Any]
     files: tuple[str, ...]
     what: str
 
@@ -58,6 +59,16 @@ class Presenter(ABC):
     def drawings(self, model: Any) -> Iterator[Drawing]:
         """Figures of what is released."""
 
+    def charts(self, model: Any) -> Iterator[Chart]:
+        """The same as plain numbers, for pages; where there are none, they show the figures."""
+        del model
+        yield from ()
+
+    def compare(self, one: Any, other: Any) -> Comparison | None:
+        """How two results of the same columns differ; ``None`` where that is not worked out."""
+        del one, other
+        return None
+
     @abstractmethod
     def new_names(self, model: Any) -> list[str]:
         """Headings of what :meth:`new_values` gives."""
@@ -76,6 +87,24 @@ def names_of(model: Any) -> list[str] | None:
 def name_of(names: Sequence[str] | None, index: int) -> str:
     """A feature's name, or its number."""
     return str(index) if names is None else names[index]
+
+
+def labels_of(model: Any, most: int | None = None) -> list[str]:
+    """Names of a model's features, or their numbers from 1."""
+    names = names_of(model)
+    count = model.n_features_in_
+    return [
+        str(index + 1) if names is None else names[index]
+        for index in range(count if most is None else min(most, count))
+    ]
+
+
+def matched(likeness: NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Pairs of components of two results, as like each other as can be together."""
+    # imported here: scipy's optimisers take a moment to load, and only comparisons want them
+    from scipy.optimize import linear_sum_assignment
+
+    return [(int(i), int(j)) for i, j in zip(*linear_sum_assignment(-likeness), strict=True)]
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from eigenveil.cli.presenters.base import (
     Drawing,
     Presenter,
     columns_matched,
+    labels_of,
     name_of,
     names_of,
 )
+from eigenveil.cli.presenters.charts import MOST_LINES, Arrows, Bars, Chart, Comparison, Grid
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import short_name
 from eigenveil.files import replacing
@@ -26,6 +29,7 @@ from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.moments.source import RowSource
 
 _MOST_POINTS = 5000
+_MOST_COLUMNS = 6
 
 
 class PCAPresenter(Presenter):
@@ -95,12 +99,58 @@ class PCAPresenter(Presenter):
     def drawings(self, model: Any) -> Iterator[Drawing]:
         """The scree plot, and the features along the first two components."""
         yield Drawing(
-            plots.plot_scree(model),
+            partial(plots.plot_scree, model),
             ("scree.png", "scree.svg"),
             "explained variance against the noise",
         )
         yield Drawing(
-            plots.plot_biplot(model), ("biplot.png", "biplot.svg"), "features along the components"
+            partial(plots.plot_biplot, model),
+            ("biplot.png", "biplot.svg"),
+            "features along the components",
+        )
+
+    def charts(self, model: Any) -> Iterator[Chart]:
+        """Scree, the features along two components, and the loadings of those with the largest."""
+        yield Bars(
+            "Scree",
+            "Released variances. In the shaded band noise alone would give such values; paler bars "
+            "do not stand above it.",
+            "component",
+            "explained variance",
+            model.explained_variance_.tolist(),
+            model.noise_floor_,
+            model.usable_.tolist(),
+        )
+        labels, components = np.array(labels_of(model)), model.components_
+        largest = np.argsort(-np.abs(components).max(axis=0, initial=0.0), kind="stable")
+        largest = largest[:MOST_LINES]
+        if len(components) > 1:
+            yield Arrows(
+                "Biplot",
+                "The loadings of components 1 and 2. Rows are not drawn: their scores are as "
+                "private as they are.",
+                components[0, largest].tolist(),
+                components[1, largest].tolist(),
+                labels[largest].tolist(),
+            )
+        yield Grid(
+            "Loadings",
+            "Of the features with the largest; components.csv has all.",
+            "feature",
+            self.new_names(model)[:_MOST_COLUMNS],
+            labels[largest].tolist(),
+            components[:_MOST_COLUMNS, largest].T.tolist(),
+        )
+
+    def compare(self, one: Any, other: Any) -> Comparison:
+        """Angles between components of the same number."""
+        cosines = np.abs(np.diagonal(_unit(one) @ _unit(other).T))
+        degrees = np.degrees(np.arccos(np.minimum(cosines, 1.0)))
+        return Comparison(
+            "Angle between components of the same number; of 90 degrees they have nothing in "
+            "common.",
+            ("component", "degrees"),
+            [(str(number), f"{angle:.1f}") for number, angle in enumerate(degrees, start=1)],
         )
 
     def new_names(self, model: Any) -> list[str]:
@@ -111,6 +161,12 @@ class PCAPresenter(Presenter):
         """Scores along the components."""
         with columns_matched():
             return np.asarray(model.transform(np.asarray(rows, dtype=np.float64)))
+
+
+def _unit(model: Any) -> NDArray[np.float64]:
+    """The components, of length 1; of nothing 0."""
+    lengths = np.linalg.norm(model.components_, axis=1, keepdims=True)
+    return np.asarray(model.components_ / np.maximum(lengths, np.finfo(float).tiny))
 
 
 def draw_rows(model: FittedPCA, rows: RowSource, file: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import platform
@@ -20,6 +19,7 @@ from eigenveil import plots
 from eigenveil.cli.presenters.registry import presenter_of
 from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.errors import OutputError, short_name
+from eigenveil.files import hold
 from eigenveil.models.display import RELEASES, release_cells
 from eigenveil.models.stored import StoredModel
 from eigenveil.privacy.guarantee import Guarantee
@@ -215,7 +215,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 def _mark(scratch: Path) -> IO[str]:
     """Say in a scratch folder whose it is, and hold the lock that ends with the process."""
     mark = (scratch / _OWNER).open("w", encoding="utf-8")
-    fcntl.flock(mark, fcntl.LOCK_EX)
+    hold(mark, wait=True)
     json.dump({"host": platform.node(), "process": os.getpid()}, mark)
     mark.flush()
     return mark
@@ -232,8 +232,7 @@ def sweep(folder: Path) -> None:
             if scratch.is_symlink():
                 continue
             with (scratch / _OWNER).open("r+", encoding="utf-8") as mark:
-                fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if json.load(mark)["host"] == platform.node():
+                if hold(mark) and json.load(mark)["host"] == platform.node():
                     shutil.rmtree(scratch)
 
 
@@ -253,7 +252,8 @@ def write_result(
         write_schema(schema, folder / SCHEMA)
         files.append((SCHEMA, "what the columns are, for 'eigenveil transform'"))
     for drawing in presenter.drawings(model) if figures else ():
+        axes = drawing.draw()
         for name in drawing.files:
-            plots.save_figure(drawing.axes, folder / name)
+            plots.save_figure(axes, folder / name)
         files.append((", ".join(drawing.files), drawing.what))
     return files

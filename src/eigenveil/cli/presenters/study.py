@@ -224,7 +224,7 @@ def _print_protected(study: Study, screen: Screen) -> None:
         what = "row" if plan.unit is None else "unit"
         most = study.sites_per_unit
         screen.print(
-            f"  a {what}'s rows are at one site, which the sites' owners must see to."
+            f"  each {what} is at one site only, which the sites' owners must see to."
             if most == 1
             else f"  a {what} may have rows at {most} sites: the noise is {most} times larger."
         )

@@ -1,4 +1,4 @@
-"""The studies that wait at a site: which one is meant, its cost, and the site's ledger."""
+"""The studies at a site: which one is meant, where it stands, its cost, and the site's ledger."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from eigenveil.federation.study.study import Study
 from eigenveil.files import replacing
 
 if TYPE_CHECKING:  # the database library takes long to load
+    from eigenveil.federation.ledger.decisions import Standing
     from eigenveil.federation.ledger.ledger import Budget, Ledger
     from eigenveil.federation.ledger.placing import Wanted
     from eigenveil.federation.protocol.terms import Terms
@@ -63,6 +64,39 @@ def pick(studies: Sequence[Study], prefix: str, *, what: str) -> Study:
     return found[0]
 
 
+def sentence_of(found: Standing) -> str:
+    """Where a study stands, in words for the owner: in the command line and the console."""
+    who, date = " and ".join(found.by), ""
+    if found.until is not None:
+        date = f" until {found.until:%Y-%m-%d %H:%M} UTC"
+    match found.state:
+        case "waiting":
+            return "waits for a decision"
+        case "second":
+            earlier = {
+                "used": "; all runs approved before have begun",
+                "expired": "; the time of the approval before is over",
+            }.get(found.before or "", "")
+            return f"{who} agreed, and a second approver must as well{earlier}"
+        case "approved":
+            return f"approved by {who}, {_good_for(found, date)}"
+        case "used":
+            runs = "its one run has" if found.runs == 1 else f"all {found.runs} runs have"
+            return f"approved by {who}; {runs} begun: it waits for another approval"
+        case "expired":
+            return f"approved by {who}{date}, which is over: it waits for another approval"
+        case state:  # refused, revoked
+            return f"{state} by {who}" + (f": {found.reason}" if found.reason else "")
+
+
+def _good_for(found: Standing, date: str) -> str:
+    if found.left is None:
+        return f"for any number of runs{date}"
+    if found.left == 1 and found.used == 0:
+        return f"for ONE run{date}; then it waits again"
+    return f"for {found.left} more run{'' if found.left == 1 else 's'}{date}"
+
+
 @dataclass(frozen=True)
 class Cost:
     """The most that a study can cost a site, beside its budget.
@@ -77,6 +111,8 @@ class Cost:
         Whether its account covers the study; ``None`` where there is none.
     left : str
         What is left of the account before it, in words.
+    wanted : Wanted or None
+        What the site's session of it will want of the account, where there is one.
     """
 
     epsilon: float
@@ -84,6 +120,7 @@ class Cost:
     budget: Budget | None = None
     covered: bool | None = None
     left: str = ""
+    wanted: Wanted | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -118,12 +155,13 @@ def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Co
         return Cost(own, study.delta)
     for standing in ledger.standings():
         if standing.budget.data_set == data_set:
-            covered = ledger.covers(wanted_of(terms, site, data_set))
-            return Cost(own, study.delta, standing.budget, covered, budget_left_text(standing))
+            wanted = _wanted(terms, site, data_set)
+            covered, left = ledger.covers(wanted), budget_left_text(standing)
+            return Cost(own, study.delta, standing.budget, covered, left, wanted)
     return Cost(own, study.delta)
 
 
-def wanted_of(terms: Terms, site: str, data_set: str) -> Wanted:
+def _wanted(terms: Terms, site: str, data_set: str) -> Wanted:
     """What a site's session of a study wants of its account, as the site itself will ask for it."""
     from eigenveil.federation.ledger.entries import UNIT
     from eigenveil.federation.ledger.placing import Wanted

@@ -22,6 +22,7 @@ from eigenveil.cli.presenters.screen import Screen, bold, notify, say
 from eigenveil.errors import short_name
 from eigenveil.io.stopping import Stop
 from eigenveil.linalg.subspace import subspace_distance
+from eigenveil.moments.rows import Block
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,11 @@ class Tracking:
         """Since it began."""
         return time.monotonic() - self._began
 
-    def take(self, rows: NDArray[np.floating[Any]], names: Sequence[str] | None) -> None:
+    def take(self, block: Block, names: Sequence[str] | None) -> None:
         """Learn from a block of rows, shape (b, D), of columns with these names."""
+        rows = block.values
         if self._private:
-            self.model._add(rows, names)
+            self.model._add(rows, names, origin=block.origin)
         else:
             self.model.partial_fit(rows)
         self.rows += rows.shape[0]

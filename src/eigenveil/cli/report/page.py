@@ -43,7 +43,9 @@ def report_page(model: Any, verdict: Verdict, *, title: str | None = None) -> st
     title : str, optional
     """
     task = presenter_of(model).task
-    title = title or TASKS[task].title.partition(";")[0].capitalize()
+    if not title:
+        title = TASKS[task].title.partition(";")[0]
+        title = title[:1].upper() + title[1:]
     style = node("style")
     style.text = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     head = node(
@@ -121,7 +123,7 @@ def _result(model: Any) -> Iterator[Node]:
 
 
 def _picture(drawing: Drawing) -> Node:
-    image = base64.b64encode(plots.figure_bytes(drawing.axes, "svg")).decode("ascii")
+    image = base64.b64encode(plots.figure_bytes(drawing.draw(), "svg")).decode("ascii")
     what = f"{drawing.what[:1].upper()}{drawing.what[1:]}"
     picture = node("img", src=f"data:image/svg+xml;base64,{image}", alt=what)
     return node("figure", picture, node("figcaption", f"{what}."))

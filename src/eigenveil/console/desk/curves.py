@@ -1,66 +1,107 @@
-"""Captured energy against epsilon, as ``eigenveil plan`` and ``study plan`` forecast it."""
+"""One point of a forecast: how good a fit would be at one epsilon, and what it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
+from eigenveil.cli.commands.plan import EstimatorSpec
+from eigenveil.cli.commands.study import plan as plan_of_study
+from eigenveil.console.desk.forms import read_parameters
+from eigenveil.console.desk.ways import Kind
 from eigenveil.errors import EigenveilError
-from eigenveil.planning.predict import parse_spectrum, predict
+from eigenveil.federation.study.study import Study
+from eigenveil.models.task import TASKS
+from eigenveil.planning.forecast import fit_memory, forecast, try_study
+from eigenveil.planning.trials import Trials
+from eigenveil.privacy.guarantee import neighbours_text
 
-EPSILONS = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.5, 5.0, 10.0)
-FITS = 6
+# Simulated fits of a point; each is some seconds of a mixture or of topics.
+FITS = 4
 
 
-def curve_of_plan(
-    plan_at: Callable[[float], Any], features: int, rows: int, spectrum: str
+def point_of_table(
+    kind: Kind, given: Mapping[str, str], features: int, rows: int, epsilon: float
 ) -> dict[str, Any]:
-    """The curve of one table; a point that no plan has is left out.
+    """What a fit of one table, or a stream, would give at an epsilon.
 
     Parameters
     ----------
-    plan_at : callable
-        The plan of an epsilon.
+    given : mapping
+        What was typed: options, and the data that are expected.
+
+    Raises
+    ------
+    DataError, PrivacyError
+        Where something that was typed cannot be at any epsilon.
     """
-    values = parse_spectrum(spectrum, features)
-    points, problem = [], ""
-    for epsilon in EPSILONS:
-        try:
-            found = predict(plan_at(epsilon), values, rows=rows, fits=FITS)
-        except EigenveilError as error:
-            problem = error.message
-            continue
-        points.append(
-            _point(epsilon, found.captured_energy, found.trials)
-            | {"bytes": 8 * found.released_values, "memory": found.memory_bytes}
-        )
-    return {"points": points, "problem": problem if not points else ""}
-
-
-def _point(epsilon: float, energy: float | None, trials: Any) -> dict[str, Any]:
-    shows = trials.as_json()
-    return {
-        "epsilon": epsilon,
-        "energy": energy,
-        "error": trials.quality_error if energy is not None else None,
-        "nothing": shows["probability"],
+    spec = kind.way.spec(
+        kind.task,
+        kind.values(given),
+        features=features,
+        rows=rows,
+        fits=FITS,
+        **kind.expected(given),
+    )
+    spec.scenario()
+    try:
+        made = kind.way.plan(spec, epsilon=epsilon)
+        trials = kind.way.trials(spec, made)
+    except EigenveilError as error:  # at this epsilon
+        return _refused(epsilon, error)
+    return _point(epsilon, trials) | {
+        "bytes": 8 * made.released_values(),
+        "memory": fit_memory(made),
+        "delta": made.delta,
+        "whose": neighbours_text(made.adjacency, made.unit),
     }
 
 
-def curve_of_study(study_at: Callable[[float], Any], rows: int, spectrum: str) -> dict[str, Any]:
-    """The curve of a study's protocol, with all sites taking part."""
-    from eigenveil.planning.forecast import forecast
+def point_of_study(
+    study: Study, given: Mapping[str, str], rows: int, epsilon: float
+) -> dict[str, Any]:
+    """What a study's protocol would give at an epsilon, with all sites taking part.
 
-    points, problem = [], ""
-    for epsilon in EPSILONS:
-        try:
-            study = study_at(epsilon)
-            found = forecast(study, study.width, rows, spectrum, fits=FITS)
-        except EigenveilError as error:
-            problem = error.message
-            continue
-        points.append(
-            _point(epsilon, found.captured_energy, found.trials)
-            | {"bytes": found.round_bytes, "memory": found.memory_bytes}
-        )
-    return {"points": points, "problem": problem if not points else ""}
+    Raises
+    ------
+    DataError
+        Where something that was typed cannot be at any epsilon.
+    """
+    task = TASKS[study.task]
+    spec = EstimatorSpec(
+        task,
+        {"n_components": study.components},
+        features=study.width,
+        rows=rows,
+        **read_parameters(plan_of_study, task.command_options, given),
+    )
+    data = spec.scenario()
+    try:
+        there = study.with_epsilon(epsilon)
+        sizes = forecast(there, there.width, None)
+        trials = try_study(there, data, fits=FITS)
+    except EigenveilError as error:
+        return _refused(epsilon, error)
+    return _point(epsilon, trials) | {
+        "bytes": sizes.round_bytes,
+        "memory": sizes.memory_bytes,
+        "delta": study.delta,
+        "whose": neighbours_text(study.adjacency, there.plan(there.width, None).unit),
+    }
+
+
+def _point(epsilon: float, trials: Trials) -> dict[str, Any]:
+    """What simulated fits came to; of those that stopped with nothing the quality is 0."""
+    return {
+        "epsilon": epsilon,
+        "quality": trials.quality,
+        "error": trials.quality_error,
+        "nothing": trials.probability,
+        "note": trials.note,
+        "problem": "",
+    }
+
+
+def _refused(epsilon: float, error: EigenveilError) -> dict[str, Any]:
+    nothing = dict.fromkeys(("bytes", "memory", "delta", "whose"))
+    return _point(epsilon, Trials()) | nothing | {"problem": error.message}

@@ -5,17 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from eigenveil.cli.commands.study import by_schema, draft_study, new, plan
 from eigenveil.cli.commands.study_run import settled
 from eigenveil.cli.presenters.study import adversaries_json, summary
-from eigenveil.console.desk.curves import curve_of_study
+from eigenveil.console.desk.curves import point_of_study
+from eigenveil.console.desk.forms import command_fields, declared, fields_of, read_values
 from eigenveil.console.desk.site import fixed_values
+from eigenveil.console.desk.ways import title_of
 from eigenveil.console.settings import Rows
+from eigenveil.errors import EigenveilError
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.federation.study.study import make_study
-from eigenveil.models.task import TASKS
+from eigenveil.models.task import TASKS, task_named
 from eigenveil.network.kit import Kit, open_kit
+from eigenveil.planning.duration import duration
 from eigenveil.planning.forecast import forecast
-from eigenveil.tables.schema import read_schema
+from eigenveil.tables.schema import parse_schema, read_schema
 
 
 class LeadDesk:
@@ -30,6 +35,7 @@ class LeadDesk:
     def __init__(self, rows: Rows) -> None:
         assert rows.kit is not None
         self._kit: Kit = open_kit(rows.kit, role="lead")
+        self._drafts: dict[str, dict[str, Any]] = {}
 
     def health(self) -> dict[str, Any]:
         """Whose kit it is, and where its aggregator is."""
@@ -41,40 +47,106 @@ class LeadDesk:
             "aggregator": f"{kit.host}:{kit.port}",
         }
 
-    def draft(self, out: str, fields: dict[str, Any], schema: str | None = None) -> dict[str, Any]:
+    @staticmethod
+    def kinds() -> list[dict[str, str]]:
+        """The tasks that a study can have."""
+        return [{"name": task.name, "title": title_of(task)} for task in TASKS.values()]
+
+    @staticmethod
+    def form(kind: str) -> dict[str, Any]:
+        """The fields of a study of a task, as they are declared once for everything."""
+        task = task_named(kind)
+        return {
+            "name": task.name,
+            "title": title_of(task),
+            "options": fields_of(declared(task, "sites", new)),
+        }
+
+    def draft(
+        self,
+        out: str,
+        kind: str,
+        given: dict[str, str],
+        fields: dict[str, Any],
+        schema: str | None = None,
+    ) -> dict[str, Any]:
         """Write a study's file; its protocol is settled in it.
 
         Parameters
         ----------
+        given : dict
+            What was typed for the task's options.
         fields : dict
-            Of the study.
+            The study's other fields; sites as text, each a name or name:epsilon.
         schema : str, optional
             A schema's file, in place of columns.
         """
-        if schema is not None:
-            table = read_schema(schema)
+        task = task_named(kind)
+        table = None if schema is None else read_schema(schema)
+        if table is not None:
             fields = fields | {"columns": table.names, "table_schema": table}
-            if table.unit is not None:
-                fields["unit"] = table.unit
-        study, reason = settled(make_study(**fields))
+        values = read_values(declared(task, "sites", new), given)
+        study, reason = settled(draft_study(task, values, table, **fields))
         write_toml(study, Path(out))
         return {**fixed_values(study), "reason": reason}
+
+    def drafts(self, folder: str) -> list[dict[str, Any]]:
+        """The studies in a folder, by their files; one that cannot be read says why."""
+        found = {}
+        for file in sorted(Path(folder).glob("*.toml")):
+            state = file.stat()
+            mark = f"{file} {state.st_mtime_ns} {state.st_size}"
+            found[mark] = self._drafts.get(mark) or _in_short(file)
+        self._drafts = found
+        return list(found.values())
+
+    def redraft(self, file: str, out: str, name: str, schema: dict[str, Any]) -> dict[str, Any]:
+        """Write another study like one in a file, with the columns of a schema.
+
+        Parameters
+        ----------
+        schema : dict
+            As the sites share it.
+        """
+        table = parse_schema(schema, origin="The sites' schema")
+        fields = read_study(Path(file)).model_dump(mode="json") | {"name": name, "features": None}
+        fields |= {"columns": table.names, "table_schema": table.as_dict()}
+        study = make_study(**by_schema(fields, table))
+        write_toml(study, Path(out))
+        return fixed_values(study)
 
     def study(self, file: str) -> dict[str, Any]:
         """A study in a file: what it does, and what it sends."""
         study = read_study(Path(file))
+        task = TASKS[study.task]
         sizes = forecast(study, study.width, None)
         return fixed_values(study) | {
             "bytes": sizes.round_bytes,
             "memory": sizes.memory_bytes,
+            "duration": duration(study, study.expected_rows).as_json(),
             "adversaries": adversaries_json(study),
             "summary": {k: v for k, v in summary(study, None).items() if k != "table_schema"},
-            "predicted": TASKS[study.task].name == "pca",
+            "expected_rows": study.expected_rows,
+            "quality": task.quality,
+            "expected": command_fields(task, plan, task.command_options),
         }
 
-    def curve(self, file: str, rows: int, spectrum: str) -> dict[str, Any]:
-        """Captured energy against epsilon for all sites together."""
-        study = read_study(Path(file))
-        if study.task != "pca":
-            return {"points": [], "problem": "Only PCA's captured energy is forecast."}
-        return curve_of_study(study.with_epsilon, rows, spectrum)
+    def point(self, file: str, given: dict[str, str], rows: int, epsilon: float) -> dict[str, Any]:
+        """What all sites together would give at an epsilon, simulated without any row."""
+        return point_of_study(read_study(Path(file)), given, rows, epsilon)
+
+
+def _in_short(file: Path) -> dict[str, Any]:
+    try:
+        study = read_study(file)
+    except EigenveilError as error:
+        return {"file": file.stem, "problem": error.message}
+    return {
+        "file": file.stem,
+        "problem": "",
+        "title": title_of(TASKS[study.task]),
+        "features": study.width,
+        "sites": list(study.names),
+        "epsilon": study.epsilon,
+        "protocol": study.protocol,
+    }

@@ -1,31 +1,42 @@
-"""A result's folder, as a page shows it; nothing of it shows a row."""
+"""Results' folders, as pages show them; nothing of it shows a row."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from eigenveil.cli.presenters.registry import load_model
-from eigenveil.cli.presenters.results import CERTIFICATE, MODEL, as_json
+from eigenveil.cli.presenters.registry import load_model, presenter_of
+from eigenveil.cli.presenters.results import CERTIFICATE, MODEL, release_as_json
+from eigenveil.cli.report.recorded import RecordingScreen
+from eigenveil.console.desk.ways import title_of
+from eigenveil.errors import DataError
 from eigenveil.federation.protocol.certificates import check
+from eigenveil.markup import html_of
+from eigenveil.models.task import TASKS
 from eigenveil.privacy.certificate import read_certificate
-
-_MOST_SHOWN = 500
 
 
 def read_result(folder: str) -> dict[str, Any]:
-    """What was released, what is guaranteed to whom, and whether that holds."""
+    """What was released, what is guaranteed to whom, and whether that holds.
+
+    ``said`` is what the commands print of it, as HTML that was made of escaped texts.
+    """
     place = Path(folder)
     model: Any = load_model(place / MODEL)
     verdict = check(read_certificate(place / CERTIFICATE))
-    found = as_json(model)
-    guarantee = model.guarantee_
-    components = [list(row[:_MOST_SHOWN]) for row in found.get("components") or []]
+    guarantee, presenter, screen = model.guarantee_, presenter_of(model), RecordingScreen()
+    presenter.show(model, screen)
+    charts = [each.as_json() for each in presenter.charts(model)]
+    usable = getattr(model, "usable_", None)
     return {
-        **found,
-        "components": components,
-        "features": [str(name) for name in (found.get("features") or [])][:_MOST_SHOWN],
-        "mean": None,
+        "title": title_of(TASKS[presenter.task]),
+        "said": "".join(map(html_of, screen.parts)),
+        "charts": charts,
+        "figures": [] if charts else _figures(place, presenter, model),
+        "above": None if usable is None else f"{int(usable.sum())} of {usable.size}",
+        "stopped": model.certificate_.stopped,
+        "releases": [release_as_json(record) for record in model.certificate_.releases],
+        "guarantee": guarantee.as_dict(),
         "holds": verdict.holds,
         "word": verdict.word,
         "explanation": verdict.explanation,
@@ -38,3 +49,45 @@ def read_result(folder: str) -> dict[str, Any]:
         },
         "downloads": sorted(file.name for file in place.iterdir() if file.is_file()),
     }
+
+
+def _figures(place: Path, presenter: Any, model: Any) -> list[dict[str, str]]:
+    """The figures in the folder that a page can show."""
+    return [
+        {"file": name, "about": f"{drawing.what[:1].upper()}{drawing.what[1:]}."}
+        for drawing in presenter.drawings(model)
+        for name in drawing.files
+        if name.endswith(".svg") and (place / name).is_file()
+    ]
+
+
+def compare_results(folders: list[str]) -> dict[str, Any]:
+    """How two results differ.
+
+    Raises
+    ------
+    DataError
+        ``not-comparable``, where they are of other tasks or columns.
+    """
+    one, other = (load_model(Path(folder) / MODEL) for folder in folders)
+    presenter = presenter_of(one)
+    if presenter_of(other).task != presenter.task:
+        raise _not_comparable("They are of different tasks.")
+    if list(_columns(one)) != list(_columns(other)):
+        raise _not_comparable("They have other columns.")
+    found = presenter.compare(one, other)
+    if found is None:
+        raise _not_comparable("How results of this kind differ is not worked out.")
+    return {
+        "about": found.about,
+        "headings": list(found.headings),
+        "lines": [list(line) for line in found.lines],
+    }
+
+
+def _columns(model: Any) -> Any:
+    return getattr(model, "feature_names_in_", range(model.n_features_in_))
+
+
+def _not_comparable(why: str) -> DataError:
+    return DataError(why, hint="Choose two of the same study or table.", code="not-comparable")

@@ -18,6 +18,7 @@ _DESKS = {
     "lead": "eigenveil.console.desk.lead:LeadDesk",
     "table": "eigenveil.console.desk.table:TableDesk",
 }
+_OF_RESULTS = {"result": "read_result", "compare": "compare_results"}
 
 
 class Answering:
@@ -35,11 +36,10 @@ class Answering:
         self._desk: Any = None
 
     def __call__(self, method: str, arguments: dict[str, Any]) -> Any:
-        """What a function returns; a result's folder is read by every section."""
-        if method == "result":
-            from eigenveil.console.desk.results import read_result
-
-            return read_result(**arguments)
+        """What a function returns; results' folders are read by every section."""
+        if method in _OF_RESULTS:
+            results = import_module("eigenveil.console.desk.results")
+            return getattr(results, _OF_RESULTS[method])(**arguments)
         if self._desk is None:
             module, _, name = _DESKS[self._section].partition(":")
             self._desk = getattr(import_module(module), name)(self._rows)

@@ -12,17 +12,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eigenveil.cli.options import bytes_text
 from eigenveil.cli.presenters.study import adversaries, summary
-from eigenveil.cli.presenters.study_cost import can_be_shown, cost_of, owner_of, wanted_of
+from eigenveil.cli.presenters.study_cost import can_be_shown, cost_of, owner_of, sentence_of
 from eigenveil.console.desk.ledger import LedgerPages
 from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation.ledger.decisions import Place, Record, fingerprint_of
 from eigenveil.federation.ledger.ledger import Ledger
-from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import Study
 from eigenveil.models.task import TASKS
 from eigenveil.network import approvals
-from eigenveil.network.certificates import read_certificate
+from eigenveil.network.certificates import days_left, read_certificate
 from eigenveil.network.decisions import EVERY_STUDY, Decisions, KeySigner
 from eigenveil.network.kit import Kit, lock, open_kit
 from eigenveil.planning.forecast import forecast
@@ -77,7 +76,6 @@ class SiteDesk:
         """How the site is: who it is, whether it runs, its data set, its certificate."""
         kit = self._kit
         certificate = read_certificate(kit.certificate)
-        days = (certificate.not_valid_after_utc - datetime.now(UTC)).days
         log = kit.folder / "log.txt"
         last = datetime.fromtimestamp(log.stat().st_mtime, UTC) if log.is_file() else None
         accounts = self._accounts()
@@ -89,7 +87,7 @@ class SiteDesk:
             "aggregator": f"{kit.host}:{kit.port}",
             "running": self._running(),
             "version": importlib.metadata.version("eigenveil"),
-            "days": days,
+            "days": math.floor(days_left(certificate)),
             "until": f"{certificate.not_valid_after_utc:%Y-%m-%d}",
             "last": None if last is None else f"{last:%Y-%m-%d %H:%M:%S}",
             "data_set": self._data_set,
@@ -292,12 +290,11 @@ class SiteDesk:
         if about not in self._costs:
             pages = None if mine is None else cast("Any", self._pages)
             found = cost_of(study, self._kit.name, pages, self._data_set)
-            plain = None if found is None else found.as_json()
+            plain: Any = None if found is None else found.as_json()
             if plain is not None and not math.isfinite(plain["epsilon"]):
                 plain["epsilon"] = None
-            if pages is not None and plain is not None and plain["covered"]:
-                terms, name = settle(study), self._kit.name
-                plain["after"] = pages.left_after(wanted_of(terms, name, self._data_set))
+            if pages is not None and found is not None and found.covered:
+                plain["after"] = pages.left_after(found.wanted)
             self._costs = {k: v for k, v in self._costs.items() if k[1] == about[1]}
             self._costs[about] = plain
         return self._costs[about]
@@ -361,7 +358,7 @@ def fixed_values(study: Study) -> dict[str, Any]:
         else:
             mu = mu_of_epsilon(study.epsilon, study.delta)
             weaker = epsilon_of_mu(mu * math.sqrt(each.needed / each.honest), study.delta)
-            promise = f"more than was requested: epsilon {weaker:.3g} or more"
+            promise = f"less than was requested: epsilon {weaker:.3g} or more"
         views.append({"name": each.name, "promise": promise, "protected": each.protected})
     sent = _SENT.get(study.protocol, "Noisy sums").format(moment=task.moment)
     return {
@@ -377,6 +374,8 @@ def fixed_values(study: Study) -> dict[str, Any]:
 def _standing(found: Any) -> dict[str, Any]:
     return {
         "state": found.state,
+        "label": found.rule.label,
+        "sentence": sentence_of(found),
         "by": list(found.by),
         "purpose": found.purpose,
         "reason": found.reason,

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from eigenveil.checks import MOST_WHOLE
+from eigenveil.cli.commands.plan import plan
 from eigenveil.cli.ledger_place import usual_ledger
-from eigenveil.cli.options import option_name
-from eigenveil.console.desk.curves import curve_of_plan
+from eigenveil.console.desk.curves import point_of_table
+from eigenveil.console.desk.forms import command_fields, fields_of
 from eigenveil.console.desk.ledger import LedgerPages
+from eigenveil.console.desk.ways import Kind, kinds_of
 from eigenveil.console.settings import Rows
 from eigenveil.errors import OutputError
-from eigenveil.io import open_rows, read_schema
-from eigenveil.models.options import Choice, Name, Number, Option, Text, Whole, options_of
-from eigenveil.models.task import TASKS
-
-_FIRST = ("epsilon", "delta", "n_components")
+from eigenveil.io import FileRows, open_rows, read_schema
 
 
 class TableDesk:
@@ -34,8 +33,7 @@ class TableDesk:
     def table(self) -> dict[str, Any]:
         """The names of its columns, in order; no row is read."""
         if self._columns is None:
-            schema = None if self._rows.schema is None else read_schema(self._rows.schema)
-            found = open_rows(list(self._rows.data), schema=schema)
+            found = self._open()
             names = found.names
             self._columns = (
                 [f"column {number + 1}" for number in range(found.features)]
@@ -44,39 +42,54 @@ class TableDesk:
             )
         return {"files": list(self._rows.data), "columns": self._columns}
 
-    def options(self) -> list[dict[str, Any]]:
-        """The options of a fit that a form can have, as they are declared once for everything."""
-        return [
-            {
-                "name": one.name,
-                "option": "--" + option_name(one.name).replace("_", "-"),
-                "label": option_name(one.name).replace("_", " "),
-                "help": one.help,
-                "unit": one.unit,
-                "choices": list(one.choices) if _only_choices(one) else [],
-                "default": "" if one.default is None else f"{one.default}",
-                "first": one.name in _FIRST,
-            }
-            for one in options_of("pca", "table").values()
-            if not one.local and _can_be_typed(one)
-        ]
-
-    def curve(self, options: dict[str, str], rows: int, spectrum: str) -> dict[str, Any]:
-        """Captured energy against epsilon, simulated without the data."""
-        task = TASKS["pca"]
-        declared = options_of("pca", "table")
-        values = {name: _typed(declared[name], text) for name, text in options.items()}
-        features = len(self.table()["columns"])
-        return curve_of_plan(
-            lambda epsilon: task.make_plan(
-                task.options("table", **(values | {"epsilon": epsilon})),
-                features=features,
-                rows=rows,
-            ),
-            features,
-            rows,
-            spectrum,
+    def _open(self, unit: str | None = None) -> FileRows:
+        """The files; no row is read."""
+        schema = None if self._rows.schema is None else read_schema(self._rows.schema)
+        return open_rows(
+            list(self._rows.data), schema=schema, unit=unit if schema is None else None
         )
+
+    @property
+    def _width(self) -> int:
+        return len(self.table()["columns"])
+
+    def kinds(self) -> list[dict[str, str]]:
+        """What can be fitted to the files: every task, and the ways of those that have others."""
+        return [{"name": each.name, "title": each.title} for each in kinds_of(self._rows)]
+
+    def form(self, kind: str) -> dict[str, Any]:
+        """The fields of a fit and of its plan, as they are declared once for everything."""
+        found = Kind(kind, self._rows)
+        return {
+            "name": found.name,
+            "title": found.title,
+            "quality": found.task.quality,
+            "options": fields_of(found.options),
+            "own": command_fields(found.task, found.way.command, found.way.own),
+            "expected": command_fields(found.task, plan, found.task.command_options),
+        }
+
+    def words(self, kind: str, given: dict[str, str]) -> dict[str, Any]:
+        """The command that fits with what was typed; checked as its plan is, without the rows.
+
+        Raises
+        ------
+        DataError, PrivacyError
+            Naming what cannot be.
+        """
+        found = Kind(kind, self._rows)
+        values = found.values(given)
+        rows = self._open(unit=values.get("unit"))
+        # nobody says how many rows there are: as many as can be
+        spec = found.way.spec(
+            found.task, values, features=rows.features, rows=MOST_WHOLE, names=rows.names
+        )
+        found.way.plan(spec).budgets()
+        return {"words": found.words(given), "title": found.summary(given)}
+
+    def point(self, kind: str, given: dict[str, str], rows: int, epsilon: float) -> dict[str, Any]:
+        """What a fit would give at an epsilon, simulated without the data."""
+        return point_of_table(Kind(kind, self._rows), given, self._width, rows, epsilon)
 
     def ledger(self, page: int, only: str = "") -> dict[str, Any]:
         """A page of the ledger's entries, and where its accounts stand; empty where none is yet."""
@@ -96,28 +109,3 @@ class TableDesk:
             "last": "",
             "ledger": self._pages.name,
         }
-
-
-_TYPED = (Whole, Number, Choice, Text, Name)
-
-
-def _can_be_typed(option: Option) -> bool:
-    return any(isinstance(each, _TYPED) for each in option.values)
-
-
-def _only_choices(option: Option) -> bool:
-    return all(isinstance(each, Choice) for each in option.values)
-
-
-def _typed(option: Option, text: str) -> Any:
-    """A value as it was typed in a form, checked."""
-    found: Any = text.strip()
-    for kind in (int, float):
-        try:
-            value = kind(text)
-        except ValueError:
-            continue
-        if option.has(value):
-            return value
-    option.check(found)
-    return found

@@ -11,11 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from eigenveil.console.pages import runs
-from eigenveil.console.pages.forecasts import forecast_values, whole
+from eigenveil.console.pages import runs, survey
+from eigenveil.console.pages.forecasts import forecast_values
+from eigenveil.console.pages.forms import FormPage, can_be_corrected, form_for, typed, whole
 from eigenveil.console.sessions import Session
 from eigenveil.console.web import Console, Link, away
-from eigenveil.errors import DataError
+from eigenveil.errors import DataError, EigenveilError
 
 READERS = ("owner", "approver", "viewer", "lead")
 DOERS = ("owner", "lead")
@@ -25,11 +26,9 @@ LINKS = (
     Link("/drafts/new", "New study", frozenset(DOERS)),
     Link("/runs", "Runs and results", frozenset(READERS)),
 )
+NEW = FormPage("new_study.html", "new study")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _LONGEST = 200_000
-# Fields of a form that are fields of a study under the same name.
-_NUMBERS = {"epsilon": float, "delta": float, "expected_rows": int, "collusion": int,
-            "dropouts": int}  # fmt: skip
 
 
 def routes(console: Console) -> list[Route]:
@@ -40,6 +39,7 @@ def routes(console: Console) -> list[Route]:
         console.route("/drafts/new", _write, DOERS, form=True),
         console.route("/drafts/{name}", _draft, READERS),
         console.route("/drafts/{name}/start", _start, DOERS, form=True),
+        *survey.routes(console, READERS, DOERS),
         *runs.routes(console, READERS, DOERS),
     ]
 
@@ -50,7 +50,14 @@ def _folder(console: Console) -> Path:
     return place
 
 
-def _file(console: Console, name: str) -> Path:
+def draft_file(console: Console, name: str) -> Path:
+    """The file of a draft.
+
+    Raises
+    ------
+    DataError
+        ``unknown-study``.
+    """
     place = _folder(console) / f"{name}.toml"
     if not _NAME.fullmatch(name) or not place.is_file():
         raise DataError(
@@ -59,22 +66,14 @@ def _file(console: Console, name: str) -> Path:
     return place
 
 
-async def _drafts(console: Console, request: Request, session: Session) -> Response:
-    names = sorted(file.stem for file in _folder(console).glob("*.toml"))
-    health = await console.desk.ask("health")
-    return console.page(
-        request, "drafts.html", session, names=names, health=health, runs=runs.shown(console)[:8]
-    )
+def new_draft_file(console: Console, name: str) -> Path:
+    """The file of a draft to be written.
 
-
-async def _new(console: Console, request: Request, session: Session) -> Response:
-    return console.page(request, "new_study.html", session, number=session.new_form("new study"))
-
-
-async def _write(console: Console, request: Request, session: Session) -> Response:
-    form = request.state.form
-    session.take_form(form.get("number", ""), "new study")
-    name = form.get("name", "").strip()
+    Raises
+    ------
+    DataError
+        ``bad-name``, ``name-taken``.
+    """
     if not _NAME.fullmatch(name):
         raise DataError(
             "The study's name is not one.",
@@ -86,53 +85,81 @@ async def _write(console: Console, request: Request, session: Session) -> Respon
         raise DataError(
             f"There is a study {name} already.", hint="Choose another name.", code="name-taken"
         )
-    fields = _fields(form) | {"name": name}
-    text = form.get("schema", "").strip()[:_LONGEST]
-    if text:
-        with tempfile.TemporaryDirectory(prefix="eigenveil-") as folder:
-            schema = Path(folder) / "schema.toml"
-            schema.write_text(text + "\n", encoding="utf-8")
-            await console.desk.ask("draft", out=str(place), fields=fields, schema=str(schema))
-    else:
-        columns = [each.strip() for each in re.split(r"[,\n]", form.get("columns", ""))]
-        found = fields | {"columns": [each for each in columns if each]}
-        await console.desk.ask("draft", out=str(place), fields=found)
+    return place
+
+
+async def _drafts(console: Console, request: Request, session: Session) -> Response:
+    studies = await console.desk.ask("drafts", folder=str(_folder(console)))
+    health = await console.desk.ask("health")
+    return console.page(
+        request, "drafts.html", session, studies=studies, health=health,
+        runs=runs.shown(console)[:8],
+    )  # fmt: skip
+
+
+async def _new(console: Console, request: Request, session: Session) -> Response:
+    given = typed(request.query_params)
+    found = await form_for(console, given.get("kind", ""))
+    return NEW.show(console, request, session, found, given)
+
+
+async def _write(console: Console, request: Request, session: Session) -> Response:
+    form = dict(request.state.form)
+    session.take_form(form.get("number", ""), NEW.purpose)
+    found = await form_for(console, form.get("kind", ""))
+    name = form.get("name", "").strip()
+    try:
+        await _draft_study(console, found["form"], form, name)
+    except EigenveilError as error:
+        if not can_be_corrected(error):
+            raise
+        return NEW.show(console, request, session, found, form, error)
     console.note(request, "drafted a study", session, name)
     return away(f"/drafts/{name}")
 
 
-def _fields(form: Any) -> dict[str, Any]:
-    """The fields of a study, from those of the form."""
-    sites = [each.strip() for each in re.split(r"[,\n]", form.get("sites", "")) if each.strip()]
-    found: dict[str, Any] = {"task": "pca", "sites": [{"name": each} for each in sites]}
-    found |= {each: form.get(each, "").strip()[:1000] for each in ("requested_by", "purpose")}
-    components = form.get("components", "").strip()
-    found["components"] = int(components) if components.isdigit() else components or "auto"
-    for name, kind in _NUMBERS.items():
-        text = form.get(name, "").strip()
-        if not text:
-            continue
-        try:
-            found[name] = kind(text)
-        except ValueError:
-            raise DataError(
-                f"{name} is not a number.", hint="Open the form again.", code="bad-form-fields"
-            ) from None
-    return found
+async def _draft_study(
+    console: Console, kind: dict[str, Any], form: dict[str, str], name: str
+) -> None:
+    """Write the file of a study, or nothing."""
+    place = new_draft_file(console, name)
+    fields: dict[str, Any] = {
+        each: form.get(each, "").strip()[:1000] for each in ("requested_by", "purpose")
+    }
+    asked = {
+        "out": str(place),
+        "kind": kind["name"],
+        "given": typed({each["name"]: form.get(each["name"], "") for each in kind["options"]}),
+        "fields": fields | {"name": name, "sites": _listed(form.get("sites", ""))},
+    }
+    if not (text := form.get("schema", "").strip()[:_LONGEST]):
+        asked["fields"]["columns"] = _listed(form.get("columns", ""))
+        await console.desk.ask("draft", **asked)
+        return
+    with tempfile.TemporaryDirectory(prefix="eigenveil-") as folder:
+        schema = Path(folder) / "schema.toml"
+        schema.write_text(text + "\n", encoding="utf-8")
+        await console.desk.ask("draft", schema=str(schema), **asked)
+
+
+def _listed(text: str) -> list[str]:
+    """Names with commas or ends of lines between."""
+    return [each.strip() for each in re.split(r"[,\n]", text) if each.strip()]
 
 
 async def _draft(console: Console, request: Request, session: Session) -> Response:
     name = request.path_params["name"]
-    file = _file(console, name)
+    file = draft_file(console, name)
     study = await console.desk.ask("study", file=str(file))
-    query = request.query_params
-    rows = whole(query.get("rows", ""), study.get("expected_rows") or 0)
-    spectrum = query.get("spectrum", "power:1.0")[:200]
-    curve: Any = None
+    given = typed(request.query_params)
+    rows = whole(given.get("rows", ""), study.get("expected_rows") or 0)
+    curve = None
     if rows:
-        asked = {"file": str(file), "rows": rows, "spectrum": spectrum}
-        curve = await console.later.get(
-            ["curve", asked, study["hash"]], lambda: console.planner.ask("curve", **asked)
+        said = {each["name"]: given.get(each["name"], "") for each in study["expected"]}
+        asked = {"file": str(file), "given": said, "rows": rows}
+        curve = await console.forecasts.look(
+            [asked, study["hash"]],
+            lambda epsilon: console.planner.ask("point", epsilon=epsilon, **asked),
         )
     return console.page(
         request,
@@ -140,18 +167,19 @@ async def _draft(console: Console, request: Request, session: Session) -> Respon
         session,
         name=name,
         study=study,
+        given=given,
         rows=rows,
-        spectrum=spectrum,
         number=session.new_form(study["hash"]),
         can_start=session.account.role in DOERS,
         runs=[run for run in runs.shown(console) if run["about"] == study["hash"]],
-        **forecast_values(request, curve, asked=bool(rows), epsilon=study["epsilon"]),
+        **survey.survey_values(console, study["hash"]),
+        **forecast_values(request, curve, quality=study["quality"], epsilon=study["epsilon"]),
     )
 
 
 async def _start(console: Console, request: Request, session: Session) -> Response:
     form, name = request.state.form, request.path_params["name"]
-    file = _file(console, name)
+    file = draft_file(console, name)
     study = await console.desk.ask("study", file=str(file))
     # the hash in the form is that of what was shown
     session.take_form(form.get("number", ""), study["hash"])

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from eigenveil.console.pages.forecasts import whole
+from eigenveil.console.pages.forms import whole
 from eigenveil.console.pages.table import ledger_page
 from eigenveil.console.sessions import Session
 from eigenveil.console.signing import key_or_refusal, unlocked
@@ -81,9 +81,11 @@ async def _decide(console: Console, request: Request, session: Session) -> Respo
         )
     key = session.key
     if key is None:
-        password = form.get("password", "")
-        name = session.account.name
+        password, name = form.get("password", ""), session.account.name
+        console.check_rate(request, name)
         key = await run_in_threadpool(unlocked, console.accounts, name, password)
+        if key is None:
+            console.limits.account.count(name)
     terms = _terms(form) if action == "approve" else {}
     await console.desk.ask(
         "decide",

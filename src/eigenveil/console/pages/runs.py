@@ -8,12 +8,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from eigenveil.console.jobs import Job
-from eigenveil.console.pictures import loadings_picture, scree_picture
+from eigenveil.console.jobs import ASKING, Job
+from eigenveil.console.pictures import PICTURES
 from eigenveil.console.sessions import Session
 from eigenveil.console.web import Console, away
 from eigenveil.errors import DataError
@@ -59,10 +60,10 @@ async def _show(console: Console, request: Request, session: Session) -> Respons
         run=_row(job),
         going=job.state == "running" or (place is not None and found is None and not problem),
         lines=lines,
+        failure=_failure(lines) if job.state == "failed" else [],
         steps=_steps(lines),
-        result=found,
+        result=None if found is None else _drawn(found),
         problem=problem,
-        **_pictures(found),
     )
 
 
@@ -78,29 +79,42 @@ async def _file(console: Console, request: Request, session: Session) -> Respons
     job = console.jobs.named(request.path_params["name"])
     place, name = console.jobs.result(job), request.path_params["file"]
     known = {} if place is None else {f.name: f for f in place.iterdir() if f.is_file()}
-    if name not in known:
+    as_picture = request.query_params.get("show") == "picture"
+    if name not in known or (as_picture and not name.endswith(".svg")):
         raise DataError(
             "There is no such file in the result.", hint="Its page lists them.", code="no-page"
         )
+    if as_picture:
+        return FileResponse(known[name], media_type="image/svg+xml")
     return FileResponse(known[name], filename=name, media_type="application/octet-stream")
 
 
 async def _compare(console: Console, request: Request, session: Session) -> Response:
     chosen = [console.jobs.named(name) for name in request.query_params.getlist("run")][:2]
+    places = [console.jobs.result(job) for job in chosen]
     found: list[Any] = []
-    for job in chosen:
-        if console.jobs.result(job) is not None:
-            found.append(await _result(console, job))
-    ready = len(chosen) == 2 and len(found) == 2 and None not in found
+    apart, problem = None, ""
+    if len(chosen) == 2 and None not in places:
+        found = [await _result(console, job) for job in chosen]
+        try:
+            apart = await console.later.get(
+                ["compare", *(job.name for job in chosen)],
+                lambda: console.planner.ask("compare", folders=[str(place) for place in places]),
+            )
+        except DataError as error:
+            problem = error.message
+    ready = bool(found) and None not in found
     return console.page(
         request,
         "compare.html",
         session,
         runs=[run for run in shown(console) if run["has_result"]],
         chosen=[_row(job) for job in chosen],
-        found=found if ready else [],
-        waiting=len(chosen) == 2 and None in found,
-        angles=_angles(found) if ready else [],
+        found=[_drawn(each) for each in found] if ready else [],
+        waiting=bool(found) and not (ready and (apart or problem)),
+        apart=apart,
+        problem=problem,
+        again=f"{request.url.path}?{request.url.query}",
     )
 
 
@@ -109,6 +123,7 @@ def shown(console: Console) -> list[dict[str, Any]]:
     return [
         _row(job) | {"has_result": console.jobs.result(job) is not None}
         for job in console.jobs.all()
+        if job.kind != ASKING
     ]
 
 
@@ -145,42 +160,27 @@ def _steps(lines: Sequence[str]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _pictures(found: Any) -> dict[str, Any]:
-    """The pictures of a result that has what they show."""
-    if not found:
-        return {"scree": None, "loadings": None, "table": []}
-    variances = found.get("explained_variance") or []
-    components = found.get("components") or []
-    scree = (
-        scree_picture(variances, found.get("noise_floor"), found.get("usable") or [])
-        if variances
-        else None
-    )
-    features = found.get("features") or []
-    loadings = loadings_picture(components, features) if len(components) > 1 else None
-    wide = len(components[0]) if components else 0
-    order = sorted(range(wide), key=lambda at: -max(abs(row[at]) for row in components))[:40]
-    table = [
-        {
-            "feature": features[at] if at < len(features) else f"{at + 1}",
-            "values": [row[at] for row in components[:6]],
-        }
-        for at in order
-    ]
-    return {"scree": scree, "loadings": loadings, "table": table}
+def _failure(lines: Sequence[str]) -> list[str]:
+    """Why a run failed, and what to do: what commands print last."""
+    marked = (line.partition(": ") for line in lines)
+    return [text for mark, _, text in marked if mark in ("error", "hint")]
 
 
-def _angles(found: Sequence[Any]) -> list[dict[str, Any]]:
-    """Between the components of two results, where they have the same features."""
-    one, other = (each.get("components") or [] for each in found)
-    if found[0].get("features") != found[1].get("features") or not one or not other:
-        return []
-    rows = []
-    for number, (first, second) in enumerate(zip(one, other, strict=False), start=1):
-        if len(first) != len(second):
-            return []
-        dot = abs(math.fsum(a * b for a, b in zip(first, second, strict=True)))
-        size = math.sqrt(math.fsum(a * a for a in first) * math.fsum(b * b for b in second))
-        cosine = min(1.0, dot / size) if size else 0.0
-        rows.append({"component": number, "degrees": math.degrees(math.acos(cosine))})
-    return rows
+def _texts(lines: Sequence[Sequence[float]]) -> list[list[str]]:
+    """Numbers of a table: three digits of the largest, and as many decimals of all others."""
+    largest = max((abs(value) for line in lines for value in line), default=0.0)
+    digits = min(max(2 - math.floor(math.log10(largest)), 0), 12) if largest else 0
+    return [[f"{round(value, digits) + 0.0:.{digits}f}" for value in line] for line in lines]
+
+
+def _drawn(found: dict[str, Any]) -> dict[str, Any]:
+    """A result with its pictures; its texts were escaped where they were made."""
+    charts = []
+    for chart in found["charts"]:
+        draw = PICTURES.get(chart["kind"])
+        charts.append(
+            chart
+            | {"picture": None if draw is None else draw(chart)}
+            | {"lines": _texts(chart.get("lines", ()))}
+        )
+    return found | {"charts": charts, "said": Markup(found["said"])}

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from eigenveil.console.accounts import ROLES, Account
+from eigenveil.console.accounts import Account
 from eigenveil.console.passwords import enrolment_uri, qr_code
-from eigenveil.console.sessions import Session
 from eigenveil.console.settings import CALLBACK
 from eigenveil.console.signing import unlocked
-from eigenveil.console.web import Console, address_of, away, form_of, new_visitor
+from eigenveil.console.web import Console, away, form_of, new_visitor
 from eigenveil.errors import EigenveilError, PrivacyError
 
 if TYPE_CHECKING:
@@ -46,7 +44,6 @@ def routes(console: Console, provider: Provider | None) -> list[Route]:
         page("/sign-in/second-factor", _show_second),
         page("/sign-in/second-factor", _second, "POST"),
         page("/sign-out", _out, "POST"),
-        console.route("/account", _account, ROLES),
     ]
     if provider is not None:
 
@@ -87,7 +84,7 @@ async def _password(console: Console, request: Request) -> Response:
     ):
         raise _old_form()
     name, password = form.get("name", "").strip(), form.get("password", "")
-    _check_rate(console, request, name)
+    console.check_rate(request, name)
     account = await run_in_threadpool(console.accounts.with_password, name, password)
     if account is None:
         console.limits.account.count(name)
@@ -119,6 +116,8 @@ async def _show_second(console: Console, request: Request, *, problem: str = "")
         request,
         "second_factor.html",
         status=403 if problem else 200,
+        action="/sign-in/second-factor",
+        number="",
         waiting=session,
         secret=secret,
         uri=uri,
@@ -135,7 +134,7 @@ async def _second(console: Console, request: Request) -> Response:
     if not session.same_csrf(form.get("csrf", "")):
         raise _old_form()
     name = session.account.name
-    _check_rate(console, request, name)
+    console.check_rate(request, name)
     if not console.accounts.take_code(name, form.get("code", "")):
         console.limits.account.count(name)
         console.note(request, "refused: second factor", session)
@@ -170,15 +169,11 @@ async def _out(console: Console, request: Request) -> Response:
     return answer
 
 
-async def _account(console: Console, request: Request, session: Session) -> Response:
-    return console.page(request, "account.html", session)
-
-
 # -- the hospital's own sign-in
 
 
 async def _to_provider(console: Console, request: Request, provider: Provider) -> Response:
-    _check_rate(console, request, "")
+    console.check_rate(request, "")
     address, cookie = await provider.begin()
     answer = away(address)
     # lax: the provider's redirect must bring it; it opens nothing by itself
@@ -210,26 +205,9 @@ async def _from_provider(console: Console, request: Request, provider: Provider)
     return _signed_in(console, request, account, key=None)
 
 
-def _check_rate(console: Console, request: Request, name: str) -> None:
-    seconds = console.limits.wait(address_of(request), name)
-    if not seconds:
-        return
-    if console.limits.worth_a_line:
-        refused = console.limits.refused
-        console.note(request, "refused: too many sign-ins", detail=f"{refused} in a row")
-    raise PrivacyError(
-        f"Too many sign-ins were tried. Wait {math.ceil(seconds)} s.",
-        hint="The console's log has them.",
-        code="too-many-sign-ins",
-    )
-
-
 def _old_form() -> EigenveilError:
     return PrivacyError(
         "This form was not shown to your browser, or long ago.",
         hint="Open the page again.",
         code="bad-form",
     )
-
-
-__all__: list[Any] = ["routes"]

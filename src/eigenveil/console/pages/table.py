@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from eigenveil.console.pages import runs
-from eigenveil.console.pages.forecasts import forecast_values, whole
+from eigenveil.console.pages.forecasts import forecast_values
+from eigenveil.console.pages.forms import FormPage, can_be_corrected, form_for, typed, whole
 from eigenveil.console.sessions import Session
 from eigenveil.console.web import Console, Link, away, page_number
+from eigenveil.errors import EigenveilError
 
 READERS = ("owner", "approver", "viewer", "lead")
 DOERS = ("owner", "approver", "lead")
 TITLE = "One table"
+FIT = FormPage("fit.html", "fit")
 LINKS = (
     Link("/table", "Table", frozenset(READERS)),
     Link("/plan", "Plan", frozenset(READERS)),
@@ -47,56 +51,59 @@ async def _table(console: Console, request: Request, session: Session) -> Respon
 
 
 async def _plan(console: Console, request: Request, session: Session) -> Response:
-    query = request.query_params
-    rows = whole(query.get("rows", ""), 0)
-    spectrum = query.get("spectrum", "power:1.0")[:200]
-    components = query.get("components", "")[:20]
-    options = {"n_components": components} if components else {}
-    curve: Any = None
+    given = typed(request.query_params)
+    found = await form_for(console, given.get("kind", ""))
+    kind, rows = found["form"]["name"], whole(given.get("rows", ""), 0)
+    curve = None
     if rows:
-        asked = {"options": options, "rows": rows, "spectrum": spectrum}
-        curve = await console.later.get(
-            ["curve", asked], lambda: console.planner.ask("curve", **asked)
+        asked = {"kind": kind, "given": _options(found["form"], given), "rows": rows}
+        curve = await console.forecasts.look(
+            asked, lambda epsilon: console.planner.ask("point", epsilon=epsilon, **asked)
         )
     return console.page(
         request,
         "plan.html",
         session,
+        given=given,
         rows=rows,
-        spectrum=spectrum,
-        components=components,
-        **forecast_values(request, curve, asked=bool(rows)),
+        link=urlencode(_options(found["form"], given, fit=True)),
+        **found,
+        **forecast_values(request, curve, quality=found["form"]["quality"]),
     )
+
+
+def _options(form: dict[str, Any], given: dict[str, str], *, fit: bool = False) -> dict[str, str]:
+    """What was typed in the fields of a plan, or in those of its fit that differ from usual."""
+    fields = [*form["options"], *form["own" if fit else "expected"]]
+    # the slider has epsilon
+    return {
+        field["name"]: text
+        for field in fields
+        if field["name"] != "epsilon"
+        and (text := given.get(field["name"], "")) not in ("", field["default"])
+    }
 
 
 async def _fit(console: Console, request: Request, session: Session) -> Response:
-    options = await console.desk.ask("options")
-    given = {key: value[:200] for key, value in request.query_params.items()}
-    return console.page(
-        request, "fit.html", session, options=options, given=given,
-        number=session.new_form("fit"),
-    )  # fmt: skip
+    given = typed(request.query_params)
+    found = await form_for(console, given.get("kind", ""))
+    return FIT.show(console, request, session, found, given)
 
 
 async def _start(console: Console, request: Request, session: Session) -> Response:
-    form = request.state.form
-    session.take_form(form.get("number", ""), "fit")
-    rows = console.settings.rows
-    words = ["fit", *rows.data, "--out", "{result}"]
-    if rows.schema is not None:
-        words += ["--schema", rows.schema]
-    if rows.ledger is not None:
-        words += ["--ledger", rows.ledger]
-    chosen = []
-    for option in await console.desk.ask("options"):
-        text = form.get(option["name"], "").strip()[:200]
-        if text and text != option["default"]:
-            # one word, so that no text can be taken for another option
-            words.append(f"{option['option']}={text}")
-            chosen.append(f"{option['label']} {text}")
-    job = await console.jobs.start(
-        "fit", f"PCA, {', '.join(chosen) or 'with the defaults'}", words, who=session.account.name
-    )
+    form = typed(request.state.form)
+    session.take_form(form.get("number", ""), FIT.purpose)
+    found = await form_for(console, form.get("kind", ""))
+    kind = found["form"]["name"]
+    fields = [*found["form"]["options"], *found["form"]["own"]]
+    given = {each["name"]: form.get(each["name"], "") for each in fields}
+    try:
+        made = await console.desk.ask("words", kind=kind, given=given)
+    except EigenveilError as error:
+        if not can_be_corrected(error):
+            raise
+        return FIT.show(console, request, session, found, given, error)
+    job = await console.jobs.start("fit", made["title"], made["words"], who=session.account.name)
     console.note(request, "started a fit", session, job.title)
     return away(f"/runs/{job.name}")
 

@@ -19,8 +19,10 @@ from eigenveil.federation.ledger.entries import (
     BrokenChain,
     Budget,
     BudgetBody,
+    BudgetDecisionBody,
     ChargeBody,
     DecisionBody,
+    ElsewhereBody,
     EndBody,
     Entry,
     FileMark,
@@ -137,7 +139,9 @@ class Books:
 
     ``begun`` are the numbers of the entries with which sessions began. ``decided`` are (entry's
     number, its time, its body): whether they hold is looked at in
-    :mod:`eigenveil.federation.ledger.decisions`.
+    :mod:`eigenveil.federation.ledger.decisions`. ``budgets`` are the same of budgets and of
+    decisions about them (:mod:`eigenveil.federation.ledger.budgets`). ``elsewhere`` are (its time,
+    its body).
     """
 
     accounts: dict[str, BudgetBody] = field(default_factory=dict)
@@ -145,6 +149,8 @@ class Books:
     sessions: dict[SessionKey, Session] = field(default_factory=dict)
     begun: dict[SessionKey, int] = field(default_factory=dict)
     decided: list[tuple[int, str, DecisionBody | ApproversBody]] = field(default_factory=list)
+    budgets: list[tuple[int, str, BudgetBody | BudgetDecisionBody]] = field(default_factory=list)
+    elsewhere: list[tuple[str, ElsewhereBody]] = field(default_factory=list)
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Self:
@@ -166,6 +172,9 @@ class Books:
             case BudgetBody() as body:
                 _check_losses(entry.number, body.caps)
                 self.accounts[body.budget.data_set] = body
+                self.budgets.append((entry.number, entry.time, body))
+            case BudgetDecisionBody() as body:
+                self.budgets.append((entry.number, entry.time, body))
             case FilesBody() as body:
                 self.files.setdefault(body.data_set, set()).update(body.marks)
             case BeginBody() as body:
@@ -179,20 +188,27 @@ class Books:
                 self._add(session, entry.number, body)
             case DecisionBody() | ApproversBody() as body:
                 self.decided.append((entry.number, entry.time, body))
+            case ElsewhereBody() as body:
+                _check_losses(entry.number, body.loss)
+                if body.data_set not in self.accounts:
+                    raise BrokenChain(entry.number, "charges an account that there is not")
+                self.elsewhere.append((entry.time, body))
             case EndBody() as body:
                 session = self._open(body.key, entry.number)
                 self.sessions[body.key] = replace(session, outcome=body.outcome)
 
     def held(self, data_set: str) -> Loss:
         """What all sessions take of an account together."""
-        return Loss.total(session.held() for session in self.of_data_set(data_set))
+        sessions = [session.held() for session in self.of_data_set(data_set)]
+        return Loss.total([*sessions, *self._elsewhere(data_set)])
 
     def is_untouched(self, data_set: str) -> bool:
         """Whether nothing was charged to an account, and no session may.
 
         No output can have been seen that a change of its caps could follow from.
         """
-        return not any(each.is_open or each.charges for each in self.of_data_set(data_set))
+        charged = any(each.is_open or each.charges for each in self.of_data_set(data_set))
+        return not charged and not self._elsewhere(data_set)
 
     def accounts_with(self, digests: Iterable[str]) -> list[str]:
         """Data sets one of whose files has one of these digests, of its path or its content."""
@@ -210,7 +226,7 @@ class Books:
         return Standing(
             budget=account.budget,
             caps=account.caps,
-            spent=Loss.total(spent),
+            spent=Loss.total([*spent, *self._elsewhere(data_set)]),
             reserved=Loss.total(
                 session.terms.taken.minus(its)
                 for session, its in zip(sessions, spent, strict=True)
@@ -221,6 +237,9 @@ class Books:
     def of_data_set(self, data_set: str) -> list[Session]:
         """All sessions about a data set."""
         return [each for each in self.sessions.values() if each.terms.data_set == data_set]
+
+    def _elsewhere(self, data_set: str) -> list[Loss]:
+        return [body.loss for _, body in self.elsewhere if body.data_set == data_set]
 
     def _open(self, key: SessionKey, number: int) -> Session:
         session = self.sessions.get(key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -27,6 +27,7 @@ from eigenveil.federation.identity import (
     UNREADABLE,
     certificate_digest,
     check_signature,
+    key_digest,
 )
 from eigenveil.federation.ledger.books import Books
 from eigenveil.federation.ledger.documents import (
@@ -34,7 +35,9 @@ from eigenveil.federation.ledger.documents import (
     EVERY_STUDY,
     Approver,
     ApproverList,
+    BudgetDecision,
     Decision,
+    SignedBudget,
     SignedDecision,
 )
 from eigenveil.federation.ledger.entries import (
@@ -50,12 +53,48 @@ CLOCK = timedelta(minutes=10)
 SMALLEST_RSA = 2048
 """Bits of an approver's RSA key at the least."""
 State = Literal["waiting", "second", "approved", "used", "expired", "refused", "revoked"]
+
+
+@dataclass(frozen=True)
+class StateRule:
+    """What a state means, for the site, the command line and the console.
+
+    Attributes
+    ----------
+    label : str
+        The state in one or two words, for people.
+    waits : bool
+        Whether the owner is to decide.
+    granted : bool
+        Whether an approval stands: a run that began under it goes on.
+    revocable : bool
+        Whether there is an approval, or a part of one, that could be revoked.
+    """
+
+    label: str
+    waits: bool = False
+    granted: bool = False
+    revocable: bool = False
+
+
+STATES: Mapping[State, StateRule] = {
+    "waiting": StateRule("waits", waits=True),
+    "second": StateRule("second approver needed", waits=True, revocable=True),
+    "approved": StateRule("approved", granted=True, revocable=True),
+    "used": StateRule("used up", waits=True, granted=True, revocable=True),
+    "expired": StateRule("expired", waits=True, granted=True, revocable=True),
+    "refused": StateRule("refused"),
+    "revoked": StateRule("revoked"),
+}
+"""Every state of a study at a site."""
 _DECISION, _LIST = b"eigenveil decision 1\n", b"eigenveil approvers 1\n"
+_BUDGET = b"eigenveil budget 1\n"
 
 
-def decision_text(decision: Decision) -> bytes:
+def decision_text(decision: Decision | BudgetDecision) -> bytes:
     """What is signed of a decision."""
-    return _DECISION + canonical(decision.model_dump(mode="json")).encode()
+    domain = _BUDGET if isinstance(decision, BudgetDecision) else _DECISION
+    return domain + canonical(decision.model_dump(mode="json")).encode()
 
 
 def list_text(approvers: ApproverList) -> bytes:
@@ -102,13 +141,16 @@ class Place:
     ledger: str
 
     @classmethod
-    def of(cls, document: Decision | ApproverList) -> Place:
+    def of(cls, document: Decision | BudgetDecision | ApproverList) -> Place:
         """The one that a document names."""
         return cls(document.site, document.federation, document.ledger)
 
 
 def check_list(body: ApproversBody, before: ApproverList | None) -> None:
     """Raise where a list is not the next one of its site, signed by the site's key.
+
+    Once a newer certificate has signed a list, one of another key that is older signs none any
+    more: a key that was lost or stolen is the older one.
 
     Raises
     ------
@@ -132,13 +174,25 @@ def check_list(body: ApproversBody, before: ApproverList | None) -> None:
         )
     except ProtocolError as error:
         raise _bad_list(error.message.rstrip(".")) from None
+    if before is not None and _is_superseded(listed.certificate, before.certificate):
+        raise _bad_list("a newer certificate of this site, of another key, signed the one before")
     lasting = [each for each in listed.approvers if each.role in DECIDING and each.until is None]
     if len(lasting) < listed.needed:
         raise _bad_list(f"nobody, or fewer than {listed.needed}, could decide by it")
 
 
+def _is_superseded(pem: str, by: str) -> bool:
+    one, other = (load_pem_x509_certificate(each.encode()) for each in (pem, by))
+    older = one.not_valid_before_utc < other.not_valid_before_utc
+    return older and key_digest(one.public_key()) != key_digest(other.public_key())
+
+
 def check_decision(
-    signed: SignedDecision, listed: ApproverList | None, *, seen: Collection[str], now: datetime
+    signed: SignedDecision | SignedBudget,
+    listed: ApproverList | None,
+    *,
+    seen: Collection[str],
+    now: datetime,
 ) -> Approver:
     """Raise where a decision may not be recorded now; its approver otherwise.
 
@@ -211,8 +265,9 @@ class Standing:
     Attributes
     ----------
     state : str
-        "waiting" for a decision, "second" when a second approver must agree, "approved", "used"
-        (all its runs have begun) or "expired": it waits again; "refused" or "revoked".
+        "waiting" for a decision, "approved", "used" (all its runs have begun) or "expired": it
+        waits again; "refused" or "revoked". "second" when a second approver must agree, whatever
+        there was before, unless an approval still allows a run.
     by : tuple of str
         Who decided, in order; when a second is needed, who agreed so far.
     purpose, reason : str
@@ -228,6 +283,8 @@ class Standing:
         Number of the entry from which runs are counted; 0 while nothing is approved.
     after : int
         Number of the entry that last ended an approval; 0 where none did.
+    before : State or None
+        In state "second", the state until the second approver agrees.
     """
 
     state: State = "waiting"
@@ -242,6 +299,7 @@ class Standing:
     every: bool = False
     since: int = 0
     after: int = 0
+    before: State | None = None
 
     @property
     def approved(self) -> bool:
@@ -251,7 +309,12 @@ class Standing:
     @property
     def waits(self) -> bool:
         """Whether the owner is to decide."""
-        return self.state in ("waiting", "second", "used", "expired")
+        return self.rule.waits
+
+    @property
+    def rule(self) -> StateRule:
+        """What its state means."""
+        return STATES[self.state]
 
     @property
     def left(self) -> int | None:
@@ -268,7 +331,7 @@ class Standing:
         """
         if begun is None:
             return self.approved
-        return self.state in ("approved", "used", "expired") and begun > self.after
+        return STATES[self.before or self.state].granted and begun > self.after
 
 
 @dataclass(frozen=True)
@@ -360,14 +423,18 @@ class Record:
 
     def standing(self, study: str, now: datetime | None = None) -> Standing:
         """Where a study stands; a decision of its own comes before one about every study."""
-        own = self._standing(study, study, now)
-        if own.state == "waiting" and study != EVERY_STUDY:
-            every = self._standing(EVERY_STUDY, study, now)
-            if every.state in ("approved", "used", "expired"):
-                return every
-        return own
+        moment = datetime.now(UTC) if now is None else now
+        found, agreed = self._decided(study, study, moment)
+        if found.state == "waiting" and study != EVERY_STUDY:
+            every, _ = self._decided(EVERY_STUDY, study, moment)
+            if every.rule.granted:
+                found = every
+        if not agreed or found.approved:
+            return found
+        return replace(_granted("second", agreed), after=found.after, before=found.state)
 
-    def _standing(self, about: str, study: str, now: datetime | None) -> Standing:
+    def _decided(self, about: str, study: str, now: datetime) -> tuple[Standing, list[Recorded]]:
+        """What enough approvers decided about a study, and who agreed to more since."""
         found, agreed, after = Standing(), list[Recorded](), 0
         for each in self._about.get(about, ()):
             decision = each.decision
@@ -385,15 +452,12 @@ class Record:
                 )
                 continue
             agreed = [e for e in agreed if e.decision.by != decision.by] + [each]
-            if len(agreed) < each.needed:
-                if found.state != "approved":
-                    found = _granted("second", agreed)
-                continue
-            found, agreed = _granted("approved", agreed), []
-        if found.state != "approved":
-            return found
-        found = replace(found, after=after, every=about == EVERY_STUDY)
-        return self._counted(found, study, datetime.now(UTC) if now is None else now)
+            if len(agreed) >= each.needed:
+                found, agreed = _granted("approved", agreed), []
+        if found.approved:
+            found = replace(found, after=after, every=about == EVERY_STUDY)
+            found = self._counted(found, study, now)
+        return found, agreed
 
     def _counted(self, found: Standing, study: str, now: datetime) -> Standing:
         begun = [number for number in self._runs.get(study, ()) if number > found.since]

@@ -95,6 +95,42 @@ class SignedDecision(Document):
     signature: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2})+$", max_length=2048)]
 
 
+class BudgetDecision(Document):
+    """What an approver decided about the budget of a data set.
+
+    Attributes
+    ----------
+    data_set, adjacency, epsilon, delta, pure_epsilon, unit, delta_elsewhere
+        The budget (:class:`eigenveil.federation.ledger.entries.Budget`), whole.
+    by, reason : str
+        The approver's name in the site's list; why.
+    time, site, federation, ledger, nonce
+        As of :class:`Decision`.
+    """
+
+    data_set: Name
+    adjacency: Literal["add-remove", "replace-one"]
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    delta: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+    pure_epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    unit: Name
+    delta_elsewhere: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+    by: Name
+    reason: Text = ""
+    time: Utc
+    site: Name
+    federation: Hex
+    ledger: Hex
+    nonce: Hex
+
+
+class SignedBudget(Document):
+    """A decision about a budget and its approver's signature, in hex."""
+
+    decision: BudgetDecision
+    signature: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2})+$", max_length=2048)]
+
+
 class Approver(Document):
     """One person, or one office, whom a site lets decide or look.
 

@@ -18,12 +18,23 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from eigenveil.errors import DataError
-from eigenveil.federation.ledger.documents import ApproverList, SignedDecision
+from eigenveil.federation.ledger.documents import ApproverList, SignedBudget, SignedDecision
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 
-Kind = Literal["budget", "files", "begin", "answer", "charge", "end", "decision", "approvers"]
+Kind = Literal[
+    "budget",
+    "files",
+    "begin",
+    "answer",
+    "charge",
+    "end",
+    "decision",
+    "approvers",
+    "budget-decision",
+    "elsewhere",
+]
 FIRST = "0" * 64
 
 
@@ -149,6 +160,8 @@ class Budget:
         do not fit here are counted at their Gaussian equivalent.
     unit : str
         What one neighbour has more, or other, than the other; fixed like adjacency.
+    delta_elsewhere : float
+        The part of delta that is set aside for approximate promises of work done elsewhere.
     """
 
     data_set: str
@@ -157,6 +170,7 @@ class Budget:
     delta: float
     pure_epsilon: float = 0.0
     unit: str = UNIT
+    delta_elsewhere: float = 0.0
 
 
 def budget_command(ledger: str, data_set: str, *, adjacency: str, unit: str) -> str:
@@ -190,7 +204,8 @@ class Body(BaseModel):
 class BudgetBody(Body):
     """A data set's budget is set, and with it the caps of its account.
 
-    ``by`` and ``reason`` are who set it and why, as they were given; nobody signs them.
+    ``by`` and ``reason`` are who set it and why, as they were given. Where the site has approvers,
+    a :class:`BudgetDecisionBody` of each who signed it stands before.
     """
 
     kind = "budget"
@@ -282,11 +297,39 @@ class EndBody(_SessionBody):
     outcome: str
 
 
+class ElsewhereBody(Body):
+    """Work that was done elsewhere is charged.
+
+    Attributes
+    ----------
+    loss : Loss
+        What it cost, as the account counts it.
+    what : str
+        What was done, and what was stated of it.
+    by, reason : str
+        Who charged it and why, as they were given; nobody signs them.
+    """
+
+    kind = "elsewhere"
+    data_set: str
+    loss: Loss
+    what: str
+    by: str = ""
+    reason: str = ""
+
+
 class DecisionBody(Body):
     """An approver's decision about a study, as it was signed."""
 
     kind = "decision"
     signed: SignedDecision
+
+
+class BudgetDecisionBody(Body):
+    """An approver's decision about a budget, as it was signed."""
+
+    kind = "budget-decision"
+    signed: SignedBudget
 
 
 class ApproversBody(Body):
@@ -307,7 +350,9 @@ _BODIES: Mapping[str, type[Body]] = {
         ChargeBody,
         EndBody,
         DecisionBody,
+        ElsewhereBody,
         ApproversBody,
+        BudgetDecisionBody,
     )
 }
 

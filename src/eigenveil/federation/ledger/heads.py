@@ -18,11 +18,7 @@ from typing import IO, Any, Protocol
 
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.ledger.tables import Head
-
-try:
-    import fcntl
-except ImportError:  # no such locks on this system: a line may come twice
-    fcntl = None  # type: ignore[assignment]
+from eigenveil.files import hold
 
 _LINE = 2**16  # bytes that the last line is within
 
@@ -104,8 +100,7 @@ class HeadsFile:
         with self._open("ab+", create=True) as file:
             if not (head.count or last):
                 return
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)
+            hold(file, wait=True)
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LINE))
             whole, newline, torn = file.read().rpartition(b"\n")
             if torn:  # a power failure, before the answer that it was for had left

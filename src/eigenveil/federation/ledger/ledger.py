@@ -19,6 +19,8 @@ from sqlalchemy import select
 
 from eigenveil.errors import LedgerWarning, OutputError, PrivacyError, callers_level
 from eigenveil.federation.ledger.books import Books, Session, Standing
+from eigenveil.federation.ledger.budgets import BudgetRecord, signers_of
+from eigenveil.federation.ledger.documents import SignedBudget
 from eigenveil.federation.ledger.entries import (
     FIRST,
     UNIT,
@@ -28,11 +30,11 @@ from eigenveil.federation.ledger.entries import (
     Budget,
     BudgetBody,
     ChargeBody,
+    ElsewhereBody,
     Entry,
     FileMark,
     FilesBody,
     SessionKey,
-    read_body,
 )
 from eigenveil.federation.ledger.file_marks import place_mark
 from eigenveil.federation.ledger.heads import Heads
@@ -44,6 +46,7 @@ from eigenveil.federation.ledger.placing import (
     check_open,
     check_reservation,
     check_same,
+    noted,
     opened,
     place,
     printable,
@@ -74,6 +77,7 @@ from eigenveil.federation.ledger.tables import (
 from eigenveil.federation.ledger.verify import Verification, check
 from eigenveil.files import Place
 from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.elsewhere import Elsewhere
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 
@@ -92,6 +96,7 @@ __all__ = [
 
 _PAGE = 500
 _BUDGETS = entries_where(ENTRIES.c.kind == "budget")
+_SIGNED_BUDGETS = entries_where(ENTRIES.c.kind.in_(("budget", "budget-decision", "approvers")))
 _DECIDED = entries_where(ENTRIES.c.kind.in_(("decision", "approvers")))
 
 
@@ -178,10 +183,21 @@ class Begun:
 
 @dataclass(frozen=True)
 class BudgetChange:
-    """A budget as it was set: when (UTC, ISO format), and what its entry holds."""
+    """A budget as it was set.
+
+    Attributes
+    ----------
+    time : str
+        When; UTC, ISO format.
+    body : BudgetBody
+        What its entry holds.
+    signed : tuple of str
+        Approvers who signed it; empty where it is unsigned.
+    """
 
     time: str
     body: BudgetBody
+    signed: tuple[str, ...]
 
 
 class Ledger:
@@ -273,7 +289,10 @@ class Ledger:
     # -- budgets
 
     def set_budget(self, budget: Budget, *, by: str = "", reason: str = "") -> None:
-        """Open a data set's account, or set its budget anew; it may be lower than what is spent.
+        """Open a data set's account, or set its budget anew, unsigned; it may be lower than spent.
+
+        Where the site has approvers, they sign it:
+        :meth:`eigenveil.network.decisions.Decisions.set_budget`.
 
         The caps follow from the latest budget, what was spent stays. As a guarantee this holds if
         the owner does not choose the budget by what was released.
@@ -286,6 +305,8 @@ class Ledger:
 
         Raises
         ------
+        DecisionRefused
+            ``budget-unsigned``, where the ledger has approvers.
         PrivacyError, DataError
             When it is no budget; ``account-fixed`` when adjacency or unit of what was charged are
             others.
@@ -293,9 +314,7 @@ class Ledger:
         check_budget(budget)
         with self._writing(make=True) as writer:
             body = opened(budget, whole_books(writer.connection))
-            writer.append(
-                body.model_copy(update={"by": printable(by), "reason": printable(reason)})
-            )
+            writer.append(noted(body, by=by, reason=reason))
 
     def budget(self, data_set: str) -> Budget | None:
         """The budget that counts, or ``None`` when none was ever set."""
@@ -321,9 +340,27 @@ class Ledger:
         BrokenChain
             When an entry cannot be read.
         """
+        books = self._budget_books()
+        signed = signers_of(books)
+        return [
+            BudgetChange(time, body, signed[number])
+            for number, time, body in books.budgets
+            if isinstance(body, BudgetBody) and number in signed
+        ]
+
+    def waiting_budgets(self) -> list[SignedBudget]:
+        """Decisions about budgets that a second approver has not agreed to.
+
+        Raises
+        ------
+        BrokenChain
+            When an entry cannot be read.
+        """
+        return BudgetRecord.of(self._budget_books()).waiting
+
+    def _budget_books(self) -> Books:
         with self._store.reading() as connection:
-            found = [(each.time, read_body(each)) for each in read_entries(connection, _BUDGETS)]
-        return [BudgetChange(time, body) for time, body in found if isinstance(body, BudgetBody)]
+            return Books.of(read_entries(connection, _SIGNED_BUDGETS))
 
     def standings(self) -> list[Standing]:
         """Where each account stands, in the order in which they were opened.
@@ -353,6 +390,62 @@ class Ledger:
         except PrivacyError:
             return False
         return True
+
+    def charge_elsewhere(
+        self, data_set: str, work: Elsewhere, *, unit: str = UNIT, by: str = "", reason: str = ""
+    ) -> Standing:
+        """Charge an account for work that was done elsewhere; where it stands then.
+
+        Parameters
+        ----------
+        work : Elsewhere
+            From :meth:`eigenveil.privacy.elsewhere.Elsewhere.stated`, or of an event of
+            dp_accounting (:func:`eigenveil.privacy.events.from_event`).
+        unit : str
+            Whose rows the statement is about, as the account names it.
+        by, reason : str
+            Who charges it and why; kept in the ledger as they are given.
+
+        Raises
+        ------
+        BudgetExceeded
+            When the budget does not cover it; nothing was charged. A loss that has happened is
+            charged all the same after the budget was raised.
+        DataError
+            ``no-budget``.
+        PrivacyError
+            ``other-adjacency`` or ``other-unit``; ``not-countable``.
+        """
+        with self._writing() as writer:
+            books = whole_books(writer.connection)
+            account = books.accounts.get(data_set)
+            adjacency = work.adjacency if account is None else account.budget.adjacency
+            loss = work.under(work.adjacency)
+            wanted = Wanted(data_set, work.adjacency, loss, work.under(adjacency), unit)
+            check_reservation(wanted)
+            placed = place(self.name, books, wanted)
+            account = books.accounts[data_set]
+            if placed.caps is not None:
+                books.post(writer.append(account.model_copy(update={"caps": placed.caps})))
+            body = ElsewhereBody(
+                data_set=data_set,
+                loss=placed.taken,
+                what=printable(work.what),
+                by=printable(by),
+                reason=printable(reason),
+            )
+            books.post(writer.append(body))
+            return books.standing(data_set)
+
+    def elsewhere(self) -> list[tuple[str, ElsewhereBody]]:
+        """Work done elsewhere that was charged: when (UTC, ISO format), and what its entry holds.
+
+        Raises
+        ------
+        BrokenChain
+            When an entry is not what was once written.
+        """
+        return self._books().elsewhere
 
     # -- sessions
 

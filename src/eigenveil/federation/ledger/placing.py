@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 
-from eigenveil.errors import BudgetExceeded, DataError, PrivacyError, ProtocolError
+from eigenveil.errors import (
+    BudgetExceeded,
+    DataError,
+    DecisionRefused,
+    PrivacyError,
+    ProtocolError,
+)
 from eigenveil.federation.ledger.books import Books, Session, Standing, epsilon_or_infinity
 from eigenveil.federation.ledger.entries import (
     LARGEST_LOSS,
     UNIT,
+    ApproversBody,
     Budget,
     BudgetBody,
     budget_command,
 )
 from eigenveil.federation.ledger.tables import LONGEST_NAME
 from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.budget import as_gaussian, caps_of, rooms_for, usual_room
+from eigenveil.privacy.budget import LARGEST_EPSILON, as_gaussian, caps_of, rooms_for, usual_room
 from eigenveil.privacy.gaussian import check_delta, check_epsilon
 from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.sampling import SamplingError
 
 # Of a budget: no release fits into what is left below it.
-_ROUNDING = 1e-6
+_ROUNDING = 1e-4
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,27 @@ class Placed:
 
 
 def opened(budget: Budget, books: Books) -> BudgetBody:
+    """The same as :func:`capped`, of a budget that nobody signed.
+
+    Raises
+    ------
+    DecisionRefused
+        ``budget-unsigned``, where the ledger has approvers.
+    PrivacyError
+        As :func:`capped`.
+    """
+    if any(isinstance(body, ApproversBody) for _, _, body in books.decided):
+        raise DecisionRefused(
+            f"The ledger has approvers, and nobody of them signed the budget of data set "
+            f"{budget.data_set!r}.",
+            hint="An approver signs it: 'eigenveil ledger budget LEDGER --data-set NAME --kit KIT "
+            "--as APPROVER'.",
+            code="budget-unsigned",
+        )
+    return capped(budget, books)
+
+
+def capped(budget: Budget, books: Books) -> BudgetBody:
     """A budget with the caps of its account, given what sessions hold already.
 
     Raises
@@ -92,6 +121,11 @@ def opened(budget: Budget, books: Books) -> BudgetBody:
         max(usual.log_ratio, 2 * held.log_ratio), max(usual.distance, 2 * held.distance)
     )
     return BudgetBody(budget=budget, caps=_caps_or_none(budget, room) or _caps(budget, usual))
+
+
+def noted(body: BudgetBody, *, by: str, reason: str) -> BudgetBody:
+    """A budget, and who sets it and why."""
+    return body.model_copy(update={"by": printable(by), "reason": printable(reason)})
 
 
 def place(name: str, books: Books, wanted: Wanted) -> Placed:
@@ -125,12 +159,17 @@ def place(name: str, books: Books, wanted: Wanted) -> Placed:
     pure = "pure " if loss.mu_squared == 0 else ""
     under = "" if wanted.adjacency == budget.adjacency else " (counted for one row changed)"
     exact = replace(loss, log_ratio=0.0, distance=0.0)
-    nearly = Loss.total([held, exact]).within(account.caps)
+    nearly = any(Loss.total([held, way]).within(account.caps) for way, _ in _ways(exact))
     raise BudgetExceeded(
         f"{name}: a session requests {pure}epsilon = {asked:.6g}{under} of data set "
         f"{wanted.data_set!r}, of whose budget, epsilon = {budget.epsilon:.6g} at delta = "
         f"{budget.delta:.3g} ({budget.adjacency}), {budget_left_text(standing)}"
-        + (", but no room for the sampling error of more noise." if nearly else "."),
+        + (
+            ", but no room for the sampling error of more noise, or for the delta of work done "
+            "elsewhere (ledger budget --delta-elsewhere sets a part aside)."
+            if nearly
+            else "."
+        ),
         hint=f"{_open_sessions(name, books, wanted.data_set)}Ask for less, or raise the budget: "
         f"{budget_command(name, wanted.data_set, adjacency=budget.adjacency, unit=budget.unit)} "
         "--reason WHY.",
@@ -214,6 +253,9 @@ def _caps_to_try(account: BudgetBody, books: Books, loss: Loss) -> Iterator[Loss
 
 
 def _caps(budget: Budget, room: SamplingError) -> Loss:
+    if budget.delta_elsewhere:
+        aside = budget.delta_elsewhere / (1.0 + math.exp(min(budget.epsilon, LARGEST_EPSILON)))
+        room = room._replace(distance=room.distance + aside)
     return caps_of(budget.epsilon, budget.delta, pure=budget.pure_epsilon, room=room)
 
 
@@ -311,6 +353,13 @@ def check_budget(budget: Budget) -> None:
     check_delta(budget.delta)
     if budget.epsilon != 0:  # 0 closes the data set
         check_epsilon(budget.epsilon)
+    if not 0 <= budget.delta_elsewhere <= budget.delta / 2:
+        raise DataError(
+            f"delta_elsewhere = {budget.delta_elsewhere!r} is not from 0 to half of delta = "
+            f"{budget.delta:g}.",
+            hint="Set aside what approximate promises of work done elsewhere need, or nothing.",
+            code="bad-number",
+        )
     if budget.adjacency not in ADJACENCIES:
         raise PrivacyError(
             f"adjacency = {budget.adjacency!r} is unknown.",

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection, select
 
 from eigenveil.federation.ledger.books import Books
+from eigenveil.federation.ledger.budgets import check_budgets
 from eigenveil.federation.ledger.decisions import check_decisions
 from eigenveil.federation.ledger.entries import BrokenChain, Entry, SessionKey, checked
 from eigenveil.federation.ledger.heads import Noted
@@ -68,7 +69,9 @@ def check(
         books = Books.of(gathered())
         _check_columns(connection)
         _check_answers(connection, books)
-        check_decisions(books, ledger_mark(read_key(connection)) if books.decided else "")
+        mark = ledger_mark(read_key(connection)) if books.decided else ""
+        check_decisions(books, mark)
+        budgets = check_budgets(books, mark)
     except BrokenChain as error:
         return _wrong(head, error.entry, f"Entry {error.entry} {error.why}.")
     problem = (
@@ -80,6 +83,12 @@ def check(
     if problem:
         return _wrong(head, None, problem)
     said = "Every entry is as it was written."
+    if not budgets.has_approvers:
+        said += " Its budgets are unsigned: it has no approvers."
+    elif unsigned := [number for number, names in budgets.signed.items() if not names]:
+        said += f" Budgets are signed, but for those before there were approvers ({len(unsigned)})."
+    else:
+        said += " Every budget is signed by approvers."
     if noted:
         one = "The one head that was noted elsewhere is"
         several = f"All {len(noted)} heads that were noted elsewhere are"

@@ -154,7 +154,7 @@ def _bad(what: str) -> PrivacyError:
 # -- Whether a certificate holds: everything in it against its plan, its study, and its tree.
 
 
-NOT_TRUE = "DOES NOT HOLD"
+VALID, NOT_VALID, NOT_CERTIFIED = "VALID", "NOT VALID", "NOT CERTIFIED"
 
 
 @dataclass(frozen=True)
@@ -193,12 +193,12 @@ def check(
         guarantee = certificate.guarantee()
         signed = who_signed(certificate, root)
     except PrivacyError as error:
-        return Verdict(False, NOT_TRUE, None, error.message)
+        return Verdict(False, NOT_VALID, None, error.message)
     except ArithmeticError:
-        return Verdict(False, NOT_TRUE, None, "It has numbers that no release can have.")
+        return Verdict(False, NOT_VALID, None, "It has numbers that no release can have.")
     word, explanation = _compared(guarantee, certificate.target)
     explanation = how_far(certificate, plan) + explanation
-    return Verdict(word == "HOLDS", word, guarantee, explanation, views, signed)
+    return Verdict(word == VALID, word, guarantee, explanation, views, signed)
 
 
 def _check_run(certificate: Certificate, plan: BasePlan, terms: Terms | None) -> None:
@@ -281,14 +281,14 @@ def _compared(guarantee: Guarantee, target: Claim) -> tuple[str, str]:
         f"requested epsilon = {target.epsilon:.9g} at delta = {target.delta:.3g}"
     )
     if guarantee.epsilon > target.epsilon or guarantee.delta > target.delta:
-        return NOT_TRUE, f"The recorded noise does not give the claim: {numbers}."
+        return NOT_VALID, f"The recorded noise does not give the claim: {numbers}."
     if not guarantee.certified:
         why = "; ".join(guarantee.caveats)
         return (
-            "NOT CERTIFIED",
+            NOT_CERTIFIED,
             f"The numbers hold ({numbers}), but the run is not certified: {why}.",
         )
-    return "HOLDS", f"The guarantee holds: {numbers}."
+    return VALID, f"The guarantee holds: {numbers}."
 
 
 # -- The end of a study: its certificate, who signs it, and what a site checks before it signs.
@@ -378,7 +378,7 @@ def check_part(certificate: Certificate, part: Part) -> None:
     verdict = check(
         certificate, terms=part.terms
     )  # last: what is checked is known to be of this study
-    if verdict.word == NOT_TRUE:
+    if verdict.word == NOT_VALID:
         raise _other(f"it does not hold: {verdict.explanation.rstrip('.')}")
 
 

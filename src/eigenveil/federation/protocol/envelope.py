@@ -19,10 +19,12 @@ import time
 from dataclasses import dataclass
 from typing import Annotated
 
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.identity import CertifiedRole, Identity
+from eigenveil.federation.identity import UNREADABLE, CertifiedRole, Identity
 
 VERSION = 1
 MAGIC = b"EVE1"
@@ -165,26 +167,20 @@ def open_sealed(
             hint="It is refused; check that all parties have the same study file.",
             code="too-large",
         )
-    size, signed = (
-        int.from_bytes(data[4:8], "little"),
-        int.from_bytes(data[8:_START], "little"),
-    )
-    payload_at = _START + size + signed
-    if data[:4] != MAGIC or signed > _MOST_SIGNATURE or payload_at > min(len(data), MOST_BESIDE):
-        raise _malformed(sender)
-    text = bytes(data[_START : _START + size])
-    try:
-        header = _Header.model_validate(json.loads(text))
-    except (ValidationError, ValueError, RecursionError):
-        raise _malformed(sender) from None
+    parts = _split(data)
+    if parts is None:
+        raise _malformed(sender.called)
+    text, signature, payload = parts
+    header = _header(text)
+    if header is None:
+        raise _malformed(sender.called)
     identity.verify(
         _DOMAIN + text,
-        bytes(data[_START + size : payload_at]),
+        signature,
         header.certificate,
         role=sender.role,
         name=sender.name,
     )
-    payload = bytes(data[payload_at:])
     if hashlib.sha256(payload).hexdigest() != header.digest:
         raise ProtocolError(
             f"{sender.called}: what is in its envelope is not what it signed.",
@@ -210,6 +206,59 @@ def open_sealed(
         sent=header.sent,
         mark=_mark(text),
     )
+
+
+def certified_name(data: bytes | bytearray | memoryview, called: str) -> str:
+    """The name in the certificate that an envelope shows: of a lead, whom no study names.
+
+    Nothing is checked: it is the name of which :func:`open_sealed` is then to prove that it signed.
+
+    Parameters
+    ----------
+    called : str
+        In messages, for errors.
+
+    Raises
+    ------
+    ProtocolError
+        ``malformed``.
+    """
+    parts = _split(data)
+    header = None if parts is None else _header(parts[0])
+    if header is None:
+        raise _malformed(called)
+    try:
+        found = x509.load_pem_x509_certificate(header.certificate.encode())
+        return str(found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+    except (*UNREADABLE, IndexError):
+        raise _malformed(called) from None
+
+
+def unverified(data: bytes | bytearray | memoryview) -> tuple[str, bytes]:
+    """The step and the payload that an envelope states; nobody need have signed it.
+
+    Of use only for what is signed by itself. Empty where it is no envelope.
+    """
+    parts = _split(data)
+    header = None if parts is None else _header(parts[0])
+    return ("", b"") if parts is None or header is None else (header.step, parts[2])
+
+
+def _split(data: bytes | bytearray | memoryview) -> tuple[bytes, bytes, bytes] | None:
+    """Header, signature and payload; ``None`` where it is no envelope."""
+    size, signed = int.from_bytes(data[4:8], "little"), int.from_bytes(data[8:_START], "little")
+    at = _START + size
+    payload_at = at + signed
+    if data[:4] != MAGIC or signed > _MOST_SIGNATURE or payload_at > min(len(data), MOST_BESIDE):
+        return None
+    return bytes(data[_START:at]), bytes(data[at:payload_at]), bytes(data[payload_at:])
+
+
+def _header(text: bytes) -> _Header | None:
+    try:
+        return _Header.model_validate(json.loads(text))
+    except (ValidationError, ValueError, RecursionError):
+        return None
 
 
 def clocks_differ(found: Envelope, *, now: float | None = None) -> str:
@@ -238,9 +287,9 @@ def _mark(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def _malformed(sender: Correspondent) -> ProtocolError:
+def _malformed(called: str) -> ProtocolError:
     return ProtocolError(
-        f"{sender.called}: an envelope is malformed.",
+        f"{called}: an envelope is malformed.",
         hint="It is refused; check that all parties run the same version.",
         code="malformed",
     )

@@ -50,6 +50,7 @@ from eigenveil.moments.engine import InvalidRows, check_rows
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource, SecureSource
+from eigenveil.origins import FileOrigin
 from eigenveil.tables.schema import Schema
 
 # Steps of which there is one a round; any other step is answered once.
@@ -119,7 +120,11 @@ class Site:
                 hint="Give the columns that the study names, in its order.",
                 code="other-features",
             )
-        check_names(f"site {name}", rows.names, of_words=TASKS[study.task].takes_documents)
+        check_names(
+            FileOrigin(f"site {name}"),
+            rows.names,
+            of_words=TASKS[study.task].takes_documents,
+        )
         if None not in (study.columns, rows.names) and study.columns != tuple(rows.names or ()):
             raise DataError(
                 f"site {name}: its rows have other columns than the study: "

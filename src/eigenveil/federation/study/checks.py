@@ -20,6 +20,7 @@ from eigenveil.models.inputs import (
 )
 from eigenveil.models.options import study_options, tasks_with
 from eigenveil.models.task import TASKS
+from eigenveil.origins import FileOrigin
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.tables.identifiers import check_identifiers
 from eigenveil.tables.schema import Schema
@@ -125,7 +126,7 @@ def _check_shape(study: Study) -> None:
         )
     _check_once("columns", study.columns or ())
     of_words = TASKS[study.task].takes_documents
-    check_names("The study's columns", study.columns, of_words=of_words)
+    check_names(FileOrigin("The study's columns"), study.columns, of_words=of_words)
     if study.table_schema is not None:
         _check_schema(study, study.table_schema)
     elif not of_words:

@@ -21,6 +21,7 @@ from eigenveil.io.files import check_unpacked, reading
 from eigenveil.io.formats.named import Named
 from eigenveil.models.inputs import MOST_COLUMNS, MOST_SPARSE_COLUMNS, check_width
 from eigenveil.moments.source import block_rows
+from eigenveil.origins import FileOrigin
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,10 @@ class ArrayFile(ABC):
         check_width(str(path), self.features, most=self.most_columns)
         self.single = np.can_cast(self._stored.dtype, np.float32, "safe")
         """Whether single precision holds every entry exactly."""
+
+    def origin(self) -> FileOrigin:
+        """Where its rows are, for messages."""
+        return FileOrigin(str(self.path))
 
     @abstractmethod
     def parts(self, step: int) -> Iterator[NDArray[Any]]:

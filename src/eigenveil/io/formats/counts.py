@@ -20,6 +20,7 @@ from eigenveil.files import Place
 from eigenveil.io.files import GZIP_GROWTH, reading, too_large
 from eigenveil.io.formats.arrays import Header, SparseArrayFile
 from eigenveil.models.inputs import MOST_SPARSE_COLUMNS, check_names, check_width
+from eigenveil.origins import FileOrigin
 
 
 def read_vocabulary(path: str | Path) -> list[str]:
@@ -39,7 +40,7 @@ def read_vocabulary(path: str | Path) -> list[str]:
     if not words:
         raise DataError(f"{place} has no word.", hint="Give a file with one word a line.")
     check_width(str(place), len(words), most=MOST_SPARSE_COLUMNS)
-    check_names(str(place), words, of_words=True)
+    check_names(FileOrigin(str(place)), words, of_words=True)
     if len(words) > 1 and all(any(mark in word for mark in ",;\t") for word in words):
         raise DataError(
             f"{place} has a comma, a semicolon or a tab in every line, as a table of rows has.",

@@ -8,6 +8,7 @@ from typing import Any
 from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.models.inputs import check_names
+from eigenveil.origins import FileOrigin
 from eigenveil.tables.identifiers import check_identifiers
 
 
@@ -34,12 +35,19 @@ class Named:
     types: Mapping[str, Any]
     label_names: Sequence[str] = ()
 
+    def origin(self) -> FileOrigin:
+        """Where its rows are, for messages."""
+        return FileOrigin(str(self.path))
+
     def check_names(self, names: Sequence[str] | None = None, *, of_words: bool = False) -> None:
         """Raise a DataError where one of these names (all by default) reads as a value."""
         wanted = self.columns if names is None else names
-        place = {name: number for number, name in enumerate(self.types, start=1)}
+        place = {name: index for index, name in enumerate(self.types)}
         check_names(
-            str(self.path), wanted, places=[place[name] for name in wanted], of_words=of_words
+            FileOrigin(str(self.path)),
+            wanted,
+            places=[place[name] for name in wanted],
+            of_words=of_words,
         )
 
     def check_identifiers(self, names: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from eigenveil.errors import DataError
 from eigenveil.io.formats.tabular import Table
+from eigenveil.origins import FileOrigin
 
 
 class PartTable(Table):
@@ -36,9 +37,17 @@ class PartTable(Table):
         self.flags, self.nan = file.flags, file.nan
 
     @property
-    def malformed(self) -> list[int]:  # type: ignore[override]
-        """Numbers of the rows of the file that were no rows."""
+    def malformed(self) -> int:  # type: ignore[override]
+        """Rows of the file that were no rows."""
         return self._file.malformed
+
+    def origin(self) -> FileOrigin:
+        """Where the file's rows are."""
+        return self._file.origin()
+
+    def origin_of_malformed(self) -> FileOrigin:
+        """Where those are that were no rows."""
+        return self._file.origin_of_malformed()
 
     def require_numeric(self, name: str) -> None:
         """Raise a DataError that names the column unless it is numeric."""

@@ -24,6 +24,7 @@ from eigenveil.io.formats.arrow_sizes import batch_sizes
 from eigenveil.io.formats.named import Named
 from eigenveil.models.inputs import check_names, check_width
 from eigenveil.moments.source import part_rows
+from eigenveil.origins import FileOrigin
 
 if TYPE_CHECKING:
     from eigenveil.io.encode import RowEncoder
@@ -52,7 +53,7 @@ class Table(Named, ABC):
         names = [name for name, _ in fields if _ROW_LABELS.fullmatch(name) is None]
         twice = first_twice(names)
         if twice is not None:
-            check_names(str(path), [name for name, _ in fields])
+            check_names(FileOrigin(str(path)), [name for name, _ in fields])
             raise DataError(
                 f"{path} has more than one column {twice!r}.",
                 hint="Rename one of them; a text file needs a first line with the names.",
@@ -60,13 +61,17 @@ class Table(Named, ABC):
             )
         self.columns: Sequence[str] = tuple(names)
         """The columns, less row labels that nobody requested."""
-        self.malformed: list[int] = []
-        """Numbers of the rows that were no rows when all were read last: too many cells, or few."""
+        self.malformed = 0
+        """Rows that were no rows when all were read last: too many cells, or few."""
         self.types: dict[str, Any] = dict(fields)
         self.flags: frozenset[str] = frozenset()
         """Columns of a text that hold truth values, as far as its first lines tell."""
         self.nan = "nan"
         """What an entry that is not a number was, for messages."""
+
+    def origin_of_malformed(self) -> FileOrigin:
+        """Where the rows are that were no rows."""
+        return self.origin()
 
     def text_columns(self, names: Sequence[str]) -> set[str]:
         """Those of these columns that are not numeric."""
@@ -165,7 +170,7 @@ class ParquetTable(Table):
                 columns = (group.column(place) for place in range(group.num_columns))
                 packed = sum(column.total_compressed_size for column in columns)
                 if group.total_byte_size > _BOMB * packed:
-                    check_unpacked(self.path, group.total_byte_size, f"row group {number}")
+                    check_unpacked(self.path, group.total_byte_size, f"row group {number + 1}")
 
     def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
         del texts  # cells have types
@@ -203,7 +208,7 @@ class ArrowTable(Table):
             self._read = Path(os.fspath(self.path))
         with self._read.open("rb") as file:
             for number, each in enumerate(batch_sizes(file)):
-                check_unpacked(self.path, each.unpacked, f"batch {number}")
+                check_unpacked(self.path, each.unpacked, f"batch {number + 1}")
 
     def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
         del texts  # cells have types

@@ -9,6 +9,8 @@ import sys
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from eigenveil.io.formats.dialect import EITHER, PLAIN, Dialect, Emptied, Settle
 from eigenveil.io.formats.tabular import Table, is_numeric, numbers_of
 from eigenveil.models.inputs import check_width
 from eigenveil.models.names import numbered_names
+from eigenveil.origins import FileOrigin, TextOrigin
 
 # Bytes read at a time, more where lines are so long that one does not fit. pyarrow holds some 50
 # times as much, and is no faster with more.
@@ -65,6 +68,8 @@ class TextTable(Table):
         self._read_bytes = _READ_BYTES
         self._cell_by_cell: set[str] = set()
         self._any_bytes = False
+        self._width = self.malformed = 0
+        self._lines: dict[tuple[int, bool], int] = {}
         super().__init__(path)
         self.flags = frozenset(self._words)
         self.nan = "nan (an empty cell, or text that is not a number)"
@@ -79,7 +84,7 @@ class TextTable(Table):
         with self._raw() as stream:
             self._settled = settle(self._dialect, stream.read(_HEAD_BYTES), usual=self._usual)
         with self._text() as stream:
-            width = cells_of_first_line(stream, self._settled.separator)
+            self._width = width = cells_of_first_line(stream, self._settled.separator)
         check_width(str(self.path), width)  # pyarrow takes 20 KB a column
         if not self._dialect.header:
             self._given_names = numbered_names(width)
@@ -122,9 +127,9 @@ class TextTable(Table):
         given = 0  # rows, should it be necessary to start again
         while True:
             seen = 0
-            self.malformed = []
+            self.malformed = 0
             try:
-                with self._batch_reader(self._convert(columns, texts), self.malformed) as reader:
+                with self._batch_reader(self._convert(columns, texts)) as reader:
                     while (batch := _next_of(reader)) is not None:
                         batch = self._plain_batch(batch.rename_columns(list(columns)), texts)
                         new = batch.slice(min(max(given - seen, 0), batch.num_rows))
@@ -198,10 +203,10 @@ class TextTable(Table):
         return self._text() if start else text
 
     @contextmanager
-    def _batch_reader(self, convert: Any, malformed: list[int] | None = None) -> Iterator[Any]:
+    def _batch_reader(self, convert: Any) -> Iterator[Any]:
         def skip(row: Any) -> str:
-            if malformed is not None:
-                malformed.append(int(row.number or 2) - 2)
+            del row
+            self.malformed += 1
             return "skip"
 
         try:
@@ -237,6 +242,33 @@ class TextTable(Table):
                 self._any_bytes = True
                 raise _AgainError from None
             raise self._located(str(error)) or error from None
+
+    def origin(self) -> FileOrigin:
+        """Where its rows are, by lines."""
+        return TextOrigin(str(self.path), partial(self._line_of, whole=True))
+
+    def origin_of_malformed(self) -> FileOrigin:
+        """The same of lines with too many cells, or too few."""
+        return TextOrigin(str(self.path), partial(self._line_of, whole=False))
+
+    def _line_of(self, index: int, *, whole: bool) -> int | None:
+        """The line, from 1, of a row of those with as many cells as names, or of the others.
+
+        The file is read for it, up to there: that is for a message, once for each.
+        """
+        known = self._lines.get((index, whole))
+        if known is None:
+            with self._text() as stream:
+                found = (
+                    line
+                    for line, cells in records(stream, self._settled.separator)
+                    if (cells == self._width) == whole
+                )
+                named = whole and self._dialect.header
+                known = next(islice(found, index + named, None), None)
+            if known is not None:
+                self._lines[index, whole] = known
+        return known
 
     def _located(self, complaint: str) -> DataError | None:
         """Make the error that names the place, if pyarrow reports it."""
@@ -341,6 +373,27 @@ def _next_of(reader: Any) -> Any:
     """The next batch, or ``None`` after the last."""
     with _nothing_undecoded_printed():
         return next(iter(reader), None)
+
+
+def records(stream: Any, separator: str) -> Iterator[tuple[int, int]]:
+    """The first line, from 1, and the number of cells of each record of a text that has any.
+
+    A record is a line, or several where a quoted cell holds their ends.
+    """
+    lines = io.TextIOWrapper(stream, encoding="latin-1", newline="")
+    number = 0
+    for line in lines:
+        number += 1
+        if '"' in line:
+            reader = csv.reader(chain([line], lines), delimiter=separator)
+            try:
+                cells = len(next(reader))
+            except csv.Error:  # a cell longer than the module takes: what follows is not told
+                return
+            yield number, cells
+            number += reader.line_num - 1
+        elif line.rstrip("\r\n"):
+            yield number, line.count(separator) + 1
 
 
 def cells_of_first_line(text: Any, delimiter: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from eigenveil.cli.presenters.base import (
     name_of,
     names_of,
 )
+from eigenveil.cli.presenters.charts import Comparison
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.cli.presenters.tensors import write_csv
 from eigenveil.errors import short_name
@@ -88,8 +90,26 @@ class CovariancePresenter(Presenter):
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
         """The correlations."""
-        files = ("correlation.png", "correlation.svg")
-        yield Drawing(plots.plot_correlations(model), files, "correlations of the features")
+        yield Drawing(
+            partial(plots.plot_correlations, model),
+            ("correlation.png", "correlation.svg"),
+            "correlations of the features",
+        )
+
+    def compare(self, one: Any, other: Any) -> Comparison:
+        """How far the covariances and the means are from each other."""
+        size = max(float(np.linalg.norm(one.covariance_)), np.finfo(float).tiny)
+        apart = float(np.linalg.norm(one.covariance_ - other.covariance_)) / size
+        moved = float(np.linalg.norm(one.location_ - other.location_))
+        deviation = float(np.sqrt(np.trace(one.covariance_))) or 1.0
+        return Comparison(
+            "The difference, relative to the first result.",
+            ("of the", "relative difference"),
+            [
+                ("covariance (Frobenius norm)", f"{apart:.3f}"),
+                ("mean (in deviations of a row)", f"{moved / deviation:.3f}"),
+            ],
+        )
 
     def new_names(self, model: Any) -> list[str]:
         """One column."""

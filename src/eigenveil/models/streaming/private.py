@@ -26,7 +26,10 @@ from eigenveil.models.streaming.plan import make_stream_plan
 from eigenveil.models.streaming.state import StreamState
 from eigenveil.models.table_fit import public_columns
 from eigenveil.moments.source import RowSource
+from eigenveil.origins import Origin
 from eigenveil.tables.identifiers import check_identifiers
+
+_HERE = Origin()
 
 
 class PrivateStreamingPCA(Configured, FittedPCA):
@@ -257,17 +260,18 @@ n_samples_, guarantee_, certificate_
         names: Sequence[str] | None = None,
         *,
         groups: ArrayLike | None = None,
+        origin: Origin = _HERE,
     ) -> Self:
         """Add a block; ``names`` are those of the columns where ``X`` cannot say them."""
         self._check_not_loaded()
         stream = self._stream
         X, ids = self._without_units(X, groups)
         if stream is None:
-            rows, count = _first_block(self, X, names, ids)
+            rows, count = _first_block(self, X, names, ids, origin)
             stream = self._started(rows)
         else:
             stream.check_process()
-            rows, count = _next_block(self, X, names, ids)
+            rows, count = _next_block(self, X, names, ids, origin)
         begun, before = self._stream, stream.blocks
         try:
             self._stream = stream
@@ -396,21 +400,26 @@ def _nowhere(result: Result) -> None:
 def _first_block(
     estimator: PrivateStreamingPCA,
     X: ArrayLike,
-    names: Sequence[str] | None = None,
-    ids: Any = None,
+    names: Sequence[str] | None,
+    ids: Any,
+    origin: Origin,
 ) -> tuple[RowSource, int]:
     """The rows of a stream's first block and their number."""
     array, found = new_columns(estimator, X, ensure_min_samples=0)
-    rows = array_rows(array, found if names is None else names, ids)
+    rows = array_rows(array, found if names is None else names, ids, origin=origin)
     return rows, int(array.shape[0])
 
 
 def _next_block(
-    estimator: PrivateStreamingPCA, X: ArrayLike, names: Sequence[str] | None, ids: Any
+    estimator: PrivateStreamingPCA,
+    X: ArrayLike,
+    names: Sequence[str] | None,
+    ids: Any,
+    origin: Origin,
 ) -> tuple[RowSource, int]:
     """The same for a further block, with the columns of the first."""
     if names is not None:
-        rows, count = _first_block(estimator, X, names, ids)
+        rows, count = _first_block(estimator, X, names, ids, origin)
         if (rows.features, tuple(names)) != estimator._columns("n_features_in_"):
             raise _other_columns()
         return rows, count
@@ -424,7 +433,8 @@ def _next_block(
         ensure_all_finite=False,
     )
     found = getattr(estimator, "feature_names_in_", None)
-    rows = array_rows(array, None if found is None else [str(name) for name in found], ids)
+    columns = None if found is None else [str(name) for name in found]
+    rows = array_rows(array, columns, ids, origin=origin)
     return rows, int(array.shape[0])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -16,13 +17,14 @@ from eigenveil.linalg.subspace import Subspace
 from eigenveil.models.constraints import Configured
 from eigenveil.models.inputs import check_names, validated
 from eigenveil.models.streaming.tracking import Rule, Tracked, Tracker
+from eigenveil.origins import Origin
 from eigenveil.tables.identifiers import check_identifiers
 
 FLOATS = (np.float64, np.float32)
 _CHUNK = 4096
 
 
-def check_finite(rows: NDArray[Any]) -> None:
+def check_finite(rows: NDArray[Any], names: Sequence[str] | None = None) -> None:
     """Raise for rows with NaN, infinite or overflowing values; one pass without a copy."""
     with np.errstate(over="ignore", invalid="ignore"):
         total = sum(
@@ -35,8 +37,8 @@ def check_finite(rows: NDArray[Any]) -> None:
         if bad.size:
             row, column = (int(place) for place in bad[0])
             raise DataError(
-                f"Row {row}, column {column} of the block is {rows[row, column]} "
-                "(NaN and infinity cannot be tracked).",
+                f"The block's {Origin().cell(row, column, names)} is {rows[row, column]} (NaN and "
+                "infinity cannot be tracked).",
                 hint="Leave out or fill in such rows; none of the block was taken.",
                 code="not-finite",
             )
@@ -364,17 +366,12 @@ class StreamingPCA(
                 hint="Give dense blocks, X.toarray(), a few rows at a time.",
                 code="sparse-rows",
             )
-        try:
-            rows = validated(self, X, dtype=FLOATS, reset=reset, ensure_all_finite=False)
-        except DataError:
-            raise
-        except ValueError as error:
-            raise DataError(str(error), hint="Give a block of rows, (rows, features).") from error
+        rows = validated(self, X, dtype=FLOATS, reset=reset, ensure_all_finite=False)
         if reset:
             names = getattr(self, "feature_names_in_", None)
             check_names("The frame", names)
             check_identifiers("The frame", None if names is None else [str(n) for n in names])
-        check_finite(rows)
+        check_finite(rows, getattr(self, "feature_names_in_", None))
         return np.asarray(rows)
 
 

@@ -26,6 +26,7 @@ from eigenveil.moments.rows import (
     RowWeights,
 )
 from eigenveil.moments.source import RowSource, SparseRows, block_rows
+from eigenveil.origins import Origin
 
 # Every triple of words needs three places: a shorter document has none, and is valid all the same.
 # Sums of longer documents would leave the floats.
@@ -42,10 +43,8 @@ class DocumentBlock(Block):
     ----------
     counts : array or sparse array of shape (n, D)
         How often each word occurs; left unchanged. Entries at the same place add up.
-    origin : str
-        The file, for messages to the owner of the documents.
-    first_row : int
-        Number of the first document within ``origin``, from 0.
+    origin, first_row
+        As of :class:`Block`.
     units, weights
         As of :class:`Block`.
 
@@ -69,14 +68,14 @@ class DocumentBlock(Block):
         self,
         counts: Any,
         *,
-        origin: str = "",
+        origin: Origin | str = "",
         first_row: int = 0,
         units: NDArray[Any] | None = None,
         weights: RowWeights | None = None,
     ) -> None:
         values = scipy.sparse.csr_array(counts, dtype=np.float64, copy=True)
         super().__init__(values, origin=origin, first_row=first_row, units=units, weights=weights)
-        where = f"{origin}: " if origin else ""
+        where = f"{self.origin.name}: " if self.origin.name else ""
         try:  # an index out of range would be written to
             values.check_format(full_check=True)
         except ValueError as error:
@@ -144,8 +143,8 @@ class DocumentRows:
         Whole numbers, of any numeric type; left unchanged.
     names : sequence of str, optional
         The words.
-    origin : str
-        The file, for messages.
+    origin : Origin or str
+        As of a :class:`Block`.
 
     Raises
     ------
@@ -158,13 +157,14 @@ class DocumentRows:
         counts: Any,
         *,
         names: Sequence[str] | None = None,
-        origin: str = "",
+        origin: Origin | str = "",
         documents_a_block: int | None = None,
     ) -> None:
         matrix: Any = counts if scipy.sparse.issparse(counts) else np.asarray(counts)
         if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+            where = origin if isinstance(origin, str) else origin.name
             raise DataError(
-                f"{origin + ': ' if origin else ''}word counts are {matrix.dtype} of shape "
+                f"{where + ': ' if where else ''}word counts are {matrix.dtype} of shape "
                 f"{matrix.shape}, not a matrix of numbers.",
                 hint="Give one row a document and one column a word.",
                 code="not-numeric",

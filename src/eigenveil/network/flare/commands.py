@@ -25,15 +25,26 @@ from nvflare.fuel.hci.server.constants import ConnProps
 from nvflare.private.fed.server.job_cmds import JobCommandModule
 
 from eigenveil.errors import EigenveilError
-from eigenveil.federation.protocol.envelope import Envelope, open_sealed, seal
+from eigenveil.federation.protocol.envelope import MOST_BESIDE, Envelope, open_sealed, seal
 from eigenveil.federation.protocol.messages import AGGREGATOR
-from eigenveil.network.channel import CHANNEL, GOING_ON, OVER, UNKNOWN, WHEREABOUTS
+from eigenveil.network.channel import (
+    CHANNEL,
+    GOING_ON,
+    MOST_SURVEYED,
+    OVER,
+    SURVEY,
+    UNKNOWN,
+    WHEREABOUTS,
+    Stop,
+)
+from eigenveil.network.flare.controller import CellCarrier
 from eigenveil.network.flare.job import is_job, read_proposal, read_session
 from eigenveil.network.kit import Kit, open_kit
 from eigenveil.network.results import FILES
-from eigenveil.network.signed import Word, identity_of, party_called
+from eigenveil.network.signed import KitIdentity, Word, identity_of, list_of, party_called
 from eigenveil.network.status import GOING_ON as RUNNING_STATES
 from eigenveil.network.status import goes_on, read_progress
+from eigenveil.network.survey import NOT_CONNECTED
 
 
 class Whereabouts(FLComponent):  # type: ignore[misc]
@@ -45,10 +56,11 @@ class Whereabouts(FLComponent):  # type: ignore[misc]
             return
         engine = fl_ctx.get_engine()
         kit = open_kit(engine.args.workspace, role="aggregator")
-        identity = identity_of(kit)
+        keys = KitIdentity(kit, lambda: True)  # another key is for another process
 
         def answer(message: Any) -> Any:
             name = str(message.get_header(MessageHeaderKey.ORIGIN) or "")
+            identity = keys.now()
             try:
                 request = open_sealed(
                     message.payload,
@@ -95,12 +107,19 @@ def _state(kit: Kit, engine: Any, session: str) -> str:
 
 STATUS_COMMAND, RESULT_COMMAND = "eigenveil_status", "eigenveil_result"
 ABORT_COMMAND = "eigenveil_abort"
+PARTIES_COMMAND, ASK_COMMAND = "eigenveil_parties", "eigenveil_ask"
 # Bytes of a file that travel at once.
 PIECE = 1 << 21
+# Seconds that a party has for the answer to a lead; it reads its ledger, and computes nothing.
+SURVEY_PATIENCE = 10.0
 
 
 class StudyCommands(CommandModule):  # type: ignore[misc]
-    """The three commands."""
+    """The commands of eigenveil's own.
+
+    Three are about a job, for its lead alone. Two are any lead's, before there is a job: who is
+    connected, and carrying a sealed question to a party, whose sealed answer comes back.
+    """
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
@@ -108,6 +127,20 @@ class StudyCommands(CommandModule):  # type: ignore[misc]
     def get_spec(self) -> CommandModuleSpec:
         """Their names."""
         specs = [
+            CommandSpec(
+                name=PARTIES_COMMAND,
+                description="who is connected, and the list of members",
+                usage=PARTIES_COMMAND,
+                handler_func=self._parties,
+                authz_func=_check_lead,
+            ),
+            CommandSpec(
+                name=ASK_COMMAND,
+                description="bring a lead's question to a party",
+                usage=f"{ASK_COMMAND} party question",
+                handler_func=self._ask,
+                authz_func=_check_lead,
+            ),
             CommandSpec(
                 name=STATUS_COMMAND,
                 description="how far a study is",
@@ -148,13 +181,40 @@ class StudyCommands(CommandModule):  # type: ignore[misc]
             return _refuse(conn, MetaStatusValue.NOT_AUTHORIZED, "not the job's lead")
         return PreAuthzReturnCode.OK
 
+    def _parties(self, conn: Connection, args: list[str]) -> None:
+        del args
+        conn.append_dict(
+            {
+                "connected": _connected(conn.app_ctx),
+                "members": list_of(identity_of(self._kit)).hex(),
+            },
+            meta=make_meta(MetaStatusValue.OK),
+        )
+
+    def _ask(self, conn: Connection, args: list[str]) -> None:
+        """Carry a question; what is in it is between the lead and the party."""
+        _, name, text = [*args, "", ""][:3]
+        try:
+            data = base64.b64decode(text, validate=True)
+        except ValueError:
+            data = b""
+        if not 0 < len(data) <= MOST_BESIDE + MOST_SURVEYED:
+            _refuse(conn, MetaStatusValue.SYNTAX_ERROR, "no question")
+            return
+        came: bytes | str = NOT_CONNECTED
+        if name in _connected(conn.app_ctx):
+            carrier = CellCarrier(conn.app_ctx.cell, SURVEY)
+            came = carrier.carry(name, data, SURVEY_PATIENCE, Stop())
+        found = {"code": came} if isinstance(came, str) else {"answer": _text(came)}
+        conn.append_dict(found, meta=make_meta(MetaStatusValue.OK))
+
     def _status(self, conn: Connection, args: list[str]) -> None:
         job = args[1]
         conn.append_dict(
             {
                 "progress": read_progress(self._kit.results / job),
                 "alive": is_alive(conn.app_ctx, job) or goes_on(self._kit, job),
-                "connected": [client.name for client in conn.app_ctx.get_clients()],
+                "connected": _connected(conn.app_ctx),
             },
             meta=make_meta(MetaStatusValue.OK),
         )
@@ -206,11 +266,26 @@ def is_alive(engine: Any, job: str) -> bool:
     return process is not None and not ended
 
 
+def _check_lead(conn: Connection, args: list[str]) -> PreAuthzReturnCode:
+    del args
+    if conn.get_prop(ConnProps.USER_ROLE, "") != "lead":
+        return _refuse(conn, MetaStatusValue.NOT_AUTHORIZED, "not a lead")
+    return PreAuthzReturnCode.OK
+
+
+def _connected(engine: Any) -> list[str]:
+    return [client.name for client in engine.get_clients()]
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
 def _piece(content: bytes, offset: int) -> dict[str, Any]:
     return {
         "size": len(content),
         "sha256": hashlib.sha256(content).hexdigest(),
-        "data": base64.b64encode(content[offset : offset + PIECE]).decode(),
+        "data": _text(content[offset : offset + PIECE]),
     }
 
 

@@ -18,7 +18,7 @@ from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
 from eigenveil.errors import EigenveilError
-from eigenveil.federation.identity import Identity
+from eigenveil.federation.identity import Current, Identity
 from eigenveil.federation.protocol.envelope import MOST_BESIDE
 from eigenveil.network.channel import (
     ABORTED,
@@ -34,7 +34,7 @@ from eigenveil.network.flare.job import SignedJob, read_signed_job
 from eigenveil.network.journal import Journal, Opening
 from eigenveil.network.kit import Kit, open_kit
 from eigenveil.network.runner import StudyRunner
-from eigenveil.network.signed import SignedWire, Word, identity_of
+from eigenveil.network.signed import KitIdentity, SignedWire, Word
 from eigenveil.network.status import STATUS, Progress, error_fields, goes_on
 
 # Seconds between two looks at whether a study that was cut off is over.
@@ -44,15 +44,15 @@ _BETWEEN_LOOKS = 0.5
 class CellCarrier:
     """Carries bytes through a cell; a party's own (parent) process has its name for address."""
 
-    def __init__(self, cell: Any) -> None:
-        self._cell = cell
+    def __init__(self, cell: Any, topic: str = TOPIC) -> None:
+        self._cell, self._topic = cell, topic
 
     def carry(self, name: str, data: bytes, timeout: float, stop: Stop) -> bytes | str:
         """What came back, or a code."""
         try:
             message = self._cell.send_request(
                 channel=CHANNEL,
-                topic=TOPIC,
+                topic=self._topic,
                 target=name,
                 request=new_cell_message({}, data),
                 timeout=timeout,
@@ -79,7 +79,7 @@ def word_of(folder: Path, identity: Identity, signed_job: SignedJob) -> Word:
     return Word(folder, identity, signed_job.lead, study, signed_job.session)
 
 
-def runner_of(journal: Journal, cell: Any, identity: Identity, folder: Path) -> StudyRunner:
+def runner_of(journal: Journal, cell: Any, identity: Current, folder: Path) -> StudyRunner:
     """What conducts the run of a journal, over a cell of FLARE's, from its first call not done."""
     signed_job = journal.opening.signed_job
     wire = SignedWire(
@@ -93,7 +93,7 @@ def runner_of(journal: Journal, cell: Any, identity: Identity, folder: Path) -> 
         signed_job=signed_job,
         wire=wire,
         present=journal.opening.present,
-        aborted=word_of(folder, identity, signed_job).is_signed,
+        aborted=word_of(folder, identity.now(), signed_job).is_signed,
         folder=folder,
         identity=identity,
         journal=journal,
@@ -128,11 +128,22 @@ class StudyController(Controller):  # type: ignore[misc]
         The run's name.
     timeout : float
         Seconds that a site has for an answer.
+    lead, order, members : str
+        Who wants it, signed, and the list of members.
     """
 
-    def __init__(self, study: dict[str, Any], session: str, timeout: float) -> None:
+    def __init__(
+        self,
+        study: dict[str, Any],
+        session: str,
+        timeout: float,
+        lead: str,
+        order: str,
+        members: str,
+    ) -> None:
         super().__init__()
-        del study, session, timeout  # FLARE's copies; the signed ones are read when it begins
+        # FLARE's copies; the signed ones are read when it begins
+        del study, session, timeout, lead, order, members
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Nothing."""
@@ -147,7 +158,8 @@ class StudyController(Controller):  # type: ignore[misc]
         engine = fl_ctx.get_engine()
         try:
             kit = open_kit(engine.get_workspace().get_root_dir(), role="aggregator")
-            job, identity = str(fl_ctx.get_job_id()), identity_of(kit)
+            job, keys = str(fl_ctx.get_job_id()), KitIdentity(kit, lambda: True)
+            identity = keys.now()
             folder = kit.results / job
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             signed_job = _signed_job(kit, job, identity)
@@ -157,7 +169,7 @@ class StudyController(Controller):  # type: ignore[misc]
             while others_go_on(kit, job) and not word.is_signed():
                 time.sleep(_BETWEEN_LOOKS)
             journal = Journal.begin(kit.journals / job, Opening(signed_job, present))
-            problem = runner_of(journal, engine.get_cell(), identity, folder).run()
+            problem = runner_of(journal, engine.get_cell(), keys, folder).run()
         except EigenveilError as error:
             problem = error
         if problem is not None:
@@ -173,9 +185,7 @@ def _signed_job(kit: Kit, job: str, identity: Identity) -> SignedJob:
     ProtocolError
     """
     try:
-        return read_signed_job(
-            kit.runs / job / "app_server", kit.root_certificate, identity.members
-        )
+        return read_signed_job(kit.runs / job / "app_server", identity)
     except EigenveilError as error:
         status = Progress(kit.results / job / STATUS, study="", study_hash="", session="")
         status.state, status.error = "failed", error_fields(error)

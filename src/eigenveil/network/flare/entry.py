@@ -7,22 +7,31 @@ A party of eigenveil never runs FLARE's own start scripts: see
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from eigenveil.network.flare.authority import need_flare
+from eigenveil.network.health import Connection
 from eigenveil.network.kit import Kit, lock, prepare
 from eigenveil.network.parties import Party, Say, set_party
 from eigenveil.network.status import mark_lost
 
+if TYPE_CHECKING:  # imports FLARE
+    from eigenveil.network.flare.connections import Connections
+
 # Seconds after which it is reported that there is no connection.
 PATIENCE = 20.0
+# Seconds between two looks at the connection.
+_LOOK = 0.2
 # Where an aggregator listens unless its owner changes it.
 LOOPBACK = "127.0.0.1"
 # Loaded before the first study comes, which would otherwise wait for it.
@@ -64,9 +73,10 @@ def run_site(kit: Kit, party: Party, *, say: Say = print) -> int:
 
         from eigenveil.network.flare.hardening import harden_site
 
-        harden_site(kit, lambda: party.limit)
+        made = harden_site(kit, lambda: party.limit)
+        _follow(kit, made, lambda: party.admission is None, say)
         set_party(party)
-        _watch(kit, party.connected, say)
+        _watch(kit, party.connection, say)
         arguments = argparse.Namespace(
             workspace=str(kit.folder),
             fed_client=kit.configuration.name,
@@ -104,13 +114,21 @@ def run_aggregator(kit: Kit, *, listen: str = LOOPBACK, say: Say = print) -> int
 
         from eigenveil.network.flare.hardening import harden_aggregator
 
-        harden_aggregator(kit, listen)
+        made = harden_aggregator(kit, listen)
+        _follow(kit, made, lambda: not any(kit.journals.iterdir()), say)
         arguments = argparse.Namespace(
             workspace=str(kit.folder),
             fed_server=kit.configuration.name,
             set=_settings(kit),
         )
         return _run(server_train.main, arguments)
+
+
+def _follow(kit: Kit, made: Connections, idle: Callable[[], bool], say: Say) -> None:
+    """Take a renewed certificate over while the party runs."""
+    from eigenveil.network.flare.renewal import Renewal
+
+    Renewal(kit, made, idle=idle, say=say, home=Path.cwd()).start()
 
 
 def _settings(kit: Kit) -> list[str]:
@@ -136,21 +154,32 @@ def _own_arguments() -> Iterator[None]:
         sys.argv = kept
 
 
-def _watch(kit: Kit, connected: threading.Event, say: Say) -> None:
+def _watch(kit: Kit, connection: Connection, say: Say) -> None:
     """Say when there is a connection, and plainly when there is none: FLARE tries for ever."""
     where = f"{kit.host}:{kit.port}"
 
-    def wait() -> None:
-        if not connected.wait(PATIENCE):
+    def until(up: bool, seconds: float = math.inf) -> bool:
+        end = time.monotonic() + seconds
+        while connection.is_up() != up and time.monotonic() < end:
+            time.sleep(_LOOK)
+        return connection.is_up() == up
+
+    def watch() -> None:
+        if not until(True, PATIENCE):
             say(
                 f"Not connected to the aggregator at {where} after {PATIENCE:.0f} s; still trying. "
                 "Check that it runs and can be reached, and that this kit's certificate is of its "
                 "federation."
             )
-            connected.wait()
+            until(True)
         say(f"{kit.name} is connected to the aggregator at {where}.")
+        while True:
+            until(False)
+            say(f"{kit.name} lost its connection to the aggregator at {where}; still trying.")
+            until(True)
+            say(f"{kit.name} has its connection to the aggregator at {where} again.")
 
-    threading.Thread(target=wait, daemon=True, name="eigenveil connection").start()
+    threading.Thread(target=watch, daemon=True, name="eigenveil connection").start()
 
 
 def _tidy(kit: Kit) -> None:

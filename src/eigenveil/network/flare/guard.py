@@ -33,7 +33,15 @@ from nvflare.fuel.f3.streaming.stream_const import (
 )
 from nvflare.fuel.utils.admin_name_utils import is_valid_admin_client_name
 
-from eigenveil.network.channel import CHANNEL, MOST_OF_FLARE, TOPIC, WHEREABOUTS
+from eigenveil.federation.protocol.envelope import MOST_BESIDE
+from eigenveil.network.channel import (
+    CHANNEL,
+    MOST_OF_FLARE,
+    MOST_SURVEYED,
+    SURVEY,
+    TOPIC,
+    WHEREABOUTS,
+)
 from eigenveil.network.flare.job import is_job
 
 Limit = Callable[[], int]
@@ -130,7 +138,8 @@ class Guard:
         if not _is_ours(message):
             limit = MOST_OF_FLARE
         else:
-            limit = self._limit()
+            surveyed = _topic(message) in (SURVEY, f"{CHANNEL}:{SURVEY}")
+            limit = MOST_BESIDE + MOST_SURVEYED if surveyed else self._limit()
             coded = message.get_header(StreamHeaderKey.PAYLOAD_ENCODING)
             if coded is not None and coded not in (Encoding.BYTES, Encoding.NONE):
                 return "a message that is not bytes"
@@ -209,9 +218,13 @@ def _is_answer(message: Any) -> bool:
 def _is_ours(message: Any) -> bool:
     """Whether a stream carries a question or an answer of a study."""
     channel = message.get_header(StreamHeaderKey.CHANNEL)
-    topic = str(message.get_header(StreamHeaderKey.TOPIC) or "")
-    of_study = (f"{CHANNEL}:{TOPIC}", f"{CHANNEL}:{WHEREABOUTS}")
-    return channel == CHANNEL or (channel == CellChannel.RETURN_ONLY and topic in of_study)
+    of_study = tuple(f"{CHANNEL}:{each}" for each in (TOPIC, WHEREABOUTS, SURVEY))
+    answers = channel == CellChannel.RETURN_ONLY and _topic(message) in of_study
+    return channel == CHANNEL or answers
+
+
+def _topic(message: Any) -> str:
+    return str(message.get_header(StreamHeaderKey.TOPIC) or "")
 
 
 def _is_server(name: str) -> bool:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from nvflare.apis.job_launcher_spec import JobReturnCode
 from nvflare.apis.workspace import Workspace
@@ -25,9 +26,11 @@ from nvflare.private.admin_defs import error_reply
 from nvflare.private.defs import JobFailureMsgKey
 
 from eigenveil.network.channel import MOST_OF_FLARE
+from eigenveil.network.flare.connections import Connections
 from eigenveil.network.flare.guard import AggregatorGuard, Guard, JobGuard, Limit, SiteGuard
 from eigenveil.network.flare.job import is_job
 from eigenveil.network.kit import RUNS, Kit
+from eigenveil.network.signed import known_members
 
 _log = logging.getLogger(__name__)
 # What a site answers of FLARE's own requests; everything else is unknown there.
@@ -82,8 +85,14 @@ class NoCommands(CommandModule):  # type: ignore[misc]
         """Nothing is open."""
 
 
-def harden_site(kit: Kit, limit: Limit) -> None:
-    """Know only the requests that a study needs, from the aggregator alone; listen nowhere."""
+def harden_site(kit: Kit, limit: Limit) -> Connections:
+    """Know only the requests that a study needs, from the aggregator alone; listen nowhere.
+
+    Returns
+    -------
+    Connections
+        Those that FLARE makes from now on, none of anybody who was put out.
+    """
     from nvflare.private.fed.client import fed_client_base
     from nvflare.private.fed.client.admin import FedAdminAgent
     from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
@@ -102,17 +111,23 @@ def harden_site(kit: Kit, limit: Limit) -> None:
     fed_client_base.NetAgent = NoAgent
     # the internal listener is for a job's process, and a site starts none
     _guarded(fed_client_base, SiteGuard(kit.host, limit), create_internal_listener=False)
+    return Connections(known_members(kit))
 
 
-def harden_aggregator(kit: Kit, listen: str) -> None:
+def harden_aggregator(kit: Kit, listen: str) -> Connections:
     """Take FLARE's shell and system commands away, and add those that a lead needs.
 
     Parameters
     ----------
     listen : str
         The one address that sites and lead can connect to.
+
+    Returns
+    -------
+    Connections
+        As of :func:`harden_site`.
     """
-    from nvflare.private.fed.server import admin, fed_server
+    from nvflare.private.fed.server import admin, cred_keeper, fed_server
     from nvflare.private.fed.server.server_cmd_modules import ServerCommandModules
     from nvflare.private.fed.server.server_engine import ServerEngine
 
@@ -142,8 +157,24 @@ def harden_aggregator(kit: Kit, listen: str) -> None:
         return stop(engine, job_id, *rest, **named)
 
     ServerEngine.abort_app_on_server = if_signed
+    show = cred_keeper.CredKeeper.get_id_asserter
+
+    keepers: WeakSet[Any] = WeakSet()
+
+    def remembered(keeper: Any, fl_ctx: Any) -> Any:
+        keepers.add(keeper)
+        return show(keeper, fl_ctx)
+
+    def forget() -> None:
+        """What the aggregator shows to who registers: FLARE would keep that of its start."""
+        for keeper in list(keepers):
+            with keeper._lock:
+                keeper.id_asserter = None
+
+    cred_keeper.CredKeeper.get_id_asserter = remembered
     guard = AggregatorGuard(kit.name, lambda: _MOST_FORWARDED)
     _guarded(fed_server, guard, listen=listen)
+    return Connections(known_members(kit), forget)
 
 
 def harden_job(kit: Kit, limit: Limit) -> None:

@@ -1,8 +1,9 @@
 """A study as a FLARE job: configuration only, made one way by the lead and read one way by sites.
 
-A job is an application folder with two files, signed by the lead. A site takes from it which study
-and which session are meant, and nothing else: it compares every byte's meaning with what its own
-software would have written.
+A job is an application folder with two files. A site takes from it which study and which session
+are meant, and nothing else: it compares every byte's meaning with what its own software would have
+written. FLARE signs it with the lead's key of its connection; what counts is the order in it, which
+the lead signed as every message is signed, with the key that the list of members has for it.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
-from eigenveil.federation.identity import Membership
+from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol.messages import HELPER
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.federation.study.study import Study, parse_study
-from eigenveil.network.certificates import check_certificate, common_name, read_certificate
 from eigenveil.network.flare.policies import CONTROLLER, EXECUTOR
 from eigenveil.network.roles import check_site
+from eigenveil.network.signed import check_order, members_of
 
 APP = "app"
 SERVER_CONFIG, CLIENT_CONFIG = "config_fed_server.json", "config_fed_client.json"
@@ -30,6 +31,25 @@ STUDY_PROPERTY, SESSION_PROPERTY = "eigenveil_study", "eigenveil_session"
 LONGEST_TIMEOUT = 7 * 86400.0
 _SESSION = re.compile(r"[0-9a-f]{24}")
 _JOB = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """What makes a job the lead's.
+
+    Attributes
+    ----------
+    lead : str
+        As in its certificate.
+    order : bytes
+        :func:`eigenveil.network.signed.signed_order`.
+    members : bytes
+        The newest list of members that the lead has seen; empty without one.
+    """
+
+    lead: str
+    order: bytes
+    members: bytes
 
 
 @dataclass(frozen=True)
@@ -105,8 +125,8 @@ def is_session(text: str) -> bool:
     return bool(_SESSION.fullmatch(text))
 
 
-def write_job(signed_job: SignedJob, folder: Path) -> None:
-    """Write the job that is submitted; FLARE adds the signatures."""
+def write_job(signed_job: SignedJob, ordered: Ordered, folder: Path) -> None:
+    """Write the job that is submitted; FLARE adds the signatures that it wants."""
     config = folder / APP / "config"
     config.mkdir(parents=True)
     names = parties_of(signed_job.study)
@@ -124,16 +144,19 @@ def write_job(signed_job: SignedJob, folder: Path) -> None:
             },
         },
     )
-    _write(config / SERVER_CONFIG, server_config(signed_job))
+    _write(config / SERVER_CONFIG, server_config(signed_job, ordered))
     _write(config / CLIENT_CONFIG, client_config())
 
 
-def server_config(signed_job: SignedJob) -> dict[str, Any]:
+def server_config(signed_job: SignedJob, ordered: Ordered) -> dict[str, Any]:
     """What the aggregator runs."""
     arguments = {
         "study": signed_job.study.model_dump(mode="json"),
         "session": signed_job.session,
         "timeout": signed_job.timeout,
+        "lead": ordered.lead,
+        "order": ordered.order.hex(),
+        "members": ordered.members.decode("ascii"),
     }
     return {
         "format_version": 2,
@@ -151,10 +174,16 @@ def client_config() -> dict[str, Any]:
     }
 
 
-def read_signed_job(
-    app: Path, root_certificate: Path, members: Membership | None = None
-) -> SignedJob:
+def read_signed_job(app: Path, identity: Identity) -> SignedJob:
     """The order in a deployed application folder, if a lead signed it and it is nothing else.
+
+    A newer list of members that it brings is taken over first: it may be the one that names the
+    lead.
+
+    Parameters
+    ----------
+    identity : Identity
+        Of whoever reads it.
 
     Raises
     ------
@@ -162,26 +191,7 @@ def read_signed_job(
         Saying what is wrong with the job.
     """
     from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
-    from nvflare.lighter.utils import verify_folder_signature_and_get_signers
 
-    good, signers = verify_folder_signature_and_get_signers(str(app), str(root_certificate))
-    if not good or not signers:
-        raise _refused("its signature does not hold")
-    if any(role != "lead" for _, _, role in signers):
-        raise _refused("its signer is not a lead")
-    root = read_certificate(root_certificate)
-    leads = set()
-    for file in app.rglob(NVFLARE_SUBMITTER_CRT_FILE):
-        shown = read_certificate(file)
-        try:  # FLARE does not look at the role's extension: an aggregator's certificate passes it
-            check_certificate(shown, root, origin="its signer", role="lead")
-            if members is not None:
-                members.check(role="lead", name=common_name(shown), serial=shown.serial_number)
-        except EigenveilError as problem:
-            raise _refused(problem.message.rstrip(".")) from None
-        leads.add(common_name(shown))
-    if len(leads) != 1:
-        raise _refused("it has more than one signer")
     config = app / "config"
     marks = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
     found = {file.relative_to(app).as_posix() for file in app.rglob("*") if not file.is_dir()}
@@ -193,17 +203,36 @@ def read_signed_job(
     config_found = _read(config / SERVER_CONFIG)
     try:
         arguments = config_found["workflows"][0]["args"]
+        ordered = Ordered(
+            str(arguments["lead"]),
+            bytes.fromhex(arguments["order"]),
+            arguments["members"].encode("ascii"),
+        )
         signed_job = sign_job(
             parse_study(arguments["study"]),
             str(arguments["session"]),
             float(arguments["timeout"]),
         )
-    except (KeyError, IndexError, TypeError, ValueError) as problem:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as problem:
         why = problem.message if isinstance(problem, EigenveilError) else "it names no study"
         raise _refused(why.rstrip(".")) from None
-    if config_found != server_config(signed_job):
+    if config_found != server_config(signed_job, ordered):
         raise _refused("it requests something that is not eigenveil's")
-    return replace(signed_job, lead=leads.pop())
+    study, session = signed_job.study.hash, signed_job.session
+    try:
+        if ordered.members:
+            members_of(identity).adopt_newer(ordered.members)
+        check_order(
+            ordered.order,
+            identity,
+            ordered.lead,
+            study=study,
+            session=session,
+            timeout=signed_job.timeout,
+        )
+    except EigenveilError as problem:
+        raise _refused(problem.message.rstrip(".")) from None
+    return replace(signed_job, lead=ordered.lead)
 
 
 def read_proposal(meta: object) -> Study | None:

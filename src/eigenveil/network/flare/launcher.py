@@ -29,9 +29,7 @@ class NoProcessLauncher(JobLauncherSpec):  # type: ignore[misc]
         party, job = current_party(), str(job_meta.get("job_id", ""))
         handle, session = _Handle(party), ""
         try:
-            signed_job = read_signed_job(
-                _deployed(party, job), party.kit.root_certificate, party.members
-            )
+            signed_job = read_signed_job(_deployed(party, job), party.identity)
             session = signed_job.session
             party.admit(job, signed_job, handle.over)
         except EigenveilError as error:

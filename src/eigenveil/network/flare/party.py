@@ -15,14 +15,17 @@ from typing import Any
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_context import FLContext
-from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
+from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
+from nvflare.fuel.f3.endpoint import Endpoint, EndpointMonitor, EndpointState
+from nvflare.private.defs import CellChannelTopic
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.envelope import Envelope, open_sealed, seal
 from eigenveil.federation.protocol.messages import AGGREGATOR
-from eigenveil.network.channel import CHANNEL, OVER, TOPIC, UNKNOWN, WHEREABOUTS
+from eigenveil.network.channel import CHANNEL, OVER, SURVEY, TOPIC, UNKNOWN, WHEREABOUTS
+from eigenveil.network.health import Connection
 from eigenveil.network.parties import (
     Admission,
     HelperParty,
@@ -31,7 +34,7 @@ from eigenveil.network.parties import (
     current_party,
     set_party,
 )
-from eigenveil.network.signed import aggregator_at, identity_of
+from eigenveil.network.signed import aggregator_at
 
 __all__ = ["HelperParty", "Party", "ResidentParty", "SiteParty", "set_party"]
 
@@ -41,7 +44,7 @@ _LOOK, _CHECKS = 2.0, 5
 
 
 class ResidentParty(FLComponent):  # type: ignore[misc]
-    """Registers the party's one address on FLARE's network."""
+    """Registers the party's addresses on FLARE's network: for a study's questions, and a lead's."""
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """At the start of the system."""
@@ -49,7 +52,8 @@ class ResidentParty(FLComponent):  # type: ignore[misc]
             party = current_party()
             cell = fl_ctx.get_engine().get_cell()
             cell.register_request_cb(channel=CHANNEL, topic=TOPIC, cb=self._on_question)
-            party.connected.set()
+            cell.register_request_cb(channel=CHANNEL, topic=SURVEY, cb=self._on_survey)
+            _follow(cell, party.connection)
             threading.Thread(target=_look_after, args=(cell, party), daemon=True).start()
 
     def _on_question(self, message: Any) -> Any:
@@ -63,6 +67,37 @@ class ResidentParty(FLComponent):  # type: ignore[misc]
         later: Future[Any] = Future()
         answer.add_done_callback(lambda done: later.set_result(_message(done.result())))
         return later
+
+    def _on_survey(self, message: Any) -> Any:
+        """The reply to a lead, at once: it waits for no sum that is being computed."""
+        payload = message.payload
+        known = isinstance(payload, bytes | bytearray | memoryview)
+        return _message(current_party().respond(payload) if known else b"")
+
+
+class _Closed(EndpointMonitor):  # type: ignore[misc]
+    """Notes that the connection to the aggregator was closed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def state_change(self, endpoint: Endpoint) -> None:
+        """Called by FLARE for each of its ends."""
+        if endpoint.name == FQCN.ROOT_SERVER and endpoint.state != EndpointState.READY:
+            self._connection.lost()
+
+
+def _follow(cell: Any, connection: Connection) -> None:
+    """Note from now on whether the aggregator is there; it has just let this party in."""
+
+    def answered(message: Any) -> None:
+        if message.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.OK:
+            connection.answered()
+
+    connection.answered()
+    core = cell.core_cell
+    core.add_incoming_reply_filter(CellChannel.SERVER_MAIN, CellChannelTopic.HEART_BEAT, answered)
+    core.communicator.register_monitor(_Closed(connection))
 
 
 def _look_after(cell: Any, party: Party) -> None:
@@ -88,7 +123,7 @@ def _look_after(cell: Any, party: Party) -> None:
 
 def _whereabouts(cell: Any, party: Party, admission: Admission) -> str:
     """What the aggregator signs about a run; empty where nobody signed anything."""
-    identity = identity_of(party.kit)
+    identity = party.identity
     query = Envelope(admission.study, admission.session, WHEREABOUTS, party.kit.name, AGGREGATOR)
     data, mark = seal(query, identity)
     message = cell.send_request(

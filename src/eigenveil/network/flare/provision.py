@@ -20,6 +20,7 @@ from eigenveil.network.flare.policies import allowed_classes
 from eigenveil.network.folders import new_folder
 from eigenveil.network.kit import Kit, check_own_certificate, open_kit, prepare
 from eigenveil.network.registrar import approve, fill_registrar, parties
+from eigenveil.network.signed import known_members
 
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 8102
@@ -80,6 +81,9 @@ def provision(
             )
             complete(place, approval, fingerprint=mark)
             approval.unlink()
+        newest = open_kit(authority).members.read_bytes()
+        for folder in known:  # the first to be certified have not seen the last ones' keys
+            known_members(open_kit(scratch / folder)).adopt(newest)
         if not registrar:
             shutil.rmtree(authority)
     made = {folder: target / folder for folder in known}

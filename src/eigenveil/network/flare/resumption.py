@@ -22,7 +22,7 @@ from eigenveil.network.flare.job import is_job
 from eigenveil.network.flare.job_process import SPARE
 from eigenveil.network.journal import MOST_IDLE_STARTS, Journal
 from eigenveil.network.kit import Kit, open_kit, write_json
-from eigenveil.network.signed import identity_of
+from eigenveil.network.signed import KitIdentity
 from eigenveil.network.status import (
     AGGREGATOR_STARTED,
     STATUS,
@@ -86,7 +86,8 @@ def _resume(kit: Kit, engine: Any, path: Path) -> None:
     _log.info("job %s goes on", path.name)
     folder = kit.results / path.name
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    runner_of(journal, engine.get_cell(), identity_of(kit), folder).run()
+    keys = KitIdentity(kit, lambda: True)
+    runner_of(journal, engine.get_cell(), keys, folder).run()
 
 
 def _give_up(kit: Kit, job: str) -> None:

@@ -20,9 +20,11 @@ from typing import Any, Self
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.study.study import Study
 from eigenveil.files import replacing
+from eigenveil.network.channel import UNSIGNED
 from eigenveil.network.flare.authority import need_flare
 from eigenveil.network.flare.job import (
     STUDY_PROPERTY,
+    Ordered,
     parties_of,
     read_proposal,
     read_session,
@@ -31,8 +33,15 @@ from eigenveil.network.flare.job import (
 )
 from eigenveil.network.kit import Kit, prepare
 from eigenveil.network.results import FILES
-from eigenveil.network.signed import identity_of, signed_abort
+from eigenveil.network.signed import (
+    identity_of,
+    list_of,
+    members_of,
+    signed_abort,
+    signed_order,
+)
 from eigenveil.network.status import State, error_from
+from eigenveil.network.survey import NOT_CONNECTED, Report, ask_parties
 
 # Seconds to wait for the aggregator: for a connection, and for one answer.
 CONNECT = 10.0
@@ -40,6 +49,7 @@ ANSWER = 30.0
 _CLOSE = 3.0
 _STATUS_COMMAND, _RESULT_COMMAND = "eigenveil_status", "eigenveil_result"
 _ABORT_COMMAND = "eigenveil_abort"
+_PARTIES_COMMAND, _ASK_COMMAND = "eigenveil_parties", "eigenveil_ask"
 _TRIES = 3
 
 
@@ -144,10 +154,19 @@ class StudySession:
             When the aggregator does not take it.
         """
         signed_job = sign_job(study, os.urandom(12).hex(), timeout)
+        identity, lead = identity_of(self._kit), self._kit.name
+        order = signed_order(
+            identity,
+            lead,
+            study=study.hash,
+            session=signed_job.session,
+            timeout=signed_job.timeout,
+        )
+        ordered = Ordered(lead, order, list_of(identity))
         with tempfile.TemporaryDirectory(prefix="eigenveil-") as place:
             folder = Path(place) / "job"  # FLARE writes its signatures into it
             folder.mkdir()
-            write_job(signed_job, folder)
+            write_job(signed_job, ordered, folder)
             return str(self._query(lambda: self._flare.submit_job(str(folder))))
 
     def status(self, job: str) -> StudyStatus:
@@ -180,6 +199,52 @@ class StudySession:
                 if error.code not in ("no-such-job", "not-allowed"):
                     raise
         return found
+
+    def ask(self, names: Sequence[str], study: Study | None = None) -> list[Report]:
+        """Ask parties what was decided about a study, and for their schemas, before it runs.
+
+        A study that no owner has seen waits for each one from then on.
+
+        Parameters
+        ----------
+        names : sequence of str
+        study : Study, optional
+            With its protocol settled; without one schemas are asked for, and nothing waits.
+
+        Returns
+        -------
+        list of Report
+            One a party, as the party signed it.
+
+        Raises
+        ------
+        DataError
+            ``unsettled``, ``study-too-large``.
+        """
+        identity = identity_of(self._kit)
+        found = self._command(_PARTIES_COMMAND)
+        try:
+            if listed := bytes.fromhex(str(found["members"])):
+                members_of(identity).adopt_newer(listed)
+            connected = {str(each) for each in found["connected"]}
+        except (KeyError, TypeError, ValueError):
+            raise _strange("who is connected") from None
+
+        def carry(name: str, data: bytes) -> bytes | str:
+            if name not in connected:
+                return NOT_CONNECTED
+            text = base64.b64encode(data).decode()
+            came = self._command(f"{_ASK_COMMAND} {name} {text}")
+            try:
+                return base64.b64decode(came["answer"], validate=True)
+            except (KeyError, TypeError, ValueError):
+                return str(came.get("code") or UNSIGNED)
+
+        self._flare.set_timeout(ANSWER / 2)  # FLARE's own is 5 s
+        try:
+            return ask_parties(names, study, identity, carry)
+        finally:
+            self._flare.unset_timeout()
 
     def abort(self, job: str) -> None:
         """Stop a study, with a signature; what its sites have answered stays charged.

@@ -1,0 +1,181 @@
+"""The presenter of mixtures of Gaussians."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from eigenveil import plots
+from eigenveil.cli.presenters.base import (
+    Drawing,
+    Presenter,
+    columns_matched,
+    labels_of,
+    matched,
+    name_of,
+    names_of,
+)
+from eigenveil.cli.presenters.charts import MOST_LINES, Chart, Circles, Comparison, Grid, Lists
+from eigenveil.cli.presenters.screen import Screen
+from eigenveil.cli.presenters.tensors import (
+    print_strengths,
+    strength_values,
+    strengths_chart,
+    strengths_drawing,
+    write_by_feature,
+    write_csv,
+)
+from eigenveil.errors import short_name
+from eigenveil.models.mixture.estimator import FittedMixture
+from eigenveil.plots.mixtures import leading_plane
+
+_MOST_COLUMNS = 6
+_SHOWN_FEATURES = 3
+
+
+class MixturePresenter(Presenter):
+    """Means, weights, noise variance."""
+
+    task = "gaussian-mixture"
+    stored = FittedMixture
+    label, said = "likeliest", "probabilities"
+
+    def values(self, model: Any) -> dict[str, Any]:
+        """Means and what belongs to them."""
+        return {
+            "features": names_of(model),
+            "means": model.means_.tolist(),
+            "weights": model.weights_.tolist(),
+            "noise_variance": model.noise_variance_,
+            "covariance_type": model.plan_.covariance_type,
+            "covariances": model.covariances_.tolist(),
+            "rows": model.n_samples_,
+            "row_bound": model.row_bound_,
+            **strength_values(model),
+        }
+
+    def show(self, model: Any, out: Screen) -> None:
+        """A line a component."""
+        count, features = model.means_.shape
+        what = f"{count} component{'' if count == 1 else 's'} of {features} features"
+        table = Table(title=f"{what} ({model.plan_.covariance_type})")
+        table.add_column("component")
+        table.add_column("weight", justify="right")
+        table.add_column("rows (about)", justify="right")
+        table.add_column("deviation", justify="right")
+        table.add_column("norm of mean", justify="right")
+        table.add_column("farthest from the average")
+        names = names_of(model)
+        average = model.weights_ @ model.means_
+        for index, mean in enumerate(model.means_):
+            away = mean - average if count > 1 else mean
+            largest = np.argsort(-np.abs(away), kind="stable")[:_SHOWN_FEATURES]
+            table.add_row(
+                str(index + 1),
+                f"{model.weights_[index]:.3f}",
+                f"{model.weights_[index] * model.n_samples_:,.0f}",
+                f"{np.sqrt(model.variances_[index]):.4g}",
+                f"{np.linalg.norm(mean):.4g}",
+                ", ".join(f"{short_name(name_of(names, i))} ({away[i]:+.3g})" for i in largest),
+            )
+        out.print(table)
+        print_strengths(model, out, things="components")
+
+    def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
+        """Means, a line a feature, and weights, a line a component."""
+        headings = self.new_names(model)
+        write_by_feature(
+            folder / "means.csv", ["feature", *headings], names_of(model), model.means_
+        )
+        write_csv(
+            folder / "weights.csv",
+            ["component", "weight", "rows", "variance"],
+            (
+                [name, float(w), float(w * model.n_samples_), float(variance)]
+                for name, w, variance in zip(
+                    headings, model.weights_, model.variances_, strict=True
+                )
+            ),
+        )
+        return [
+            ("means.csv", "means by feature"),
+            ("weights.csv", "weight, rows (about) and variance of each component"),
+        ]
+
+    def drawings(self, model: Any) -> Iterator[Drawing]:
+        """Strengths against the noise, and the components; rows are never drawn."""
+        yield strengths_drawing(plots.plot_mixture_strengths, model)
+        yield Drawing(
+            partial(plots.plot_mixture, model),
+            ("mixture.png", "mixture.svg"),
+            "the components along two directions; shows no row",
+        )
+
+    def charts(self, model: Any) -> Iterator[Chart]:
+        """Strengths, the components in a plane, their weights, and the means."""
+        yield strengths_chart(model, "variance that it explains")
+        places, shares = leading_plane(model)
+        yield Circles(
+            "Components",
+            "The means along the two directions in which they differ most, which show "
+            f"{100 * float(shares.sum()):.0f} % of how they differ. A dot's area is its weight, a "
+            "circle one standard deviation of a feature. Rows are not drawn.",
+            places.tolist(),
+            np.sqrt(model.variances_).tolist(),
+            model.weights_.tolist(),
+            model.usable_.tolist(),
+        )
+        headings = [f"component {index + 1}" for index in range(len(model.means_))]
+        yield Lists(
+            "Weights",
+            "The part of the rows that each component makes up.",
+            [""],
+            [headings],
+            [model.weights_.tolist()],
+        )
+        spread = np.ptp(model.means_, axis=0)
+        widest = np.argsort(-spread, kind="stable")[:MOST_LINES]
+        labels = labels_of(model)
+        yield Grid(
+            "Means",
+            "Of the features in which the means differ most; means.csv has all.",
+            "feature",
+            headings[:_MOST_COLUMNS],
+            [labels[index] for index in widest],
+            model.means_[:_MOST_COLUMNS, widest].T.tolist(),
+        )
+
+    def compare(self, one: Any, other: Any) -> Comparison:
+        """Distances of the means that are nearest, matched as well as can be."""
+        away = np.linalg.norm(one.means_[:, None] - other.means_[None], axis=2)
+        deviation = math.sqrt(float((one.variances_.mean() + other.variances_.mean()) / 2.0))
+        return Comparison(
+            f"Distance of the means, in deviations of a feature within a component "
+            f"({deviation:.4g}); components are matched as well as can be.",
+            ("first", "second", "distance", "weights"),
+            [
+                (
+                    str(i + 1),
+                    str(j + 1),
+                    f"{away[i, j] / (deviation or 1.0):.3f}",
+                    f"{one.weights_[i]:.3f} and {other.weights_[j]:.3f}",
+                )
+                for i, j in matched(-away)
+            ],
+        )
+
+    def new_names(self, model: Any) -> list[str]:
+        """component1, component2, ..."""
+        return [f"component{i + 1}" for i in range(model.means_.shape[0])]
+
+    def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
+        """Posterior probabilities of the components."""
+        with columns_matched():
+            return np.asarray(model.predict_proba(rows))

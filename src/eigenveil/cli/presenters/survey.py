@@ -1,0 +1,161 @@
+"""What parties answered a lead before a study: in words, and as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from eigenveil.cli.presenters.screen import Screen
+from eigenveil.errors import DataError
+from eigenveil.network.channel import sentence
+from eigenveil.network.survey import NOT_A_MEMBER, NOT_CONNECTED, REVOKED, Report
+from eigenveil.tables.common import Difference, common_schema
+from eigenveil.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from eigenveil.federation.study.study import Study
+
+_STATES = {
+    "new": "not seen before; waits for its owner now",
+    "waiting": "waits for its owner",
+    "full": "not put before its owner: so many studies wait there already",
+    "used": "was approved; its runs are used up, and it waits again",
+    "expired": "was approved until a date that has passed; it waits again",
+    "refused": "refused",
+    "revoked": "was approved, and the approval was revoked",
+    "no-part": "takes no part in this study",
+    "not-told": "does not say",
+    "not-asked": "-",
+}
+_PROBLEMS = {
+    NOT_CONNECTED: "not connected",
+    NOT_A_MEMBER: "unknown: not in the federation's list of members",
+    REVOKED: "its certificate was revoked",
+}
+
+
+def decision_text(report: Report) -> str:
+    """What a party decided, or why that is not known."""
+    found = report.answer
+    if found is None:
+        return _PROBLEMS.get(report.problem) or sentence(report.problem)
+    if found.state != "approved":
+        return _STATES[found.state] + (f": {found.reason}" if found.reason else "")
+    runs = "any number of runs"
+    if found.runs is not None:
+        runs = f"{found.runs} more run{'' if found.runs == 1 else 's'}"
+    until = "" if found.until is None else f" until {found.until:%Y-%m-%d %H:%M} UTC"
+    return f"approved: {runs}{until}"
+
+
+def is_connected(report: Report) -> bool:
+    """Whether the party was there: it answered, or the aggregator says so."""
+    return report.problem not in (NOT_CONNECTED, NOT_A_MEMBER)
+
+
+@dataclass(frozen=True)
+class Schemas:
+    """What the schemas that parties told have in common.
+
+    Attributes
+    ----------
+    told : dict of str to Schema
+    common : Schema or None
+        ``None`` where nobody told one, or no feature is in all.
+    differences : tuple of Difference
+    problem : str
+        Why there is no common one.
+    """
+
+    told: dict[str, Schema]
+    common: Schema | None = None
+    differences: tuple[Difference, ...] = ()
+    problem: str = ""
+
+
+def schemas_of(reports: Sequence[Report]) -> Schemas:
+    """The schemas that were told, together."""
+    told = {
+        each.name: schema
+        for each in reports
+        if each.answer is not None and (schema := each.answer.schema_told) is not None
+    }
+    if not told:
+        return Schemas(told, problem="no site tells its schema")
+    try:
+        return Schemas(told, *common_schema(told))
+    except DataError as error:
+        return Schemas(told, problem=error.message)
+
+
+def survey_json(reports: Sequence[Report], study: Study | None) -> dict[str, Any]:
+    """All of it as plain values."""
+    schemas = schemas_of(reports)
+    return {
+        "study_hash": None if study is None else study.hash,
+        "agreed": bool(reports) and all(each.agreed for each in reports),
+        "sites": [
+            {
+                "name": each.name,
+                "agreed": each.agreed,
+                "decision": decision_text(each),
+                "connected": is_connected(each),
+                "problem": each.problem,
+                "schema": _schema_text(each, study),
+                **({} if each.answer is None else each.answer.model_dump(mode="json")),
+            }
+            for each in reports
+        ],
+        "common_schema": None if schemas.common is None else schemas.common.as_dict(),
+        "differences": [asdict(each) for each in schemas.differences],
+        "schema_problem": schemas.problem,
+    }
+
+
+def print_survey(reports: Sequence[Report], study: Study, screen: Screen) -> None:
+    """A table of sites, and what it means for a start."""
+    table = Table(title=f"study {study.name}, hash {study.hash[:12]}")
+    for name in ("site", "decision", "connected", "version", "schema"):
+        table.add_column(name, overflow="fold")
+    for each in reports:
+        software = "-" if each.answer is None else each.answer.version
+        connected = "yes" if is_connected(each) else "no"
+        table.add_row(
+            each.name, decision_text(each), connected, software, _schema_text(each, study)
+        )
+    screen.print(table)
+    print_differences(schemas_of(reports), screen)
+    missing = [each.name for each in reports if not each.agreed]
+    if missing:
+        screen.print(
+            f"not agreed: {', '.join(missing)}. A study that is started waits for them; this one "
+            "is before the owners who are connected."
+        )
+    else:
+        screen.print("All have agreed: a study that is started now begins at once.")
+
+
+def print_differences(schemas: Schemas, screen: Screen) -> None:
+    """Where sites' schemas differ, by column and site."""
+    for each in schemas.differences:
+        screen.print(str(each))
+    if schemas.told and schemas.common is None:
+        screen.print(schemas.problem)
+
+
+def _schema_text(report: Report, study: Study | None) -> str:
+    """Whether a party's schema reads its table as the study does."""
+    schema = None if report.answer is None else report.answer.schema_told
+    if schema is None:
+        return "-" if report.answer is None else "not told"
+    if study is None or study.table_schema is None:
+        return f"told ({len(schema.read)} of its columns are read)"
+    lacking = [c.name for c in study.table_schema.read if schema.column(c.name) is None]
+    if lacking:
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        return f"without {', '.join(lacking[:3])}{more}"
+    differs = study.table_schema.difference(schema)
+    return differs or "as the study's"

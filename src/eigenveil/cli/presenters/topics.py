@@ -1,0 +1,151 @@
+"""The presenter of topic models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from eigenveil import plots
+from eigenveil.cli.presenters.base import (
+    Drawing,
+    Presenter,
+    columns_matched,
+    matched,
+    names_of,
+)
+from eigenveil.cli.presenters.charts import Chart, Comparison, Lists
+from eigenveil.cli.presenters.screen import Screen
+from eigenveil.cli.presenters.tensors import (
+    print_strengths,
+    strength_values,
+    strengths_chart,
+    strengths_drawing,
+    write_by_feature,
+    write_csv,
+)
+from eigenveil.errors import printable, short_name
+from eigenveil.models.topics.estimator import FittedTopics
+
+_SHOWN_WORDS, _LISTED_WORDS, _WRITTEN_WORDS = 8, 10, 20
+
+
+class TopicPresenter(Presenter):
+    """Topics and weights."""
+
+    task = "topic-model"
+    stored = FittedTopics
+    label, said = "likeliest", "probabilities"
+
+    def values(self, model: Any) -> dict[str, Any]:
+        """Topics and what belongs to them."""
+        return {
+            "features": names_of(model),
+            "topics": model.topics_.tolist(),
+            "weights": model.weights_.tolist(),
+            "concentration": model.concentration_.tolist(),
+            "top_words": model.top_words(),
+            **strength_values(model),
+        }
+
+    def show(self, model: Any, out: Screen) -> None:
+        """A line a topic."""
+        count, words = model.topics_.shape
+        table = Table(title=f"{count} topic{'' if count == 1 else 's'} of {words:,} words")
+        table.add_column("topic")
+        table.add_column("weight", justify="right")
+        table.add_column("likeliest words")
+        for index, top in enumerate(model.top_words(n_words=_SHOWN_WORDS)):
+            table.add_row(
+                str(index + 1),
+                f"{model.weights_[index]:.3f}",
+                ", ".join(short_name(word) for word in top),
+            )
+        out.print(table)
+        alpha0 = float(model.concentration_.sum())
+        if alpha0 > 0:
+            found = " (found from the releases)" if model.alpha0 == "auto" else ""
+            out.print(f"topics of a document: a Dirichlet law of alpha0 = {alpha0:.3g}{found}")
+        print_strengths(model, out, things="topics")
+
+    def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
+        """Probabilities, a line a word; weights, a line a topic; and the likeliest words."""
+        headings = self.new_names(model)
+        write_by_feature(folder / "topics.csv", ["word", *headings], names_of(model), model.topics_)
+        write_csv(
+            folder / "weights.csv",
+            ["topic", "weight"],
+            ([name, float(w)] for name, w in zip(headings, model.weights_, strict=True)),
+        )
+        lines = (
+            f"topic {number} ({100 * weight:.1f} %): {printable(' '.join(words), most=None)}\n"
+            for number, (weight, words) in enumerate(
+                zip(model.weights_, model.top_words(n_words=_WRITTEN_WORDS), strict=True), start=1
+            )
+        )
+        (folder / "top_words.txt").write_text("".join(lines), encoding="utf-8")
+        return [
+            ("topics.csv", "probabilities by word"),
+            ("weights.csv", "weight of each topic"),
+            ("top_words.txt", f"the {_WRITTEN_WORDS} likeliest words of each topic"),
+        ]
+
+    def drawings(self, model: Any) -> Iterator[Drawing]:
+        """Strengths against the noise, and the likeliest words."""
+        yield strengths_drawing(plots.plot_topic_strengths, model)
+        yield Drawing(
+            partial(plots.plot_topics, model),
+            ("topics.png", "topics.svg"),
+            "the likeliest words of each topic",
+        )
+
+    def charts(self, model: Any) -> Iterator[Chart]:
+        """The likeliest words, the weights, and strengths."""
+        words = model.top_words(n_words=_LISTED_WORDS)
+        order = np.sort(model.topics_, axis=1)[:, ::-1]
+        yield Lists(
+            "Words",
+            "The likeliest words of each topic and their probabilities; a bar is as long in every "
+            "topic.",
+            [
+                f"topic {number} ({100 * weight:.1f} %)" + ("" if above else ": not usable")
+                for number, (weight, above) in enumerate(
+                    zip(model.weights_, model.usable_, strict=True), start=1
+                )
+            ],
+            words,
+            [order[index, : len(own)].tolist() for index, own in enumerate(words)],
+        )
+        yield strengths_chart(model, "strength, of pairs of words")
+
+    def compare(self, one: Any, other: Any) -> Comparison:
+        """What topics have in common, matched as well as can be."""
+        common = np.array([np.minimum(topic, other.topics_).sum(axis=1) for topic in one.topics_])
+        return Comparison(
+            "Probability that two topics have in common, from 0 to 1; topics are matched as well "
+            "as can be.",
+            ("first", "second", "in common", "weights"),
+            [
+                (
+                    str(i + 1),
+                    str(j + 1),
+                    f"{common[i, j]:.3f}",
+                    f"{one.weights_[i]:.3f} and {other.weights_[j]:.3f}",
+                )
+                for i, j in matched(common)
+            ],
+        )
+
+    def new_names(self, model: Any) -> list[str]:
+        """topic1, topic2, ..."""
+        return [f"topic{i + 1}" for i in range(model.topics_.shape[0])]
+
+    def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
+        """Posterior probabilities of the topics."""
+        with columns_matched():
+            return np.asarray(model.transform(rows))

@@ -1,0 +1,89 @@
+"""Forecasts that grow: a point at a time, as long as somebody looks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from eigenveil.errors import EigenveilError
+
+EPSILONS = (1.0, 0.1, 10.0, 0.35, 3.5, 0.2, 2.0, 0.5, 5.0, 0.75, 1.5)
+"""In this order, so that the shape is seen early."""
+_MOST_KEPT = 32
+_WAITED = 0.15
+# Seconds after the last look at it until a forecast is given up: a page without scripts is not
+# looked at often.
+_PATIENCE = 90.0
+
+Ask = Callable[[float], Awaitable[dict[str, Any]]]
+
+
+@dataclass
+class Curve:
+    """What was simulated until now.
+
+    Attributes
+    ----------
+    points : list of dict
+        In the order of their epsilon.
+    problem : EigenveilError or None
+        Why there will be none.
+    """
+
+    points: list[dict[str, Any]] = field(default_factory=list)
+    problem: EigenveilError | None = None
+    looked: float = 0.0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no further point comes."""
+        return self.problem is not None or len(self.points) == len(EPSILONS)
+
+
+@dataclass
+class Forecasts:
+    """The curves that were asked for last, each simulated once."""
+
+    _curves: OrderedDict[str, tuple[Curve, asyncio.Task[None]]] = field(default_factory=OrderedDict)
+
+    async def look(self, about: object, ask: Ask) -> Curve:
+        """A curve as it stands.
+
+        Parameters
+        ----------
+        about : object
+            What it is about; as JSON.
+        ask : callable
+            The point of an epsilon. Every point is a request of its own, so that other requests
+            need not wait for all of them.
+        """
+        key = json.dumps(about, sort_keys=True)
+        if key not in self._curves:
+            made = Curve(looked=time.monotonic())
+            self._curves[key] = made, asyncio.ensure_future(self._simulate(key, made, ask))
+            while len(self._curves) > _MOST_KEPT:
+                self._curves.popitem(last=False)[1][1].cancel()
+        curve, task = self._curves[key]
+        curve.looked = time.monotonic()
+        self._curves.move_to_end(key)
+        await asyncio.wait({task}, timeout=_WAITED)
+        if curve.problem is not None:  # said once; a later look begins anew
+            self._curves.pop(key, None)
+        return curve
+
+    async def _simulate(self, key: str, curve: Curve, ask: Ask) -> None:
+        try:
+            for epsilon in EPSILONS:
+                if time.monotonic() - curve.looked > _PATIENCE:
+                    break
+                curve.points.append(await ask(epsilon))
+                curve.points.sort(key=lambda point: float(point["epsilon"]))
+        except EigenveilError as error:
+            curve.problem = error
+        if not curve.is_whole:  # nobody looked
+            self._curves.pop(key, None)

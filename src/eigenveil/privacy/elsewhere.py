@@ -1,0 +1,245 @@
+"""What work done elsewhere cost: statements of other programs, as the loss that an account counts.
+
+A statement is one of the field's measures (OpenDP's names in brackets): epsilon (max divergence),
+epsilon with delta (approximate max divergence), rho (zero-concentrated divergence) or mu (Gaussian
+differential privacy); or an event of dp_accounting (:mod:`eigenveil.privacy.events`). Each becomes
+a loss that is no smaller: docs/proofs/elsewhere.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+from eigenveil.checks import is_number
+from eigenveil.errors import DataError, PrivacyError
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
+
+_LARGEST, _LARGEST_RHO = 1e6, 8.0
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What releases made elsewhere promise together; what is chosen one after the other adds up.
+
+    Attributes
+    ----------
+    mu_squared, pure, rho : float
+        Sums of squared mu, of pure epsilons and of rho.
+    approximate : tuple of (epsilon, delta)
+        One for each approximate promise.
+    """
+
+    mu_squared: float = 0.0
+    pure: float = 0.0
+    rho: float = 0.0
+    approximate: tuple[tuple[float, float], ...] = ()
+
+    def __add__(self, other: Statement) -> Statement:
+        return Statement(
+            self.mu_squared + other.mu_squared,
+            self.pure + other.pure,
+            self.rho + other.rho,
+            self.approximate + other.approximate,
+        )
+
+    def times(self, count: int) -> Statement:
+        """The same so many times over."""
+        return Statement(
+            count * self.mu_squared, count * self.pure, count * self.rho, self.approximate * count
+        )
+
+    def loss(self, *, rows: int = 1) -> Loss:
+        """The loss, for neighbours that are so many of the statement's apart: 1 or 2.
+
+        Raises
+        ------
+        PrivacyError
+            ``not-countable``, where rho is beyond 8.
+        """
+        near = [
+            (rows * epsilon, delta * (1.0 if rows == 1 else 1.0 + math.exp(epsilon)))
+            for epsilon, delta in self.approximate
+        ]
+        mu = mu_of_rho(self.rho * rows**2)
+        return Loss(
+            mu_squared=self.mu_squared * rows**2 + mu * mu,
+            pure=self.pure * rows + math.fsum(epsilon for epsilon, _ in near),
+            distance=math.fsum(delta / (1.0 + math.exp(epsilon)) for epsilon, delta in near),
+        )
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Work done elsewhere, as it is charged to an account.
+
+    Attributes
+    ----------
+    statement : Statement
+    adjacency : {"add-remove", "replace-one"}
+        Of the statement's neighbours.
+    contributions : int
+        Under "add-remove": the most rows of one unit that the statement is for, OpenDP's symmetric
+        distance. Of 2 or more, it is for one changed row too.
+    what : str
+        What was done, for the ledger's owner.
+    """
+
+    statement: Statement
+    adjacency: Adjacency = "add-remove"
+    contributions: int = 1
+    what: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        if self.adjacency not in ADJACENCIES:
+            raise PrivacyError(
+                f"adjacency = {self.adjacency!r} is unknown.",
+                hint=f"Choose {' or '.join(ADJACENCIES)}.",
+                code="bad-adjacency",
+            )
+        rows = self.contributions
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+            raise _bad("contributions", rows, "a whole number from 1")
+
+    @classmethod
+    def stated(
+        cls,
+        *,
+        epsilon: float | None = None,
+        delta: float = 0.0,
+        rho: float | None = None,
+        mu: float | None = None,
+        adjacency: Adjacency = "add-remove",
+        contributions: int = 1,
+        what: str = "",
+    ) -> Self:
+        """Of one measure: epsilon, epsilon with delta, rho or mu.
+
+        Raises
+        ------
+        DataError, PrivacyError
+            ``bad-number``, when it is not exactly one of them, or out of its range;
+            ``bad-adjacency``.
+        """
+        given = {
+            name: value
+            for name, value in (("epsilon", epsilon), ("rho", rho), ("mu", mu))
+            if value is not None
+        }
+        if len(given) != 1:
+            raise DataError(
+                f"{len(given)} of epsilon, rho and mu are given, and a statement has one.",
+                hint="Give epsilon (with delta, if it has one), rho or mu; charge several works "
+                "one after the other.",
+                code="bad-number",
+            )
+        for name, value in given.items():
+            if not is_number(value) or not 0 < value <= _LARGEST:
+                raise _bad(name, value, f"a number above 0, up to {_LARGEST:g}")
+        if not is_number(delta) or not 0 <= delta < 1 or (delta > 0 and epsilon is None):
+            raise _bad("delta", delta, "a number in [0, 1), beside epsilon only")
+        if mu is not None:
+            found = Statement(mu_squared=mu * mu)
+        elif rho is not None:
+            found = Statement(rho=rho)
+        else:
+            assert epsilon is not None
+            found = Statement(approximate=((epsilon, delta),)) if delta else Statement(pure=epsilon)
+        return cls(found, adjacency, contributions, what)
+
+    def under(self, adjacency: Adjacency) -> Loss:
+        """The loss as an account under an adjacency counts it.
+
+        Raises
+        ------
+        PrivacyError
+            ``not-countable``.
+        """
+        changed = adjacency == "replace-one" and self.adjacency == "add-remove"
+        return self.statement.loss(rows=2 if changed and self.contributions < 2 else 1)
+
+
+def _bad(name: str, value: object, wanted: str) -> DataError:
+    return DataError(
+        f"{name} = {value!r} is not {wanted}.", hint="Give what was stated.", code="bad-number"
+    )
+
+
+# -- zero-concentrated: the Gaussian that is at least as easy to tell apart.
+
+_STEP = 1.0 + 2.0**-7
+_FINEST = 2.0**-7
+
+
+def mu_of_rho(rho: float) -> float:
+    """A mu for which whatever is rho-zCDP is mu-GDP, rounded up; 0 for 0.
+
+    1.2 to 2.5 times the root of 2 rho, which a Gaussian release of that rho has
+    (docs/proofs/elsewhere.md, claim 2).
+
+    Raises
+    ------
+    PrivacyError
+        ``not-countable``, beyond rho = 8.
+    """
+    if rho == 0:
+        return 0.0
+    if rho > _LARGEST_RHO:
+        raise PrivacyError(
+            f"rho = {rho:g} is more than {_LARGEST_RHO:g}, beyond which it is not counted.",
+            hint="State it as epsilon and delta.",
+            code="not-countable",
+        )
+    gaussian = math.sqrt(2.0 * rho)
+    low, high = 1.0, 4.0
+    while high - low > _FINEST:
+        middle = (low + high) / 2
+        low, high = (low, middle) if _dominates(middle * gaussian, rho) else (middle, high)
+    return high * gaussian
+
+
+def _dominates(mu: float, rho: float) -> bool:
+    """Whether delta of mu-GDP is at least that of rho-zCDP at every epsilon."""
+    step = math.sqrt(2.0 * rho) * 2.0**-7
+    epsilon = 0.0
+    while not _tail_holds(mu, rho, epsilon):
+        beyond = max(epsilon + step, epsilon * _STEP)
+        if delta_of_rho(rho, epsilon) > delta_of_mu(mu, beyond):
+            return False
+        epsilon = beyond
+    return True
+
+
+def delta_of_rho(rho: float, epsilon: float) -> float:
+    """A delta for which whatever is rho-zCDP is (epsilon, delta)-DP: the least of four bounds.
+
+    By Pinsker, by Bretagnolle and Huber, by Scarf of the second moment that alpha = 2 bounds, and
+    by Canonne, Kamath and Steinke (2020, corollary 13) at alpha = (epsilon + rho) / (2 rho).
+    """
+    over, spread = math.expm1(epsilon), math.expm1(2.0 * rho)
+    found = [
+        math.sqrt(rho / 2.0),
+        1.0 - math.exp(-rho) / 2.0,
+        0.5 * spread / (math.sqrt(spread + over * over) + over),
+    ]
+    if epsilon > rho:
+        order = (epsilon + rho) / (2.0 * rho)
+        ratio = order * math.log1p(-1.0 / order)
+        found.append(math.exp(-((epsilon - rho) ** 2) / (4.0 * rho) + ratio) / (order - 1.0))
+    return min(found)
+
+
+def _tail_holds(mu: float, rho: float, epsilon: float) -> bool:
+    """Whether the last bound stays below the Gaussian's delta from this epsilon on (claim 2)."""
+    if epsilon <= rho:
+        return False
+    c2 = mu * mu / (2.0 * rho)
+    grows = (c2 - 1.0) * epsilon * (epsilon + c2 * rho) >= 4.0 * c2 * rho
+    apart = (c2 - 1.0) * (epsilon**2 - c2 * rho**2) / (4.0 * c2 * rho)
+    far = (epsilon / mu + mu / 2.0) ** 2 + 3.0
+    factor = math.sqrt(8.0 * math.pi) * rho * far / (math.e * (epsilon - rho) * mu)
+    return grows and apart >= math.log(factor)

@@ -1,0 +1,73 @@
+"""Results of every task in the registry: pictures or figures, and two beside each other."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from eigenveil.cli.presenters.registry import presenter_of
+from eigenveil.cli.presenters.results import write_result
+from eigenveil.console.desk.results import compare_results, read_result
+from eigenveil.console.pictures import PICTURES
+from eigenveil.errors import DataError
+from eigenveil.models.task import TASKS
+
+rng = np.random.default_rng(0)
+CENTERS = np.eye(3, 6)[rng.integers(3, size=4000)]
+
+
+def rows_of(task):
+    """Rows of three groups, or documents of three topics."""
+    if task.takes_documents:
+        words = np.kron(CENTERS[:, :3], np.ones(2)) + 0.02
+        return rng.multinomial(30, words / words.sum(axis=1, keepdims=True))
+    return 6.0 * CENTERS + rng.normal(size=CENTERS.shape)
+
+
+def fitted(task, folder, seed, **options):
+    counted = {"n_components": 3} if task.counted else {}
+    model = task.estimator("table")(
+        epsilon=10.0, random_state=seed, ledger=None, **counted, **options
+    )
+    model.fit(rows_of(task))
+    folder.mkdir()
+    write_result(model, folder, figures=not list(presenter_of(model).charts(model)))
+    return model
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_result_has_pictures_and_can_be_compared(name, tmp_path):
+    task = TASKS[name]
+    fitted(task, tmp_path / "a", 1)
+    fitted(task, tmp_path / "b", 2)
+    found = read_result(str(tmp_path / "a"))
+    assert task.title.startswith(found["title"][:1].lower() + found["title"][1:])
+    assert "<table" in found["said"]
+    assert found["charts"] or found["figures"]
+    assert all((tmp_path / "a" / each["file"]).is_file() for each in found["figures"])
+    for chart in found["charts"]:
+        if chart["kind"] in PICTURES:
+            assert PICTURES[chart["kind"]](chart).startswith("<svg")
+    assert found["above"] is not None
+    same = compare_results([str(tmp_path / "a")] * 2)
+    apart = compare_results([str(tmp_path / "a"), str(tmp_path / "b")])
+    assert len(same["headings"]) == len(same["lines"][0])
+    assert same["lines"] != apart["lines"]
+    assert [len(line) for line in same["lines"]] == [len(line) for line in apart["lines"]]
+
+
+def test_the_same_components_in_another_order_are_the_same(tmp_path):
+    task = TASKS["gaussian-mixture"]
+    one = fitted(task, tmp_path / "a", 1)
+    presenter = presenter_of(one)
+    names = ("means_", "weights_", "variances_")
+    moved = SimpleNamespace(**{name: np.roll(getattr(one, name), 1, axis=0) for name in names})
+    found = presenter.compare(one, moved)
+    assert {line[2] for line in found.lines} == {"0.000"}
+
+
+def test_results_of_other_tasks_or_columns_are_not_compared(tmp_path):
+    fitted(TASKS["pca"], tmp_path / "a", 1)
+    fitted(TASKS["covariance"], tmp_path / "b", 1)
+    with pytest.raises(DataError, match="different tasks"):
+        compare_results([str(tmp_path / "a"), str(tmp_path / "b")])
