@@ -15,6 +15,9 @@ from eigenveil.errors import DataError
 LARGEST, SMALLEST = 1e100, 1e-100
 """Bounds of numbers in the data's units: beyond them squares or cubes overflow."""
 MOST_WHOLE = 2**31 - 1
+LARGEST_EPSILON = 40.0
+"""A larger target is met with this one's noise, a small part of a single row: nothing is gained
+beyond, and the sampler's own error could no longer be covered."""
 _Name = TypeVar("_Name", bound=Hashable)
 
 

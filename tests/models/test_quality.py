@@ -13,6 +13,7 @@ from eigenveil.planning.quality import epsilons, row_counts, smallest
 from eigenveil.planning.simulated import try_covariance, try_mixture, try_topics
 from eigenveil.planning.trials import Scenario, Trials
 from plan_tools import plan_of
+from statistics_tools import ended_early
 
 ROWS, FEATURES = 3000, 12
 FLAT = np.ones(FEATURES)
@@ -78,9 +79,12 @@ def test_an_error_is_said_of_none_and_of_all():
 
 
 def test_fits_that_stop_count_as_nothing():
-    trials = try_pca(pca(rows=60, epsilon=0.3), Scenario(60, LAW), fits=4)
-    assert (trials.stopped, trials.nothing, trials.quality) == (4, 4, 0.0)
-    assert predict(pca(rows=60, epsilon=0.3), LAW, rows=60, fits=4).captured_energy is None
+    plan, scenario = pca(rows=60, epsilon=0.3), Scenario(60, LAW)
+    for trials in ended_early(lambda: try_pca(plan, scenario, fits=4), lambda it: it.stopped == 4):
+        assert (trials.nothing, trials.quality) == (4, 0.0)
+    ended_early(
+        lambda: predict(plan, LAW, rows=60, fits=4), lambda found: found.captured_energy is None
+    )
 
 
 def test_fewer_features_are_drawn_of_wide_mixtures_and_topics():
@@ -159,7 +163,7 @@ def test_nothing_found_is_said_with_its_reason():
     answer, _ = find(0.995, rows=50)
     assert answer.value is None
     assert answer.verified is None
-    assert answer.reason.startswith("not reached at epsilon = 100: 0.")
+    assert answer.reason.startswith("not reached at epsilon = 40: 0.")
     assert "rows are too few" in answer.reason
     # a sketch of 3 columns does not release what is missing, whatever epsilon and rows are
     answer, _ = find(0.9999, mechanism="sketch", sketch_size=3)
@@ -186,8 +190,8 @@ def test_too_small_an_epsilon_for_any_plan_is_not_reached():
 
 
 def test_an_answer_whose_fits_show_nothing_says_so():
-    answer = smallest(0.5, "epsilon", epsilons(), lambda value, _: Trials((value / 100,) * 4, 3))
-    assert answer.value == pytest.approx(50, rel=0.06)
+    answer = smallest(0.5, "epsilon", epsilons(), lambda value, _: Trials((value / 40,) * 4, 3))
+    assert answer.value == pytest.approx(20, rel=0.06)
     assert "not above the noise" in answer.reason
 
 

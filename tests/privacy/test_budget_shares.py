@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from releases_tools import release
 
+from eigenveil.checks import LARGEST_EPSILON
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import compose
-from eigenveil.privacy.budget import LARGEST_EPSILON, StepBudget, split_budget
+from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.sampling import lattice_error
 
 EPSILONS = st.floats(math.log(0.01), math.log(30)).map(math.exp)

@@ -574,7 +574,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "epsilon", (_EPSILON,), 1.0,
-        "Privacy target: a number above 0. Smaller is more private; 0.1 to 4 are usual.",
+        "Privacy target: a number above 0. Smaller is more private; 0.1 to 4 are usual. Beyond 40 "
+        "the noise gets no smaller: the guarantee is that of 40.",
         _ALL, _PRIVATE, privacy=True,
     ),
     Option(

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from eigenveil.checks import MOST_WHOLE
+from eigenveil.checks import LARGEST_EPSILON, MOST_WHOLE
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.planning.trials import Trials
 
 Sought = Literal["epsilon", "rows"]
 SOUGHT: tuple[Sought, ...] = ("epsilon", "rows")
 
-SMALLEST_EPSILON, LARGEST_EPSILON = 0.01, 100.0
+SMALLEST_EPSILON = 0.01
 LARGEST_ROWS = 1_000_000_000
 # Candidates are so far apart, and of so many digits.
 _STEP, _DIGITS = 1.05, 3

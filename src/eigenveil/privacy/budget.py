@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from eigenveil.checks import LARGEST_EPSILON
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import (
     NEGLIGIBLE,
@@ -23,9 +24,6 @@ from eigenveil.privacy.sampling import SamplingError
 # A hair of the budget, so that rounding, of the noise scales and of the conversion from delta, can
 # never overspend it.
 _MARGIN = 1.0 - 1e-10
-# A larger target is met with this one's noise, a small part of a single row: nothing is gained
-# beyond, and the sampler's own error could no longer be covered.
-LARGEST_EPSILON = 40.0
 
 
 @dataclass(frozen=True)

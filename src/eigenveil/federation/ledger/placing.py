@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 
+from eigenveil.checks import LARGEST_EPSILON
 from eigenveil.errors import (
     BudgetExceeded,
     DataError,
@@ -25,7 +26,7 @@ from eigenveil.federation.ledger.entries import (
 )
 from eigenveil.federation.ledger.tables import LONGEST_NAME
 from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.budget import LARGEST_EPSILON, as_gaussian, caps_of, rooms_for, usual_room
+from eigenveil.privacy.budget import as_gaussian, caps_of, rooms_for, usual_room
 from eigenveil.privacy.gaussian import check_delta, check_epsilon
 from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
