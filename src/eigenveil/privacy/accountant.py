@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from scipy.special import erfinv, ndtri_exp
 
@@ -75,6 +75,10 @@ class Loss:
             distance=max(0.0, self.distance - other.distance),
         )
 
+    def joined(self, other: Loss) -> Loss:
+        """Of each part the larger one."""
+        return Loss(*map(max, astuple(self), astuple(other)))
+
     def within(self, caps: Loss) -> bool:
         """Whether no part is larger than that of ``caps``: what an account needs."""
         return (
@@ -84,7 +88,7 @@ class Loss:
             and self.distance <= caps.distance
         )
 
-    def covers(self, other: Loss) -> bool:
+    def covers(self, other: Loss, *, rounding: float = _ROUNDING) -> bool:
         """Whether what ``other`` costs is within this, whatever delta it is counted at.
 
         Where all is pure, part of the loss may come as the sampler's log-ratio, which adds twice to
@@ -96,10 +100,10 @@ class Loss:
             mine, its = self.as_pure(), other.as_pure()
         return its.within(
             Loss(
-                mine.mu_squared * _ROUNDING,
-                mine.pure * _ROUNDING,
-                mine.log_ratio * _ROUNDING,
-                mine.distance * _ROUNDING,
+                mine.mu_squared * rounding,
+                mine.pure * rounding,
+                mine.log_ratio * rounding,
+                mine.distance * rounding,
             )
         )
 

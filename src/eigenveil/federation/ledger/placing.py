@@ -12,6 +12,7 @@ from eigenveil.errors import (
     BudgetExceeded,
     DataError,
     DecisionRefused,
+    EigenveilError,
     PrivacyError,
     ProtocolError,
 )
@@ -32,6 +33,8 @@ from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.sampling import SamplingError
 
+# Caps and losses that were computed again, maybe on another machine, differ by less.
+RECOMPUTED = 1.0 + 1e-9
 # Of a budget: no release fits into what is left below it.
 _ROUNDING = 1e-4
 
@@ -254,10 +257,23 @@ def _caps_to_try(account: BudgetBody, books: Books, loss: Loss) -> Iterator[Loss
 
 
 def _caps(budget: Budget, room: SamplingError) -> Loss:
-    if budget.delta_elsewhere:
-        aside = budget.delta_elsewhere / (1.0 + math.exp(min(budget.epsilon, LARGEST_EPSILON)))
-        room = room._replace(distance=room.distance + aside)
+    room = room._replace(distance=room.distance + _set_aside(budget))
     return caps_of(budget.epsilon, budget.delta, pure=budget.pure_epsilon, room=room)
+
+
+def _set_aside(budget: Budget) -> float:
+    """The distance that is kept for approximate promises of work done elsewhere."""
+    return budget.delta_elsewhere / (1.0 + math.exp(min(budget.epsilon, LARGEST_EPSILON)))
+
+
+def caps_follow(body: BudgetBody) -> bool:
+    """Whether an account's caps are no more than its budget allows, in whatever way divided."""
+    budget, caps = body.budget, body.caps
+    try:
+        room = SamplingError(caps.log_ratio, max(0.0, caps.distance - _set_aside(budget)))
+        return _caps(budget, room).covers(caps, rounding=RECOMPUTED)
+    except EigenveilError:  # no budget at all
+        return False
 
 
 def _caps_or_none(budget: Budget, room: SamplingError) -> Loss | None:

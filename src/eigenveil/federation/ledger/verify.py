@@ -12,8 +12,15 @@ from sqlalchemy import Connection, select
 from eigenveil.federation.ledger.books import Books
 from eigenveil.federation.ledger.budgets import check_budgets
 from eigenveil.federation.ledger.decisions import check_decisions
-from eigenveil.federation.ledger.entries import BrokenChain, Entry, SessionKey, checked
+from eigenveil.federation.ledger.entries import (
+    BrokenChain,
+    BudgetBody,
+    Entry,
+    SessionKey,
+    checked,
+)
 from eigenveil.federation.ledger.heads import Noted
+from eigenveil.federation.ledger.placing import RECOMPUTED, caps_follow
 from eigenveil.federation.ledger.tables import (
     ENTRIES,
     REPLIES,
@@ -24,6 +31,7 @@ from eigenveil.federation.ledger.tables import (
     read_head,
     read_key,
 )
+from eigenveil.privacy.accountant import Loss
 
 _SKEW = timedelta(minutes=1)  # by which the clocks of an authority's machines may differ
 
@@ -68,6 +76,7 @@ def check(
     try:
         books = Books.of(gathered())
         _check_columns(connection)
+        _check_accounts(books)
         _check_answers(connection, books)
         mark = ledger_mark(read_key(connection)) if books.decided else ""
         check_decisions(books, mark)
@@ -173,6 +182,30 @@ def _check_answers(connection: Connection, books: Books) -> None:
                 raise BrokenChain(number, "is about another answer than the one on record")
             if request != answer.request:
                 raise BrokenChain(number, "is about another question than the one on record")
+
+
+def _check_accounts(books: Books) -> None:
+    """Caps are what budgets allow, sessions within what they reserved, and all within the caps.
+
+    A budget that was lowered leaves what was charged before: an account's largest caps count.
+    """
+    most: dict[str, Loss] = {}
+    for number, _, body in books.budgets:
+        if not isinstance(body, BudgetBody):
+            continue
+        if not caps_follow(body):
+            raise BrokenChain(number, "gives an account more than its budget allows")
+        most[body.budget.data_set] = most.get(body.budget.data_set, Loss()).joined(body.caps)
+    held: dict[str, Loss] = {}
+    for key, session in books.sessions.items():
+        number, terms = books.begun[key], session.terms
+        if not terms.taken.covers(session.spent(), rounding=RECOMPUTED):
+            raise BrokenChain(number, "begins a session that was charged more than it reserved")
+        so_far = held.get(terms.data_set, Loss())
+        held[terms.data_set] = Loss.total([so_far, session.held()])
+        room = most.get(terms.data_set, Loss())
+        if not room.covers(held[terms.data_set], rounding=RECOMPUTED):
+            raise BrokenChain(number, "begins a session that its account has no room for")
 
 
 def _problem_with_states(connection: Connection, books: Books) -> str:
