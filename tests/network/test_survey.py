@@ -5,12 +5,19 @@ from dataclasses import replace
 import pytest
 
 from eigenveil.errors import DataError
-from eigenveil.federation.identity import Identity
+from eigenveil.federation.identity import Identity, key_digest
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.envelope import Envelope, open_sealed, seal
 from eigenveil.network import approvals
-from eigenveil.network.channel import MOST_SURVEYED, SURVEY
-from eigenveil.network.members import KnownMembers, Member, MemberList, federation_of, sign_members
+from eigenveil.network.channel import MOST_SURVEYED, SURVEY, UNSIGNED
+from eigenveil.network.members import (
+    KnownMembers,
+    Member,
+    MemberList,
+    SigningKey,
+    federation_of,
+    sign_members,
+)
 from eigenveil.network.parties import SiteParty
 from eigenveil.network.signed import lead_called, party_called
 from eigenveil.network.survey import PartyAnswer, Telling, ask_parties
@@ -164,6 +171,31 @@ def test_a_site_outside_the_list_is_named_and_not_asked(lead, tmp_path):
     )
     assert [each.problem for each in found] == ["no-answer", "not-a-member", "not-a-member"]
     assert reached == ["north"]
+
+
+def test_a_lead_with_a_new_key_brings_the_list_that_has_it(lead, make, tmp_path):
+    def listed(identity):
+        return SigningKey(role="lead", name="lea", key=key_digest(identity.key.public_key()))
+
+    north, renewed = make(), registrar().identity("lea", role="lead")
+    first = MemberList(
+        project="trial", federation=federation_of(lead.root), number=1,
+        time="2026-01-01T00:00:00+00:00",
+        parties=(Member(role="site", name="north"), Member(role="lead", name="lea")),
+        keys=(listed(lead),),
+    )  # fmt: skip
+    north.kit.members.write_bytes(sign_members(first, registrar().key).line())
+    file = tmp_path / "members.json"
+    now = Identity(renewed.key, renewed.certificate, lead.root, KnownMembers(file, lead.root))
+    assert asked(now, north).problem == UNSIGNED
+    assert asked(lead, north).answer.state == "new"
+    # a list that does not follow from the one before changes nothing
+    other = first.model_copy(update={"keys": (listed(renewed),), "project": "another"})
+    file.write_bytes(sign_members(other.next(), registrar().key).line())
+    assert asked(now, north).problem == UNSIGNED
+    file.write_bytes(sign_members(first.next(keys=(listed(renewed),)), registrar().key).line())
+    assert asked(now, north).answer.state == "waiting"
+    assert asked(lead, north).problem == UNSIGNED  # the old key counts no more
 
 
 def test_questions_fill_neither_disk_nor_list(lead, make, monkeypatch):

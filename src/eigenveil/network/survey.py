@@ -27,10 +27,10 @@ from eigenveil.federation.ledger.documents import Document
 from eigenveil.federation.protocol.envelope import Envelope, certified_name, open_sealed, seal
 from eigenveil.federation.study.study import Study, parse_study
 from eigenveil.network.approvals import MOST_ASKED, waiting_study
-from eigenveil.network.channel import MOST_SURVEYED, SURVEY, TROUBLE, UNSIGNED
+from eigenveil.network.channel import HELLO, MOST_SURVEYED, SURVEY, TROUBLE, UNSIGNED
 from eigenveil.network.flare.job import parties_of
 from eigenveil.network.kit import Kit
-from eigenveil.network.signed import lead_called, members_of, party_called
+from eigenveil.network.signed import lead_called, members_of, open_learning, party_called
 from eigenveil.tables.schema import Schema, parse_schema
 
 LEAD = "lead"
@@ -166,7 +166,9 @@ class Respondent:
         name, identity = self._party.kit.name, self._keys.now()
         try:
             lead = lead_called(certified_name(data, LEAD))
-            question = open_sealed(data, identity, sender=lead, recipient=name, limit=MOST_SURVEYED)
+            question = open_learning(
+                data, identity, sender=lead, recipient=name, limit=MOST_SURVEYED
+            )
             if question.step != SURVEY or question.request_digest:
                 raise ProtocolError("It is no question before a study.", code="bad-request")
             study = _study_of(question)
@@ -330,6 +332,11 @@ def _ask(name: str, study: str, payload: bytes, identity: Identity, carry: Carry
     question = Envelope(study, os.urandom(12).hex(), SURVEY, LEAD, name, payload)
     data, mark = seal(question, identity)
     came = carry(name, data)
+    listed = None if identity.members is None else members_of(identity).signed()
+    if came == b"" and listed is not None:
+        # a party that has not seen the list with the lead's new key is brought it, and asked again
+        carry(name, seal(replace(question, step=HELLO, payload=listed.line()), identity)[0])
+        came = carry(name, data)
     if isinstance(came, str):
         return Report(name, problem=came)
     try:
