@@ -17,6 +17,10 @@ CHANNEL = "eigenveil"
 # "ask": a question of a job's process to a party. "whereabouts": of a party to the aggregator.
 # "survey": of a lead to a party, before a study runs (:mod:`eigenveil.network.survey`).
 TOPIC, WHEREABOUTS, SURVEY = "ask", "whereabouts", "survey"
+# A lead's requests of the aggregator, beyond FLARE's own commands.
+PARTIES_COMMAND, ASK_COMMAND = "eigenveil_parties", "eigenveil_ask"
+STATUS_COMMAND, RESULT_COMMAND = "eigenveil_status", "eigenveil_result"
+ABORT_COMMAND = "eigenveil_abort"
 # Beside the steps of the protocol. "hello": are you there, and was this run admitted?
 # "bye": the run is over. "order", "abort": its lead wants it to begin, to end.
 HELLO, BYE, ORDER, ABORT = "hello", "bye", "order", "abort"

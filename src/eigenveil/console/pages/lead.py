@@ -12,11 +12,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from eigenveil.console.pages import runs, survey
+from eigenveil.console.pages.drafts import draft_file, folder, new_draft_file
 from eigenveil.console.pages.forecasts import forecast_values
 from eigenveil.console.pages.forms import FormPage, can_be_corrected, form_for, typed, whole
 from eigenveil.console.sessions import Session
 from eigenveil.console.web import Console, Link, away
-from eigenveil.errors import DataError, EigenveilError
+from eigenveil.errors import EigenveilError
 
 READERS = ("owner", "approver", "viewer", "lead")
 DOERS = ("owner", "lead")
@@ -27,7 +28,6 @@ LINKS = (
     Link("/runs", "Runs and results", frozenset(READERS)),
 )
 NEW = FormPage("new_study.html", "new study")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _LONGEST = 200_000
 
 
@@ -44,52 +44,8 @@ def routes(console: Console) -> list[Route]:
     ]
 
 
-def _folder(console: Console) -> Path:
-    place = console.settings.state / "studies"
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return place
-
-
-def draft_file(console: Console, name: str) -> Path:
-    """The file of a draft.
-
-    Raises
-    ------
-    DataError
-        ``unknown-study``.
-    """
-    place = _folder(console) / f"{name}.toml"
-    if not _NAME.fullmatch(name) or not place.is_file():
-        raise DataError(
-            "There is no study of this name.", hint="The list has them all.", code="unknown-study"
-        )
-    return place
-
-
-def new_draft_file(console: Console, name: str) -> Path:
-    """The file of a draft to be written.
-
-    Raises
-    ------
-    DataError
-        ``bad-name``, ``name-taken``.
-    """
-    if not _NAME.fullmatch(name):
-        raise DataError(
-            "The study's name is not one.",
-            hint="Use letters, digits and _ . -, 64 at most, the first a letter or digit.",
-            code="bad-name",
-        )
-    place = _folder(console) / f"{name}.toml"
-    if place.exists():
-        raise DataError(
-            f"There is a study {name} already.", hint="Choose another name.", code="name-taken"
-        )
-    return place
-
-
 async def _drafts(console: Console, request: Request, session: Session) -> Response:
-    studies = await console.desk.ask("drafts", folder=str(_folder(console)))
+    studies = await console.desk.ask("drafts", folder=str(folder(console)))
     health = await console.desk.ask("health")
     return console.page(
         request, "drafts.html", session, studies=studies, health=health,

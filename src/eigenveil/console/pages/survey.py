@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from eigenveil.console.jobs import ASKING, Job
+from eigenveil.console.pages.drafts import draft_file, new_draft_file
 from eigenveil.console.sessions import Session
 from eigenveil.console.web import Console, away
 from eigenveil.errors import DataError
@@ -71,9 +72,6 @@ def _answers(console: Console, job: Job) -> dict[str, Any] | None:
 
 
 async def _study(console: Console, request: Request) -> tuple[str, str, dict[str, Any]]:
-    # imported here: the module of the drafts takes its routes from this one
-    from eigenveil.console.pages.lead import draft_file
-
     name = request.path_params["name"]
     file = str(draft_file(console, name))
     study: dict[str, Any] = await console.desk.ask("study", file=file)
@@ -114,8 +112,6 @@ async def _sites(console: Console, request: Request, session: Session) -> Respon
 
 async def _redraft(console: Console, request: Request, session: Session) -> Response:
     """Another draft, with the schema that the sites share: its text has another hash."""
-    from eigenveil.console.pages.lead import new_draft_file
-
     form = request.state.form
     _, file, study = await _study(console, request)
     session.take_form(form.get("number", ""), study["hash"])

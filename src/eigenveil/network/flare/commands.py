@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 from nvflare.apis.event_type import EventType
@@ -28,10 +29,15 @@ from eigenveil.errors import EigenveilError
 from eigenveil.federation.protocol.envelope import MOST_BESIDE, Envelope, open_sealed, seal
 from eigenveil.federation.protocol.messages import AGGREGATOR
 from eigenveil.network.channel import (
+    ABORT_COMMAND,
+    ASK_COMMAND,
     CHANNEL,
     GOING_ON,
     MOST_SURVEYED,
     OVER,
+    PARTIES_COMMAND,
+    RESULT_COMMAND,
+    STATUS_COMMAND,
     SURVEY,
     UNKNOWN,
     WHEREABOUTS,
@@ -105,9 +111,6 @@ def _state(kit: Kit, engine: Any, session: str) -> str:
 # session with FLARE, whoever has it, does not.
 
 
-STATUS_COMMAND, RESULT_COMMAND = "eigenveil_status", "eigenveil_result"
-ABORT_COMMAND = "eigenveil_abort"
-PARTIES_COMMAND, ASK_COMMAND = "eigenveil_parties", "eigenveil_ask"
 # Bytes of a file that travel at once.
 PIECE = 1 << 21
 # Seconds that a party has for the answer to a lead; it reads its ledger, and computes nothing.
@@ -126,42 +129,22 @@ class StudyCommands(CommandModule):  # type: ignore[misc]
 
     def get_spec(self) -> CommandModuleSpec:
         """Their names."""
+        commands: tuple[tuple[str, str, str, Callable[..., Any], Callable[..., Any]], ...] = (
+            (PARTIES_COMMAND, "", "who is connected, and the members", self._parties, _check_lead),
+            (ASK_COMMAND, "party question", "bring a lead's question", self._ask, _check_lead),
+            (STATUS_COMMAND, "job", "how far a study is", self._status, self._check),
+            (RESULT_COMMAND, "job file offset", "a piece of a result", self._result, self._check),
+            (ABORT_COMMAND, "job word", "end a study", self._abort, self._check),
+        )
         specs = [
             CommandSpec(
-                name=PARTIES_COMMAND,
-                description="who is connected, and the list of members",
-                usage=PARTIES_COMMAND,
-                handler_func=self._parties,
-                authz_func=_check_lead,
-            ),
-            CommandSpec(
-                name=ASK_COMMAND,
-                description="bring a lead's question to a party",
-                usage=f"{ASK_COMMAND} party question",
-                handler_func=self._ask,
-                authz_func=_check_lead,
-            ),
-            CommandSpec(
-                name=STATUS_COMMAND,
-                description="how far a study is",
-                usage=f"{STATUS_COMMAND} job",
-                handler_func=self._status,
-                authz_func=self._check,
-            ),
-            CommandSpec(
-                name=RESULT_COMMAND,
-                description="a piece of a file of a study's result",
-                usage=f"{RESULT_COMMAND} job file offset",
-                handler_func=self._result,
-                authz_func=self._check,
-            ),
-            CommandSpec(
-                name=ABORT_COMMAND,
-                description="end a study",
-                usage=f"{ABORT_COMMAND} job word",
-                handler_func=self._abort,
-                authz_func=self._check,
-            ),
+                name=name,
+                description=what,
+                usage=f"{name} {words}".rstrip(),
+                handler_func=does,
+                authz_func=may,
+            )
+            for name, words, what, does, may in commands
         ]
         return CommandModuleSpec(name="eigenveil", cmd_specs=specs)
 

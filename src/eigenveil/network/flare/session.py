@@ -20,7 +20,14 @@ from typing import Any, Self
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.study.study import Study
 from eigenveil.files import replacing
-from eigenveil.network.channel import UNSIGNED
+from eigenveil.network.channel import (
+    ABORT_COMMAND,
+    ASK_COMMAND,
+    PARTIES_COMMAND,
+    RESULT_COMMAND,
+    STATUS_COMMAND,
+    UNSIGNED,
+)
 from eigenveil.network.flare.authority import need_flare
 from eigenveil.network.flare.job import (
     STUDY_PROPERTY,
@@ -47,9 +54,6 @@ from eigenveil.network.survey import NOT_CONNECTED, Report, ask_parties
 CONNECT = 10.0
 ANSWER = 30.0
 _CLOSE = 3.0
-_STATUS_COMMAND, _RESULT_COMMAND = "eigenveil_status", "eigenveil_result"
-_ABORT_COMMAND = "eigenveil_abort"
-_PARTIES_COMMAND, _ASK_COMMAND = "eigenveil_parties", "eigenveil_ask"
 _TRIES = 3
 
 
@@ -178,7 +182,7 @@ class StudySession:
             ``no-such-job``.
         """
         meta = self._query(lambda: self._flare.get_job_meta(job))
-        found = self._command(f"{_STATUS_COMMAND} {job}")
+        found = self._command(f"{STATUS_COMMAND} {job}")
         return _status(
             job,
             meta,
@@ -222,7 +226,7 @@ class StudySession:
             ``unsettled``, ``study-too-large``.
         """
         identity = identity_of(self._kit)
-        found = self._command(_PARTIES_COMMAND)
+        found = self._command(PARTIES_COMMAND)
         try:
             if listed := bytes.fromhex(str(found["members"])):
                 members_of(identity).adopt_newer(listed)
@@ -234,7 +238,7 @@ class StudySession:
             if name not in connected:
                 return NOT_CONNECTED
             text = base64.b64encode(data).decode()
-            came = self._command(f"{_ASK_COMMAND} {name} {text}")
+            came = self._command(f"{ASK_COMMAND} {name} {text}")
             try:
                 return base64.b64decode(came["answer"], validate=True)
             except (KeyError, TypeError, ValueError):
@@ -261,7 +265,7 @@ class StudySession:
         word = signed_abort(
             identity_of(self._kit), self._kit.name, study=study.hash, session=read_session(meta)
         )
-        self._command(f"{_ABORT_COMMAND} {job} {word.hex()}")
+        self._command(f"{ABORT_COMMAND} {job} {word.hex()}")
 
     def fetch(self, job: str, folder: Path) -> tuple[Path, ...]:
         """Bring the result's files (model, certificate, summary) into a folder that exists.
@@ -284,7 +288,7 @@ class StudySession:
     def _file(self, job: str, name: str) -> bytes:
         content = bytearray()
         while True:
-            found = self._command(f"{_RESULT_COMMAND} {job} {name} {len(content)}")
+            found = self._command(f"{RESULT_COMMAND} {job} {name} {len(content)}")
             try:
                 piece = base64.b64decode(found["data"], validate=True)
                 size, digest = int(found["size"]), str(found["sha256"])
