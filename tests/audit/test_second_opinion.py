@@ -28,12 +28,16 @@ def second_opinion(first, second, delta):
     ],
 )
 def test_both_auditors_agree_on_sound_mechanisms(name, delta):
-    attack = ATTACKS[name]
-    samples = attack.sample(N, Randomness())
-    ours = epsilon_lower_bound(*samples, delta=delta, false_alarm=FALSE_ALARM)
-    theirs = second_opinion(*samples, delta)
-    assert max(ours, theirs) <= attack.claim().epsilon or delta != attack.claim().delta
-    assert ours == pytest.approx(theirs, abs=0.35)  # other halves of the outputs are measured
+    # Other halves of the outputs are measured: of rare events the bounds are 0.35 apart in one
+    # comparison of a hundred (1 of 130 was), so that the median of nine is with chance 1e-8.
+    attack, apart = ATTACKS[name], []
+    for _ in range(9):
+        samples = attack.sample(N, Randomness())
+        ours = epsilon_lower_bound(*samples, delta=delta, false_alarm=FALSE_ALARM)
+        theirs = second_opinion(*samples, delta)
+        assert max(ours, theirs) <= attack.claim().epsilon or delta != attack.claim().delta
+        apart.append(ours - theirs)
+    assert abs(np.median(apart)) < 0.35
 
 
 def test_both_auditors_catch_halved_noise():
