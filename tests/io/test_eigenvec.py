@@ -131,7 +131,7 @@ def test_plink2_finds_the_same_without_privacy(tmp_path):
     assert np.linalg.svd(np.linalg.qr(ours)[0].T @ np.linalg.qr(theirs)[0])[1].min() > 0.999
     found = [np.loadtxt(tmp_path / f"{name}.eigenval") for name in ("ours", "theirs")]
     # of a pair of samples plink2 counts the variants that both have: 0.98**2 of all here
-    np.testing.assert_allclose(found[0], 0.98**2 * found[1], rtol=0.05)
+    np.testing.assert_allclose(found[0], 0.98**2 * found[1], rtol=0.1)
 
 
 def test_plink2_counts_what_is_read(tmp_path):

@@ -130,8 +130,9 @@ def test_the_noise_of_a_round_of_the_power_method_does_not_hide_a_row():
     middles = [np.median(each) for each in samples]
     spreads = [np.subtract(*np.quantile(each, [0.841345, 0.158655])) / 2 for each in samples]
     assert abs(middles[0] - middles[1]) / np.mean(spreads) == pytest.approx(expected, abs=0.3)
-    assert mu_lower_bound(*samples) > 0.75  # mu 0.53 is what (1, 0.01) allows
-    assert epsilon_of_mu(0.75, 0.01) > case.claim.epsilon
+    # 0.87 with a deviation of 0.04; mu 0.53 is what (1, 0.01) allows
+    assert mu_lower_bound(*samples) > 0.6
+    assert epsilon_of_mu(0.6, 0.01) > case.claim.epsilon
 
 
 @pytest.mark.parametrize("name", ["mod-sulq", "mod-sulq-symmetric"])
