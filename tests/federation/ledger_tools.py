@@ -212,6 +212,7 @@ def postgresql_server():
         cluster = [initdb, "-D", folder / "data", "-U", "owner", "-A", "trust", "-N"]
         subprocess.run([*cluster, "-E", "UTF8", "--locale=C"], check=True, **quiet)
         command = [postgres, "-D", folder / "data", "-k", folder, "-c", "fsync=off"]
+        command += ["-c", "lock_timeout=60s"]  # what waits for a lock that stays says so
         serving = subprocess.Popen(
             ["/bin/sh", "-c", _SERVE, "sh", *command, "-c", "listen_addresses="],
             stdin=subprocess.PIPE,
