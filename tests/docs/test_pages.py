@@ -1,12 +1,10 @@
-"""What the pages print: commands and options that exist, and snippets that run."""
+"""What the pages print: commands and options that exist; `make docs` runs it (tests/site)."""
 
 from __future__ import annotations
 
 import functools
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -80,19 +78,6 @@ def test_a_command_that_does_not_exist_is_found():
     [words] = _commands(block)
     assert "--epsilom" not in _options()["fit",]
     assert words == ["fit", "x.csv", "--epsilom", "1"]
-
-
-RUN = [page for page in PAGES if re.search(r"^```\w+ run$", page.read_text("utf-8"), re.MULTILINE)]
-
-
-@pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_prints_runs_in_its_order(page):
-    """Pages of cells are run by `make docs`; pages about organisations by what tests/flare does."""
-    ended = subprocess.run(
-        [sys.executable, ROOT / "packaging" / "follow_page.py", page],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
 
 
 def test_the_page_of_formats_names_each_and_no_other():
