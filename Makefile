@@ -81,7 +81,7 @@ figures: $(PAPERS)  ## everything in docs/ that is measured and drawn; make figu
 	$(BIN)/eigenveil reproduce all $(if $(FAST),--fast) --out docs/images/reproduction \
 		--page docs/reproduction.md
 
-docs: $(DOCS)  ## the documentation site in docs/_build/html; what it prints runs, its links and pages are checked
+docs: $(DOCS) $(PAPERS)  ## the documentation site in docs/_build/html; what it prints runs, its links and pages are checked
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	EIGENVEIL_SITE=docs/_build/html PYTHONPATH=tests $(BIN)/python -m pytest -q -rs -p browser_tools \
 		--noconftest -n 2 --dist loadfile tests/site
