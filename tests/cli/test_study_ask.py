@@ -47,7 +47,7 @@ def test_who_agreed_and_who_did_not_is_said_by_name(sites, run, tmp_path):
     until = datetime(2027, 6, 30, tzinfo=UTC)
     sites.answers = {
         "north": PartyAnswer(state="approved", runs=2, until=until, version="9.9"),
-        "south": PartyAnswer(state="refused", reason="no legal basis"),
+        "south": PartyAnswer(state="refused", reason="no legal basis", version="9.9"),
     }
     line = ("study", "ask", tmp_path / "study.toml", "--kit", tmp_path)
     status, out, _ = run(*line)

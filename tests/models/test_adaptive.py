@@ -66,7 +66,7 @@ def test_costs_what_one_release_costs(center):
 
 
 def test_the_same_rows_again_are_one_release_of_the_whole_budget(monkeypatch):
-    """Errors of entries, 1200 of 5 fits: their variances' ratio is 1 +- 0.06 (so 0.7 to 1.4).
+    """Errors of entries of 20 fits: their variances' ratio is 1 +- 0.07 (60 of 5 fits: 0.137).
 
     Averaging the two halves otherwise, or only one of them, is off by a factor of two.
     """
@@ -80,10 +80,10 @@ def test_the_same_rows_again_are_one_release_of_the_whole_budget(monkeypatch):
         monkeypatch.setattr(
             rounds, "leading_eigenpairs", lambda m, k, f=found: (f.append(m), kept(m, k))[1]
         )
-        for _ in range(5):
+        for _ in range(20):
             PrivatePCA(2, mechanism=mechanism, center=False, row_bound=1.0).fit(rows)
         seen[mechanism] = np.var([m[np.triu_indices(24, 1)] for m in found])
-    assert 0.7 < seen["adaptive"] / seen["gaussian"] < 1.4
+    assert 0.6 < seen["adaptive"] / seen["gaussian"] < 1.6
 
 
 def test_sites_together_are_as_good_as_one_table():
