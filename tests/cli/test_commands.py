@@ -1,6 +1,7 @@
 """The command line as a new user meets it: what it writes, says, and refuses."""
 
 import json
+import shlex
 import shutil
 import weakref
 
@@ -228,6 +229,17 @@ def test_an_existing_folder_is_kept(rows, result, tmp_path, run):
     assert (other / "mine.txt").read_text() == "keep"
     status, _, _ = run("fit", rows, "--out", result, "--overwrite", "--quiet")
     assert status == 0
+
+
+def test_the_next_command_can_be_copied_from_any_screen(rows, tmp_path, run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    place = tmp_path / "a result of mine"
+    status, out, _ = run("fit", rows, "--out", place, "--no-plots")
+    assert status == 0
+    (line,) = (line for line in out.splitlines() if line.startswith("next: "))
+    words = shlex.split(line.removeprefix("next: eigenveil"))
+    assert words == ["certify", str(place)]
+    assert run(*words)[0] == 0
 
 
 def test_a_damaged_certificate_is_refused(result, run):

@@ -427,4 +427,4 @@ def print_written(screen: Screen, out: Path, written: list[tuple[str, str]]) -> 
     width = max(28, *(len(name) for name, _ in written))
     for name, what in written:
         screen.print(f"  {name:<{width}} {what}")
-    screen.print(f"next: eigenveil certify {out}")
+    screen.next("certify", out)

@@ -126,7 +126,7 @@ class EstimatorSpec:
             usual["n_components"] = self.task.usual_components
         declared = options_of(self.task.name, "table")
         targets = {name: declared[name].default for name in ("epsilon", "delta")} | self.targets
-        screen.print(f"next: eigenveil fit FILES {options.as_typed(usual | targets)} --out result/")
+        screen.next("fit FILES", options.as_typed(usual | targets), "--out result/")
 
 
 # -- ``eigenveil plan`` of mixtures and topics: what is released, at which cost, and what it shows.

@@ -89,7 +89,7 @@ def new(
             f"{len(unconfirmed)} columns have levels or ranges that were seen in the data: replace "
             "them by what is public, and take out 'confirmed = false'."
         )
-    screen.print(f"next: edit {out}, then eigenveil schema check FILES --schema {out}")
+    screen.next("schema check FILES --schema", out, "# once it is edited")
 
 
 @schema_app.command()

@@ -431,7 +431,7 @@ def _print(report: TreeReport, screen: Screen, out: Path) -> None:
         else "Errors are measured from your rows, and as private as they are"
     )
     screen.print(f"written to {out}: {files}. {whose}; check the noise with")
-    screen.print(f"next: eigenveil certify {out}")
+    screen.next("certify", out)
 
 
 def _print_rounds(report: TreeReport, screen: Screen) -> None:

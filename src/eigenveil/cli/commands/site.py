@@ -199,7 +199,7 @@ def status(
     decisions.print_studies("waits for approval", waiting, screen)
     decisions.print_stood("decided", stood, screen)
     if waiting:
-        screen.print(f"next: eigenveil site approve --kit {kit} --list")
+        screen.next("site approve --kit", kit, "--list")
 
 
 def _running(kit: Kit) -> bool:

@@ -138,7 +138,7 @@ def new(
     screen.print(f"written to {out}: hash {made.hash}")
     if choice is not None:
         screen.print(f"protocol {choice.protocol}: {choice.reason}")
-    screen.print(f"next: eigenveil study check {out}")
+    screen.next("study check", out)
 
 
 def by_schema(values: dict[str, Any], schema: Schema | None) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def check(
         options.print_json({**summary(found, choice), "files": checked})
     elif not quiet:
         print_summary(found, choice, checked)
-        Screen().print(f"next: eigenveil study plan {study}")
+        Screen().next("study plan", study)
 
 
 @study_app.command()

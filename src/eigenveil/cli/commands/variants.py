@@ -89,7 +89,7 @@ def new(
     screen.print(f"{made.variants:,} variants {kind} written to {out}")
     for why, count in made.left_out.items():
         screen.print(f"left out: {count:,} {why}")
-    screen.print(f"next: eigenveil fit FILE.bed --variants {out} ...")
+    screen.next("fit FILE.bed --variants", out, "...")
 
 
 def _draft(file: Path, least: float) -> Draft:

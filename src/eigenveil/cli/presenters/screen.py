@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -60,6 +62,14 @@ class Screen(Console):
     def print(self, *objects: Any, **how: Any) -> None:
         """Print texts, tables and other values, with blanks between."""
         super().print(*(each if is_renderable(each) else str(each) for each in objects), **how)
+
+    def next(self, *words: object) -> None:
+        """The command that may follow, as it is typed: in one line, however narrow the screen.
+
+        A path is quoted where a shell needs it.
+        """
+        typed = (quote(str(each)) if isinstance(each, Path) else str(each) for each in words)
+        self.print("next: eigenveil", *typed, soft_wrap=True)
 
 
 def bold(text: object) -> Text:
