@@ -61,7 +61,7 @@ def test_the_curve_of_gaussian_noise_is_below_the_truth_and_close():
     truth = np.array([delta_of_mu(1.0, float(e)) for e in epsilons])
     found = delta_lower_bounds(rng.normal(1, 1, N), rng.normal(0, 1, N), epsilons)
     assert np.all(found <= truth)
-    assert found[0] > truth[0] - 0.06
+    assert found[0] > truth[0] - 0.08
 
 
 @pytest.mark.parametrize("times", [0.5, 0.7])

