@@ -1,4 +1,4 @@
-# make demo | demo-flare | test | test-flare | soak | bench | figures | docs | release-check | image-check | lint: each makes what it needs on a fresh machine.
+# make demo | demo-flare | test | test-flare | soak | margins | bench | figures | docs | release-check | image-check | lint: each makes what it needs on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ DOCS := $(VENV)/.docs
 # the tests start hundreds of processes: each would compile the package anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-flare test test-all test-flare soak bench figures docs release-check image-check lint format clean
+.PHONY: demo demo-flare test test-all test-flare soak margins bench figures docs release-check image-check lint format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -61,6 +61,14 @@ soak: $(DEV) $(FLARE)  ## all forgeries and kills in full, ten times those of ma
 		tests/federation/test_killed_aggregators.py \
 		tests/federation/test_ledger_processes.py tests/flare/test_attacks.py \
 		tests/flare/test_faults_aggregator.py tests/flare/test_faults_sites.py
+
+margins: $(DEV)  ## comparisons of noisy numbers that have little room, from five runs of the tests; an hour
+	for run in 1 2 3 4 5; do \
+		EIGENVEIL_MARGINS=build/margins PYTHONPYCACHEPREFIX=$(CURDIR)/build/cache PYTHONPATH=tests \
+		$(BIN)/python -m pytest -q -n auto --dist worksteal -p margin_tools \
+		-o enable_assertion_pass_hook=true $(TESTS) || exit 1; \
+	done
+	$(BIN)/python tests/margin_tools.py build/margins
 
 lint: $(DEV)
 	$(BIN)/ruff format --check .
