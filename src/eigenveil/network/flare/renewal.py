@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eigenveil.errors import EigenveilError
-from eigenveil.network.certificates import fingerprint, read_certificate, read_key
+from eigenveil.federation.identity import key_digest
+from eigenveil.network.certificates import fingerprint, read_certificate
 from eigenveil.network.flare.connections import Connections
 from eigenveil.network.kit import Kit, check_own_certificate
 from eigenveil.network.together import finish_writing
@@ -99,8 +100,9 @@ class Renewal:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
     def _read(self) -> tuple[str, str]:
-        key = fingerprint(read_key(self._kit.key).public_key())
-        return fingerprint(read_certificate(self._kit.certificate)), key
+        """Certificate and key, of one file: between reads of two they could be of two kits."""
+        found = read_certificate(self._kit.certificate)
+        return fingerprint(found), key_digest(found.public_key())
 
     def _tell(self, text: str) -> None:
         if text != self._told:
