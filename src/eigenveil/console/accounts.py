@@ -272,17 +272,13 @@ class Accounts:
 
     def take_code(self, name: str, code: str) -> bool:
         """Whether a code is right and was not used before; it is then used, and confirmed."""
-        secret = self.secret(name)
-        step = step_of(secret, code) if secret else None
-        if step is None:
-            return False
-        with self._open() as database:
-            done = database.execute(
-                "UPDATE accounts SET step = ?, confirmed = 1 "
-                "WHERE name = ? AND secret = ? AND step < ?",
-                (step, name, secret, step),
-            )
-            return done.rowcount == 1
+        return self._take(
+            "UPDATE accounts SET step = :step, confirmed = 1 "
+            "WHERE name = :name AND secret = :secret AND step < :step",
+            self.secret(name),
+            code,
+            name=name,
+        )
 
     def take_secret(self, name: str, secret: str, code: str, *, before: str) -> bool:
         """Put a new second factor in the place of another, with a code of the new one.
@@ -293,15 +289,22 @@ class Accounts:
             Whether the code is right and the account still had the secret ``before``; otherwise
             nothing is changed.
         """
+        return self._take(
+            "UPDATE accounts SET secret = :secret, step = :step, confirmed = 1 "
+            "WHERE name = :name AND secret = :before",
+            secret,
+            code,
+            name=name,
+            before=before,
+        )
+
+    def _take(self, update: str, secret: str, code: str, **which: str) -> bool:
+        """Whether a code of a secret is right and the update, given its step, met the account."""
         step = step_of(secret, code) if secret else None
         if step is None:
             return False
         with self._open() as database:
-            done = database.execute(
-                "UPDATE accounts SET secret = ?, step = ?, confirmed = 1 "
-                "WHERE name = ? AND secret = ?",
-                (secret, step, name, before),
-            )
+            done = database.execute(update, {"secret": secret, "step": step, **which})
             return done.rowcount == 1
 
     # -- the log

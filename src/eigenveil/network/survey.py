@@ -30,7 +30,7 @@ from eigenveil.network.approvals import MOST_ASKED, waiting_study
 from eigenveil.network.channel import HELLO, MOST_SURVEYED, SURVEY, TROUBLE, UNSIGNED
 from eigenveil.network.flare.job import parties_of
 from eigenveil.network.kit import Kit
-from eigenveil.network.signed import lead_called, members_of, open_learning, party_called
+from eigenveil.network.signed import lead_called, list_of, members_of, open_learning, party_called
 from eigenveil.tables.schema import Schema, parse_schema
 
 LEAD = "lead"
@@ -332,10 +332,9 @@ def _ask(name: str, study: str, payload: bytes, identity: Identity, carry: Carry
     question = Envelope(study, os.urandom(12).hex(), SURVEY, LEAD, name, payload)
     data, mark = seal(question, identity)
     came = carry(name, data)
-    listed = None if identity.members is None else members_of(identity).signed()
-    if came == b"" and listed is not None:
+    if came == b"" and (listed := list_of(identity)):
         # a party that has not seen the list with the lead's new key is brought it, and asked again
-        carry(name, seal(replace(question, step=HELLO, payload=listed.line()), identity)[0])
+        carry(name, seal(replace(question, step=HELLO, payload=listed), identity)[0])
         came = carry(name, data)
     if isinstance(came, str):
         return Report(name, problem=came)

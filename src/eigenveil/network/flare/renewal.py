@@ -88,8 +88,7 @@ class Renewal:
             self._tell(f"{name} has a new certificate, good until {until}, for new connections.")
         elif self._idle():
             self._tell(f"{name} has a new key, and starts again with it; no study goes on.")
-            os.chdir(self._home)
-            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+            self._start_again()
         else:
             return
         self._shown, self._key = shown, key
