@@ -8,16 +8,20 @@ import pytest
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE makes certificates: pip install '.[flare]'")
 
+from nvflare.fuel.f3.drivers import aio_http_driver, net_utils
+
 from eigenveil.errors import EigenveilError
 from eigenveil.federation.protocol.envelope import Envelope, seal
 from eigenveil.federation.protocol.messages import AGGREGATOR
 from eigenveil.network.certificates import fingerprint, read_certificate
 from eigenveil.network.enrolment import package, request
+from eigenveil.network.flare.connections import Connections
 from eigenveil.network.flare.provision import provision
+from eigenveil.network.flare.renewal import Renewal
 from eigenveil.network.kit import check_own_certificate, open_kit
 from eigenveil.network.members import LARGEST
 from eigenveil.network.registrar import approve
-from eigenveil.network.signed import identity_of, list_of, open_learning, party_called
+from eigenveil.network.signed import identity_of, list_of, members_of, open_learning, party_called
 from eigenveil.network.signers import make_key
 from kit_tools import study_of
 
@@ -147,3 +151,17 @@ def test_a_renewal_of_another_federation_is_refused(kits, tmp_path):
         work()
     assert caught.value.code == "other-fingerprint"
     works(kits)
+
+
+def test_a_look_between_two_writes_sees_one_kit(kits, tmp_path, monkeypatch):
+    """The certificate is new and the key file is not: the key that is seen is the certificate's."""
+    kit = open_kit(kits["aggregator"])
+    for module, name in ((aio_http_driver, "WsConnection"), (net_utils, "get_ssl_context")):
+        monkeypatch.setattr(module, name, getattr(module, name))  # put back afterwards
+    seen = Renewal(
+        kit, Connections(members_of(identity_of(kit))), idle=lambda: True, say=print, home=tmp_path
+    )
+    before = seen._read()
+    other = open_kit(kits["north"]).certificate.read_bytes()
+    kit.certificate.write_bytes(other)
+    assert all(now != then for now, then in zip(seen._read(), before, strict=True))
