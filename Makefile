@@ -1,4 +1,4 @@
-# make demo | demo-flare | test | test-flare | soak | margins | bench | figures | docs | release-check | image-check | lint: each makes what it needs on a fresh machine.
+# make demo | demo-flare | test | test-flare | nightly | bench | figures | docs | release-check | image-check | lint: each makes what it needs on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ DOCS := $(VENV)/.docs
 # the tests start hundreds of processes: each would compile the package anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-flare test test-all test-flare soak margins bench figures docs release-check image-check lint format clean
+.PHONY: demo demo-flare test test-flare nightly bench figures docs release-check image-check lint format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -49,26 +49,11 @@ demo-flare: $(FLARE)  ## the same between three sites, an aggregator and a lead:
 test: $(DEV) lint  ## formatting, lint, types, import rules, tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-test-all: $(DEV) lint  ## the same, with the slow tests that wrong noise is rejected, and new examples
-	$(BIN)/python -m pytest -n auto --dist worksteal --hypothesis-profile new -m "thorough or not thorough"
-
 test-flare: $(DEV) $(FLARE)  ## what needs NVIDIA FLARE: real processes on this machine, and faults
 	$(BIN)/python -m pytest tests/flare -n 2 --dist loadfile
 
-soak: $(DEV) $(FLARE)  ## all forgeries and kills in full, ten times those of make test; EIGENVEIL_SOAK=0.1: as there
-	EIGENVEIL_SOAK=$${EIGENVEIL_SOAK:-1} EIGENVEIL_SOAK_TABLE=docs/soak.md $(BIN)/python -m pytest \
-		tests/attacks/test_attack_forged_questions.py tests/federation/test_killed_sites.py \
-		tests/federation/test_killed_aggregators.py \
-		tests/federation/test_ledger_processes.py tests/flare/test_attacks.py \
-		tests/flare/test_faults_aggregator.py tests/flare/test_faults_sites.py
-
-margins: $(DEV)  ## comparisons of noisy numbers that have little room, from five runs of the tests; an hour
-	for run in 1 2 3 4 5; do \
-		EIGENVEIL_MARGINS=build/margins PYTHONPYCACHEPREFIX=$(CURDIR)/build/cache PYTHONPATH=tests \
-		$(BIN)/python -m pytest -q -n auto --dist worksteal -p margin_tools \
-		-o enable_assertion_pass_hook=true $(TESTS) || exit 1; \
-	done
-	$(BIN)/python tests/margin_tools.py build/margins
+nightly: $(DEV) $(FLARE)  ## every test in full, new examples, margins, into docs/nightly.md; hours; PARTS="noise flare": these
+	$(BIN)/python tests/nightly.py $(PARTS)
 
 lint: $(DEV)
 	$(BIN)/ruff format --check .

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from pathlib import Path
+import re
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,18 +16,17 @@ from eigenveil.errors import EigenveilError, error_codes
 # modules of fixtures have no doctests, and all have one name
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]
 
-# "same": two runs of make test on one commit try the same examples, so that a failure is the
-# commit's. "new": make test-all looks for others.
-for profile, same, examples in (("same", True, 12), ("new", False, 20)):
-    settings.register_profile(
-        profile,
-        derandomize=same,
-        max_examples=examples,  # make test must stay short on two processors
-        deadline=None,
-        database=None,
-        suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no error
-    )
-settings.load_profile("same")
+# Two runs of make test on one commit try the same examples, so that a failure is the commit's;
+# make nightly looks for others.
+settings.register_profile(
+    "counted",
+    derandomize=soak_tools.SOAK < 1,
+    max_examples=soak_tools.times(120),  # make test must stay short on two processors
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no error
+)
+settings.load_profile("counted")
 
 disk_tools.wait_for_no_disk()
 
@@ -109,13 +108,43 @@ def run(capsys, next_ledger):
     return call
 
 
-def pytest_sessionfinish(session, exitstatus):
-    """Write what a soak tried, or tell it to the process that does."""
-    place = os.environ.get("EIGENVEIL_SOAK_TABLE")
+NEEDS = tuple(filter(None, os.environ.get("EIGENVEIL_NEEDS", "").lower().split(",")))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A skip for want of what EIGENVEIL_NEEDS names is a failure; examples are counted."""
+    report = yield
+    if call.when == "teardown":
+        found = re.findall(r"(\d+) passing", getattr(item, "hypothesis_statistics", ""))
+        soak_tools.count("drawn", "examples of hypothesis", sum(map(int, found)))
+    return _failed_where_needed(report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """The same of a module that skips itself."""
+    del collector
+    return _failed_where_needed((yield))
+
+
+def _failed_where_needed(report):
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2]
+        if any(word in reason.lower() for word in NEEDS):
+            report.outcome, report.longrepr = "failed", f"EIGENVEIL_NEEDS has it: {reason}"
+    return report
+
+
+def pytest_sessionfinish(session):
+    """Write what was tried, or tell it to the process that does."""
+    place = os.environ.get("EIGENVEIL_COUNTS")
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["soak"] = soak_tools.taken()
     elif place:
-        soak_tools.write(Path(place), passed=exitstatus == 0)
+        found = session.config.pluginmanager.get_plugin("terminalreporter").stats
+        names = ("passed", "failed", "error", "skipped", "xfailed")
+        soak_tools.write(place, {name: len(found.get(name, ())) for name in names})
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,10 +1,10 @@
-"""How much room comparisons of noisy numbers have in the tests: ``make margins``.
+"""How much room comparisons of noisy numbers have in the tests: a part of ``make nightly``.
 
 As a plugin of pytest it notes, of each ``assert a < b`` of two numbers that holds and of each
-``assert_allclose``, how far it was from failing. As a program it reads the notes of several runs,
-and lists the comparisons whose margin varies and is less than six of its standard deviations:
-chance makes them fail sooner or later. Those with a stated false-alarm rate, and bounds that always
-hold, may be among them.
+``assert_allclose``, how far it was from failing. :func:`with_little_room` reads the notes of
+several runs, and lists the comparisons whose margin varies and is less than six of its standard
+deviations: chance makes them fail sooner or later. Those with a stated false-alarm rate, and bounds
+that always hold, may be among them.
 """
 
 import json
@@ -118,8 +118,3 @@ def with_little_room(folder):
             if room < min(_FEW, found.get(key, (_FEW,))[0]):
                 found[key] = (room, len(margins), test, place, text)
     return sorted(found.values())
-
-
-if __name__ == "__main__":
-    for room, runs, test, place, text in with_little_room(Path(sys.argv[1])):
-        print(f"{room:5.1f} deviations in {runs} runs: {test}, line {place}: {text}")

@@ -1,24 +1,29 @@
-"""How often attacks and kills are tried: a tenth in every run, all of it in ``make soak``.
+"""How much is tried: a tenth in ``make test``, all of it in ``make nightly``.
 
-``EIGENVEIL_SOAK`` is the part of the full counts: 1 in a soak, 0.1 by default. What was tried is
-counted; with ``EIGENVEIL_SOAK_TABLE`` naming a file, the counts are written there as a table.
+``EIGENVEIL_SOAK`` is the part of the full counts, .1 by default: ``times(20_000)`` is 2,000 in
+``make test``. It is the only factor: hypothesis tries ``settings(max_examples=times(...))``, too,
+and finds new examples where it is 1. What was tried is counted; with ``EIGENVEIL_COUNTS`` naming a
+file, outcomes and counts are written there.
 """
 
+import json
 import math
 import os
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 
 SOAK = float(os.environ.get("EIGENVEIL_SOAK", "0.1"))
 # Messages of each kind, of each attack and each attacker.
 MESSAGES = 100
-KINDS = ("killed", "forged", "replayed", "reordered")
+KINDS = (
+    "killed", "forged", "replayed", "reordered",
+    "edited", "queried", "combined", "entered", "drawn",
+)  # fmt: skip
 _COUNTS: Counter = Counter()
 
 
 def times(full: int) -> int:
-    """How often now what a soak does ``full`` times; at least once."""
+    """How often now what ``make nightly`` does ``full`` times; at least once."""
     return max(1, math.ceil(full * SOAK - 1e-9))
 
 
@@ -28,7 +33,8 @@ MANY = times(MESSAGES)
 def count(kind: str, what: str, tried: int, accepted: int = 0) -> None:
     """Note what was tried; ``accepted``: how many of it had an effect that nothing forged may have.
 
-    Of a kill, the effect is something lost, charged twice or not charged.
+    Of a kill, the effect is something lost, charged twice or not charged; of an edited certificate,
+    that it stays valid.
     """
     assert kind in KINDS
     _COUNTS[kind, what, "tried"] += tried
@@ -46,27 +52,6 @@ def add(rows: list[list[object]]) -> None:
         _COUNTS[tuple(key)] += number
 
 
-def write(path: Path, passed: bool) -> None:
-    """The table."""
-    found = sorted({key[:2] for key in _COUNTS}, key=lambda key: (KINDS.index(key[0]), key[1]))
-    when = datetime.now(UTC).strftime("%Y-%m-%d")
-    lines = [
-        "# What a soak tried",
-        "",
-        f"Written by `make soak` on {when}: {SOAK:g} of the full counts; "
-        + ("all tests passed." if passed else "SOME TESTS FAILED.")
-        + " *Accepted* counts messages that had an effect, and kills after which something was "
-        "lost, charged twice or not charged.",
-        "",
-        "| fault | where | tried | accepted |",
-        "|---|---|---|---|",
-    ]
-    for kind in KINDS:
-        rows = [
-            (what, *(_COUNTS[kind, what, how] for how in ("tried", "accepted")))
-            for found_kind, what in found
-            if found_kind == kind
-        ]
-        rows.append(("**all**", sum(row[1] for row in rows), sum(row[2] for row in rows)))
-        lines += [f"| {kind} | {what} | {tried} | {accepted} |" for what, tried, accepted in rows]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+def write(place: str, outcomes: dict[str, int]) -> None:
+    """Outcomes of the tests, and what they tried."""
+    Path(place).write_text(json.dumps({"outcomes": outcomes, "counts": taken()}), encoding="utf-8")

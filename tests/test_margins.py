@@ -1,4 +1,4 @@
-"""What ``make margins`` finds: a comparison with little room, and none that has enough."""
+"""The margins of ``make nightly``: a comparison with little room is found, no other."""
 
 import json
 import subprocess

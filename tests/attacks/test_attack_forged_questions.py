@@ -6,7 +6,7 @@ lead's, another federation's, and an aggregator's of another host. It would have
 answers, charges or ends anything for somebody who did not sign it for this site, study, session and
 step; and an aggregator that takes one party's answer, or an old one, for another.
 
-Ten of a kind in every run, a hundred in a soak (soak_tools.py).
+Ten of a kind in every run, a hundred in make nightly (soak_tools.py).
 """
 
 import datetime

@@ -316,7 +316,7 @@ def house(tmp_path, dropouts):
     return House(tmp_path / "house", dropouts)
 
 
-# without dropouts the steps are some of those with: in a soak only
+# without dropouts the steps are some of those with: in make nightly only
 @pytest.fixture(params=[0, 1] if SOAK >= 1 else [1], ids="dropouts={}".format)
 def dropouts(request):
     return request.param
@@ -443,7 +443,7 @@ def die_inside_the_commit(house, turns):
 
 
 def some(steps, first=0):
-    """Steps with their numbers: every one in a soak, else every third, from any of the first on."""
+    """Steps with their numbers: all in make nightly, else every third, from any of three on."""
     numbered = list(enumerate(steps, first))
     return numbered if SOAK >= 1 else numbered[random.randrange(3) :: 3]
 

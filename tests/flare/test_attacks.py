@@ -3,7 +3,7 @@
 It would have found a site that answers, charges, deletes or ends anything for somebody else than
 the aggregator, a study that somebody without its lead's kit ends, and a way to keep newcomers out.
 
-Ten messages of a kind of each attacker in every run, a hundred in a soak (soak_tools.py).
+Ten messages of a kind of each attacker in every run, a hundred in make nightly (soak_tools.py).
 """
 
 import json

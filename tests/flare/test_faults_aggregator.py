@@ -33,7 +33,7 @@ PHASES = (
     "sign",
     "finish",
 )
-# one round is as another: a soak kills in all of them, else the first and the last stand for them
+# one round is as another: make nightly kills in all, else the first and the last stand
 KILLED = PHASES if SOAK >= 1 else tuple(p for p in PHASES if not p.endswith(tuple("2345")))
 
 
