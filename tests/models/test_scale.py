@@ -66,3 +66,58 @@ def test_an_offset_from_rows_that_lie_on_the_center():
         scale = NormScale(2.0, edges, np.ones(edges.size))
         with np.errstate(all="raise"):
             assert scale.share_of_offset(squared, bound, center) == pytest.approx(wanted)
+
+
+def long_ones(rows, part, times=10.0):
+    """Rows of lengths about 1, and a part of them so many times longer."""
+    norms = np.abs(np.random.default_rng(0).normal(1.0, 0.15, rows)) + 0.1
+    norms[: int(part * rows)] *= times
+    return norms
+
+
+@pytest.mark.parametrize("part", [0.01, 0.05, 0.1])
+def test_long_rows_beyond_a_gap_are_read(part):
+    """They hold half the energy and more; their bins' noise is less than a fifth of a percent.
+
+    A thousandth of the mean square is six deviations of it.
+    """
+    norms = long_ones(200_000, part)
+    scale = released(norms[:, None], mu=0.5)
+    assert scale.mean_square() == pytest.approx(np.mean(norms**2), rel=0.2)
+    assert np.max(norms) / 1.2 < scale.edges[-1] < np.max(norms) * 1.5
+    assert scale.quantile(0.5) < 1.5
+
+
+def test_what_a_known_scale_rules_out_is_not_read():
+    near = released(np.ones((20_000, 1)), mu=0.1)
+    norms = long_ones(20_000, 0.2, times=50.0)[:, None]
+    histogram = NormHistogram(None, precision="double", with_count=True)
+    histogram.update(Block(norms))
+    record = calibrated_record(
+        histogram, name="s", adjacency="add-remove", kind="gaussian", budget=StepBudget(mu=0.1)
+    )
+    release = release_sum(histogram, record, SecureSource())
+    assert read_scale(release, public_rows=None).edges[-1] > 40.0
+    assert read_scale(release, public_rows=None, known=near).edges[-1] < 4.0
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_noise_beyond_all_rows_is_read_as_rows_hardly_ever(kind):
+    """Half of the rows are spread so thin that they are looked for in vain.
+
+    Noise shows a run of its own in one of some thousand histograms: 8 of 300 by chance, less than
+    1e-8.
+    """
+    rng = np.random.default_rng()
+    norms = np.concatenate([np.ones(2000), np.exp(rng.uniform(-25, 0, 600))])[:, None]
+    histogram = NormHistogram(None, precision="double", with_count=True)
+    histogram.update(Block(norms))
+    budget = StepBudget(mu=0.05) if kind == "gaussian" else StepBudget(epsilon=0.05)
+    record = calibrated_record(
+        histogram, name="scale", adjacency="add-remove", kind=kind, budget=budget
+    )
+    far = 0
+    for _ in range(300):
+        scale = read_scale(release_sum(histogram, record, SecureSource()), public_rows=None)
+        far += bool(scale.found and scale.edges[-1] > 16)
+    assert far < 8

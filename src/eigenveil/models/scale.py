@@ -11,15 +11,18 @@ from numpy.typing import NDArray
 from eigenveil.moments.accumulators import BINS, OCTAVE_PARTS, bin_upper_edges
 from eigenveil.moments.release import Release
 from eigenveil.noise.grid import deviation
-from eigenveil.tables.runs import CORE, grown_run, run_strengths, strongest_run
+from eigenveil.tables.runs import CORE, exceeded, run_strengths, standing_runs
 
 # Bins below the longest norm about one point in which those about another are looked for.
 _SPAN = 20 * OCTAVE_PARTS
 # Relative error that bins give to a mean square beside their noise, and the part of it that must be
 # left when its origin is not the centre.
 _SPREAD_ERROR, _LEFT = 0.15, 0.5
-# Share of the rows that the core must hold.
+# Share of the rows that the strongest run must hold.
 _ENOUGH = 0.2
+# Rows that are in no run must stand out by so many deviations for further runs to be looked for;
+# noise alone shows one in so many histograms then.
+_UNSEEN, _FALSE = 3.0, 1e-4
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,8 @@ class NormScale:
     rows : float
         The released or public number of rows.
     edges, masses : arrays of shape (m,)
-        Upper edges of the run of bins that stands out from the noise, ascending, and the noisy
-        numbers of rows in them; empty when nothing stands out.
+        Upper edges of the bins that stand out from the noise, ascending, and the noisy numbers of
+        rows in them; empty when nothing stands out.
     origin : array of shape (D,) or None
         The point from which the norms are; zero where there is none.
     deviation : float
@@ -119,10 +122,11 @@ def read_scale(
     known: NormScale | None = None,
     origin: NDArray[np.float64] | None = None,
 ) -> NormScale:
-    """The run of norm bins that stands out most from the noise of a released histogram.
+    """The runs of norm bins that stand out from the noise of a released histogram.
 
-    The row count is the histogram's last coordinate, or public. Where the norms about another point
-    are ``known``, noise is not looked at beyond twice the longest of them, or far below it.
+    Beyond the strongest run others are looked for where rows are missing in it. The row count is
+    the histogram's last coordinate, or public. Where the norms about another point are ``known``,
+    noise is not looked at beyond twice the longest of them, or far below it.
     """
     counts = release.values[:BINS]
     rows = float(public_rows) if public_rows is not None else float(release.values[BINS])
@@ -133,14 +137,19 @@ def read_scale(
         top = int(np.searchsorted(bin_upper_edges(), 2.0 * known.edges[-1]))
         strength[:, top + 2 :] = -np.inf
         strength[: max(0, top - _SPAN), :] = -np.inf
-    first, last = strongest_run(strength)
-    enough = rows > 0 and float(np.sum(counts[first:last])) >= _ENOUGH * rows
-    if not enough or strength[first, last] < CORE:
-        return NormScale(rows=rows, edges=np.empty(0), masses=np.empty(0))
-    first, last = grown_run(strength, first, last)
+    seen = np.zeros(BINS, dtype=np.bool_)
+    far = exceeded(_FALSE / BINS, pure=release.record.pure)
+    for first, last in standing_runs(strength, CORE, far):
+        if not seen.any() and not (rows > 0 and counts[first:last].sum() >= _ENOUGH * rows):
+            break
+        seen[first:last] = True
+        strength[0, :] = -np.inf  # rows of no length add nothing
+        unseen = rows - float(np.sum(counts[seen]))
+        if unseen < _UNSEEN * each * math.sqrt(1.0 + np.count_nonzero(seen)):
+            break
     upper = bin_upper_edges()
     upper[-1] = upper[-2] * 2.0  # the open bin, as far as clipping is concerned
-    return NormScale(rows, upper[first:last], counts[first:last].copy(), origin, each)
+    return NormScale(rows, upper[seen], counts[seen], origin, each)
 
 
 # -- Choosing the clipping quantile from released norms and the noise level alone.

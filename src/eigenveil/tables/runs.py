@@ -1,11 +1,14 @@
-"""The run of bins that stands out from the noise of a released histogram."""
+"""The runs of bins that stand out from the noise of a released histogram."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
+from math import log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 # The core must stand this many of its own noise deviations above zero: among the 50000 runs of a
 # histogram of noise alone, the best does in one of a hundred (simulated).
@@ -41,17 +44,38 @@ def _widths(size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return 1.0 / np.sqrt(np.maximum(width, 1)), np.where(width > 0, 0.0, -np.inf)
 
 
-def strongest_run(strength: NDArray[np.float64]) -> tuple[int, int]:
-    """Of all runs of neighbouring bins the one with the most rows against its own noise."""
-    first, last = np.unravel_index(int(np.argmax(strength)), strength.shape)
-    return int(first), int(last)
+def exceeded(chance: float, *, pure: bool) -> float:
+    """Deviations that noise exceeds with this chance: a normal, or where ``pure`` a Laplace one."""
+    return -log(2.0 * chance) / sqrt(2.0) if pure else -float(ndtri(chance))
 
 
-def grown_run(strength: NDArray[np.float64], first: int, last: int) -> tuple[int, int]:
+def standing_runs(
+    strength: NDArray[np.float64], core: float, further: float
+) -> Iterator[tuple[int, int]]:
+    """Runs of bins that stand out, grown: the strongest first, then what lies away from it.
+
+    Parameters
+    ----------
+    strength : array of shape (m + 1, m + 1)
+        As of :func:`run_strengths`; it is written to.
+    core, further : float
+        Deviations that the first run must have, and each after it.
+    """
+    least = core
+    while True:
+        first, last = np.unravel_index(int(np.argmax(strength)), strength.shape)
+        if not strength[first, last] >= least:
+            return
+        first, last = _grown(strength, int(first), int(last))
+        yield first, last
+        strength[:last, first + 1 :] = -np.inf  # what overlaps with it
+        least = further
+
+
+def _grown(strength: NDArray[np.float64], first: int, last: int) -> tuple[int, int]:
     """The run, grown on either side as long as one of the next few windows stands out too.
 
-    So few rows or little budget give a coarser answer before they give none, and noise far away
-    never counts.
+    So few rows or little budget give a coarser answer before they give none.
     """
     while (step := _next_step(strength[last, last + 1 : last + 1 + _REACH])) > 0:
         last += step

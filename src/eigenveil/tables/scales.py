@@ -9,11 +9,9 @@ fine enough, the third round counts over it again and both are averaged, so that
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from eigenveil.checks import LARGEST
 from eigenveil.errors import DataError
@@ -29,7 +27,7 @@ from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.noise.grid import deviation
 from eigenveil.origins import Origin
 from eigenveil.privacy.releases import ReleaseRecord
-from eigenveil.tables.runs import CORE, grown_run, run_strengths, strongest_run
+from eigenveil.tables.runs import CORE, exceeded, run_strengths, standing_runs
 
 Array = NDArray[np.float64]
 
@@ -44,6 +42,8 @@ _FINE = 5
 _CORE_PURE = 8.4
 # Fits in which a bin of noise alone stands out.
 _FALSE = 1e-3
+# Runs of bins for each bin, as far as their noise is not the same.
+_RUNS_A_BIN = 10
 # A level whose count stands this many deviations of its noise above 0 is there.
 _LEVEL = 3.0
 # A column of mass in so many bins is seen by its strongest run.
@@ -141,22 +141,26 @@ class BinNoise:
     Attributes
     ----------
     deviation : float
-    core, alone : float
-        Deviations that the run must have to stand out, and a bin by itself: so many that of all
-        bins of noise one does in a thousand fits. Noise of pure epsilon has longer tails.
+    core, alone, further : float
+        Deviations that the run must have to stand out, a bin by itself, and a run away from it: so
+        many that of all bins of noise, or runs, one does in a thousand fits. Noise of pure epsilon
+        has longer tails.
     """
 
     deviation: float
     core: float
     alone: float
+    further: float
 
     @classmethod
     def of(cls, record: ReleaseRecord) -> BinNoise:
         """As it was recorded."""
-        chance = _FALSE / record.noise.size
-        if record.pure:
-            return cls(deviation(record.noise, 1), _CORE_PURE, -log(2.0 * chance) / sqrt(2.0))
-        return cls(deviation(record.noise, 1), CORE, -float(ndtri(chance)))
+        alone, further = (
+            exceeded(_FALSE / count / record.noise.size, pure=record.pure)
+            for count in (1, _RUNS_A_BIN)
+        )
+        core = _CORE_PURE if record.pure else CORE
+        return cls(deviation(record.noise, 1), core, alone, further)
 
 
 def ranges_of(release: Release, features: int) -> Ranges:
@@ -242,12 +246,10 @@ def rows_needed(record: ReleaseRecord) -> float:
 
 
 def _standing(counts: Array, noise: BinNoise) -> NDArray[np.bool_]:
-    """Bins of the run that stands out, and any others that do by themselves."""
+    """Bins of the runs that stand out, and any others that do by themselves."""
     found = counts > noise.alone * noise.deviation
     strength = run_strengths(counts, noise.deviation)
-    first, last = strongest_run(strength)
-    if strength[first, last] >= noise.core:
-        first, last = grown_run(strength, first, last)
+    for first, last in standing_runs(strength, noise.core, noise.further):
         found[first:last] = True
     return np.asarray(found)
 
