@@ -63,10 +63,10 @@ def standing_runs(
     """
     least = core
     while True:
-        first, last = np.unravel_index(int(np.argmax(strength)), strength.shape)
+        first, last = divmod(int(np.argmax(strength)), strength.shape[1])
         if not strength[first, last] >= least:
             return
-        first, last = _grown(strength, int(first), int(last))
+        first, last = _grown(strength, first, last)
         yield first, last
         strength[:last, first + 1 :] = -np.inf  # what overlaps with it
         least = further
