@@ -79,7 +79,7 @@ def test_labels_of_all_kinds_are_read_as_texts(tmp_path):
         assert [*found["lane"][:2]] == ["0", "1"]
         assert [*found["quality"][:2]] == ["0.5", None]
         assert found["doublet"][0] is None
-        assert found["doublet"][1].lower() == "true"
+        assert found["doublet"][1] == "1"
 
 
 def test_stores_of_older_versions_are_read(tmp_path):

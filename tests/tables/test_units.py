@@ -76,33 +76,6 @@ def test_rows_without_an_identifier_do_not_count(ids):
     assert (rows.count().units, rows.count().without) == (2, 2)
 
 
-def test_one_identifier_in_two_types_is_one_unit():
-    """A column is whole in one file, and has a hole (so is not) in the next."""
-    whole, holes = np.array([1, 2, 3]), np.array([1.0, math.nan, 3.0])
-
-    class Two:
-        features, names, single = 1, None, True
-
-        def blocks(self):
-            yield Block(np.ones((3, 1)), units=whole)
-            yield Block(np.ones((3, 1)), units=holes)
-
-    assert UnitRows(Two()).count().units == 3
-
-
-def test_texts_and_numbers_are_not_mixed():
-    class Two:
-        features, names, single = 1, None, True
-
-        def blocks(self):
-            yield Block(np.ones((2, 1)), units=np.array([1, 2]))
-            yield Block(np.ones((2, 1)), units=np.array(["1", "2"]))
-
-    with pytest.raises(DataError, match="texts in one place and numbers") as error:
-        UnitRows(Two()).count()
-    assert error.value.code == "mixed-units"
-
-
 @pytest.mark.parametrize("groups", [[1, 2], [[1], [2], [3]], 7])
 def test_units_are_one_a_row(groups):
     with pytest.raises(DataError) as error:

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from eigenveil.errors import DataError
 from eigenveil.io.formats.tabular import HELD_BY_SINGLE, Table, is_numeric, numbers_of
 from eigenveil.moments.rows import FloatArray
+from eigenveil.tables.ids import MISSING, identifiers
 from eigenveil.tables.schema import FIRST_DAY, Column, Schema
 
-_MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "#NA")
 _TRUE = ("true", "t", "yes", "y", "1")
 _FALSE = ("false", "f", "no", "n", "0")
 _DAY = r"^\d{4}-\d{2}-\d{2}([T ].*)?$"
@@ -130,13 +130,26 @@ class RowEncoder:
 
 
 def labels(column: Any) -> NDArray[np.object_]:
-    """Identifiers as texts, shape (n,); ``None`` where one is missing.
+    """Identifiers in their one form, shape (n,); ``None`` where one is missing."""
+    kind = _inner(column.type)
+    if kind != column.type:
+        column = column.dictionary_decode()
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        column = column.cast(pa.timestamp(kind.unit, "UTC"))
+    if pa.types.is_temporal(kind):
+        column = column.cast(pa.string())
+    if pa.types.is_floating(kind):
+        return _objects(identifiers(column.to_numpy(zero_copy_only=False)))
+    return _objects(identifiers(column.to_pylist()))
 
-    The same number is the same text, whether it is stored as a whole number, a decimal or a text:
-    a person whose files differ in this is one person.
-    """
-    found = _without(texts_of(column), _MISSING).to_numpy(zero_copy_only=False)
-    return np.asarray(found, dtype=np.object_)
+
+def words(column: Any) -> NDArray[np.object_]:
+    """Cells as texts, shape (n,); ``None`` where one is missing."""
+    return _objects(_without(texts_of(column), MISSING).to_pylist())
+
+
+def _objects(found: Sequence[str | None]) -> NDArray[np.object_]:
+    return np.array(found, dtype=np.object_)
 
 
 def texts_of(column: Any) -> Any:
@@ -185,7 +198,7 @@ def _levels(cells: Any, levels: Sequence[str]) -> NDArray[np.float64]:
     texts = texts_of(cells)
     wanted = texts_of(pa.array(levels, pa.string()))
     codes = pc.index_in(texts, value_set=wanted)
-    words = [word for word in _MISSING if word not in levels]
+    words = [word for word in MISSING if word not in levels]
     missing = _without(texts, words).is_null().to_numpy(zero_copy_only=False)
     found = np.zeros((len(cells), len(levels)))
     known = codes.is_valid().to_numpy(zero_copy_only=False) & ~missing

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import scipy.sparse
 from numpy.typing import NDArray
 
@@ -24,6 +23,7 @@ from eigenveil.io.formats.registry import USUAL, Format, ReadOptions, format_of
 from eigenveil.io.formats.tabular import Table
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import SPARSE_ROWS, block_rows, part_rows
+from eigenveil.tables.ids import identifiers
 from eigenveil.tables.schema import Schema
 
 
@@ -432,7 +432,7 @@ class FileRows:
         if isinstance(file, NamedArrayFile):
             assert self.names is not None
             wanted = names if self.unit is None else (self.unit, *names)
-            beside = [labels(pa.array(file.row_labels(name))) for name in wanted]
+            beside = [np.array(identifiers(file.row_labels(name)), object) for name in wanted]
             if tuple(self.names) != tuple(file.columns):
                 at = {name: place for place, name in enumerate(file.columns)}
                 places = np.array([at[name] for name in self.names])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, short_name
 from eigenveil.files import Place
-from eigenveil.io.encode import RowEncoder, encoded, labels
+from eigenveil.io.encode import RowEncoder, encoded, labels, words
 from eigenveil.io.files import reading
 from eigenveil.io.formats.registry import USUAL, ReadOptions
 from eigenveil.io.formats.tabular import Table, is_numeric
@@ -55,7 +55,7 @@ def look_at(paths: Sequence[str | Path | Place], *, read: ReadOptions = USUAL) -
         for name, seen in found.items():
             cells = batch.column(batch.schema.get_field_index(name))
             if name in texts:
-                seen.add_texts(labels(cells))
+                seen.add_texts(words(cells))
             else:
                 seen.add_numbers(encoded(Column(name, _ENCODED[seen.kind]), cells)[:, 0])
     return list(found.values())
@@ -127,7 +127,7 @@ class ColumnReport:
         if self.column.kind == "category":
             known = values.any(axis=1)
             self.levels.update(np.flatnonzero(np.nan_to_num(values).any(axis=0)).tolist())
-            others = labels(cells)[~holes & ~known]
+            others = words(cells)[~holes & ~known]
             for level in others.tolist():
                 if level in self.unknown or len(self.unknown) < _MOST_UNKNOWN:
                     self.unknown[level] += 1

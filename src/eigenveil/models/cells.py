@@ -116,7 +116,7 @@ def units_of(adata: Any, unit: str, *, origin: str = "The cells") -> NDArray[Any
             hint=f"Those of obs are {known or 'none'}; or give groups, an identifier a cell.",
             code="no-units",
         )
-    return unit_ids(np.asarray(column.astype(object)), int(adata.shape[0]))
+    return unit_ids(column, int(adata.shape[0]))
 
 
 class CellRows:

@@ -28,7 +28,7 @@ from eigenveil.moments.engine import CountRows, InvalidRows
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows, read_rows
 from eigenveil.origins import Origin
 from eigenveil.tables.identifiers import check_identifiers
-from eigenveil.tables.units import LabelledRows, UnitRows, unit_ids
+from eigenveil.tables.units import LabelledRows, UnitRows, exact, unit_ids
 
 MOST_COLUMNS = 1 << 16
 """Most columns of a table whose entries are all stored."""
@@ -360,10 +360,7 @@ def without_units(X: Any, unit: str | None, *, groups: Any = None) -> tuple[Any,
     frame = frame_of(X)
     assert frame is not None
     assert unit is not None
-    ids = frame[unit]
-    # beside missing ones whole numbers would become floats, and long ones lose digits
-    exact = np.array(ids.to_list(), dtype=object) if ids.null_count() else ids.to_native()
-    return less_units(X, unit), exact
+    return less_units(X, unit), exact(frame[unit].to_native())
 
 
 def has_units(X: Any, unit: str | None, *, groups: Any) -> bool:

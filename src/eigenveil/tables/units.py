@@ -7,19 +7,18 @@ sensitivity of one row (docs/proofs/units.md). Identifiers stay in the process t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, repeat
-from numbers import Integral, Real
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.moments.rows import MOST_ROWS_A_UNIT, Block, RowWeights
 from eigenveil.moments.source import FoundT, PartitionedRows, Reading, RowSource, read_rows
+from eigenveil.tables.ids import identifiers
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class UnitTable:
         One row of a unit counts 1 over this: that of the unit's rows in all parts, or c.
     """
 
-    codes: dict[Any, int]
+    codes: dict[str, int]
     before: NDArray[np.int64]
     until: NDArray[np.int64]
     divisors: NDArray[np.int64]
@@ -163,7 +162,7 @@ class _PartUnits:
     """Of each part of the rows: its units, the rows of each, and rows that have none."""
 
     rows: int
-    parts: tuple[tuple[dict[Any, int], NDArray[np.int64], int], ...]
+    parts: tuple[tuple[dict[str, int], NDArray[np.int64], int], ...]
 
 
 class _CountUnits(Reading[_PartUnits]):
@@ -171,7 +170,7 @@ class _CountUnits(Reading[_PartUnits]):
 
     def read(self, rows: RowSource) -> _PartUnits:
         """Of a part."""
-        codes: dict[Any, int] = {}
+        codes: dict[str, int] = {}
         counts, without, read = np.zeros(1024, dtype=np.int64), 0, 0
         for block in rows.blocks():
             found = _coded(block, codes, add=True)
@@ -203,7 +202,6 @@ def _tables_of(found: _PartUnits, most: int) -> tuple[UnitCount, list[UnitTable]
             np.fromiter(map(codes.__getitem__, each), np.int64, len(each))
             for each, _, _ in found.parts
         ]
-        _check_one_kind((next(iter(each)) for each, _, _ in found.parts if each), "The rows")
     total, seen = np.zeros(len(codes), dtype=np.int64), []
     for at, (_, own, _) in zip(places, found.parts, strict=True):
         seen.append(total[at])
@@ -216,16 +214,6 @@ def _tables_of(found: _PartUnits, most: int) -> tuple[UnitCount, list[UnitTable]
     without = sum(each for _, _, each in found.parts)
     count = UnitCount(total.size, int(total.sum()), int(total.max(initial=0)), without)
     return count, tables
-
-
-def _check_one_kind(units: Iterable[Any], where: str) -> None:
-    """Refuse texts beside numbers: one unit could count twice."""
-    if len({isinstance(unit, str) for unit in units}) > 1:
-        raise DataError(
-            f"{where}: units are texts in one place and numbers in another.",
-            hint="Write a unit's identifier in the same way everywhere: else it counts twice.",
-            code="mixed-units",
-        )
 
 
 class StreamUnits:
@@ -242,7 +230,7 @@ class StreamUnits:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._codes: dict[Any, int] = {}
+        self._codes: dict[str, int] = {}
         self._seen = np.zeros(0, dtype=np.int64)
         self._next = self._seen
 
@@ -281,7 +269,7 @@ class StreamUnits:
         self._seen = self._next = np.append(self._seen, other._seen)
 
 
-def _coded(block: Block, codes: dict[Any, int], *, add: bool = False) -> NDArray[np.int64]:
+def _coded(block: Block, codes: dict[str, int], *, add: bool = False) -> NDArray[np.int64]:
     """The numbers of a block's units, -1 where a row has no identifier or a new one."""
     if block.units is None:
         raise DataError(
@@ -289,40 +277,13 @@ def _coded(block: Block, codes: dict[Any, int], *, add: bool = False) -> NDArray
             hint="Name the column with each row's unit: unit='patient_id', or --unit patient_id.",
             code="no-units",
         )
-    given = _identifiers(block.units)
+    given = identifiers(block.units)
     if add:
         for unit in dict.fromkeys(given):
-            if unit is not None and unit != "" and unit == unit:  # not NaN
+            if unit is not None:
                 codes.setdefault(unit, len(codes))
-    if add:
-        ends = (*islice(codes, 1), *islice(reversed(codes), 1))
-        _check_one_kind(ends, block.origin.name or "The rows")
-    # a missing one was never added
-    return np.fromiter(map(codes.get, given, repeat(-1)), np.int64, len(given))
-
-
-def _identifier(value: Any) -> float | str | None:
-    """An identifier as it is compared: a number, or a text; ``None`` for a missing one."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")
-    if isinstance(value, str):
-        return value or None
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        number = float(value)
-        return None if math.isnan(number) else number  # 1.0 is the unit 1
-    text = str(value)  # pandas' missing values, dates, and what else there is
-    return None if text in ("None", "<NA>", "NaT", "nan") else text
-
-
-def _identifiers(units: NDArray[Any]) -> list[Any]:
-    """Each row's identifier as it is compared; a missing one is None, NaN or an empty text."""
-    given: list[Any] = units.tolist()
-    if units.dtype.kind in "biufU":  # compared as they are: 1.0 is the unit 1
-        return given
-    known = {each: _identifier(each) for each in dict.fromkeys(given)}
-    return [known[each] for each in given]
+    found = (-1 if unit is None else codes.get(unit, -1) for unit in given)
+    return np.fromiter(found, np.int64, len(given))
 
 
 def _weights(
@@ -354,7 +315,7 @@ class LabelledRows:
     ----------
     rows : RowSource
     units : array of shape (n,)
-        An identifier a row: integers or texts; None or NaN where one is missing.
+        An identifier a row; None or NaN where one is missing.
     """
 
     def __init__(self, rows: RowSource, units: NDArray[Any]) -> None:
@@ -382,13 +343,29 @@ def unit_ids(groups: ArrayLike, rows: int) -> NDArray[np.generic]:
     DataError
         When they are not one a row.
     """
-    found = np.asarray(groups)
+    found = exact(groups)
     if found.ndim != 1 or found.shape[0] != rows:
         raise DataError(
             f"groups has shape {found.shape}, and there are {rows} rows.",
             hint="Give one identifier a row: the unit, such as the patient, that it belongs to.",
             code="bad-groups",
         )
-    if found.dtype.kind not in "iufOUSb":
-        found = found.astype(object)
+    return found
+
+
+def exact(groups: Any) -> NDArray[Any]:
+    """Identifiers as an array whose entries are none of another type for the sake of one of them.
+
+    Whole numbers would become decimals beside a missing one, and lose digits.
+    """
+    series = nw.from_native(groups, allow_series=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        groups = series.to_numpy()
+        if groups.dtype.kind == "f" and not series.dtype.is_float():
+            groups = series.to_list()
+    if not isinstance(groups, list | tuple) or (groups and np.ndim(groups[0]) > 0):
+        return np.ma.asarray(groups) if np.ma.isMaskedArray(groups) else np.asarray(groups)
+    found = np.empty(len(groups), dtype=object)
+    for row, each in enumerate(groups):
+        found[row] = each
     return found
