@@ -138,7 +138,7 @@ def _overhead(report: Report) -> None:
     section = "Many sites: the protocol's own work, S=10, D=784, 6000 rows a site (float32)"
     rng = np.random.default_rng(0)
     parts = [rng.standard_normal((6000, 784), dtype=np.float32) for _ in range(SITES)]
-    model = FederatedPCA(COMPONENTS, protocol="cape")
+    model = FederatedPCA(COMPONENTS, protocol="cape", precision="single")
     model.fit([part[:200] for part in parts])
     grams, runs = [], []
     for _ in range(7):
@@ -197,7 +197,7 @@ def peak():  # kibibytes; the resource module's figure would begin at the parent
 sites = int(sys.argv[1])
 rng = np.random.default_rng(0)
 parts = [rng.standard_normal((100, 784), dtype=np.float32) for _ in range(sites)]
-model = FederatedPCA(20, protocol="cape")
+model = FederatedPCA(20, protocol="cape", precision="single")
 model.fit(parts[:3])
 before = peak()
 start, used = time.perf_counter(), time.process_time()

@@ -90,9 +90,10 @@ def _spread(rows: int, features: int, dtype: Any) -> NDArray[Any]:
     return np.asarray(power_law(rows, features, 1.0, dtype=dtype) + dtype(1.0))
 
 
-def _model(mechanism: str = "gaussian") -> PrivatePCA:
-    """The fit that ratios are of: by default of one release of the second moment."""
-    return PrivatePCA(10, epsilon=1.0, delta=1e-6, scale=None, mechanism=mechanism)
+def _model(kind: Any = np.float64, mechanism: str = "gaussian") -> PrivatePCA:
+    """The fit that ratios are of, in the rows' precision: by default one release of the moment."""
+    precision = "single" if kind == np.float32 else "double"
+    return PrivatePCA(10, epsilon=1.0, delta=1e-6, mechanism=mechanism, precision=precision)
 
 
 def _fits(report: Report) -> None:
@@ -104,7 +105,8 @@ def _fits(report: Report) -> None:
 
 def _fit_of(report: Report, name: str, rows: NDArray[Any], wanted: float, pairs: int) -> None:
     section = "Fit over scikit-learn's covariance_eigh, K = 10, epsilon = 1 (median of pairs)"
-    once, twice, plain = _model(), _model("adaptive"), PCA(10, svd_solver="covariance_eigh")
+    once, twice = _model(rows.dtype), _model(rows.dtype, "adaptive")
+    plain = PCA(10, svd_solver="covariance_eigh")
     for model in (once, twice, plain):
         model.fit(rows)
     mine, theirs, ratio = paired(lambda: once.fit(rows), lambda: plain.fit(rows), pairs=pairs)
@@ -172,7 +174,7 @@ def _from_file(
 ) -> None:
     source = open_rows([file])
     rows = np.concatenate([block.values for block in source.blocks()])
-    model = _model()
+    model = _model(rows.dtype)
     pairs = []
     for _ in range(3):
         whole = timed(lambda: model.fit_rows(open_rows([file])))
@@ -190,7 +192,7 @@ def _from_file(
 def _fit(report: Report) -> None:
     section = "Time, 60000 x 784 float32, K = 50 (median of pairs)"
     rows = power_law(60_000, 784, 1.0, dtype=np.float32) + np.float32(1.0)
-    model = PrivatePCA(50, epsilon=1.0, delta=1e-5)
+    model = PrivatePCA(50, epsilon=1.0, delta=1e-5, precision="single")
     plain = PCA(50, svd_solver="covariance_eigh")
     mine, theirs, ratio = paired(lambda: model.fit(rows), lambda: plain.fit(rows))
     report.note(section, "fit, everything private", f"{mine:.3f} s")
@@ -230,8 +232,8 @@ def _sketch(report: Report) -> None:
     scores = rng.standard_normal((20_000, 200), dtype=np.float32)
     rows: NDArray[Any] = scores / np.arange(1, 201, dtype=np.float32) @ loadings
     rows += np.float32(0.1) * rng.standard_normal((20_000, 5000), dtype=np.float32)
-    sketch = PrivatePCA(50, mechanism="sketch", sketch_size=200)
-    whole = PrivatePCA(50, mechanism="gaussian")
+    sketch = PrivatePCA(50, mechanism="sketch", sketch_size=200, precision="single")
+    whole = PrivatePCA(50, mechanism="gaussian", precision="single")
     quick, slow = timed(lambda: sketch.fit(rows)), timed(lambda: whole.fit(rows))
     report.note(section, "seconds", f"{quick:.2f} and {slow:.2f}")
     report.add(section, "ratio of times", quick / slow, 0.2, at_most=True)

@@ -218,7 +218,7 @@ def peak():
 
 rows = {"mixture": large_rows, "topics": large_documents}[sys.argv[1]]()
 model = {
-    "mixture": PrivateGaussianMixture(20, epsilon=1.0),
+    "mixture": PrivateGaussianMixture(20, epsilon=1.0, precision="single"),
     "topics": PrivateTopicModel(20, epsilon=1.0),
 }[sys.argv[1]]
 open("/proc/self/clear_refs", "w").write("5")  # the peak counts from here

@@ -53,7 +53,7 @@ class Watched:
 def check_fit(plan, rows, task, public=None):
     """The fit fails before its first release, or gives a result and a certificate that holds."""
     try:
-        rounds = Watched(rounds_of(plan, stored_single=False, public_center=public))
+        rounds = Watched(rounds_of(plan, public_center=public))
         kept = []
         certified_fit(
             plan,

@@ -104,10 +104,11 @@ def test_one_table(value, kind):
     rows, zeroed = pair(value, np.float32 if kind == "single" else np.float64)
     if kind == "sparse":
         rows, zeroed = scipy.sparse.csr_array(rows), scipy.sparse.csr_array(zeroed)
-    found = PrivatePCA(2, **PCA)
+    precision = "single" if kind == "single" else "double"
+    found = PrivatePCA(2, precision=precision, **PCA)
     with pytest.warns(InvalidRowsWarning, match=f"1 row is not.*index {BAD}, column index 2"):
         found.fit(rows)
-    same(found, PrivatePCA(2, **PCA).fit(zeroed))
+    same(found, PrivatePCA(2, precision=precision, **PCA).fit(zeroed))
 
 
 def test_a_mixture():

@@ -73,7 +73,7 @@ class StopsLater:
 
     def __init__(self, rows, stop, passes):
         self._rows, self._stop, self._left = ArrayRows(rows), stop, passes
-        self.features, self.names, self.single = rows.shape[1], None, False
+        self.features, self.names = rows.shape[1], None
 
     def blocks(self):
         self._left -= 1

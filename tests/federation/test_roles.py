@@ -148,8 +148,10 @@ def test_every_way_of_preparing_rows_adds_up_exactly(fields, tmp_path):
 
 
 def test_single_precision_rows_add_up_exactly(tmp_path):
-    study = study_of(3)
-    rows = {s.name: np.random.default_rng(1).random((9, 3), np.float32) for s in study.sites}
+    """However each site stores its rows."""
+    study, rng = study_of(3, precision="single"), np.random.default_rng(1)
+    kinds = zip(study.sites, (np.float32, np.float64, np.float64), strict=True)
+    rows = {site.name: rng.random((9, 3)).astype(kind) for site, kind in kinds}
     consortium = Consortium(study, tmp_path, rows=rows)
     with silence():
         finished = run_study(consortium)
@@ -227,7 +229,7 @@ def test_nothing_but_sums_leaves_a_site(tmp_path):
         kind = step.partition(" ")[0]
         seen.setdefault(kind, set()).add((tuple(message.body), tuple(message.arrays)))
     assert seen == {
-        "join": {(("columns", "features", "single", "rows", "keys", "seeded", "dependent"), ())},
+        "join": {(("columns", "features", "rows", "keys", "seeded", "dependent"), ())},
         "keys": {(("sealed",), ())},
         "shares": {((), ())},
         "round": {((), ("sum 0",)), ((), ("sum 0", "sum 1"))},

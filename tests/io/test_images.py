@@ -46,7 +46,6 @@ def brains(tmp_path):
 def test_a_row_is_a_subject_and_a_column_a_voxel_of_the_mask(brains, mask, small_blocks):
     rows = open_rows([brains], read=ReadOptions(mask=mask), unit="subject")
     np.testing.assert_array_equal(values(rows), BRAINS[:, INSIDE])
-    assert rows.single
     assert list(rows.names[:3]) == ["x1_y1_z1", "x1_y2_z1", "x1_y3_z1"]
     units = np.concatenate([block.units for block in rows.blocks()])
     assert [*units] == [f"{number // 2:02}" for number in range(12)]
@@ -69,7 +68,6 @@ def test_a_row_is_a_volume_of_four_dimensions_with_its_scale(end, mask, tmp_path
     image.header.set_data_dtype(np.int16)  # stored as whole numbers with slope and intercept
     nibabel.save(image, tmp_path / f"run{end}")
     rows = open_rows([tmp_path / f"run{end}"], read=ReadOptions(mask=mask))
-    assert not rows.single
     wanted = nibabel.load(tmp_path / f"run{end}").get_fdata()[INSIDE].T
     np.testing.assert_array_equal(values(rows), wanted)
     assert np.abs(wanted - BRAINS[:, INSIDE]).max() < 1e-3

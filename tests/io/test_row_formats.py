@@ -29,7 +29,6 @@ def test_every_format_gives_the_same_doubles(name, matrix, tmp_path):
     rows = open_rows([tmp_path / name])
     assert rows.features == 3
     assert rows.names == (NAMES if name in NAMED else None)
-    assert not rows.single
     got = values(rows)
     assert got.dtype == np.float64
     np.testing.assert_array_equal(got, matrix)
@@ -115,41 +114,13 @@ LARGE = [np.float64, np.int32, np.uint32, np.int64, np.uint64]
 
 @pytest.mark.parametrize("kind", SMALL + LARGE)
 @pytest.mark.parametrize("name", ["c.npy", "packed.npz", "rows.parquet", "rows.feather"])
-def test_single_where_single_precision_holds_every_entry(kind, name, tmp_path):
+def test_entries_are_read_in_the_narrowest_type_that_holds_them(kind, name, tmp_path):
     array = np.array([[0, 1, 1], [1, 0, 1]]).astype(kind)
     ALL[name](tmp_path / name, array, NAMES)
     rows = open_rows([tmp_path / name])
-    assert rows.single == (kind in SMALL)
     got = values(rows)
     assert got.dtype == (np.float32 if kind in SMALL else np.float64)
     np.testing.assert_array_equal(got, array.astype(float))
-
-
-@pytest.mark.parametrize("kind", [np.float32, np.int8, np.float64, np.int64])
-@pytest.mark.parametrize("name", ["csr.npz", "csc.npz", "coo.npz"])
-def test_single_of_sparse_files(kind, name, tmp_path):
-    array = np.array([[0, 1, 1], [100, 0, 1]]).astype(kind)
-    NAMELESS[name](tmp_path / name, array, NAMES)
-    rows = open_rows([tmp_path / name])
-    assert rows.single == (kind in SMALL)
-    np.testing.assert_array_equal(values(rows), array)
-
-
-def test_single_only_if_every_wanted_column_of_every_file_is(tmp_path):
-    narrow, wide = tmp_path / "narrow.parquet", tmp_path / "wide.parquet"
-    columns = {"a": np.float32([0.1]), "b": np.float32([0.2])}
-    pa.parquet.write_table(pa.table(columns), narrow)
-    pa.parquet.write_table(pa.table(columns | {"b": np.array([0.2])}), wide)
-    assert open_rows([narrow]).single
-    assert not open_rows([wide]).single
-    assert open_rows([wide], columns=["a"]).single
-    mixed = open_rows([narrow, wide])
-    assert not mixed.single
-    assert {b.values.dtype for b in mixed.blocks()} == {np.dtype(float)}
-
-
-def test_text_is_never_single(text):
-    assert not open_rows([text("t.csv", "a,b\ntrue,1\nfalse,2\n")]).single
 
 
 def test_whole_numbers_and_decimals_are_rounded_as_text_is(tmp_path, text):

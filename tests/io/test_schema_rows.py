@@ -188,14 +188,6 @@ def test_columns_with_nothing_in_them_are_read(tmp_path):
     assert [unit for block in rows.blocks() for unit in block.units] == [None] * 3
 
 
-def test_single_precision_is_kept_where_it_holds_every_number(tmp_path):
-    pa.parquet.write_table(
-        table(age=pa.array([41.5, None, 7, 80], pa.float32())), tmp_path / "t.parquet"
-    )
-    assert open_rows([tmp_path / "t.parquet"], schema=SCHEMA).single
-    assert not open_rows([saved("t.feather", tmp_path)], schema=SCHEMA).single
-
-
 def refusal(paths, **options):
     with pytest.raises(DataError) as caught:
         open_rows(paths, **options)

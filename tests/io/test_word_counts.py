@@ -87,7 +87,7 @@ def test_documents_of_sparse_files_are_never_made_dense(name, tmp_path, monkeypa
 def test_bags_of_words(name, counts, tmp_path):
     counts[5] = counts[40] = 0  # documents without words have no entries
     rows = open_rows([bag_of_words(tmp_path / name, counts)])
-    assert (rows.features, rows.names, rows.single) == (3, None, False)
+    assert (rows.features, rows.names) == (3, None)
     np.testing.assert_array_equal(values(rows), counts)
     np.testing.assert_array_equal(sparse_values(rows), counts)
 

@@ -187,7 +187,7 @@ def test_scores_are_of_what_is_left(tmp_path):
 
 def test_rows_in_single_precision_are_fitted_as_well():
     """False alarms as above."""
-    pca = fitted(table().astype(np.float32), covariates=[np.int64(AGE)])
+    pca = fitted(table(), covariates=[np.int64(AGE)], precision="single")
     assert along(pca, NEXT) > 0.95
     assert pca.covariate_effects_ == pytest.approx(EFFECTS[:, None], abs=0.8)
 

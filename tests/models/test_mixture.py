@@ -246,8 +246,8 @@ def test_sparse_rows_give_the_same_as_dense_ones(center, pair):
 
 def test_single_precision_and_whole_numbers_are_rows_too():
     data = Clusters()
-    single = data.rows.astype(np.float32)
-    assert_recovered(PrivateGaussianMixture(3, epsilon=2.0).fit(single), data)
+    single = PrivateGaussianMixture(3, epsilon=2.0, precision="single")
+    assert_recovered(single.fit(data.rows), data)
     data.scaled(10.0)
     whole = np.rint(data.rows).astype(np.int32)
     assert_recovered(PrivateGaussianMixture(3, epsilon=2.0).fit(whole), data)

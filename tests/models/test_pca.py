@@ -89,7 +89,7 @@ def test_largest_norm_is_for_reproductions_only():
 
 
 def test_single_precision_gives_the_same_utility():
-    single = PrivatePCA(10, epsilon=1.0, delta=1e-5).fit(DIGITS.astype(np.float32))
+    single = PrivatePCA(10, epsilon=1.0, delta=1e-5, precision="single").fit(DIGITS)
     assert captured_energy(exact_moment(DIGITS), single.components_) > 0.85
 
 

@@ -53,9 +53,9 @@ def rows_of(seed, count, size):
 
 def fitted(plan, X, *, public=None, max_norm=None, task="pca"):
     if max_norm is not None:
-        rounds = private_pca(plan, stored_single=False, public_center=public, max_norm=max_norm)
+        rounds = private_pca(plan, public_center=public, max_norm=max_norm)
     else:
-        rounds = rounds_of(plan, stored_single=X.dtype == np.float32, public_center=public)
+        rounds = rounds_of(plan, public_center=public)
     source = SeededSource(np.random.default_rng(0))
     return run_rounds(rounds, rows_for(plan, ArrayRows(X)), source)
 
@@ -70,7 +70,7 @@ def check_run(plan, X, **options):
     seed=st.integers(0, 1 << 30),
     count=st.sampled_from([3, 20, 400]),
     size=st.sampled_from([0.0, 1e-3, 1.0]),
-    single=st.booleans(),
+    precision=st.sampled_from(["double", "single"]),
     epsilon=st.sampled_from([1e-4, 0.05, 1.0, 30.0]),
     delta=DELTA,
     mechanism=st.sampled_from(["auto", *MECHANISMS]),
@@ -82,10 +82,10 @@ def check_run(plan, X, **options):
     power_rounds=st.sampled_from([None, 1, 2]),
 )
 def test_a_fit_of_pca_releases_its_schedule(
-    seed, count, size, single, epsilon, delta, mechanism, adjacency, row_norm, row_bound, center,
-    split, power_rounds,
+    seed, count, size, precision, epsilon, delta, mechanism, adjacency, row_norm, row_bound,
+    center, split, power_rounds,
 ):  # fmt: skip
-    X = rows_of(seed, count, size).astype(np.float32 if single else np.float64)
+    X = rows_of(seed, count, size)
     public = np.zeros(FEATURES) if center == "public" else None
     try:
         plan = plan_of(
@@ -99,6 +99,7 @@ def test_a_fit_of_pca_releases_its_schedule(
             adjacency=adjacency,
             row_norm=row_norm,
             row_bound=row_bound,
+            precision=precision,
             center=public if center == "public" else center,
             budget_split=None
             if split is None

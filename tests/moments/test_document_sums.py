@@ -833,8 +833,6 @@ def test_blocks_know_where_they_start():
     assert {b.origin.name for b in blocks} == {"here"}
     assert np.array_equal(np.concatenate([b.values.toarray() for b in blocks]), counts)
     assert rows.features == 4
-    assert not rows.single
-    assert DocumentRows(counts.astype(np.float32)).single
 
 
 WORDS = ["apple", "pear", "plum", "fig", "quince"]
@@ -957,7 +955,7 @@ def test_rows_are_documents_once():
     assert isinstance(table, TableDocuments)
     assert as_documents(table) is table
     assert table.names == WORDS
-    assert (table.features, table.single) == (D, False)
+    assert table.features == D
     sparse = as_documents(SparseRows(scipy.sparse.csr_array(counts), names=WORDS, origin="x"))
     assert isinstance(sparse, DocumentRows)
     assert sparse.names == WORDS

@@ -84,7 +84,6 @@ def test_sparse_and_dense_rows_give_the_same_sums(dtype):
         (SparseRows(matrix), ArrayRows(matrix.toarray())), sums, strict=True
     ):
         assert rows.features == D
-        assert rows.single == (dtype == np.float32)
         assert accumulate(rows, [accumulator]).rows == 3000
     assert np.array_equal(sums[0].integers(), sums[1].integers())
 

@@ -22,7 +22,16 @@ from eigenveil.moments.source import RowSource
 from eigenveil.origins import FileOrigin
 
 # What a tree's plan has of a stream's parameters.
-_OF_PLAN = ("epsilon", "delta", "adjacency", "unit", "max_rows_per_unit", "row_norm", "invalid")
+_OF_PLAN = (
+    "epsilon",
+    "delta",
+    "adjacency",
+    "unit",
+    "max_rows_per_unit",
+    "row_norm",
+    "invalid",
+    "precision",
+)
 
 
 def fit_tree(

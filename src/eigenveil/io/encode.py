@@ -65,12 +65,6 @@ class RowEncoder:
         """The columns of a schema."""
         return cls(schema.read, unit=schema.unit, schema=schema)
 
-    def single(self, types: Mapping[str, Any]) -> bool:
-        """Whether single precision holds every entry exactly, of columns of these Arrow types."""
-        return all(
-            column.kind != "number" or types[column.name] in HELD_BY_SINGLE for column in self._read
-        )
-
     def check_tables(self, tables: Sequence[Table]) -> None:
         """Refuse tables without what the schema names, or of other kinds.
 
@@ -109,14 +103,17 @@ class RowEncoder:
                 code="column-kind",
             )
 
-    def __call__(
-        self, batch: Any, dtype: type[np.float32 | np.float64]
-    ) -> tuple[FloatArray, NDArray[np.object_] | None]:
+    def __call__(self, batch: Any) -> tuple[FloatArray, NDArray[np.object_] | None]:
         """Rows of an Arrow record batch, shape (n, D), and the units that they belong to.
 
         Rows are in Fortran order.
         """
         place = {name: index for index, name in enumerate(batch.schema.names)}
+        narrow = all(
+            column.kind != "number" or batch.schema.types[place[column.name]] in HELD_BY_SINGLE
+            for column in self._read
+        )
+        dtype = np.float32 if narrow else np.float64  # each holds every entry exactly
         # column by column, as a table is stored: each is one piece of memory
         columns = np.empty((len(self.names), batch.num_rows), dtype)
         first = 0

@@ -50,7 +50,6 @@ class FrameRows:
     features : int
     names : tuple of str
         The schema's encoded columns.
-    single : bool
     schema : Schema
     unit : str or None
         The column with the units.
@@ -67,7 +66,6 @@ class FrameRows:
         self._table = _arrow(found, self._encoder)
         types = dict(zip(self._table.schema.names, self._table.schema.types, strict=True))
         self._encoder.check_types(_WHOSE, types)
-        self.single = self._encoder.single(types)
 
     def blocks(self) -> Iterator[Block]:
         """All rows once, in order, with their units where the schema names them."""
@@ -87,9 +85,8 @@ class FrameRows:
         return made
 
     def _parts(self, step: int) -> Iterator[tuple[NDArray[Any], ...]]:
-        dtype = np.float32 if self.single else np.float64
         for batch in self._table.to_batches(max_chunksize=step):
-            rows, units = self._encoder(batch, dtype)
+            rows, units = self._encoder(batch)
             yield (rows,) if units is None else (rows, units)
 
 

@@ -22,7 +22,7 @@ from eigenveil.io.formats.parts import PartTable
 from eigenveil.io.formats.registry import USUAL, Format, ReadOptions, format_of
 from eigenveil.io.formats.tabular import Table
 from eigenveil.moments.rows import Block
-from eigenveil.moments.source import SPARSE_ROWS, block_rows, part_rows
+from eigenveil.moments.source import SPARSE_ROWS, block_rows, held_in, part_rows
 from eigenveil.tables.ids import identifiers
 from eigenveil.tables.schema import Schema
 
@@ -326,12 +326,6 @@ class FileRows:
                     code="columns-differ",
                 )
         self.features = widths[0]
-        self.single = all(
-            file.single
-            if isinstance(file, ArrayFile)
-            else encoder is not None and encoder.single(file.types)
-            for file in files
-        )
 
     def blocks(self) -> Iterator[Block]:
         """Read all rows once, in order; a block never spans two files."""
@@ -403,7 +397,7 @@ class FileRows:
         """Rows as a block has them."""
         if scipy.sparse.issparse(part):
             return part
-        dense = _in_rows(part, np.float32 if self.single else np.float64)
+        dense = _in_rows(part, held_in(part.dtype))
         return scipy.sparse.csr_array(dense) if sparse else dense
 
     def _parts(
@@ -414,11 +408,10 @@ class FileRows:
             yield from self._of_array(file, names, step, sparse=sparse)
             return
         assert self._encoder is not None
-        dtype = np.float32 if self.single else np.float64
         wanted = tuple(dict.fromkeys((*self._encoder.columns, *names)))
         most = part_rows(max(self.features, len(wanted)))
         for batch in file.batches(wanted, most, texts=self._encoder.texts.union(names)):
-            rows, units = self._encoder(batch, dtype)
+            rows, units = self._encoder(batch)
             place = batch.schema.get_field_index
             found = [labels(batch.column(place(name))) for name in names]
             yield (rows, *found) if units is None else (rows, units, *found)

@@ -65,7 +65,6 @@ class WorkerFiles(DaskRows):
             _Opener(rows.features, rows.names, rows.schema, rows.unit, read),
             features=rows.features,
             names=rows.names,
-            single=rows.single,
             cluster=cluster,
         )
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from eigenveil.errors import DataError, short_name
 from eigenveil.models.names import numbered_names, reads_as_value
 from eigenveil.moments.rows import Block
-from eigenveil.moments.source import SPARSE_ROWS, block_rows
+from eigenveil.moments.source import SPARSE_ROWS, block_rows, held_in
 from eigenveil.tables.units import unit_ids
 
 # Columns of var that name genes, where its index does not: those of CellRanger, cellxgene, scanpy.
@@ -142,7 +142,6 @@ class CellRows:
     units : array of shape (n,) or None
     names : sequence of str
     features, rows : int
-    single : bool
 
     Raises
     ------
@@ -189,7 +188,7 @@ class CellRows:
                 hint="Give an AnnData with numbers as X or as the layer.",
                 code="not-numeric",
             )
-        self.single = bool(np.can_cast(kind, np.float32, "safe"))
+        self._kind = held_in(kind)
 
     @property
     def paths(self) -> tuple[Any, ...] | None:
@@ -198,18 +197,16 @@ class CellRows:
 
     def blocks(self) -> Iterator[Block]:
         """All cells once, in order, dense."""
-        step, kind = block_rows(self.features), np.float32 if self.single else np.float64
-        for block in self._blocks(step):
+        for block in self._blocks(block_rows(self.features)):
             values: Any = block.values
             dense = values.toarray() if scipy.sparse.issparse(values) else values
-            block.values = np.ascontiguousarray(dense, kind)
+            block.values = np.ascontiguousarray(dense, self._kind)
             yield block
 
     def sparse_blocks(self) -> Iterator[Block]:
         """The same as CSR arrays of floating-point entries."""
-        kind = np.float32 if self.single else np.float64
         for block in self._blocks(SPARSE_ROWS):
-            block.values = scipy.sparse.csr_array(block.values).astype(kind)
+            block.values = scipy.sparse.csr_array(block.values).astype(self._kind)
             yield block
 
     def matrix(self, *, sparse: bool = True) -> Any:

@@ -96,10 +96,9 @@ def _array_rows(X: Any, *, groups: Any, at_least: int) -> DaskRows:
     check_width("The Dask array", features, most=MOST_SPARSE_COLUMNS if sparse else MOST_COLUMNS)
     if X.numblocks[1] > 1:  # a row must be whole where it is prepared
         X = X.rechunk({1: -1})
-    single = _checked(np.empty((0, features), X.dtype)).dtype == np.float32
     parts = list(X.to_delayed().ravel())
     ids = _groups_of(groups, len(parts), X.chunks[0])
-    opener = _Opener(features, None, single, None)
+    opener = _Opener(features, None, None)
     return _rows(opener, parts, ids)
 
 
@@ -124,8 +123,7 @@ def _frame_rows(X: Any, *, unit: str | None, groups: Any, order: Sequence[str] |
     check_width("The frame", features)
     parts = list(X.to_delayed())
     ids = _groups_of(groups, len(parts), None)
-    single = _checked(meta).dtype == np.float32
-    return _rows(_Opener(features, names, single, own), parts, ids)
+    return _rows(_Opener(features, names, own), parts, ids)
 
 
 def _rows(opener: _Opener, parts: Sequence[Any], ids: Sequence[Any] | None) -> DaskRows:
@@ -135,7 +133,6 @@ def _rows(opener: _Opener, parts: Sequence[Any], ids: Sequence[Any] | None) -> D
         opener,
         features=opener.features,
         names=opener.names,
-        single=opener.single,
         cluster=CurrentCluster(),
     )
 
@@ -146,7 +143,6 @@ class _Opener:
 
     features: int
     names: Sequence[str] | None
-    single: bool
     unit: str | None
 
     def __call__(self, value: tuple[Any, Any], number: int) -> RowSource:
@@ -164,21 +160,17 @@ class _Opener:
             raise DataError(f"{where}: {error.message}", hint=error.hint, code=error.code) from None
         except KeyError as error:
             raise DataError(f"{where}: {error}", hint="Correct that partition.") from None
-        wanted = np.float32 if self.single else np.float64
-        narrower = self.single and array.dtype != wanted
-        if array.shape[1] != self.features or narrower:
-            found = f"{array.shape[1]} columns of {array.dtype}"
+        if array.shape[1] != self.features:
             raise _unusable(
-                f"{where} has {found}, and the collection states {self.features} of "
-                f"{np.dtype(wanted)}",
+                f"{where} has {array.shape[1]} columns, and the collection states {self.features}",
                 "Give the right meta where the collection is made.",
             )
         given = None if ids is None else unit_ids(ids, int(array.shape[0]))
-        return array_rows(array.astype(wanted, copy=False), self.names, given, origin=where)
+        return array_rows(array, self.names, given, origin=where)
 
 
 def _checked(part: Any) -> Any:
-    """Entries as numbers; which precision follows from the type alone."""
+    """Entries as numbers."""
     return check_array(
         part,
         accept_sparse="csr",

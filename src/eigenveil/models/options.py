@@ -909,6 +909,12 @@ OPTIONS: tuple[Option, ...] = (
         _ALL, _PRIVATE,
     ),
     Option(
+        "precision", (Choice(("double", "single")),), "double",
+        "The arithmetic in which rows are prepared, however they are stored: 'double', or "
+        "'single', which is faster and used where its rounding does not show above the noise.",
+        _IN_SPACE, _PRIVATE,
+    ),
+    Option(
         "noise", (Choice(("secure",)),), "secure",
         "Noise from a cryptographic generator keyed by the operating system.",
         _ALL, _ONE,

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.options import Options
 from eigenveil.moments.columns import MAGNITUDE_BINS, RANGE_BINS
+from eigenveil.moments.rows import Precision
 from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
 from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.certificate import plan_hash
@@ -148,7 +149,8 @@ class BasePlan(BaseModel):
     number of rows under replace-one, else ``None``; ``noise_draws`` is how many draws of lattice
     noise make up a released value, and ``noise_source`` where they come from; with ``invalid`` a
     row that is not valid becomes a zero row, or stops the fit before anything is released;
-    ``missing`` says what becomes of entries that were not observed; ``unit``
+    ``missing`` says what becomes of entries that were not observed; ``precision`` in which
+    arithmetic rows are prepared, however they are stored; ``unit``
     names whose rows are protected together, each counting 1 over ``max_rows_per_unit`` or over
     their number, where that is larger; ``scaled`` is where columns' scales come from, ``ranged``
     whether public ranges of columns are given, and ``variables`` how many there are: a category's
@@ -171,6 +173,7 @@ class BasePlan(BaseModel):
     invalid: Invalid = "zero"
     noise_source: NoiseSource = "operating system"
     missing: Missing = "error"
+    precision: Precision = "double"
     unit: str | None = None
     max_rows_per_unit: int = 1
     scaled: Literal["private", "public", "no"] = "no"
@@ -512,6 +515,7 @@ def fields_of(
         "noise_draws": noise_draws,
         "invalid": options.invalid,
         "missing": options.get("missing", "error"),
+        "precision": options.get("precision", "double"),
         "unit": options.get("unit"),
         "max_rows_per_unit": int(options.get("max_rows_per_unit", 1)),
         "scaled": scaled,

@@ -78,8 +78,6 @@ class RoundState(Generic[PlanT]):
     Attributes
     ----------
     plan : BasePlan
-    stored_single : bool
-        Whether all rows are stored in single precision.
     budgets : dict of step to StepBudget
         What each step may spend.
     sharing : mapping of step to Sharing
@@ -101,7 +99,6 @@ class RoundState(Generic[PlanT]):
     """
 
     plan: PlanT
-    stored_single: bool
     budgets: dict[Step, StepBudget] = field(default_factory=dict)
     sharing: Mapping[Step, Sharing] = field(default_factory=dict)
     center: NDArray[np.float64] | None = None
@@ -137,17 +134,12 @@ class RoundState(Generic[PlanT]):
         return Query(accumulator, record)
 
     @property
-    def storage(self) -> Precision:
-        """Arithmetic in which the rows are stored."""
-        return "single" if self.stored_single else "double"
-
-    @property
     def arithmetic(self) -> Precision:
-        """Arithmetic of prepared rows: double where these have weights, as the plan says.
+        """Arithmetic of prepared rows: the plan's, but double where these have weights.
 
         A coarser grid would keep next to nothing of a unit with many rows.
         """
-        return "double" if self.plan.weighted else self.storage
+        return "double" if self.plan.weighted else self.plan.precision
 
     @property
     def count_weight(self) -> float:
@@ -163,7 +155,7 @@ class RoundState(Generic[PlanT]):
         """Norms of the rows less the centre."""
         return NormHistogram(
             self.center,
-            precision=self.storage,
+            precision=self.plan.precision,
             with_count=self.with_count,
             preparation=self.preparation,
             weighted=self.plan.weighted,
@@ -221,7 +213,7 @@ class RoundState(Generic[PlanT]):
         return min(0, max(1, -finest // 2) - BITS[precision])
 
     def precision(self, edge: float) -> Precision:
-        """Single where the rows are stored so and rounding them to 2**-9 cannot be seen.
+        """Single where the plan has it and rounding rows to 2**-9 cannot be seen.
 
         ``edge`` is the largest eigenvalue that the moment's noise alone shows.
         """
@@ -255,7 +247,7 @@ def find_scales(
     def over(name: str, preparation: Preparation) -> Round:
         histograms = ColumnHistogram(
             plan.features,
-            precision=state.storage,
+            precision=plan.precision,
             preparation=preparation,
             variables=variables,
             weighted=plan.weighted,

@@ -66,7 +66,7 @@ class ColumnHistogram(CountSum):
     ----------
     features : int
     precision : {"single", "double"}
-        Arithmetic in which the rows are stored.
+        Arithmetic in which the rows are prepared.
     preparation : Preparation
         Without scales the bins are halves of octaves of ``|x|`` for either sign. With scales
         (:func:`range_of`) they are ``EQUAL_BINS`` equal ones of what it makes of entries, between
@@ -178,9 +178,10 @@ class ColumnHistogram(CountSum):
     def _rows(self, block: Block) -> FloatArray:
         """Prepared rows; those that are not valid are rows of zeros, and found out."""
         with np.errstate(over="ignore", invalid="ignore"):
-            valid = bool(np.isfinite(np.sum(block.values, dtype=np.float64)))
-        if valid:  # no norms are needed, and no entry is wrong
-            return self.preparation(block.values, DTYPE[self.precision])
+            rows = self.preparation(block.values, DTYPE[self.precision])
+            sums = [np.sum(each, dtype=np.float64) for each in (block.values, rows)]
+        if np.isfinite(sums).all():  # no norms are needed, and no entry is wrong
+            return rows
         return block.residuals(None, self.precision, self.preparation)[0]
 
     def _holes(self, block: Block) -> NDArray[np.bool_] | None:

@@ -56,7 +56,6 @@ class DaskRows(PartitionedRows):
         Makes rows of a part's value and number, on a worker; it can be pickled.
     features : int
     names : sequence of str or None
-    single : bool
     cluster : Cluster
     """
 
@@ -67,10 +66,9 @@ class DaskRows(PartitionedRows):
         *,
         features: int,
         names: Sequence[str] | None,
-        single: bool,
         cluster: Cluster,
     ) -> None:
-        self.features, self.names, self.single = features, names, single
+        self.features, self.names = features, names
         self._parts, self._opener, self._cluster = parts, opener, cluster
         self._readers: tuple[Callable[..., RowSource], ...] = ()
         self._own: tuple[Sequence[Any] | None, ...] = ()

@@ -284,9 +284,8 @@ class _LargestNorm:
 class LargestNorm(Reading[_LargestNorm]):
     """The norm of the longest row less a centre. Not private."""
 
-    def __init__(self, center: NDArray[np.float64] | None, *, single: bool) -> None:
-        self._center = center
-        self._precision: Precision = "single" if single else "double"
+    def __init__(self, center: NDArray[np.float64] | None, precision: Precision) -> None:
+        self._center, self._precision = center, precision
 
     def read(self, rows: RowSource) -> _LargestNorm:
         """Of a part."""

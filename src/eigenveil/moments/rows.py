@@ -275,9 +275,8 @@ class Preparation:
         """
         if self.offset is None and self.scale is None and self.limit == math.inf:
             return np.asarray(values, dtype=dtype, order="C")
-        # rows that are stored in single precision lose no more by its arithmetic
-        single = self._within_single and values.dtype == dtype == np.float32
-        kind: Any = np.float32 if single else np.float64
+        # nothing of how a number is stored may show: only the wanted arithmetic decides
+        kind: Any = np.float32 if self._within_single and dtype == np.float32 else np.float64
         found: FloatArray = np.array(values, dtype=kind, order="C")
         if self.offset is not None:
             found -= self.offset.astype(kind)
@@ -552,7 +551,7 @@ class Block:
     def check(self, *, holes: bool = False) -> None:
         """Find the invalid rows where no sum is to be made of them."""
         preparation = Preparation(holes=True) if holes else AS_IT_IS
-        self.residuals(None, "double" if self.values.dtype == np.float64 else "single", preparation)
+        self.residuals(None, "double", preparation)
 
     def _mended(
         self,

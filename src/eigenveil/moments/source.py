@@ -35,11 +35,6 @@ class RowSource(Protocol):
         """Names of the columns, if they have any."""
         ...
 
-    @property
-    def single(self) -> bool:
-        """Whether the rows are stored in single precision."""
-        ...
-
     def blocks(self) -> Iterator[Block]:
         """All rows once, in order."""
         ...
@@ -50,6 +45,14 @@ def block_rows(features: int) -> int:
     entries = min(max(_USUAL_ENTRIES, _USUAL_ROWS * features), _MOST_ENTRIES)
     fitting = 1 << max(0, (entries // max(features, 1)).bit_length() - 1)
     return int(np.clip(fitting, _FEWEST_ROWS, _MOST_ROWS))
+
+
+def held_in(kind: Any) -> type[np.float32 | np.float64]:
+    """The narrowest floating type with every number of a type, for the memory that it takes.
+
+    What becomes of a number does not depend on it.
+    """
+    return np.float32 if np.can_cast(kind, np.float32, "safe") else np.float64
 
 
 # Entries that are read of a table at a time: a read costs some microseconds a column, and a pass
@@ -81,7 +84,6 @@ class ArrayRows:
     ) -> None:
         self._array, self.names, self._origin = array, names, origin
         self.features = int(array.shape[1])
-        self.single = array.dtype == np.float32
         self._step = rows_a_block or block_rows(self.features)
 
     def blocks(self) -> Iterator[Block]:
@@ -103,14 +105,13 @@ class SparseRows:
     ) -> None:
         self._matrix, self.names, self._origin = matrix.tocsr(), names, origin
         self.features = int(matrix.shape[1])
-        self.single = matrix.dtype == np.float32
 
     def blocks(self) -> Iterator[Block]:
         """Dense copies of consecutive rows."""
         step = block_rows(self.features)
-        dtype = np.float32 if self.single else np.float64
         for start in range(0, self._matrix.shape[0], step):
-            dense = self._matrix[start : start + step].toarray().astype(dtype, copy=False)
+            # entries at the same place add up: in no narrower type than in any other table
+            dense = self._matrix[start : start + step].astype(np.float64).toarray()
             yield Block(dense, origin=self._origin, first_row=start)
 
 
@@ -149,7 +150,6 @@ class PartitionedRows(ABC):
 
     features: int
     names: Sequence[str] | None
-    single: bool
 
     @abstractmethod
     def fold(self, reading: Reading[FoundT]) -> FoundT:

@@ -69,6 +69,7 @@ def try_covariance(
             "rows": drawn if plan.rows is not None else None,
             "row_bound": None if plan.row_bound is None else _BOUND,
             "row_norm": "auto" if plan.row_bound is None else _BOUND,
+            "precision": "single",
         }
     )
     budgets = scaled_budgets(
@@ -78,7 +79,7 @@ def try_covariance(
     def simulate(number: int) -> tuple[float, Any]:
         rows = rows_of_spectrum(plan, data, features, drawn, (seed, number))
         factors = run_trial(
-            rounds_of(small, stored_single=True, public_center=_zeros(small), budgets=budgets),
+            rounds_of(small, public_center=_zeros(small), budgets=budgets),
             ArrayRows(rows.values),
             TrialNoise((seed, number)),
         )
@@ -110,7 +111,9 @@ def try_mixture(
     bound = plan.row_bound
     if bound is not None:
         bound = _BOUND * math.sqrt(variance * (features + radius**2))
-    small = _small(plan, features, drawn).model_copy(update={"row_bound": bound})
+    small = _small(plan, features, drawn).model_copy(
+        update={"row_bound": bound, "precision": "single"}
+    )
     # a row's energy is that of its features: of fewer, its mean's part of it is larger
     energy = [d + radius**2 for d in (features, plan.features)]
     budgets = scaled_budgets(
@@ -230,7 +233,7 @@ def _zeros(plan: Any) -> Array | None:
 
 
 def _tried(plan: TensorPlan, rows: RowSource, budgets: Any, seed: tuple[int, ...]) -> Any:
-    rounds = rounds_of(plan, stored_single=True, public_center=_zeros(plan), budgets=budgets)
+    rounds = rounds_of(plan, public_center=_zeros(plan), budgets=budgets)
     return run_trial(rounds, rows, TrialNoise(seed))
 
 

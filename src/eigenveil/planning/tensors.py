@@ -285,9 +285,7 @@ def _drive(
 ) -> tuple[tuple[tuple[ReleaseRecord, ...], ...], Any]:
     """The releases of a fit to data, round by round, and its result."""
     center = np.zeros(plan.features) if plan.centered == "public" else None
-    rounds = rounds_of(
-        plan, stored_single=False, public_center=center, sharing=parties.sharing, keep_all=True
-    )
+    rounds = rounds_of(plan, public_center=center, sharing=parties.sharing, keep_all=True)
     released: list[tuple[ReleaseRecord, ...]] = []
 
     def answer(queries: Round) -> Answers:

@@ -73,7 +73,7 @@ class WeighedRows:
 
     def __init__(self, rows: RowSource, table: UnitTable) -> None:
         self._rows, self._table = rows, table
-        self.features, self.names, self.single = rows.features, rows.names, rows.single
+        self.features, self.names = rows.features, rows.names
 
     def blocks(self) -> Iterator[Block]:
         """The rows' blocks, with weights."""
@@ -107,7 +107,7 @@ class UnitRows:
 
     def __init__(self, rows: RowSource, most: int = 1) -> None:
         self._rows, self._most = rows, most
-        self.features, self.names, self.single = rows.features, rows.names, rows.single
+        self.features, self.names = rows.features, rows.names
         self._counted: tuple[UnitCount, list[UnitTable]] | None = None
 
     def count(self) -> UnitCount:
@@ -320,7 +320,7 @@ class LabelledRows:
 
     def __init__(self, rows: RowSource, units: NDArray[Any]) -> None:
         self._rows, self._units = rows, units
-        self.features, self.names, self.single = rows.features, rows.names, rows.single
+        self.features, self.names = rows.features, rows.names
 
     def read_by(self, reader: Callable[[RowSource], RowSource]) -> LabelledRows:
         """The same rows read as something else, one for one."""

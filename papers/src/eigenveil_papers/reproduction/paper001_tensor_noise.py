@@ -162,7 +162,7 @@ def own_noise(
     if isinstance(true, data.Mixture):
         mixture = Options("gaussian-mixture", "table", targets | {"center": center})
         made = make_mixture_plan(mixture, features=source.features, rows=rows)
-        rounds = private_mixture(made, stored_single=False, keep_all=True)
+        rounds = private_mixture(made, keep_all=True)
     else:
         topics = Options("topic-model", "table", targets)
         plan = make_topic_plan(topics, features=source.features, rows=rows)

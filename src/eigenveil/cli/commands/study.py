@@ -475,10 +475,9 @@ def _fits(study: Study, rows: RowSource) -> str:
             hint="Name the wanted columns in the study (columns), or correct the file.",
             code="other-features",
         )
-    precision = "single" if rows.single else "double"
     named = study.columns is not None and rows.names is not None
     by = "by name" if named else "by number"
-    return f"all {study.width} columns are there ({by}), stored in {precision} precision"
+    return f"all {study.width} columns are there ({by})"
 
 
 def _choice(study: Study) -> Choice | None:

@@ -364,7 +364,6 @@ class Aggregator:
     def _rounds(self) -> Generator[Call, Replies, Any]:
         rounds = rounds_of(
             self._terms.plan,
-            stored_single=all(table.single for table in self._know.joined.values()),
             **self.study.public_columns,
             sharing=self._terms.sharings,
         )

@@ -87,7 +87,6 @@ class JoinReply(_Body):
 
     columns: tuple[str, ...] | None
     features: int = Field(gt=0)
-    single: bool
     rows: int | None = Field(default=None, ge=0, le=2**48)
     keys: PublicKeys
     seeded: bool = False

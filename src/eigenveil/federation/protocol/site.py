@@ -204,7 +204,6 @@ class Site:
         reply = payloads.JoinReply(
             columns=None if self.rows.names is None else tuple(self.rows.names),
             features=self.rows.features,
-            single=self.rows.single,
             rows=rows,
             keys=self._signed(message, self._public_keys(now)),
             seeded=not self._source.secure,

@@ -64,8 +64,6 @@ def wanted_sum(
         raise ProtocolError(
             f"A sum over {asked.description.features} features was asked for.", code="bad-query"
         )
-    if asked.description.precision == "single" and not rows.single:
-        raise ProtocolError("These rows are not stored in single precision.", code="bad-query")
     arrays = {
         name: message.array(f"{name} {index}", dtype="f8", shape=shape)
         for name, shape in asked.description.shapes().items()

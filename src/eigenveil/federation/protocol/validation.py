@@ -115,6 +115,7 @@ def check_query(plan: BasePlan, asked: Description) -> None:
     shape = SHAPES[what]
     fits &= asked.weighted == (plan.weighted and SHAPES[asked.kind].counts_shares)
     fits &= asked.holes == plan.holes
+    fits &= asked.precision in ("double", plan.precision)
     if not (fits and shape.fits(plan, asked)):
         raise ProtocolError(
             f"A {asked.kind}{f' of {asked.of}' if asked.of else ''} with {asked.columns} columns "

@@ -8,7 +8,7 @@ import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
 import scipy.sparse
@@ -70,8 +70,6 @@ class ArrayFile(ABC):
             )
         self.rows, self.features = self._stored.shape
         check_width(str(path), self.features, most=self.most_columns)
-        self.single = np.can_cast(self._stored.dtype, np.float32, "safe")
-        """Whether single precision holds every entry exactly."""
 
     def origin(self) -> FileOrigin:
         """Where its rows are, for messages."""
@@ -90,6 +88,8 @@ class SparseArrayFile(ArrayFile):
     """An array of which only the entries that are not 0 are stored: dense a block at a time."""
 
     most_columns = MOST_SPARSE_COLUMNS
+    # entries at the same place add up: in this, whatever they are stored in
+    _entry_type: ClassVar[np.dtype[Any]] = np.dtype(np.float64)
 
     def parts(self, step: int) -> Iterator[NDArray[Any]]:
         """Make consecutive rows dense."""
@@ -99,11 +99,6 @@ class SparseArrayFile(ArrayFile):
     @abstractmethod
     def sparse_parts(self, step: int) -> Iterator[Any]:
         """Read all rows in order, in compressed rows of at most ``step`` each."""
-
-    @property
-    def _entry_type(self) -> np.dtype[Any]:
-        # entries at the same place add up: not in a small integer
-        return np.result_type(self._stored.dtype, np.float32)
 
 
 class NamedArrayFile(Named, ArrayFile):

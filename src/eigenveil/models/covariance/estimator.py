@@ -112,6 +112,9 @@ class PrivateCovariance(TableFit, FittedCovariance):
     budget_split : dict, default=None
         Shares of the steps "scale", "center" and "moment": 8, 10 and 82 per cent of mu squared by
         default; 12, 16 and 72 per cent of epsilon when ``delta=0``.
+    precision : {"double", "single"}, default="double"
+        The arithmetic in which rows are prepared, however they are stored. "single" is faster,
+        and used where its rounding does not show above the noise.
     invalid : {"zero", "error"}, default="zero"
     noise : {"secure"}, default="secure"
     random_state : int, Generator or RandomState, default=None
@@ -166,6 +169,7 @@ class PrivateCovariance(TableFit, FittedCovariance):
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
         budget_split: dict[str, float] | None = None,
+        precision: str = "double",
         missing: str = "error",
         invalid: str = "zero",
         noise: str = "secure",

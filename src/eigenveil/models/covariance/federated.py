@@ -28,7 +28,7 @@ class FederatedCovariance(FederatedFit, FittedCovariance):
     collusion, dropouts, masks, adjacency, neighbours, site_epsilon, expected_rows, \
 unit, max_rows_per_unit, sites_per_unit
         As of :class:`eigenveil.FederatedPCA`.
-    row_bound, center, budget_split, invalid, random_state
+    row_bound, center, budget_split, precision, invalid, random_state
         As of :class:`eigenveil.PrivateCovariance`.
 
     Attributes
@@ -59,6 +59,7 @@ clipped_energy_, n_samples_, guarantee_, certificate_
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
         budget_split: dict[str, float] | None = None,
+        precision: str = "double",
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,

@@ -60,7 +60,6 @@ class CovarianceFactors:
 def private_covariance(
     plan: CovariancePlan,
     *,
-    stored_single: bool,
     public_center: Array | None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
@@ -74,7 +73,7 @@ def private_covariance(
         Zero and of no usable direction where the rows are too few for a scale to be found.
     """
     del keep_all
-    state = RoundState(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
+    state = RoundState(plan, dict(budgets or {}), dict(sharing or {}))
     found = yield from release_moment(state, public_center)
     # a bound of 0: the norms show nothing, and rows were divided by theirs
     shown = found is not None and found.row_bound > 0

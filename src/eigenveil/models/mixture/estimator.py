@@ -172,6 +172,9 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
     budget_split : dict, default=None
         Shares of the steps "scale", "center" (if it is private), "moment", "tensor" (of spherical
         components) and "sums": of all that the fit takes, and of no other.
+    precision : {"double", "single"}, default="double"
+        The arithmetic in which rows are prepared, however they are stored. "single" is faster,
+        and used where its rounding does not show above the noise.
     sketch_size : int, default=None
         Columns of the sketch; by default 4 times ``n_components``. Not with ``pair="full"``.
     invalid : {"zero", "error"}, default="zero"
@@ -258,6 +261,7 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
         budget_split: dict[str, float] | None = None,
+        precision: str = "double",
         sketch_size: int | None = None,
         invalid: str = "zero",
         noise: str = "secure",
@@ -278,6 +282,7 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         self.row_bound = row_bound
         self.center = center
         self.budget_split = budget_split
+        self.precision = precision
         self.sketch_size = sketch_size
         self.invalid = invalid
         self.noise = noise

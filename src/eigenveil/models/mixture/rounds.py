@@ -125,7 +125,6 @@ class MixtureFactors:
 def private_mixture(
     plan: MixturePlan,
     *,
-    stored_single: bool,
     public_center: NDArray[np.float64] | None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
@@ -136,8 +135,6 @@ def private_mixture(
     Parameters
     ----------
     plan : MixturePlan
-    stored_single : bool
-        Whether all rows are stored in single precision.
     public_center : array of shape (D,), optional
         The public centre when ``plan.centered == "public"``.
     budgets : mapping, optional
@@ -153,7 +150,7 @@ def private_mixture(
         With fewer components where not all stand above the noise. Where none does, or nothing shows
         how long rows are, the fit ends early and leaves the rest of its budget unspent.
     """
-    state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
+    state = _State(plan, dict(budgets or {}), dict(sharing or {}))
     scale = yield from find_center(state, public_center)
     if state.stopped:
         return _without_scale(state)
@@ -428,7 +425,7 @@ def _pair(
 ) -> Generator[Round, Answers, tuple[PairMoment | None, RowRule]]:
     """The pair moment in the plan's form; ``None`` where nothing stands above its noise."""
     plan = state.plan
-    precision = state.precision(_edge(state)) if state.stored_single else "double"
+    precision = state.precision(_edge(state)) if plan.precision == "single" else "double"
     rule = RowRule(
         center=place.origin if np.any(place.origin) else None,
         bound=place.bound,

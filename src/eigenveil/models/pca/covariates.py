@@ -94,10 +94,10 @@ def find_effects(
     if bound is None:
         assert scale is not None
         bound = scale.quantile(_QUANTILE)
-    query = _joint_moment(state, bound, state.storage)
+    query = _joint_moment(state, bound, plan.precision)
     # a covariate that single precision would round away may be above the noise
     precision = state.precision(_edge_of(query.record))
-    if precision != state.storage:
+    if precision != plan.precision:
         query = _joint_moment(state, bound, precision)
     answers = yield (query,)
     release = answers[COVARIATES]

@@ -313,6 +313,9 @@ class PrivatePCA(TableFit, FittedPCA):
         fit takes needs a share, but "variance", which it can do without (not for "bingham"); a step
         that it does not take ("center" without a private one, "scale" where no norms are released)
         must have none.
+    precision : {"double", "single"}, default="double"
+        The arithmetic in which rows are prepared, however they are stored. "single" is faster,
+        and used where its rounding does not show above the noise.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
         a zero row, which is counted and adds nothing to any other sum; a warning gives their
@@ -414,6 +417,7 @@ class PrivatePCA(TableFit, FittedPCA):
         ranges: ArrayLike | None = None,
         covariates: Sequence[int | str] | None = None,
         budget_split: dict[str, float] | None = None,
+        precision: str = "double",
         whiten: bool = False,
         missing: str = "error",
         invalid: str = "zero",
@@ -438,6 +442,7 @@ class PrivatePCA(TableFit, FittedPCA):
         self.ranges = ranges
         self.covariates = covariates
         self.budget_split = budget_split
+        self.precision = precision
         self.whiten = whiten
         self.missing = missing
         self.invalid = invalid
@@ -453,13 +458,7 @@ class PrivatePCA(TableFit, FittedPCA):
     ) -> Generator[Round, Answers, Any]:
         assert isinstance(plan, Plan)
         center, longest = public["public_center"], plan.row_norm == "max"
-        return private_pca(
-            plan,
-            stored_single=rows.single,
-            max_norm=_largest_norm(rows, center) if longest else None,
-            **public,
-        )
-
-
-def _largest_norm(rows: RowSource, center: NDArray[np.float64] | None) -> float:
-    return read_rows(rows, LargestNorm(center, single=rows.single)).norm or 1.0
+        largest = None
+        if longest:
+            largest = read_rows(rows, LargestNorm(center, plan.precision)).norm or 1.0
+        return private_pca(plan, max_norm=largest, **public)

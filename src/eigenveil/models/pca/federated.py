@@ -58,6 +58,9 @@ class FederatedPCA(FederatedFit, FittedPCA):
     covariates : list of int or str, default=None
     budget_split : dict, default=None
         As for :class:`eigenveil.PrivatePCA`.
+    precision : {"double", "single"}, default="double"
+        The arithmetic in which rows are prepared, however they are stored. "single" is faster,
+        and used where its rounding does not show above the noise.
     whiten : bool, default=False
         As of :class:`eigenveil.PrivatePCA`.
     sketch_size : int, default=None
@@ -128,6 +131,7 @@ n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
         ranges: ArrayLike | None = None,
         covariates: Sequence[int | str] | None = None,
         budget_split: dict[str, float] | None = None,
+        precision: str = "double",
         sketch_size: int | None = None,
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
@@ -156,6 +160,7 @@ n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
         self.ranges = ranges
         self.covariates = covariates
         self.budget_split = budget_split
+        self.precision = precision
         self.sketch_size = sketch_size
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon

@@ -123,7 +123,6 @@ _State = RoundState[Plan]
 def private_pca(
     plan: Plan,
     *,
-    stored_single: bool,
     public_center: NDArray[np.float64] | None = None,
     max_norm: float | None = None,
     preparation: Preparation = AS_IT_IS,
@@ -137,8 +136,6 @@ def private_pca(
     Parameters
     ----------
     plan : Plan
-    stored_single : bool
-        Whether all rows are stored in single precision.
     public_center : array of shape (D,), optional
         The public centre when ``plan.centered == "public"``.
     max_norm : float, optional
@@ -159,7 +156,7 @@ def private_pca(
         the budget is not spent.
     """
     del keep_all
-    state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
+    state = _State(plan, dict(budgets or {}), dict(sharing or {}))
     state.preparation = replace(preparation, holes=plan.holes)
     found = yield from release_moment(state, public_center, max_norm, variables)
     if found is None:
@@ -320,7 +317,7 @@ def _moment_edge(state: _State) -> float:
 def _components(state: _State, bound: float, beside: Round) -> Generator[Round, Answers, Moment]:
     """Ask for the second moment in the plan's form and factorise what comes back."""
     plan = state.plan
-    precision = state.precision(_moment_edge(state)) if state.stored_single else "double"
+    precision = state.precision(_moment_edge(state)) if plan.precision == "single" else "double"
     rule = state.rule(bound, precision=precision, extra_bits=state.coarser(precision))
     if plan.removes_mean:
         mean = RowSum(rule, features=plan.features, count_weight=0.0)
@@ -782,7 +779,7 @@ def is_rounding(state: RoundState[Any], scale: NormScale | None) -> bool:
     if scale is None or state.center is None:
         return False
     far = float(np.linalg.norm(state.center))
-    return scale.quantile(_ENERGY_QUANTILES[0]) <= far * _ROUNDING[state.storage]
+    return scale.quantile(_ENERGY_QUANTILES[0]) <= far * _ROUNDING[state.plan.precision]
 
 
 def advice_for(floor: float, variance: NDArray[np.float64]) -> str:

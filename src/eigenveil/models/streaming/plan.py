@@ -169,7 +169,6 @@ def stream_queries(
     """The sums of a stream and their records; ``noise_parts`` parties draw the noise together."""
     rounds = private_pca(
         plan,
-        stored_single=False,
         public_center=public_center,
         preparation=preparation,
         sharing=plan.sharing(noise_parts=noise_parts),
@@ -190,8 +189,6 @@ def stream_factors(
     ``public_rows`` is the number of rows where it is public: under replace-one.
     """
     counted = plan.model_copy(update={"rows": public_rows})
-    rounds = private_pca(
-        counted, stored_single=False, public_center=public_center, preparation=preparation
-    )
+    rounds = private_pca(counted, public_center=public_center, preparation=preparation)
     once = [answers]  # a stream has one round
     return drive(rounds, lambda _: once.pop())

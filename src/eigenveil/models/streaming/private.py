@@ -81,6 +81,9 @@ class PrivateStreamingPCA(Configured, FittedPCA):
     ranges : array of shape (2, n_features), default=None
         Public scales, or smallest and largest numbers, of the columns: as of
         :class:`eigenveil.PrivatePCA`. None can be found privately in one pass.
+    precision : {"double", "single"}, default="double"
+        The arithmetic in which rows are prepared, however they are stored. "single" is faster,
+        and used where its rounding does not show above the noise.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
         a zero row, which is counted and adds nothing to any other sum; a warning gives their
@@ -153,6 +156,7 @@ n_samples_, guarantee_, certificate_
         center: bool | ArrayLike = False,
         scale: ArrayLike | None = None,
         ranges: ArrayLike | None = None,
+        precision: str = "double",
         whiten: bool = False,
         invalid: str = "zero",
         noise: str = "secure",
@@ -174,6 +178,7 @@ n_samples_, guarantee_, certificate_
         self.center = center
         self.scale = scale
         self.ranges = ranges
+        self.precision = precision
         self.whiten = whiten
         self.invalid = invalid
         self.noise = noise

@@ -47,6 +47,9 @@ class FederatedGaussianMixture(FederatedFit, FittedMixture):
     budget_split : dict, default=None
         Shares of the steps "scale", "center", "moment", "tensor" (of spherical components) and
         "sums".
+    precision : {"double", "single"}, default="double"
+        The arithmetic in which rows are prepared, however they are stored. "single" is faster,
+        and used where its rounding does not show above the noise.
     sketch_size : int, default=None
         Columns of the sketch; by default 4 times ``n_components``. "auto" is "sketch" where it is
         given, and "cape" has none.
@@ -104,6 +107,7 @@ noise_floor_, converged_, guarantee_, certificate_
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
         budget_split: dict[str, float] | None = None,
+        precision: str = "double",
         sketch_size: int | None = None,
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
@@ -128,6 +132,7 @@ noise_floor_, converged_, guarantee_, certificate_
         self.row_bound = row_bound
         self.center = center
         self.budget_split = budget_split
+        self.precision = precision
         self.sketch_size = sketch_size
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon

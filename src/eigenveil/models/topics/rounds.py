@@ -127,7 +127,6 @@ class TopicFactors:
 def private_topics(
     plan: TopicPlan,
     *,
-    stored_single: bool = False,
     public_center: None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
@@ -137,10 +136,10 @@ def private_topics(
 
     Where fewer topics stand above the noise the result has fewer; where none does, the fit ends
     early and leaves the rest of its budget unspent. Counts are whole numbers about no centre:
-    ``stored_single`` and ``public_center`` are as of the other tasks and change nothing.
+    ``public_center`` is as of the other tasks and changes nothing.
     """
-    del stored_single, public_center
-    state = _State(plan, False, dict(budgets or {}), dict(sharing or {}))
+    del public_center
+    state = _State(plan, dict(budgets or {}), dict(sharing or {}))
     pairs = yield from _pairs(state)
     pair = _leading(plan, pairs, keep_all=keep_all)
     if pair is None:

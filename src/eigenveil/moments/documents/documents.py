@@ -171,7 +171,6 @@ class DocumentRows:
             )
         self.names, self._origin = names, origin
         self.features = int(matrix.shape[1])
-        self.single = matrix.dtype == np.float32
         step = min(MOST_DOCUMENTS, block_rows(self.features))
         if scipy.sparse.issparse(matrix):
             if matrix.format != "csr":  # entries at the same place add up: not in a small integer
@@ -202,7 +201,7 @@ class TableDocuments:
 
     def __init__(self, rows: RowSource) -> None:
         self._rows = rows
-        self.names, self.features, self.single = rows.names, rows.features, rows.single
+        self.names, self.features = rows.names, rows.features
 
     def blocks(self) -> Iterator[Block]:
         """The documents of each block of rows."""
