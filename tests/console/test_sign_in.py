@@ -6,10 +6,26 @@ import pytest
 from console_tools import PASSWORD, Visitor, hidden
 
 from eigenveil.console.accounts import Accounts
-from eigenveil.console.limits import Limit
+from eigenveil.console.limits import Limit, SignInLimits
 from eigenveil.console.sessions import Sessions
 from eigenveil.console.settings import Settings
 from eigenveil.errors import DataError, PrivacyError
+
+
+ELSEWHERE = (
+    {"origin": "http://evil.example"},
+    {"origin": "null"},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+)
+
+
+def _password_given(visitor, client=None):
+    """The token of the form that asks for the second factor."""
+    client = client or visitor.client
+    form = {"form": hidden(client.get("/sign-in").text, "form")}
+    client.post("/sign-in", data=form | {"name": "ann", "password": PASSWORD})
+    return hidden(client.get("/sign-in/second-factor").text, "csrf")
 
 
 @pytest.fixture
@@ -41,8 +57,14 @@ def test_cookies_are_for_this_site_and_no_script(visitor):
     assert "HttpOnly" in text
     assert "SameSite=strict" in text
     assert visitor.console.cookie == "eigenveil-8450"  # of another port's console is another one
-    secure = Settings("table", visitor.settings.state, tls=("a", "b"))
-    assert secure.secure
+    assert "Secure" not in text  # it has no TLS
+
+
+def test_behind_tls_cookies_are_for_tls_alone(tmp_path):
+    visitor = Visitor(tmp_path, tls=("a", "b"))
+    text = visitor.client.get("/sign-in").headers["set-cookie"]
+    assert text.startswith("__Host-")
+    assert "; Secure" in text
 
 
 def test_a_password_alone_opens_nothing(visitor):
@@ -82,13 +104,47 @@ def test_a_wrong_name_and_a_wrong_password_are_answered_alike(visitor, name, pas
 
 
 def test_forms_of_other_browsers_and_other_sites_are_refused(visitor):
-    form = {"form": hidden(visitor.client.get("/sign-in").text, "form")}
+    """With the right password: nothing but where the form came from can refuse."""
+    page = visitor.client.get("/sign-in")
+    form = {"form": hidden(page.text, "form"), "name": "ann", "password": PASSWORD}
     other = visitor.browser()
-    answer = other.post("/sign-in", data=form | {"name": "ann", "password": PASSWORD})
-    assert answer.status_code == 403
-    for header in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}):
-        answer = visitor.client.post("/sign-in", data=form, headers=header)
+    assert other.post("/sign-in", data=form).status_code == 403
+    other.get("/sign-in")  # it has a cookie and a form of its own
+    assert other.post("/sign-in", data=form).status_code == 403
+    for header in ELSEWHERE:
+        assert visitor.client.post("/sign-in", data=form, headers=header).status_code == 403
+    assert visitor.client.post("/sign-in", data=form).status_code == 303
+
+
+def test_the_second_factor_is_taken_from_the_sessions_own_form(visitor):
+    """With the right code."""
+    csrf = _password_given(visitor)
+    for form, header in [
+        ({}, {}),
+        ({"csrf": _password_given(visitor, visitor.browser())}, {}),
+        *(({"csrf": csrf}, header) for header in ELSEWHERE),
+    ]:
+        form |= {"code": visitor.code("ann")}
+        answer = visitor.client.post("/sign-in/second-factor", data=form, headers=header)
         assert answer.status_code == 403
+        assert visitor.client.get("/table").status_code == 303
+    form = {"csrf": csrf, "code": visitor.code("ann")}
+    assert visitor.client.post("/sign-in/second-factor", data=form).status_code == 200
+
+
+def test_no_other_page_signs_somebody_out(visitor):
+    visitor.sign_in()
+    cookie = visitor.client.cookies.get(visitor.console.cookie)
+    visitor.client.post("/sign-out", data={"csrf": "another"})
+    visitor.client.cookies.set(visitor.console.cookie, cookie)
+    assert visitor.client.get("/table").status_code == 200
+
+
+def test_the_phrase_of_nobodys_hash_opens_no_account(visitor):
+    """An account of the hospital's own sign-in has no password here."""
+    visitor.add("eve", password=None)
+    answer = visitor.sign_in("eve", "no account has this password")
+    assert answer.status_code == 403
 
 
 def test_a_forged_cookie_is_refused_and_logged(visitor):
@@ -111,6 +167,26 @@ def test_a_thousand_sign_ins_a_minute_are_refused_and_logged(visitor):
     assert len(visitor.console.accounts.events(size=2000)) < 1100
     assert time.monotonic() - begun < 60
     assert visitor.sign_in().status_code == 429  # also who knows the password waits
+
+
+def test_ten_wrong_passwords_hold_the_account(visitor):
+    for _ in range(10):
+        assert visitor.sign_in("ann", "wrong").status_code == 403
+    assert visitor.sign_in().status_code == 429
+
+
+def test_ten_wrong_codes_hold_the_account(visitor):
+    form = {"csrf": _password_given(visitor), "code": "12345"}  # a code has six digits
+    for _ in range(10):
+        assert visitor.client.post("/sign-in/second-factor", data=form).status_code == 403
+    form["code"] = visitor.code("ann")
+    assert visitor.client.post("/sign-in/second-factor", data=form).status_code == 429
+
+
+def test_from_many_addresses_there_are_no_more_tries_than_for_all():
+    limits = SignInLimits()
+    assert not any(limits.wait(f"address {n}", f"account {n}") for n in range(120))
+    assert limits.wait("another", "and another") > 0
 
 
 def test_an_account_is_held_after_ten_wrong_ones():
@@ -137,6 +213,18 @@ def test_sessions_end_when_idle_and_in_any_case():
     cookie, _ = sessions.begin(_account(), "in")
     now[0] = 170.0
     assert sessions.find(cookie) is None
+
+
+def test_the_second_factor_is_awaited_for_five_minutes():
+    now = [0.0]
+    sessions = Sessions(3600.0, 36000.0, clock=lambda: now[0])
+    waiting, _ = sessions.begin(_account(), "second factor")
+    inside, _ = sessions.begin(_account(), "in")
+    now[0] = 299.0
+    assert sessions.find(waiting)
+    now[0] = 301.0
+    assert sessions.find(waiting) is None
+    assert sessions.find(inside)
 
 
 def test_a_form_is_sent_once_and_for_what_it_was_shown_for():
