@@ -11,7 +11,6 @@ from eigenveil.console.sessions import Sessions
 from eigenveil.console.settings import Settings
 from eigenveil.errors import DataError, PrivacyError
 
-
 ELSEWHERE = (
     {"origin": "http://evil.example"},
     {"origin": "null"},

@@ -116,6 +116,21 @@ def test_refused_and_revoked(desk, kit):
     assert (found.state, found.allows(None), found.allows(3)) == ("revoked", False, False)
 
 
+def test_a_later_approval_brings_no_revoked_run_back(desk, ledger):
+    def begun():
+        run(ledger)
+        return len(list(ledger.entries()))  # the last entry's number
+
+    desk.approve(STUDY.hash, runs=2)
+    old = begun()
+    assert desk.standing(STUDY.hash).allows(old)
+    desk.revoke(STUDY.hash, reason="project ended")
+    assert not desk.standing(STUDY.hash).allows(old)
+    desk.approve(STUDY.hash, runs=2)
+    assert not desk.standing(STUDY.hash).allows(old)
+    assert desk.standing(STUDY.hash).allows(begun())
+
+
 def test_every_study_until_it_is_revoked_or_one_is_refused(desk, ledger):
     assert desk.allow_every_study().left is None
     entries = len(list(ledger.entries()))

@@ -400,6 +400,29 @@ def test_charges_stay_within_the_reservation(ledger):
     commit(ledger, key_of(), "round 3")
 
 
+def test_charges_stay_within_what_an_account_of_changed_rows_counts(ledger):
+    """The session reserves for a changed row what is enough for an added one only."""
+    one = release(0.05).model_copy(update={"statistic": "second-moment"})
+    ledger.set_budget(budget_of(1.0, adjacency="replace-one"))
+    rows = {"data_set": ROWS, "adjacency": "add-remove", "reserve": loss_of(one), "state": b""}
+    ledger.begin(key_of("short"), replacing=loss_of(one), **rows)
+    with pytest.raises(BudgetExceeded) as refused:
+        commit(ledger, key_of("short"), charges=[one])
+    assert refused.value.code == "beyond-reservation"
+    ledger.begin(key_of("enough", "a2"), **rows)
+    commit(ledger, key_of("enough", "a2"), charges=[one])
+
+
+def test_an_open_session_fixes_what_its_account_counts(ledger):
+    ledger.set_budget(budget_of(1.0))
+    begin(ledger, key_of(), loss_of(release(0.05)))
+    with pytest.raises(PrivacyError) as refused:
+        ledger.set_budget(budget_of(1.0, adjacency="replace-one"))
+    assert refused.value.code == "account-fixed"
+    ledger.end(key_of(), "nothing was charged")
+    ledger.set_budget(budget_of(1.0, adjacency="replace-one"))
+
+
 @pytest.mark.parametrize("part", ["mu_squared", "pure", "log_ratio", "distance"])
 def test_every_part_of_a_loss_must_be_reserved(part):
     """Beside Gaussian noise a reserved epsilon does not cover a log-ratio: that shrinks delta."""

@@ -121,10 +121,31 @@ def test_a_changed_row_costs_twice_unless_the_statement_is_for_two():
         ({"mu": 0.3}, Loss(mu_squared=0.36)),
         ({"epsilon": 0.3}, Loss(pure=0.6)),
         ({"rho": 0.02}, Statement(rho=0.08).loss()),
+        # (eps, delta) twice is (2 eps, (1 + e^eps) delta), and a distance is delta / (1 + e^eps)
+        (
+            {"epsilon": 2.0, "delta": 1e-8},
+            Loss(pure=4.0, distance=1e-8 * (1 + math.exp(2.0)) / (1 + math.exp(4.0))),
+        ),
     ):
         one, two = (Elsewhere.stated(**given, contributions=count) for count in (1, 2))
         assert one.under("replace-one") == pytest.approx(twice)
         assert two.under("replace-one") == one.under("add-remove")
+
+
+def test_randomized_response_has_the_ratio_of_its_law():
+    """With a chance of .4 it says any of five answers: .68 to .08 are the chances of one."""
+    accounting = pytest.importorskip("dp_accounting", reason="dp_accounting is not installed")
+    event = accounting.RandomizedResponseDpEvent(0.4, 5)
+    assert from_event(event, adjacency="replace-one").statement == Statement(
+        pure=pytest.approx(math.log(0.68 / 0.08))
+    )
+
+
+def test_an_account_of_changed_rows_is_charged_for_one(tmp_path):
+    ledger = Ledger(tmp_path / "one.ledger")
+    ledger.set_budget(Budget("ward", "replace-one", 2.0, DELTA))
+    standing = ledger.charge_elsewhere("ward", Elsewhere.stated(mu=0.2))
+    assert standing.spent.mu_squared == pytest.approx(0.16)
 
 
 def test_an_account_is_charged_and_goes_on_from_there(tmp_path):

@@ -172,3 +172,18 @@ def test_rows_of_a_tensor_follow_from_its_size(rows):
 
 def test_the_grid_has_a_proof():
     assert (PROOF_FILES / "release-grid.md").is_file()
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_the_sampler_s_error_counts_every_draw(kind):
+    """Parts and masks are drawn; a Gamma variable of a part costs 37 coordinates (shares.md)."""
+
+    def error(**noise):
+        found = record(statistic="norm-histogram", noise={"kind": kind, **noise})
+        return found.sampling_error()
+
+    if kind == "gaussian":
+        assert error(masks=3) == error(noise_parts=4)
+        assert error(masks=3).distance == 4 * error().distance
+    else:
+        assert error(noise_parts=4).distance >= 4 * 2 * 37 * 10 * 2.0**-120

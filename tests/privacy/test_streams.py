@@ -30,6 +30,12 @@ def record(factor, *, statistic="second-moment", size=6, scale=1.0, adjacency="a
     )
 
 
+def test_a_release_is_of_prefixes_or_of_one_block():
+    fields = record(StreamFactor(blocks=4)).model_dump()
+    with pytest.raises(ValidationError, match="not both"):
+        ReleaseRecord(**fields | {"disjoint": True})
+
+
 part = st.integers(1, PARTS - 1)
 factors = st.integers(0, 3).flatmap(
     lambda d: st.builds(
