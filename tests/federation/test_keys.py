@@ -3,6 +3,7 @@
 import itertools
 import os
 import secrets
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.secagg import keys as keys_module
+from eigenveil.federation.secagg.consistency import statement
 from eigenveil.federation.secagg.keys import (
     SECRET_BYTES,
     Context,
@@ -282,3 +284,18 @@ def test_shares_of_two_secrets_do_not_mix():
         join_secret(dict(enumerate(one)), threshold=2),
         join_secret(dict(enumerate(other)), threshold=2),
     )
+
+
+def test_a_signature_is_of_the_whole_statement_about_a_round():
+    about = facts(joined="f0", members="e0")
+    said = statement(HERE, about, "c0")
+    others = [
+        statement(Context("other", HERE.session), about, "c0"),
+        statement(Context(HERE.study, "other"), about, "c0"),
+        statement(HERE, replace(about, round_number=2), "c0"),
+        statement(HERE, replace(about, request_digest="cd" * 32), "c0"),
+        statement(HERE, replace(about, joined="e0"), "c0"),
+        statement(HERE, replace(about, members="f0"), "c0"),
+        statement(HERE, about, "e0"),
+    ]
+    assert len({said, *others}) == 8

@@ -392,6 +392,20 @@ def changed_ask(request, **fields):
     return changed(request, body={"queries": [first, *queries[1:]]})
 
 
+@pytest.mark.parametrize("factor", [0.5, 0.95, 0.999999, 1.000001, 2.0])
+def test_noise_is_what_the_plan_has(factor, tmp_path):
+    consortium = Consortium(study_of(3), tmp_path)
+    call, party = at(consortium, "round 1", session="s"), consortium.parties["s0"]
+    request = call.payloads["s0"]
+    first = decode(request, sender=AGGREGATOR, limit=LIMIT).body["queries"][0]
+    scale = factor * first["scale"]
+    steps = math.floor(math.log2(scale)) - math.floor(math.log2(first["scale"]))
+    asked = changed_ask(request, scale=scale, grid=first["grid"] + steps)
+    found = query(party, "s0", asked)
+    assert (found.step, found.body.get("code")) == (REFUSED, "not-in-plan")
+    check_unharmed(consortium, call)
+
+
 SECOND_MOMENT = {"kind": "second-moment", "extra_bits": 0, "count_weight": 0.0}
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sums_tools import KINDS, make, python
 
-from eigenveil.moments.release import calibrated_record, release_sum
+from eigenveil.moments.release import calibrated_record, release_sum, release_vectors
 from eigenveil.moments.rows import Block
 from eigenveil.noise.cube import tensor_copies
 from eigenveil.noise.entries import coordinates
@@ -161,3 +161,17 @@ def test_a_release_leaves_the_sum_as_it_was_and_a_seed_repeats_it(kind, noise):
 def test_no_value_of_the_rows_is_in_a_record(kind):
     one, other = (record_of(filled(kind), "gaussian") for _ in range(2))
     assert one == other
+
+
+def test_chosen_directions_are_on_the_grid():
+    """Not the doubles that were computed: those would give away the axes they came from."""
+    sums = make("second moment", 4).empty()
+    sums.update(Block(np.random.default_rng(1).normal(size=(50, 4))))
+    budget = StepBudget(epsilon=1.0)
+    chosen = calibrated_record(
+        sums, name="a", adjacency="add-remove", kind="bingham", budget=budget, draws_count=2
+    )
+    values = release_vectors(sums, chosen, SecureSource()).values
+    steps = np.ldexp(values, -chosen.noise.grid)
+    assert np.array_equal(steps, np.rint(steps))
+    assert np.allclose(values @ values.T, np.eye(2), atol=1e-6)

@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -76,11 +77,22 @@ def test_block_counter_never_runs_over(monkeypatch):
     assert SecureSource().words(100_000).size == 100_000
 
 
-def test_a_new_key_is_taken_before_the_stream_ends(monkeypatch):
+def test_no_key_gives_more_than_its_bytes(monkeypatch):
+    """Of 32 words a key here: what is asked for in parts, and more than a key has at once."""
+    given = Counter()
+    next_words = module._next_words
+
+    def counted(stream, count):
+        given[stream] += 8 * count
+        return next_words(stream, count)
+
+    monkeypatch.setattr(module, "_next_words", counted)
     monkeypatch.setattr(module, "_BYTES_A_KEY", 256)
     source = SecureSource()
-    words = np.concatenate([source.words(n) for n in (20, 20, 1000, 31)])
-    assert np.unique(words).size == words.size == 1071
+    for count in (20, 12, 1, 20, 1000, 31):
+        assert source.words(count).size == count
+    assert max(given.values()) == 256
+    assert sum(given.values()) == 8 * 1084
 
 
 def test_seeds_repeat_and_are_marked():

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from eigenveil.errors import DataError
+from eigenveil.models.driver import rows_for
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows
 from eigenveil.tables.units import LabelledRows, StreamUnits, UnitRows, unit_ids
+from plan_tools import plan_of
 
 
 class Changing:
@@ -48,6 +50,13 @@ def test_every_unit_counts_one():
 def test_rows_count_alike_up_to_a_number():
     found = weights(labelled([1, 1, 2, 3, 3, 3, 3, 1, 4, 4], most=3))
     assert found == pytest.approx([1 / 3] * 3 + [1 / 4] * 4 + [1 / 3] * 3)
+
+
+def test_a_plan_s_number_of_rows_is_that_of_its_weights():
+    plan = plan_of("pca", features=1, epsilon=1.0, delta=1e-6, n_components=1, unit="who",
+                   max_rows_per_unit=3)  # fmt: skip
+    rows = LabelledRows(ArrayRows(np.ones((5, 1))), unit_ids([1, 1, 2, 3, 3], 5))
+    assert weights(rows_for(plan, rows)) == pytest.approx([1 / 3] * 5)
 
 
 def test_rows_that_came_since_the_count_do_not_count():
