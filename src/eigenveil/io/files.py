@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import glob
 import re
+import threading
 import tokenize
+import weakref
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
@@ -25,6 +27,7 @@ from eigenveil.io.formats.registry import format_of, readable
 from eigenveil.io.query import Query
 from eigenveil.io.stores import Entry, StoreFolder, found_at, is_url
 
+_T = TypeVar("_T")
 _COMPLAINTS = (
     OSError,
     EOFError,
@@ -214,6 +217,33 @@ def state_of(place: Place) -> tuple[Any, ...]:
 def source_of(place: Place) -> Any:
     """What pyarrow reads a file by: mapped into memory where it lies on this machine."""
     return pa.memory_map(str(place)) if isinstance(place, Path) else place.open("rb")
+
+
+class Lent:
+    """Objects of Python's that pyarrow's threads hold while they read: it ends when all are back.
+
+    A thread lets go of them a moment after the last batch. Where the interpreter ends in that
+    moment, the thread cannot have its lock, and ends the process with an abort (status 134).
+    """
+
+    # far longer than a thread waits for a processor; nothing is lost where it is not enough
+    _LONGEST = 10.0
+
+    def __init__(self) -> None:
+        self._away: list[tuple[Any, threading.Event]] = []
+
+    def __call__(self, held: _T) -> _T:
+        """Lend an object; who lends it keeps no reference to it."""
+        back = threading.Event()
+        self._away.append((weakref.ref(held, lambda _: back.set()), back))
+        return held
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for _, back in self._away:
+            back.wait(self._LONGEST)
 
 
 def _matches(path: str | Path | Place) -> list[RowFile]:

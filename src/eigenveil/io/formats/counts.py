@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,9 +170,11 @@ class BagOfWordsFile(SparseArrayFile):
         kinds = dict.fromkeys(names, pa.int64())
         if self._entries == 0:
             return
+        packed = "gzip" if self.path.suffix.lower() == ".gz" else None
         try:
             with (
-                self._open() as file,
+                # no object of Python's, which pyarrow's threads would hold
+                pa.input_stream(os.fspath(self.path), compression=packed) as file,
                 pa.csv.open_csv(
                     file,
                     read_options=pa.csv.ReadOptions(

@@ -7,7 +7,7 @@ import io
 import re
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
@@ -21,6 +21,7 @@ import pyarrow.csv
 
 from eigenveil.errors import DataError, FileDialectWarning, callers_level
 from eigenveil.files import Place
+from eigenveil.io.files import Lent
 from eigenveil.io.formats.dialect import EITHER, PLAIN, Dialect, Emptied, Settled, settle
 from eigenveil.io.formats.tabular import Table, is_numeric, numbers_of
 from eigenveil.models.inputs import check_width
@@ -90,7 +91,8 @@ class TextTable(Table):
             self._given_names = numbered_names(width)
         try:
             with self._batch_reader(self._options()) as reader:
-                seen = [(self._known(field.name), field.type) for field in reader.schema]
+                schema = reader.stream.schema
+            seen = [(self._known(field.name), field.type) for field in schema]
             numeric = {name for name, kind in seen if is_numeric(kind) or pa.types.is_null(kind)}
             numeric |= self._with_some_number([name for name, _ in seen if name not in numeric])
         except _AgainError:
@@ -108,7 +110,7 @@ class TextTable(Table):
             include_columns=stored, column_types=dict.fromkeys(stored, pa.binary())
         )
         with self._batch_reader(convert) as reader:
-            first = _next_of(reader)
+            first = reader.next()
         if first is None:
             return set()
         columns = zip(names, first.columns, strict=True)
@@ -130,7 +132,7 @@ class TextTable(Table):
             self.malformed = 0
             try:
                 with self._batch_reader(self._convert(columns, texts)) as reader:
-                    while (batch := _next_of(reader)) is not None:
+                    while (batch := reader.next()) is not None:
                         batch = self._plain_batch(batch.rename_columns(list(columns)), texts)
                         new = batch.slice(min(max(given - seen, 0), batch.num_rows))
                         seen += batch.num_rows
@@ -183,52 +185,62 @@ class TextTable(Table):
         source = str(self.path) if isinstance(self.path, Path) else self.path.open("rb")
         return pa.input_stream(source, compression=self._compression)
 
-    def _text(self) -> Any:
+    def _text(self, lent: Lent | None = None) -> Any:
         """The text in UTF-8; lines that are no rows and no names are empty."""
         stream, settled = self._raw(), self._settled
-        if settled.encoding != "utf-8":
+        other = settled.encoding != "utf-8"
+        if other:
             stream = pa.transcoding_input_stream(stream, settled.encoding, "utf-8")
+        emptied: Callable[[bytes], bytes] = bytes
         if settled.skipped or self._dialect.comment is not None:
-            stream = pa.PythonFile(
-                _Lines(stream, Emptied(settled.skipped, self._dialect.comment)), "r"
-            )
-        return stream
+            emptied = Emptied(settled.skipped, self._dialect.comment)
+        if emptied is bytes and not other and isinstance(self.path, Path):
+            return stream
+        lines = _Lines(stream, emptied)  # with all that is Python's below it
+        return pa.PythonFile(lines if lent is None else lent(lines), "r")
 
-    def _stream(self) -> Any:
+    def _stream(self, lent: Lent) -> Any:
         """The same; a line of names alone, without an end, gets one."""
-        text = self._text()
-        start = text.read(_MOST_READ_BYTES) if self._read_bytes == _MOST_READ_BYTES else b""
-        if start and b"\n" not in start and b"\r" not in start and not text.read(1):
-            return pa.BufferReader(start + b"\n")
-        return self._text() if start else text
+        if self._read_bytes == _MOST_READ_BYTES:
+            text = self._text()
+            start = text.read(_MOST_READ_BYTES)
+            if start and b"\n" not in start and b"\r" not in start and not text.read(1):
+                return pa.BufferReader(start + b"\n")
+        return self._text(lent)
 
-    @contextmanager
-    def _batch_reader(self, convert: Any) -> Iterator[Any]:
+    def _skipping(self) -> Callable[[Any], str]:
         def skip(row: Any) -> str:
             del row
             self.malformed += 1
             return "skip"
 
+        return skip
+
+    def _opened(self, convert: Any, lent: Lent) -> Any:
+        with _nothing_undecoded_printed():
+            return pa.csv.open_csv(
+                self._stream(lent),
+                # reading in steps has one thread anyway, and without more pyarrow reports the row
+                read_options=pa.csv.ReadOptions(
+                    block_size=self._read_bytes,
+                    use_threads=False,
+                    encoding="latin-1" if self._any_bytes else "utf8",
+                    column_names=self._given_names,
+                ),
+                parse_options=pa.csv.ParseOptions(
+                    delimiter=self._settled.separator,
+                    newlines_in_values=True,
+                    invalid_row_handler=lent(self._skipping()),
+                ),
+                convert_options=convert,
+            )
+
+    @contextmanager
+    def _batch_reader(self, convert: Any) -> Iterator[_Reader]:
+        lent, reader = Lent(), _Reader()
         try:
-            with _nothing_undecoded_printed():
-                reader = pa.csv.open_csv(
-                    self._stream(),
-                    # reading in steps has one thread anyway, and without more pyarrow reports the
-                    # row
-                    read_options=pa.csv.ReadOptions(
-                        block_size=self._read_bytes,
-                        use_threads=False,
-                        encoding="latin-1" if self._any_bytes else "utf8",
-                        column_names=self._given_names,
-                    ),
-                    parse_options=pa.csv.ParseOptions(
-                        delimiter=self._settled.separator,
-                        newlines_in_values=True,
-                        invalid_row_handler=skip,
-                    ),
-                    convert_options=convert,
-                )
-            with reader:
+            with lent, reader:
+                reader.stream = self._opened(convert, lent)
                 yield reader
         except pa.ArrowInvalid as error:
             if _LONG_LINE.match(str(error)) and self._read_bytes < _MOST_READ_BYTES:
@@ -321,10 +333,27 @@ def plain(cells: Any, na: Sequence[str], decimal: str, *, number: bool) -> Any:
     return cells
 
 
+class _Reader:
+    """The only reference to pyarrow's reader, which ends with it."""
+
+    stream: Any = None
+
+    def next(self) -> Any:
+        """The next batch, or ``None`` after the last."""
+        with _nothing_undecoded_printed():
+            return next(iter(self.stream), None)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.stream = None
+
+
 class _Lines(io.RawIOBase):
     """A text some of whose lines are made empty."""
 
-    def __init__(self, stream: Any, emptied: Emptied) -> None:
+    def __init__(self, stream: Any, emptied: Callable[[bytes], bytes]) -> None:
         self._stream, self._emptied = stream, emptied
         self._ready, self._rest = b"", b""
 
@@ -367,12 +396,6 @@ def _nothing_undecoded_printed() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = others
-
-
-def _next_of(reader: Any) -> Any:
-    """The next batch, or ``None`` after the last."""
-    with _nothing_undecoded_printed():
-        return next(iter(reader), None)
 
 
 def records(stream: Any, separator: str) -> Iterator[tuple[int, int]]:
