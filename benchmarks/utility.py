@@ -139,7 +139,7 @@ def _predictions(report: Report) -> None:
                 options = Options(
                     "pca", "table", {"n_components": k, "epsilon": epsilon, "delta": delta}
                 )
-                plan = make_plan(options, features=features, rows=rows_count)
+                plan = make_plan(options, features=features)
                 spectrum = np.arange(1.0, features + 1.0) ** -exponent
                 found = predict(plan, spectrum, rows=rows_count).captured_energy
                 measured = energy(rows, k, exact_center=False, epsilon=epsilon, delta=delta)

@@ -4,8 +4,6 @@ from eigenveil.models.options import Options
 from eigenveil.models.task import task_named
 
 
-def plan_of(task, *, features, rows=None, noise_draws=1, path="table", **options):
+def plan_of(task, *, features, noise_draws=1, path="table", **options):
     context = {"features": features, "noise_draws": noise_draws}
-    if path == "table":
-        context["rows"] = rows
     return task_named(task).make_plan(Options(task, path, options), **context)

@@ -22,8 +22,8 @@ def test_scree_marks_components_under_the_noise(tmp_path):
     model = PrivatePCA(12, epsilon=0.8).fit(ROWS)
     axes = plots.plot_scree(model)
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert ("not usable" in labels) == (not model.usable_.all())
-    assert "what noise alone would show" in labels
+    hidden = int(np.count_nonzero(~model.usable_))
+    assert labels[0] == "what noise alone would show" + f"; hides {hidden} of 12" * (hidden > 0)
     for name in ("a.png", "b.png", "a.svg", "b.svg"):
         plots.save_figure(plots.plot_scree(model), tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
@@ -32,19 +32,18 @@ def test_scree_marks_components_under_the_noise(tmp_path):
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.4, 0.8, 3.0])
 def test_the_band_of_the_scree_plot_and_usable_agree(epsilon):
-    """Filled is above the band, hollow is in it: whatever the noise, so there is no chance."""
+    """What is drawn is above the band, what is hidden is NaN: whatever the noise, so no chance."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = PrivatePCA(12, epsilon=epsilon).fit(ROWS)
     axes = plots.plot_scree(model)
     band = axes.patches[0].get_extents().transformed(axes.transData.inverted()).y1
     drawn = {line.get_label(): line.get_data() for line in axes.lines}
-    number, filled = drawn.get("component", ([], np.array([])))
+    number, filled = drawn["component"]
     assert np.array_equal(number, 1 + np.flatnonzero(model.usable_))
     assert (filled > band * (1 - 1e-9)).all()
-    number, hollow = drawn.get("not usable", ([], np.array([])))
-    assert np.array_equal(number, 1 + np.flatnonzero(~model.usable_))
-    assert (hollow <= band * (1 + 1e-9)).all()
+    assert np.array_equal(np.isnan(model.explained_variance_), ~model.usable_)
+    assert np.array_equal(np.isnan(model.explained_variance_ratio_), ~model.usable_)
 
 
 def test_biplot_shows_the_features_of_largest_loadings_and_marks_what_is_noise(tmp_path):
@@ -78,8 +77,10 @@ def test_energy_adds_up_what_the_components_explain():
     model = PrivatePCA(4, epsilon=2.0).fit(ROWS)
     axes = plots.plot_energy(with_factors(model, usable=np.array([True, True, False, False])))
     drawn = {line.get_label(): line.get_data() for line in axes.lines}
-    assert np.allclose(drawn["component"][1], 100 * np.cumsum(model.explained_variance_ratio_)[:2])
-    assert list(drawn["not usable"][0]) == [3, 4]
+    ((label, (number, share)),) = drawn.items()
+    assert label == "component (noise hides 2 of 4)"
+    assert list(number) == [1, 2]
+    assert np.allclose(share, 100 * np.cumsum(model.explained_variance_ratio_)[:2])
     given = Figure().subplots()
     assert plots.plot_energy(model, ax=given) is given
 

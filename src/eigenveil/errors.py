@@ -159,7 +159,7 @@ class OutputError(EigenveilError, OSError):
 
 
 class InvalidRowsWarning(UserWarning):
-    """Rows are not valid and became zero rows: how many, and where the first is.
+    """Rows are not valid and were left out: how many, where the first is, and by which rule.
 
     For the owner of the rows only: it depends on them, and no noise was added to it.
     """

@@ -31,8 +31,8 @@ def sums(rule, width):
     precision = rule.precision
     few = min(width, 3)
     basis = np.eye(width)[:, :few] * 0.6 + 0.8 * np.eye(width)[:, ::-1][:, :few] * (width > 6)
-    yield NormHistogram(rule.center, precision=precision, with_count=True)
-    yield NormHistogram(rule.center, precision=precision, with_count=True, basis=basis, bound=1.0)
+    yield NormHistogram(rule.center, precision=precision)
+    yield NormHistogram(rule.center, precision=precision, basis=basis, bound=1.0)
     yield ColumnHistogram(width, precision=precision)
     ranges = range_of(np.full(width, 0.1), np.full(width, 3.0), holes=False)
     yield ColumnHistogram(width, precision=precision, preparation=ranges)

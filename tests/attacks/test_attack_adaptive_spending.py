@@ -111,7 +111,7 @@ def test_a_site_cannot_open_the_purse_anew(tmp_path):
     with pytest.raises(EigenveilError) as caught:
         spend(ledger, release(0.01, adjacency="replace-one"), "second", "replace-one")
     assert caught.value.code == "other-adjacency"
-    assert "exact number of rows" in caught.value.message
+    assert "rows that are changed" in caught.value.message
     assert "--adjacency replace-one" in caught.value.hint
     with pytest.raises(EigenveilError) as caught:
         ledger.begin(

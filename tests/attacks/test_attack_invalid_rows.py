@@ -1,8 +1,8 @@
-"""One row with an entry that is no number, against a data set whose row is zero there.
+"""One row with an entry that is no number, against a data set without that row.
 
 Such a row used to end the fit with an error: whoever sees whether there is a result sees the row,
-and no noise hides it. It would have found any path on which the row still decides something: the
-results must be the same to the last bit, since an invalid row is a zero row.
+and no noise hides it. Later it counted as a row of zeros, in ``n_samples_``, the histograms and the
+mean. The results must be the same to the last bit as without it, on every path.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ PCA = {"center": False, "row_bound": 3.0, "epsilon": 20.0, "random_state": 5}
 
 
 def pair(value=np.nan, dtype=np.float64):
-    """Rows with one that is not valid, and the same with zeros in its place."""
-    rows = np.random.default_rng(3).standard_normal((60, D)).astype(dtype)
-    zeroed = rows.copy()
-    rows[BAD, 2], zeroed[BAD] = value, 0.0
-    return rows, zeroed
+    """Rows with one that is not valid, and the same without it."""
+    rows = np.random.default_rng(3).standard_normal((61, D)).astype(dtype)
+    rows[BAD, 2] = value
+    return rows, np.delete(rows, BAD, axis=0)
 
 
 def quietly(call):
@@ -61,8 +60,8 @@ def sums(precision):
     rule = RowRule(bound=2.0, precision=precision)
     basis = np.linalg.qr(np.random.default_rng(0).standard_normal((D, 2)))[0]
     return [
-        NormHistogram(None, precision=precision, with_count=True),
-        NormHistogram(None, precision=precision, with_count=True, basis=basis, bound=2.0),
+        NormHistogram(None, precision=precision),
+        NormHistogram(None, precision=precision, basis=basis, bound=2.0),
         ColumnHistogram(D, precision=precision),
         ColumnHistogram(
             D, precision=precision, preparation=range_of(np.zeros(D), np.full(D, 3.0), holes=False)
@@ -82,18 +81,18 @@ def sums(precision):
 
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("value", VALUES)
-def test_every_sum_takes_it_for_a_row_of_zeros(precision, value):
+def test_every_sum_is_that_of_the_others(precision, value):
     """The bin of norm zero, the counts and the rest of the energy too; extremes are valid rows."""
     dtype = np.float32 if precision == "single" else np.float64
     large, small = (3e38, 1e-44) if precision == "single" else (1e308, 1e-320)
-    rows, zeroed = pair(value, dtype)
-    for given in (rows, zeroed):
+    rows, whole = pair(value, dtype)
+    for given in (rows, whole):
         given[3], given[4], given[5] = large, small, [large, small, 0, -large]
     for one, other in zip(sums(precision), sums(precision), strict=True):
         one.update(Block(rows))
-        other.update(Block(zeroed))
+        other.update(Block(whole))
         assert np.array_equal(one.integers(), other.integers())
-    blocks = Block(zeroed)
+    blocks = Block(whole)
     blocks.check()
     assert blocks.invalid == 0
 
@@ -101,24 +100,24 @@ def test_every_sum_takes_it_for_a_row_of_zeros(precision, value):
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("kind", ["dense", "single", "sparse"])
 def test_one_table(value, kind):
-    rows, zeroed = pair(value, np.float32 if kind == "single" else np.float64)
+    rows, whole = pair(value, np.float32 if kind == "single" else np.float64)
     if kind == "sparse":
-        rows, zeroed = scipy.sparse.csr_array(rows), scipy.sparse.csr_array(zeroed)
+        rows, whole = scipy.sparse.csr_array(rows), scipy.sparse.csr_array(whole)
     precision = "single" if kind == "single" else "double"
     found = PrivatePCA(2, precision=precision, **PCA)
     with pytest.warns(InvalidRowsWarning, match=f"1 row is not.*index {BAD}, column index 2"):
         found.fit(rows)
-    same(found, PrivatePCA(2, precision=precision, **PCA).fit(zeroed))
+    same(found, PrivatePCA(2, precision=precision, **PCA).fit(whole))
 
 
 def test_a_mixture():
-    rows, zeroed = pair()
+    rows, whole = pair()
     asked = {
         "center": False, "row_bound": 3.0, "epsilon": 1e4, "noise_variance": 0.1,
         "random_state": 5,
     }  # fmt: skip
     one = quietly(lambda: PrivateGaussianMixture(2, **asked).fit(rows))
-    other = PrivateGaussianMixture(2, **asked).fit(zeroed)
+    other = PrivateGaussianMixture(2, **asked).fit(whole)
     assert np.array_equal(one.means_, other.means_)
     assert one.certificate_.releases == other.certificate_.releases
 
@@ -148,12 +147,12 @@ def test_files(ending, tmp_path):
 
 @pytest.mark.parametrize("line", ["1,2,3", "1,2,3,4,5", "x,,y,", "\xff,1"])
 def test_a_line_that_is_no_row_of_a_text_file(line, tmp_path):
-    """It was a zero row all along: as if it said so."""
+    """As if it were not there."""
     found = []
-    for number, said in enumerate((line.encode("latin-1"), b"0,0,0,0")):
+    for number, said in enumerate((line.encode("latin-1") + b"\n", b"")):
         path = tmp_path / f"{number}.csv"
         write(path, pair()[1])
-        path.write_bytes(path.read_bytes() + said + b"\n")
+        path.write_bytes(path.read_bytes() + said)
         found.append(quietly(lambda path=path: PrivatePCA(2, **PCA).fit_rows(open_rows([path]))))
     same(*found)
 
@@ -166,11 +165,11 @@ def test_three_sites(protocol, dropouts):
     asked = PCA | {"protocol": protocol, "dropouts": dropouts}
     rng = np.random.default_rng(8)
     others = {"b": rng.standard_normal((30, D)), "c": rng.standard_normal((20, D))}
-    rows, zeroed = pair()
+    rows, whole = pair()
     found = FederatedPCA(2, **asked)
     with pytest.warns(InvalidRowsWarning, match=r"site a: 1 row is not valid"):
         found.fit({"a": rows, **others})
-    known = FederatedPCA(2, **asked).fit({"a": zeroed, **others})
+    known = FederatedPCA(2, **asked).fit({"a": whole, **others})
     assert found.missing_ == {}
     assert found.certificate_.federation == known.certificate_.federation
     # the messages' keys are fresh, and seeded noise is drawn in the same order
@@ -180,17 +179,17 @@ def test_three_sites(protocol, dropouts):
 @pytest.mark.parametrize("publish", [{}, {"publish": "continual", "horizon": 4}])
 def test_streams(publish):
     asked = {"epsilon": 20.0, "random_state": 5, **publish}
-    rows, zeroed = pair()
+    rows, whole = pair()
     streams = [PrivateStreamingPCA(2, **asked) for _ in range(2)]
-    for stream, given in zip(streams, (rows, zeroed), strict=True):
-        for block in np.split(given, 3):
+    for stream, given in zip(streams, (rows, whole), strict=True):
+        for block in np.array_split(given, 3):
             quietly(lambda stream=stream, block=block: stream.partial_fit(block))
         stream.release()
     same(*streams)
 
 
 def test_error_is_before_anything_is_released_or_charged():
-    rows, zeroed = pair()
+    rows, whole = pair()
     drawn = []
 
     class Watched(PrivatePCA):
@@ -202,18 +201,18 @@ def test_error_is_before_anything_is_released_or_charged():
         Watched(2, **PCA, invalid="error").fit(rows)
     assert caught.value.code == "invalid-row"
     assert not drawn
-    kept = PrivatePCA(2, **PCA, invalid="error").fit(zeroed)
+    kept = PrivatePCA(2, **PCA, invalid="error").fit(whole)
     assert any("whether all rows are valid" in said for said in kept.guarantee_.caveats)
-    plain = PrivatePCA(2, **PCA).fit(zeroed)
+    plain = PrivatePCA(2, **PCA).fit(whole)
     assert not any("valid" in said for said in plain.guarantee_.caveats)
-    stream = PrivateStreamingPCA(2, epsilon=20.0, invalid="error").partial_fit(zeroed)
+    stream = PrivateStreamingPCA(2, epsilon=20.0, invalid="error").partial_fit(whole)
     with pytest.raises(DataError, match=f"row index {BAD}"):
         stream.partial_fit(rows)
     assert stream.blocks_ == 1
     for dropouts in (0, 1):
         with pytest.raises(DataError, match=f"site b: row index {BAD}"):
             FederatedPCA(2, **PCA, dropouts=dropouts, invalid="error").fit(
-                {"a": zeroed, "b": rows, "c": zeroed.copy()}
+                {"a": whole, "b": rows, "c": whole.copy()}
             )
 
 

@@ -210,7 +210,7 @@ def test_no_sum_over_documents_depends_on_order_or_blocks(seed, step):
             DocumentSketch(7, 4, clip=clip),
             DocumentTriples(basis, clip=clip),
         ]
-        for each in [*made, *(DocumentNorms(of, with_count=True) for of in made)]:
+        for each in [*made, *(DocumentNorms(of) for of in made)]:
             one, two = each.empty(), each.empty()
             one.update(DocumentBlock(counts))
             for start in range(0, 30, step):

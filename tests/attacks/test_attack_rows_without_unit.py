@@ -46,9 +46,7 @@ def test_each_row_that_is_wrong_is_told_of(table):
     with pytest.warns(InvalidRowsWarning) as caught:
         PrivatePCA(2, epsilon=4.0).fit(rows, groups=patients)
     (text,) = texts(caught)
-    assert text.startswith(
-        "1 row is not valid and became a zero row: row index 7, column index 2 (from"
-    )
+    assert text.startswith("1 row is not valid and was left out: row index 7, column index 2 (from")
     assert text.endswith(f"{SAID}.")
 
 

@@ -79,7 +79,7 @@ def lied_to(which, folder, lie):
         return ...
 
     finished = run_study(consortium, fate=fate, session=SESSION)
-    plan = consortium.study.plan(consortium.study.width, None)
+    plan = consortium.study.plan(consortium.study.width)
     names = [record.name for record in finished.outcome.records]
     assert names == [each.name for each in plan.schedule]
     assert consortium.charged("s0", SESSION) == list(finished.outcome.records)
@@ -199,7 +199,7 @@ def test_whatever_is_asked_only_the_schedule_is_charged(which, tmp_path):
         if answer.step != REFUSED:
             assert of == round_number in (answered, answered + 1)
             answered = round_number
-    plan = consortium.study.plan(consortium.study.width, None)
+    plan = consortium.study.plan(consortium.study.width)
     planned = [each.name for group in plan.rounds[:answered] for each in group]
     assert [record.name for record in consortium.charged("s0", SESSION)] == planned
 

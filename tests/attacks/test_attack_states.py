@@ -87,7 +87,7 @@ class Watch:
             if draws:
                 total, record, source = given
                 count = None
-                if isinstance(total, NormHistogram) and total.with_count:
+                if isinstance(total, NormHistogram):
                     count = int(total.integers()[-1])
                 self.drawn.append((record, source.secure, count))
             found = real(*given)

@@ -209,7 +209,7 @@ def test_rows_that_are_not_finite_are_located(tmp_path, run):
     assert "spent" not in err
     status, out, err = run(*words, "--out", tmp_path / "r")
     assert status == 0
-    assert f"warning: 1 row is not valid and became a zero row: {path}: line 7" in err
+    assert f"warning: 1 row is not valid and was left out: {path}: line 7" in err
     assert "valid" not in out
     text = (tmp_path / "r" / "certificate.json").read_text()
     assert "not valid" not in text

@@ -437,7 +437,7 @@ def test_sites_have_no_form_of_the_moment(sites, tmp_path, run):
 def mixture_plan(features, components, rows):
     return plan_of(
         "gaussian-mixture",
-        features=features, rows=rows, n_components=components, epsilon=1.0, delta=1e-6,
+        features=features, n_components=components, epsilon=1.0, delta=1e-6,
         mechanism="auto", adjacency="add-remove", pair="auto", noise_variance=None,
         row_bound=None, center=True, budget_split=None, sketch_size=None,
     )  # fmt: skip
@@ -446,7 +446,7 @@ def mixture_plan(features, components, rows):
 def topic_plan(features, topics, rows):
     return plan_of(
         "topic-model",
-        features=features, rows=rows, n_components=topics, epsilon=1.0, delta=1e-6,
+        features=features, n_components=topics, epsilon=1.0, delta=1e-6,
         mechanism="auto", adjacency="add-remove", pair="auto", budget_split=None, sketch_size=None,
     )  # fmt: skip
 

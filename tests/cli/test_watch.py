@@ -345,7 +345,7 @@ def test_a_line_that_is_no_row_is_a_zero_row_of_a_private_stream(line, publish, 
     words = ("watch", file, "--epsilon", 5, "-k", 1, "-b", 10, *publish)
     status, _, err = run(*words)
     assert status == 0
-    assert f"1 row is not valid and became a zero row: {file}: line 11, column 'a' is nan" in err
+    assert f"1 row is not valid and was left out: {file}: line 11, column 'a' is nan" in err
     assert run(*words, "--invalid", "error")[0] == 3
 
 

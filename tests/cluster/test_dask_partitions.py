@@ -298,11 +298,6 @@ def test_the_longest_row_is_that_of_all_partitions():
     assert_same(pca(**how).fit(da.from_array(X, chunks=170)), pca(**how).fit(X))
 
 
-def test_a_public_count_is_that_of_all_partitions():
-    how = {"adjacency": "replace-one"}
-    assert_same(pca(**how).fit(da.from_array(X, chunks=170)), pca(**how).fit(X))
-
-
 def test_covariance_mixture_and_topics_give_the_fits_of_one_machine():
     for made in (PrivateCovariance(**TARGET), PrivateGaussianMixture(n_components=2, **TARGET)):
         here = type(made)(**made.get_params()).fit(X)

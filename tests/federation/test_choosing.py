@@ -57,19 +57,19 @@ def test_colluding_lost_and_wishing_sites_cost_energy():
 
 def test_noise_factors():
     made = study(collusion=1, dropouts=1)
-    plan = made.plan(60, None)
+    plan = made.plan(60)
     assert noise_factors(made, plan) == dict.fromkeys(plan.fractions, np.sqrt(2.0))
     full = made.changed(protocol="full")
-    assert noise_factors(full, full.plan(60, None))["moment"] == 2.0
+    assert noise_factors(full, full.plan(60))["moment"] == 2.0
     pure = made.changed(delta=0.0, dropouts=0)  # 61 columns in 3 shares of 21, of which 4 come
-    assert noise_factors(pure, pure.plan(60, None))["moment"] == np.sqrt(84 / 61)
+    assert noise_factors(pure, pure.plan(60))["moment"] == np.sqrt(84 / 61)
 
 
 def dpdispca(made, spectrum, rows, rng):
     """The protocol by hand: centred rows, exact isometric noise, no other step's noise."""
     d, rank = made.width, made.sketch_columns
     data = rng.standard_normal((rows, d)) * np.sqrt(spectrum)
-    sigma = 1.0 / made.plan(d, None).budgets()["moment"].mu
+    sigma = 1.0 / made.plan(d).budgets()["moment"].mu
     total = np.zeros((d, d))
     for part in np.array_split(data, len(made.sites)):
         unit = part / np.linalg.norm(part, axis=1, keepdims=True)

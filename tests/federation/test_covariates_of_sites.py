@@ -75,7 +75,7 @@ def test_a_study_file_has_covariates(tmp_path):
         write_toml(study, tmp_path / "study.toml", overwrite=True)
         again = read_study(tmp_path / "study.toml")
         assert again.hash == study.hash
-        assert again.plan(3, None).covariates == (1,)
+        assert again.plan(3).covariates == (1,)
     named = study_of(3, **FIELDS | {"features": None, "columns": ("a", "b", "c")})
     named = named.changed(covariates=("b",))
-    assert named.plan(3, None).covariates == (1,)
+    assert named.plan(3).covariates == (1,)

@@ -64,7 +64,7 @@ def check_sums(consortium, finished, names=None):
     study = consortium.study
     names = active_sites(study) if names is None else names
     tables = {name: consortium.rows[name] for name in names}
-    terms = settle(study).counting(finished.outcome.plan.rows)
+    terms = settle(study)
     for queries, sums in finished.rounds:
         for query, found in zip(queries, sums, strict=True):
             is_open = terms.is_unmasked(terms.step_of(query.name))
@@ -229,7 +229,7 @@ def test_nothing_but_sums_leaves_a_site(tmp_path):
         kind = step.partition(" ")[0]
         seen.setdefault(kind, set()).add((tuple(message.body), tuple(message.arrays)))
     assert seen == {
-        "join": {(("columns", "features", "rows", "keys", "seeded", "dependent"), ())},
+        "join": {(("columns", "features", "keys", "seeded", "dependent"), ())},
         "keys": {(("sealed",), ())},
         "shares": {((), ())},
         "round": {((), ("sum 0",)), ((), ("sum 0", "sum 1"))},
@@ -237,16 +237,6 @@ def test_nothing_but_sums_leaves_a_site(tmp_path):
         "unmask": {(("own", "pair"), ())},
         "finish": {((), ())},
     }
-    for message in finished.wire.answers("join").values():
-        assert message.body["rows"] is None
-
-
-def test_row_counts_are_told_only_where_they_are_public(tmp_path):
-    consortium = Consortium(study_of(3, adjacency="replace-one"), tmp_path)
-    finished = run_study(consortium)
-    counts = {n: m.body["rows"] for n, m in finished.wire.answers("join").items()}
-    assert counts == {name: len(rows) for name, rows in consortium.rows.items()}
-    assert finished.outcome.plan.rows == sum(counts.values())
 
 
 @pytest.mark.parametrize("fields", [{}, {"dropouts": 1}], ids=str)

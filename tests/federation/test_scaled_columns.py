@@ -105,7 +105,7 @@ def test_a_study_file_has_scales(fields, tmp_path):
     again = read_study(tmp_path / "study.toml")
     assert again == study
     assert again.hash == study.hash
-    assert make_study(**again.model_dump()).plan(3, None) == study.plan(3, None)
+    assert make_study(**again.model_dump()).plan(3) == study.plan(3)
 
 
 @pytest.mark.parametrize("fields", [PRIVATE, PUBLIC], ids=["private", "public"])

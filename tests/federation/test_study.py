@@ -134,7 +134,7 @@ def test_masks_hide_and_can_be_mended_whoever_is_lost(made):
 @given(studies())
 @settings(max_examples=20)
 def test_plan_takes_the_study_over(made):
-    plan = made.plan(made.width, None)
+    plan = made.plan(made.width)
     assert (plan.features, plan.n_components) == (made.width, made.components)
     assert (plan.epsilon, plan.delta, plan.adjacency) == (made.epsilon, made.delta, made.adjacency)
     pure, sketched = made.delta == 0, made.likely_protocol == "sketch"
@@ -388,31 +388,26 @@ def test_a_lone_honest_site_is_allowed_and_said():
 
 
 def test_draws_of_noise_and_masks_are_bounded():
-    assert study().plan(8, None).noise_draws == 5
-    assert study(protocol="local").plan(8, None).noise_draws == 1
+    assert study().plan(8).noise_draws == 5
+    assert study(protocol="local").plan(8).noise_draws == 1
     for masks in ("pairwise", "helper"):
-        assert study(masks=masks).plan(8, None).noise_draws == 5 + 5 * 4
+        assert study(masks=masks).plan(8).noise_draws == 5 + 5 * 4
 
 
 def test_sketch_sizes():
     assert study(protocol="sketch").sketch_columns == 8
     assert study(protocol="dpdispca").sketch_columns == 4
     assert study(protocol="sketch", features=100).sketch_columns == 8
-    assert study(protocol="dpdispca", sketch_size=7).plan(8, None).sketch_columns == 7
-    assert study(protocol="sketch", sketch_size=50).plan(8, None).sketch_columns == 8
-
-
-def test_rows_are_public_under_replace_one_only():
-    assert study(adjacency="replace-one").plan(8, 1000).rows == 1000
-    assert study().plan(8, 1000).rows is None
+    assert study(protocol="dpdispca", sketch_size=7).plan(8).sketch_columns == 7
+    assert study(protocol="sketch", sketch_size=50).plan(8).sketch_columns == 8
 
 
 def test_a_public_center_is_an_array():
     made = study(center=[float(i) for i in range(8)])
     assert np.array_equal(made.public_center, np.arange(8.0))
-    assert made.plan(8, None).centered == "public"
+    assert made.plan(8).centered == "public"
     assert study().public_center is None
-    assert study(center=False).plan(8, None).centered == "no"
+    assert study(center=False).plan(8).centered == "no"
 
 
 # -- hashes
@@ -500,7 +495,7 @@ def test_weights_give_each_site_its_wish_and_hardly_less(epsilon, delta, parts):
     sites = [{"name": f"s{i}", "epsilon": part * epsilon} for i, part in enumerate(parts)]
     made = study(sites=sites, epsilon=epsilon, delta=delta)
     weights = made.weights()
-    plan = made.plan(8, None)
+    plan = made.plan(8)
     for site in made.sites:
         weight = weights[site.name] / WHOLE
         assert 0 < weight <= 1

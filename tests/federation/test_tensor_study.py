@@ -103,11 +103,10 @@ def test_a_study_survives_its_file(tmp_path_factory, made):
 @given(studies())
 @settings(max_examples=20)
 def test_plan_takes_the_study_over(made):
-    plan = made.plan(made.width, 100)
+    plan = made.plan(made.width)
     assert isinstance(plan, MixturePlan if made.task == MIXTURE else TopicPlan)
     assert plan.task == made.task
     assert (plan.features, plan.epsilon, plan.delta) == (made.width, made.epsilon, made.delta)
-    assert plan.rows == (100 if made.adjacency == "replace-one" else None)
     assert plan.auto_components == (made.components == "auto")
     assert plan.n_components == made.most_components <= plan.sketch_columns <= made.width
     assert plan.pair == ("sketch" if made.protocol == "sketch" else "full")
@@ -115,7 +114,7 @@ def test_plan_takes_the_study_over(made):
     assert plan.mechanism == (usual if made.mechanism == "auto" else made.mechanism)
     assert plan.noise_draws >= (1 if made.protocol == "local" else len(made.sites))
     # every round that the plan can have is within what a session reserves
-    terms = settle(made).counting(plan.rows)
+    terms = settle(made)
     assert set(plan.fractions) <= {"scale", "center", "moment", "tensor", "sums"}
     assert all(terms.reservation(name).epsilon(made.delta) <= made.epsilon for name in terms.names)
 
@@ -130,7 +129,7 @@ def test_a_file_has_the_fields_of_its_task(task):
         assert bool(found) == (has_field(task, field) and field != "table_schema"), field
     # the example of a split that is commented out is one that could be taken
     split = re.search(r"^# (budget_split = .*)$", text, re.M).group(1)
-    assert study(task, **tomllib.loads(split)).plan(8, None).budgets()
+    assert study(task, **tomllib.loads(split)).plan(8).budgets()
 
 
 # -- refusals
@@ -211,7 +210,7 @@ def test_what_cannot_be_is_refused_in_words(task, changes, kind, code, said):
 
 def test_auto_takes_a_sketch_of_any_size():
     made = study(components="auto", features=60, sketch_size=4, protocol="sketch")
-    assert made.plan(60, None).n_components == 4
+    assert made.plan(60).n_components == 4
 
 
 # -- hashes
@@ -274,7 +273,7 @@ def test_coarse_weights_are_those_that_lose_little():
 
 def test_a_wish_is_met_by_mixed_noise_too():
     made = wishing(TOPICS, 0.5, mechanism="vector")
-    plan = made.plan(8, None)
+    plan = made.plan(8)
     assert plan.mixed
     weight = made.weights()["b"] / WHOLE
     assert 0.4 < weight < 0.6
@@ -299,7 +298,7 @@ def test_a_wish_is_met_by_mixed_noise_too():
 def test_the_columns_choose_the_protocol(task):
     small = choose_protocol(study(task), 8)
     assert small.protocol == "cape"
-    most = study(task).plan(8, None).full_up_to
+    most = study(task).plan(8).full_up_to
     assert f"{most:,}" in small.reason
     assert "288 B" in small.reason
     at = study(task, features=most)
@@ -308,12 +307,12 @@ def test_the_columns_choose_the_protocol(task):
     large = choose_protocol(wide, 50_000)
     assert large.protocol == "sketch"
     assert "9.31 GiB" in large.reason
-    assert wide.settled().plan(50_000, None).pair == wide.plan(50_000, None).pair == "sketch"
+    assert wide.settled().plan(50_000).pair == wide.plan(50_000).pair == "sketch"
     pure = study(task, features=2 * most, delta=0.0)
     assert choose_protocol(pure, 2 * most).protocol == "cape"
-    assert pure.plan(2 * most, None).pair == "full"
+    assert pure.plan(2 * most).pair == "full"
     # one site alone does as it would without a study
-    assert study(task, features=2 * most, protocol="local").plan(2 * most, None).pair == "sketch"
+    assert study(task, features=2 * most, protocol="local").plan(2 * most).pair == "sketch"
 
 
 @pytest.mark.parametrize("task", TENSORS)
@@ -335,4 +334,4 @@ def test_sizes_are_counted_and_nothing_else_is_forecast(task):
 def test_a_public_center_is_an_array():
     made = study(center=[float(i) for i in range(8)])
     assert np.array_equal(made.public_center, np.arange(8.0))
-    assert made.plan(8, None).centered == "public"
+    assert made.plan(8).centered == "public"

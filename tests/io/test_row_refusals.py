@@ -82,7 +82,7 @@ def test_a_cell_that_is_not_a_number_is_none(ending, place, tmp_path, monkeypatc
     for _ in range(2):  # a second pass knows what the first found out
         np.testing.assert_array_equal(values(rows), expected)
     assert values(open_rows([path], columns=["a"])).shape == (250, 1)
-    found = accumulate(rows, [NormHistogram(None, precision="double", with_count=True)]).invalid
+    found = accumulate(rows, [NormHistogram(None, precision="double")]).invalid
     assert (found.count, found.first) == (1, f"{path}: line {place + 2}, column 'b' is {TEXT}")
 
 
@@ -156,7 +156,7 @@ def test_a_line_of_another_length_is_a_row_that_is_none(text, monkeypatch):
         assert found.shape == (44, 2)
         assert np.isnan(found[-2:]).all(), "they come last"
         assert np.isfinite(found[:-2]).all()
-    found = accumulate(rows, [NormHistogram(None, precision="double", with_count=True)])
+    found = accumulate(rows, [NormHistogram(None, precision="double")])
     assert (found.rows, found.invalid.count) == (44, 2)
     what = "nan (its line has another number of cells)"
     assert found.invalid.first == f"{path}: line 4, column 'a' is {what}"
@@ -270,7 +270,7 @@ def test_a_file_without_rows_is_read(name, matrix, tmp_path):
     (NAMED | NAMELESS)[name](tmp_path / name, matrix[:0], NAMES)
     rows = open_rows([tmp_path / name])
     assert rows.features == 3
-    histogram = NormHistogram(None, precision="double", with_count=True)
+    histogram = NormHistogram(None, precision="double")
     assert accumulate(rows, [histogram]).rows == 0
 
 
@@ -370,7 +370,7 @@ def test_an_entry_that_is_not_finite_is_located(name, value, matrix, tmp_path, s
     matrix[29, 1] = value
     (NAMED | NAMELESS)[name](path, matrix, NAMES)
     rows = open_rows([first, path])
-    histogram = NormHistogram(None, precision="double", with_count=True)
+    histogram = NormHistogram(None, precision="double")
     found = accumulate(rows, [histogram]).invalid
     text = np.isnan(value) and name.removesuffix(".gz").endswith((".csv", ".tsv"))
     what = TEXT if text else value
@@ -381,6 +381,6 @@ def test_an_entry_that_is_not_finite_is_located(name, value, matrix, tmp_path, s
 def test_a_null_is_located(tmp_path):
     path = tmp_path / "n.parquet"
     pa.parquet.write_table(pa.table({"a": [1, 2, 3], "b": [True, True, None]}), path)
-    histogram = NormHistogram(None, precision="double", with_count=True)
+    histogram = NormHistogram(None, precision="double")
     found = accumulate(open_rows([path]), [histogram]).invalid
     assert found.first == f"{path}: row 3, column 'b' is nan"

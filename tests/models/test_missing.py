@@ -1,12 +1,23 @@
 """Missing entries: counted, corrected for, and filled by least squares in a transform."""
 
+import re
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eigenveil import FederatedPCA, PrivateCovariance, PrivatePCA
-from eigenveil.errors import DataError, EigenveilError
+from eigenveil import (
+    FederatedPCA,
+    PrivateCovariance,
+    PrivateGaussianMixture,
+    PrivatePCA,
+    PrivateStreamingPCA,
+)
+from eigenveil.errors import DataError, EigenveilError, InvalidRowsWarning
+from eigenveil.io import open_rows
 from eigenveil.models.certify import plan_of
 from eigenveil.models.holes import Observed, corrected, scores_of_observed
 from eigenveil.moments.observed import ObservedCounts, ObservedPairs
@@ -147,9 +158,107 @@ def test_sites_and_one_table_release_the_same():
     assert abs(alone.components_ @ sites.components_.T).diagonal() == pytest.approx(1, abs=0.05)
 
 
-def test_errors_by_default():
-    with pytest.warns(UserWarning, match="not valid"):
-        PrivatePCA(2, epsilon=8.0).fit(holed(1, 3000, share=0.01))
+# -- Rows left out, where what is missing depends on what is there: the older are incomplete.
+
+AGES = np.random.default_rng(11)
+AGE = AGES.uniform(1.0, 80.0, 12_000)
+BY_AGE = np.column_stack([AGE, 100.0 + AGE, np.full(AGE.size, 70.0)])
+BY_AGE[:, 1:] += AGES.normal(0, 1, (AGE.size, 2)) * [15.0, 9.0]
+BY_AGE[AGES.random(AGE.size) < AGE / 90.0, 1] = np.nan
+COMPLETE = BY_AGE[~np.isnan(BY_AGE).any(axis=1)]
+RULE = "missing='leave-out' leaves out every row with a missing or infinite entry.*'independent'"
+LEFT = {
+    "pca": lambda **more: PrivatePCA(2, epsilon=20.0, **more),
+    "scaled": lambda **more: PrivatePCA(2, epsilon=20.0, scale="private", **more),
+    "covariance": lambda **more: PrivateCovariance(epsilon=20.0, **more),
+    "mixture": lambda **more: PrivateGaussianMixture(2, epsilon=20.0, **more),
+}
+quiet = pytest.mark.filterwarnings("ignore::eigenveil.NoisyResultWarning")
+
+
+def as_given(way, rows, folder):
+    """A call that fits an estimator to rows that come in some way."""
+    match way:
+        case "array":
+            return lambda model: model.fit(rows)
+        case "frame":
+            return lambda model: model.fit(pd.DataFrame(rows, columns=["age", "b", "c"]))
+        case "file":
+            path = folder / f"{len(rows)}.csv"
+            pd.DataFrame(rows, columns=["age", "b", "c"]).to_csv(path, index=False)
+            return lambda model: model.fit_rows(open_rows([path]))
+        case "dask":
+            dask = pytest.importorskip("dask.array")
+            return lambda model: model.fit(dask.from_array(rows, chunks=(2500, 3)))
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore::eigenveil.InvalidRowsWarning")
+@pytest.mark.parametrize(
+    ("kind", "adjacency", "way"),
+    [(kind, each, "array") for kind in LEFT for each in ("add-remove", "replace-one")]
+    + [("pca", "replace-one", way) for way in ("frame", "file", "dask")],
+)
+def test_the_result_is_that_of_the_rows_that_are_complete(kind, adjacency, way, tmp_path):
+    """To the last bit, with the same noise: they were zeros, counted in means and histograms."""
+    made = [LEFT[kind](adjacency=adjacency, random_state=3) for _ in range(2)]
+    as_given(way, BY_AGE, tmp_path)(made[0])
+    as_given(way, COMPLETE, tmp_path)(made[1])
+    one, other = (model._result.factors for model in made)
+    for name, value in vars(one).items():
+        assert np.array_equal(value, getattr(other, name)), name
+    assert made[0].certificate_.releases == made[1].certificate_.releases
+
+
+@quiet
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("made", [PrivatePCA, PrivateCovariance, FederatedPCA])
+def test_the_mean_and_the_number_of_rows_are_those_of_complete_rows(made, adjacency):
+    """Within eight deviations of the recorded noise: false once in 10^14."""
+    bound = 400.0
+    model = made(epsilon=20.0, delta=1e-5, row_bound=bound, adjacency=adjacency)
+    with pytest.warns(InvalidRowsWarning, match=RULE):
+        model.fit(BY_AGE if made is not FederatedPCA else {"a": BY_AGE[:999], "b": BY_AGE[999:]})
+    record = next(each for each in model.certificate_.releases if each.name == "center")
+    noise = 8.0 * record.noise.scale
+    assert abs(model.n_samples_ - len(COMPLETE)) <= noise / record.count_weight
+    mean = model.mean_ if hasattr(model, "mean_") else model.location_
+    # of the sum, and of the number that it is divided by
+    most = (noise * bound + 1.0 + noise / record.count_weight * np.abs(mean)) / len(COMPLETE)
+    assert (np.abs(mean - COMPLETE.mean(axis=0)) <= most).all()
+    assert most[0] < 2.0 < BY_AGE[:, 0].mean() - COMPLETE[:, 0].mean()
+
+
+@quiet
+@pytest.mark.parametrize("publish", [{}, {"publish": "continual", "horizon": 4}])
+def test_a_stream_counts_complete_rows(publish):
+    """The histogram's noise, eight deviations: false once in 10^14."""
+    made = PrivateStreamingPCA(2, epsilon=20.0, adjacency="replace-one", **publish)
+    for block in np.array_split(BY_AGE, 4):
+        with pytest.warns(InvalidRowsWarning, match="a missing or infinite entry are left out"):
+            made.partial_fit(block)
+    made.release()
+    record = next(r for r in made.certificate_.releases if r.statistic == "norm-histogram")
+    spread = 1.0 if record.stream is None else record.stream.spread(4)
+    assert abs(made.n_samples_ - len(COMPLETE)) <= 8.0 * record.noise.scale * spread
+
+
+@quiet
+@pytest.mark.parametrize("kind", LEFT)
+def test_the_rule_is_told_whether_a_row_fell_under_it_or_not(kind):
+    """In the guarantee, which the certificate, the report and ``show`` print."""
+    said = []
+    for rows in (BY_AGE, COMPLETE):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InvalidRowsWarning)
+            model = LEFT[kind](random_state=3).fit(rows)
+        said.append(model.guarantee_.caveats)
+        assert model.certificate_.left_out in model.guarantee_.caveats
+    assert said[0] == said[1]
+    wanted = "left out" if kind == "mixture" else RULE
+    assert re.search(wanted, " ".join(said[0]))
+    kept = PrivatePCA(2, epsilon=20.0, missing="zero").fit(BY_AGE)
+    assert "rows with an infinite entry are left out" in " ".join(kept.guarantee_.caveats)
 
 
 @pytest.mark.parametrize("mechanism", ["sketch", "power"])

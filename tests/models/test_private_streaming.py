@@ -224,14 +224,14 @@ def test_saved_and_loaded(rows, tmp_path):
 
 
 def test_other_forms(rows):
-    """Pure epsilon, a sketch, replace-one with its public count, and public numbers."""
+    """Pure epsilon, a sketch, replace-one, and public numbers."""
     pure = fitted(rows, delta=0)
     assert pure.guarantee_.delta == 0
     assert pure.guarantee_.epsilon <= 1
     sketched = fitted(rows, sketch_size=4, epsilon=5.0)
     assert captured_energy(rows.T @ rows, sketched.components_) > 0.9
     counted = fitted(rows, adjacency="replace-one")
-    assert counted.n_samples_ == 6000
+    assert counted.n_samples_ == pytest.approx(6000, abs=600)
     assert counted.guarantee_.adjacency == "replace-one"
     moved = rows + 100.0
     public = fitted(moved, center=np.full(D, 100.0), row_norm=30.0, epsilon=8.0)

@@ -20,9 +20,9 @@ FLAT = np.ones(FEATURES)
 LAW = parse_spectrum("power:1.0", FEATURES)
 
 
-def pca(rows=ROWS, **options):
+def pca(**options):
     options = {"n_components": 3, "epsilon": 1.0, "delta": 1e-6} | options
-    return plan_of("pca", features=FEATURES, rows=rows, **options)
+    return plan_of("pca", features=FEATURES, **options)
 
 
 # -- the probability that a fit shows nothing
@@ -33,7 +33,7 @@ def test_the_probability_is_that_of_real_fits():
     # than 0.31 with probability 2 exp(-200 * 0.31**2) < 1e-8 (Hoeffding)
     rng = np.random.default_rng()
     spectrum, rows, fits = parse_spectrum("spike:1:0.5", FEATURES), 500, 200
-    made = pca(n_components=1, epsilon=0.8, rows=rows)
+    made = pca(n_components=1, epsilon=0.8)
     trials = try_pca(made, Scenario(rows, spectrum), fits=fits)
     assert 0.2 < trials.probability < 0.8
     nothing = 0
@@ -50,7 +50,7 @@ def simulated(task, rows, fits=3):
     """Simulated fits of data that have what is looked for."""
     features = 60 if task == "topic-model" else FEATURES
     counted = {"n_components": 3} if TASKS[task].counted else {}
-    made = plan_of(task, features=features, rows=rows, epsilon=1.0, delta=1e-6, **counted)
+    made = plan_of(task, features=features, epsilon=1.0, delta=1e-6, **counted)
     data = Scenario(rows, parse_spectrum("power:1.0", features), distance=4.0, topic_words=10)
     return part(TASKS[task].simulator)(made, data, fits=fits)
 
@@ -79,7 +79,7 @@ def test_an_error_is_said_of_none_and_of_all():
 
 
 def test_fits_that_stop_count_as_nothing():
-    plan, scenario = pca(rows=60, epsilon=0.3), Scenario(60, LAW)
+    plan, scenario = pca(epsilon=0.3), Scenario(60, LAW)
     for trials in ended_early(lambda: try_pca(plan, scenario, fits=4), lambda it: it.stopped == 4):
         assert (trials.nothing, trials.quality) == (4, 0.0)
     ended_early(
@@ -88,7 +88,7 @@ def test_fits_that_stop_count_as_nothing():
 
 
 def test_fewer_features_are_drawn_of_wide_mixtures_and_topics():
-    wide = {"rows": 200_000, "epsilon": 1.0, "delta": 1e-6, "n_components": 2}
+    wide = {"epsilon": 1.0, "delta": 1e-6, "n_components": 2}
     mixture = plan_of("gaussian-mixture", features=800, **wide)
     assert try_mixture(mixture, Scenario(200_000, FLAT, distance=8.0), fits=2).quality > 0.9
     topics = plan_of("topic-model", features=5000, **wide)
@@ -97,7 +97,7 @@ def test_fewer_features_are_drawn_of_wide_mixtures_and_topics():
     assert try_topics(mixed, Scenario(200_000, FLAT, topic_words=10), fits=2).quality > 0.9
     spread = Scenario(200_000, FLAT, topic_words=4000)
     assert "not simulated" in try_topics(topics, spread).note
-    covariance = plan_of("covariance", features=5000, rows=200_000, epsilon=1.0, delta=1e-6)
+    covariance = plan_of("covariance", features=5000, epsilon=1.0, delta=1e-6)
     assert try_covariance(covariance, Scenario(200_000, np.ones(5000))).fits == 0
 
 
@@ -110,9 +110,7 @@ def find(wanted, sought="epsilon", rows=ROWS, fits=5, **options):
     def try_at(value, seed=0, rows=rows):
         rows = int(value) if sought == "rows" else rows
         epsilon = {"epsilon": value} if sought == "epsilon" else {}
-        return try_pca(
-            pca(rows=rows, **(options | epsilon)), Scenario(rows, LAW), fits=fits, seed=seed
-        )
+        return try_pca(pca(**(options | epsilon)), Scenario(rows, LAW), fits=fits, seed=seed)
 
     candidates = epsilons() if sought == "epsilon" else row_counts(3)
     more = (lambda value: try_at(value, rows=10**9)) if sought == "epsilon" else None

@@ -12,7 +12,7 @@ from eigenveil.privacy.budget import StepBudget
 
 
 def released(rows, mu):
-    histogram = NormHistogram(None, precision="double", with_count=True)
+    histogram = NormHistogram(None, precision="double")
     histogram.update(Block(np.asarray(rows, dtype=float)))
     record = calibrated_record(
         histogram,
@@ -21,7 +21,7 @@ def released(rows, mu):
         kind="gaussian",
         budget=StepBudget(mu=mu),
     )
-    return read_scale(release_sum(histogram, record, SecureSource()), public_rows=None)
+    return read_scale(release_sum(histogram, record, SecureSource()))
 
 
 @pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
@@ -91,14 +91,14 @@ def test_long_rows_beyond_a_gap_are_read(part):
 def test_what_a_known_scale_rules_out_is_not_read():
     near = released(np.ones((20_000, 1)), mu=0.1)
     norms = long_ones(20_000, 0.2, times=50.0)[:, None]
-    histogram = NormHistogram(None, precision="double", with_count=True)
+    histogram = NormHistogram(None, precision="double")
     histogram.update(Block(norms))
     record = calibrated_record(
         histogram, name="s", adjacency="add-remove", kind="gaussian", budget=StepBudget(mu=0.1)
     )
     release = release_sum(histogram, record, SecureSource())
-    assert read_scale(release, public_rows=None).edges[-1] > 40.0
-    assert read_scale(release, public_rows=None, known=near).edges[-1] < 4.0
+    assert read_scale(release).edges[-1] > 40.0
+    assert read_scale(release, known=near).edges[-1] < 4.0
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
@@ -110,7 +110,7 @@ def test_noise_beyond_all_rows_is_read_as_rows_hardly_ever(kind):
     """
     rng = np.random.default_rng()
     norms = np.concatenate([np.ones(2000), np.exp(rng.uniform(-25, 0, 600))])[:, None]
-    histogram = NormHistogram(None, precision="double", with_count=True)
+    histogram = NormHistogram(None, precision="double")
     histogram.update(Block(norms))
     budget = StepBudget(mu=0.05) if kind == "gaussian" else StepBudget(epsilon=0.05)
     record = calibrated_record(
@@ -118,6 +118,6 @@ def test_noise_beyond_all_rows_is_read_as_rows_hardly_ever(kind):
     )
     far = 0
     for _ in range(300):
-        scale = read_scale(release_sum(histogram, record, SecureSource()), public_rows=None)
+        scale = read_scale(release_sum(histogram, record, SecureSource()))
         far += bool(scale.found and scale.edges[-1] > 16)
     assert far < 8

@@ -91,7 +91,6 @@ def test_a_fit_of_pca_releases_its_schedule(
         plan = plan_of(
             "pca",
             features=FEATURES,
-            rows=count,
             n_components=2,
             epsilon=epsilon,
             delta=delta,
@@ -178,7 +177,6 @@ def test_a_fit_of_a_mixture_releases_its_schedule(
     plan = plan_of(
         "gaussian-mixture",
         features=FEATURES,
-        rows=count,
         n_components="auto" if auto else 2,
         epsilon=20.0,
         delta=delta,
@@ -211,7 +209,6 @@ def test_a_fit_of_topics_releases_its_schedule(seed, count, delta, adjacency, pa
     plan = plan_of(
         "topic-model",
         features=8,
-        rows=count,
         n_components=2,
         epsilon=20.0,
         delta=delta,
@@ -232,7 +229,6 @@ def test_a_number_of_power_rounds_below_one_is_refused(rounds):
         plan_of(
             "pca",
             features=5,
-            rows=None,
             n_components=2,
             epsilon=1.0,
             delta=1e-6,

@@ -132,10 +132,8 @@ def test_a_site_adds_up_no_documents_of_units_without_their_weights():
     for weighted in (True, False):
         for asked in (
             DocumentTriples(basis, weighted=weighted),
-            DocumentNorms(pairs, with_count=True, weighted=weighted),
-            DocumentNorms(
-                DocumentTriples(basis, weighted=weighted), with_count=True, weighted=weighted
-            ),
+            DocumentNorms(pairs, weighted=weighted),
+            DocumentNorms(DocumentTriples(basis, weighted=weighted), weighted=weighted),
         ):
             description, _ = describe(asked, WORDS)
             if weighted:

@@ -94,12 +94,10 @@ def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=
     few = min(features, 3)
     match kind:
         case "histogram":
-            return NormHistogram(center, precision=precision, with_count=True)
+            return NormHistogram(center, precision=precision)
         case "seen histogram":
             basis = random_basis(features, few)
-            return NormHistogram(
-                center, precision=precision, with_count=True, basis=basis, bound=bound
-            )
+            return NormHistogram(center, precision=precision, basis=basis, bound=bound)
         case "column histogram":
             return ColumnHistogram(features, precision=precision)
         case "column ranges":

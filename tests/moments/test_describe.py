@@ -98,9 +98,7 @@ DOCUMENT_SUMS = {
     "triples of units": lambda: DocumentTriples(random_basis(4, 2), weighted=True),
 }
 DOCUMENT_SUMS |= {
-    f"norms of {kind}": lambda make=make, kind=kind: DocumentNorms(
-        make(), with_count="clipped" in kind, weighted="units" in kind
-    )
+    f"norms of {kind}": lambda make=make, kind=kind: DocumentNorms(make(), weighted="units" in kind)
     for kind, make in DOCUMENT_SUMS.items()
 }
 
@@ -142,18 +140,10 @@ def test_a_third_moment_keeps_its_clip_and_its_rounded_variance(variance, clip):
 @pytest.mark.parametrize("bound", [0.0, 2.5])
 def test_a_histogram_through_a_basis_and_one_without(bound):
     for basis in (None, random_basis(4, 2)):
-        histogram = NormHistogram(
-            np.ones(4), precision="single", with_count=True, basis=basis, bound=bound
-        )
+        histogram = NormHistogram(np.ones(4), precision="single", basis=basis, bound=bound)
         found = sent(histogram, 4)
         assert alike(found, histogram)
         assert (found.basis is None) == (basis is None)
-
-
-@pytest.mark.parametrize("with_count", [False, True])
-def test_histograms_with_and_without_count(with_count):
-    histogram = NormHistogram(None, precision="double", with_count=with_count)
-    assert alike(sent(histogram, 4), histogram)
 
 
 def test_a_rebuilt_sum_does_not_share_the_messages_memory():

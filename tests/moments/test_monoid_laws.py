@@ -170,7 +170,7 @@ def test_sums_of_another_count_weight_do_not_merge():
 
 def test_histograms_of_what_is_seen_through_another_basis_do_not_merge():
     def histogram(basis):
-        return NormHistogram(None, precision="double", with_count=True, basis=basis, bound=1.0)
+        return NormHistogram(None, precision="double", basis=basis, bound=1.0)
 
     refuses(histogram(np.eye(D)), histogram(np.eye(D)[::-1]))
     refuses(histogram(np.eye(D)), histogram(None))

@@ -40,7 +40,7 @@ MADE = {
     "triples": lambda: DocumentTriples(BASIS, weighted=True),
     "opposite triples": lambda: DocumentTriples(OPPOSITE, weighted=True),
     "clipped triples": lambda: DocumentTriples(BASIS, clip=0.05, weighted=True),
-    "norms": lambda: DocumentNorms(DocumentPairs(D), with_count=True, weighted=True),
+    "norms": lambda: DocumentNorms(DocumentPairs(D), weighted=True),
 }
 NOISE = {"coarse pairs": "wishart", "nuclear pairs": "wishart"}
 every_kind = pytest.mark.parametrize("kind", MADE)
@@ -151,11 +151,7 @@ def test_weights_by_block_would_be_found(kind):
 @pytest.mark.parametrize("kind", ["triples", "norms"])
 def test_a_sum_without_weights_takes_no_documents_that_have_some(kind):
     made = MADE[kind]()
-    other = (
-        DocumentTriples(BASIS)
-        if kind == "triples"
-        else DocumentNorms(DocumentPairs(D), with_count=True)
-    )
+    other = DocumentTriples(BASIS) if kind == "triples" else DocumentNorms(DocumentPairs(D))
     for block in blocks_of(alike(4)):
         made.update(block)
         other.update(block)

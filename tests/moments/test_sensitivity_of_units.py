@@ -39,11 +39,11 @@ CASES = [(kind, "gaussian") for kind in KINDS] + list(NOISE.items())
 every_case = pytest.mark.parametrize(("kind", "noise"), CASES)
 
 
-def make(kind, noise="gaussian", bound=0.0, *, with_count=True):
+def make(kind, noise="gaussian", bound=0.0):
     rule = RowRule(bound=bound, extra_bits=-8 if noise == "wishart" else 0)
     match kind:
         case "histogram":
-            return NormHistogram(None, precision="double", with_count=with_count, weighted=True)
+            return NormHistogram(None, precision="double", weighted=True)
         case "row sum":
             finer = RowRule(bound=bound, extra_bits=2)
             return RowSum(finer, features=D, count_weight=COUNT_WEIGHT)
@@ -160,7 +160,7 @@ def test_weights_by_block_would_be_found(kind, noise):
 
 def test_a_sum_without_weights_takes_no_rows_that_have_some():
     (block,) = by_unit(np.eye(D), [1, 1, 2, 2], step=9)
-    histogram = NormHistogram(None, precision="double", with_count=True)
+    histogram = NormHistogram(None, precision="double")
     with pytest.raises(AssertionError, match="weights"):
         histogram.update(block)
 

@@ -148,7 +148,7 @@ def test_a_block_does_not_depend_on_how_its_rows_came(cut):
 @pytest.mark.parametrize(
     "accumulator",
     [
-        NormHistogram(None, precision="double", with_count=True),
+        NormHistogram(None, precision="double"),
         Sketch(RULE, np.eye(D)[:, :2], clip=0.8),
     ],
     ids=["histogram", "sketch"],

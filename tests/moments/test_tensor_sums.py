@@ -224,7 +224,7 @@ def test_a_histogram_through_a_basis_counts_norms_in_the_datas_units(precision, 
     rows = rng.standard_normal((1, 6)) * 10.0 ** rng.integers(-2, 3)
     center = 0.1 * rng.standard_normal(6)
     basis = random_basis(6, 2)
-    histogram = NormHistogram(center, precision=precision, with_count=True, basis=basis, bound=30.0)
+    histogram = NormHistogram(center, precision=precision, basis=basis, bound=30.0)
     counts = total(histogram, rows)
     assert counts.sum() == 2
     assert counts[-1] == 1
@@ -240,10 +240,10 @@ def test_a_histogram_through_a_basis_counts_norms_in_the_datas_units(precision, 
 
 def test_without_a_bound_rows_count_as_unit_rows():
     basis = np.eye(4)[:, :2]
-    histogram = NormHistogram(None, precision="double", with_count=False, basis=basis)
+    histogram = NormHistogram(None, precision="double", basis=basis)
     counts = total(histogram, np.array([[300.0, 400.0, 0.0, 0.0], [3e-9, 0.0, 4e-9, 0.0]]))
-    places = np.flatnonzero(counts)
-    assert counts.sum() == 2
+    places = np.flatnonzero(counts[:-1])
+    assert counts.sum() == 2 + counts[-1] == 2 + 2  # in bins, and counted
     edges = bin_upper_edges()
     for place, norm in zip(places, (0.6, 1.0), strict=True):
         assert edges[place - 1] * 0.999 <= norm <= edges[place]
@@ -251,21 +251,19 @@ def test_without_a_bound_rows_count_as_unit_rows():
 
 def test_a_histogram_of_the_whole_space_is_that_of_rows_up_to_the_bound():
     rows = np.random.default_rng().standard_normal((1000, 3))
-    seen = NormHistogram(None, precision="double", with_count=True, basis=np.eye(3), bound=100.0)
-    plain = NormHistogram(None, precision="double", with_count=True)
+    seen = NormHistogram(None, precision="double", basis=np.eye(3), bound=100.0)
+    plain = NormHistogram(None, precision="double")
     apart = np.abs(total(seen, rows) - total(plain, rows)).sum()
     # rounding moves a norm by 7e-5 of itself and bins are 0.17 wide: 0.4 rows are expected in
     # another bin, and more than ten with a chance below 1e-11
     assert apart <= 20
-    short = NormHistogram(None, precision="double", with_count=True, basis=np.eye(3), bound=1.0)
+    short = NormHistogram(None, precision="double", basis=np.eye(3), bound=1.0)
     counts = total(short, 5.0 * rows)
     assert counts.shape == (BINS + 1,)
     assert counts[: BINS - 1][bin_upper_edges()[:-1] > 1.0].sum() == 0
 
 
 def test_a_zero_row_is_in_the_lowest_bin():
-    histogram = NormHistogram(
-        None, precision="single", with_count=False, basis=np.eye(2), bound=1.0
-    )
+    histogram = NormHistogram(None, precision="single", basis=np.eye(2), bound=1.0)
     assert total(histogram, np.zeros((3, 2)))[0] == 3
-    assert python(histogram).sum() == 3
+    assert python(histogram).sum() == 3 + 3  # and counted

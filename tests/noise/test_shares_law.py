@@ -155,7 +155,7 @@ def test_another_shape_of_vector_shares_is_rejected(noise_parts, count, wrong, m
 
 
 def laplace_sums(noise_parts, count=100):
-    histogram = NormHistogram(None, precision="double", with_count=True)
+    histogram = NormHistogram(None, precision="double")
     return sums(count, histogram, "laplace", noise_parts).ravel()
 
 
@@ -196,7 +196,7 @@ def test_shares_without_smoothing_noise_cannot_be_drawn(kind, monkeypatch):
     for module in (laplace, vector):
         monkeypatch.setattr(module, "SHARE_SMOOTHING", 1e30)
     accumulator = {
-        "laplace": NormHistogram(None, precision="double", with_count=True),
+        "laplace": NormHistogram(None, precision="double"),
         "wishart": SecondMoment(RULE, features=4),
         "vector": RowSum(RULE, features=3, count_weight=0.0),
     }[kind]
@@ -208,7 +208,7 @@ def test_shares_without_smoothing_noise_cannot_be_drawn(kind, monkeypatch):
 @pytest.mark.parametrize("noise_parts", [7, 1000])
 def test_low_bits_of_a_share_are_uniform(kind, noise_parts):
     accumulator = {
-        "laplace": NormHistogram(None, precision="double", with_count=True),
+        "laplace": NormHistogram(None, precision="double"),
         "wishart": SecondMoment(RULE, features=9),
         "vector": RowSum(RULE, features=3, count_weight=0.0),
     }[kind]

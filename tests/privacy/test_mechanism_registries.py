@@ -136,7 +136,7 @@ def described(name):
     if not of_documents and name not in ("column-counts", "pair-counts"):
         common |= {"bound": 0.5, "precision": "single", "centered": True}
     own = {
-        "norm-histogram": {"with_count": True},
+        "norm-histogram": {"weighted": True},
         "column-histogram": {
             "bound": 0.0,
             "centered": False,
@@ -202,7 +202,7 @@ def test_an_accumulators_codec_round_trips(name):
 @pytest.mark.parametrize("of", [n for n, each in STATISTICS.items() if each.of_documents])
 def test_the_codec_of_documents_norms_round_trips(of):
     inner = described(of)
-    description = inner.model_copy(update={"kind": "norm-histogram", "of": of, "with_count": True})
+    description = inner.model_copy(update={"kind": "norm-histogram", "of": of})
     norms = rebuild(description, arrays_of(inner))
     again, arrays = describe(norms, 3)
     assert again == description

@@ -57,12 +57,7 @@ def row_sum() -> Accumulator:
 
 def histogram() -> Accumulator:
     """The histogram of norms, with the count."""
-    return NormHistogram(None, precision="double", with_count=True)
-
-
-def public_count_histogram() -> Accumulator:
-    """The histogram of norms alone."""
-    return NormHistogram(None, precision="double", with_count=False)
+    return NormHistogram(None, precision="double")
 
 
 def columns() -> Accumulator:
@@ -157,7 +152,7 @@ def opposite_triples() -> Accumulator:
 
 def norms_of_documents() -> Accumulator:
     """The histogram of what documents contribute."""
-    return DocumentNorms(DocumentPairs(FEATURES), with_count=True)
+    return DocumentNorms(DocumentPairs(FEATURES))
 
 
 def column_counts() -> Accumulator:
@@ -172,7 +167,7 @@ def pair_counts() -> Accumulator:
 
 def weighted_histogram() -> Accumulator:
     """The histogram of norms of units' rows, with the count."""
-    return NormHistogram(None, precision="double", with_count=True, weighted=True)
+    return NormHistogram(None, precision="double", weighted=True)
 
 
 def weighted_third_moment() -> Accumulator:
@@ -187,7 +182,7 @@ def weighted_triples() -> Accumulator:
 
 def weighted_norms_of_documents() -> Accumulator:
     """The histogram of what units' documents contribute."""
-    return DocumentNorms(DocumentPairs(FEATURES), with_count=True, weighted=True)
+    return DocumentNorms(DocumentPairs(FEATURES), weighted=True)
 
 
 _ADD: Adjacency = "add-remove"
@@ -221,7 +216,7 @@ _LINES: list[_Line] = [
     ("sketch", "", sketch, "vector", _ADD, _WITH_U, _WITHOUT),
     ("norm-histogram", "", histogram, "gaussian", _ADD, _WITH_U, _WITHOUT),
     ("norm-histogram", "", histogram, "laplace", _ADD, _WITH_U, _WITHOUT),
-    ("norm-histogram", "", public_count_histogram, "gaussian", _REPLACE, _WITH_U, [V, LONGER]),
+    ("norm-histogram", "", histogram, "gaussian", _REPLACE, _WITH_U, [V, LONGER]),
     ("norm-histogram", "documents", norms_of_documents, "gaussian", _ADD, _ONE, [BOTH]),
     ("column-histogram", "", columns, "gaussian", _ADD, _WITH_U, _WITHOUT),
     ("column-histogram", "", columns, "laplace", _ADD, _WITH_U, _WITHOUT),

@@ -89,7 +89,7 @@ def quality_picture(points: Sequence[dict[str, Any]], epsilon: float) -> Markup:
 def bars_picture(chart: dict[str, Any]) -> Markup:
     """A bar a value, over the band that noise alone would fill."""
     values, floor, usable = chart["values"], chart["floor"], chart["usable"]
-    ticks = _round(max([*values, floor or 0.0, 1e-300]))
+    ticks = _round(max([*(value or 0.0 for value in values), floor or 0.0, 1e-300]))
     axes = _Axes((0.5, len(values) + 0.5), (0.0, ticks[-1]))
     parts = [*_grid(axes, _few(len(values)), ticks)]
     if floor is not None:
@@ -100,7 +100,7 @@ def bars_picture(chart: dict[str, Any]) -> Markup:
         )
     half = min(40.0, 0.3 * (axes.at(1.5, 0)[0] - axes.at(0.5, 0)[0]))
     for number, value in enumerate(values, start=1):
-        (x, y), (_, base) = axes.at(number, max(value, 0.0)), axes.at(number, 0.0)
+        (x, y), (_, base) = axes.at(number, max(value or 0.0, 0.0)), axes.at(number, 0.0)
         kind = "bar" if usable[number - 1] else "bar weak"
         parts.append(
             f'<rect class="{kind}" x="{x - half:.1f}" y="{y:.1f}" width="{2 * half:.1f}" '

@@ -171,7 +171,7 @@ class FederatedFit(Configured):
         def keep(run: StudyRun) -> None:
             self._take_over(result_of(run, spec))
             for name, invalid in run.invalid.items():
-                warn_owner(invalid, where=f"site {name}: ")
+                warn_owner(invalid, run.outcome.plan, where=f"site {name}: ")
 
         run_study(
             study,

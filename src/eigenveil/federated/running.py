@@ -420,7 +420,7 @@ def _check_valid(sites: Mapping[str, Site]) -> None:
     """Read all sites' rows before any is charged; a site that may be lost is checked as well."""
     for name, site in sites.items():
         try:
-            check_rows(site.rows, holes=site.holes)
+            check_rows(site.rows, holes=site.plan.holes)
         except DataError as error:
             message = error.message
             if f"site {name}" not in message:

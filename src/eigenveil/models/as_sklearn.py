@@ -37,7 +37,8 @@ def pca_of(model: Any) -> PCA | Pipeline:
             "ONNX has the whole transform: eigenveil export RESULT --to onnx.",
         )
     scale, whitens = model.scale_, model._whitens
-    components, variance = np.array(model.components_), np.array(model.explained_variance_)
+    # where noise hides a variance, what scikit-learn computes with: that of any other direction
+    components, variance = np.array(model.components_), model._gaussian().along
     components[:, scale == 0] = 0.0
     if whitens:
         components[variance == 0] = 0.0  # scores along these are 0

@@ -19,7 +19,6 @@ from eigenveil.errors import EigenveilError, PrivacyError
 from eigenveil.models.plan import BasePlan, Planned, Step
 from eigenveil.models.result import claim_of
 from eigenveil.models.shapes import ranges_of, sizes_of
-from eigenveil.models.streaming.plan import StreamPlan
 from eigenveil.models.task import TASKS, task_of_plan
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.certificate import Certificate, plan_hash, proofs_of
@@ -62,12 +61,6 @@ def plan_of(certificate: Certificate) -> BasePlan:
             found, value = (None if f is None else f.blocks for f in (found, value))
         if not (_same_fractions(found, value) if name == "fractions" else found == value):
             raise _refused(f"The plan records {name} = {found!r}, where a fit has {value!r}.")
-    fixed = plan.count_is_public and not isinstance(plan, StreamPlan)
-    if (plan.rows is not None) != fixed or (plan.rows is not None and plan.rows < 0):
-        raise _refused(
-            f"The plan records {plan.rows} public rows under adjacency {plan.adjacency!r}: they "
-            "are public under replace-one, and only there."
-        )
     return plan
 
 

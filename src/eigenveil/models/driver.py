@@ -109,7 +109,7 @@ def certified_fit(
                 cluster=isinstance(rows, PartitionedRows),
             )
         )
-        warn_owner(run.invalid)
+        warn_owner(run.invalid, plan)
 
 
 def certified(

@@ -23,12 +23,14 @@ from sklearn.utils.validation import validate_data
 from eigenveil.errors import DataError, InvalidRowsWarning
 from eigenveil.models.cells import CellRows, genes_of, is_cells, units_of
 from eigenveil.models.names import are_damaged_genes, is_counted, reads_as_value
+from eigenveil.models.plan import BasePlan
 from eigenveil.models.unusable import check_kind, refusal
-from eigenveil.moments.engine import CountRows, InvalidRows
-from eigenveil.moments.source import ArrayRows, RowSource, SparseRows, read_rows
+from eigenveil.moments.engine import InvalidRows
+from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
 from eigenveil.origins import Origin
+from eigenveil.privacy.certificate import rule_of_rows
 from eigenveil.tables.identifiers import check_identifiers
-from eigenveil.tables.units import LabelledRows, UnitRows, exact, unit_ids
+from eigenveil.tables.units import LabelledRows, exact, unit_ids
 
 MOST_COLUMNS = 1 << 16
 """Most columns of a table whose entries are all stored."""
@@ -429,16 +431,13 @@ def unit_of(rows: RowSource, unit: str | None, *, taken: bool) -> str | None:
     return own or unit
 
 
-def public_count(rows: RowSource, *, public: bool) -> int | None:
-    """The number of units, or of rows where each is one, where it is public: a pass of its own."""
-    if not public:
-        return None
-    if isinstance(rows, UnitRows):
-        return rows.count().units
-    return read_rows(rows, CountRows()).rows
-
-
-def warn_owner(invalid: InvalidRows | None, *, where: str = "") -> None:
-    """Warn whoever called about rows that are not valid; nothing of it is kept."""
+def warn_owner(invalid: InvalidRows | None, plan: BasePlan, *, where: str = "") -> None:
+    """Warn whoever called about rows that are left out; nothing of it is kept."""
     if invalid is not None:
-        warnings.warn(f"{where}{invalid}.", InvalidRowsWarning, stacklevel=4)
+        warnings.warn(f"{where}{told_owner(invalid, plan)}", InvalidRowsWarning, stacklevel=4)
+
+
+def told_owner(invalid: InvalidRows, plan: BasePlan) -> str:
+    """What the owner of rows is told of those that are left out, and the rule."""
+    rule = f" By rule, {rule_of_rows(plan.model_dump())}." if invalid.count else ""
+    return f"{invalid}.{rule}"

@@ -894,10 +894,10 @@ OPTIONS: tuple[Option, ...] = (
         (PCA,), ("tracking",),
     ),
     Option(
-        "missing", (Choice(("error", "zero", "independent", "pairs")),), "error",
-        "What an entry that is not a number is: 'error' (the row is not valid), or not observed; "
-        "then it is the mean's ('zero'), and corrected for by released counts of each column's "
-        "entries ('independent') or of each pair's ('pairs', for few columns).",
+        "missing", (Choice(("leave-out", "zero", "independent", "pairs")),), "leave-out",
+        "What becomes of rows with missing entries: they are left out ('leave-out'), or kept. Then "
+        "a missing entry is taken for the mean ('zero'), and corrected for by released counts of "
+        "each column's entries ('independent') or of each pair's ('pairs', for few columns).",
         (PCA, COVARIANCE), _FITS,
     ),
     Option(

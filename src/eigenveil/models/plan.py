@@ -30,7 +30,7 @@ Step = Literal[
 
 
 Invalid = Literal["zero", "error"]
-Missing = Literal["error", "zero", "independent", "pairs"]
+Missing = Literal["leave-out", "zero", "independent", "pairs"]
 # Of a pure reservation, for events that no sampler avoids; what is charged is far less.
 _PURE_DISTANCE = NEGLIGIBLE / 16
 
@@ -145,9 +145,9 @@ class BasePlan(BaseModel):
     """What the plans of all tasks have in common.
 
     ``centered`` is "private", "public" or "no"; ``fractions`` divide the budget over the steps
-    that are taken; ``sketch_columns`` is the number of columns of a sketch; ``rows`` is the public
-    number of rows under replace-one, else ``None``; ``noise_draws`` is how many draws of lattice
-    noise make up a released value, and ``noise_source`` where they come from; with ``invalid`` a
+    that are taken; ``sketch_columns`` is the number of columns of a sketch; ``noise_draws`` is how
+    many draws of lattice noise make up a released value, and ``noise_source`` where they come from;
+    with ``invalid`` a
     row that is not valid becomes a zero row, or stops the fit before anything is released;
     ``missing`` says what becomes of entries that were not observed; ``precision`` in which
     arithmetic rows are prepared, however they are stored; ``unit``
@@ -168,11 +168,10 @@ class BasePlan(BaseModel):
     centered: Literal["private", "public", "no"]
     fractions: dict[Step, float]
     sketch_columns: int
-    rows: int | None = None
     noise_draws: int = Field(default=1, ge=1)
     invalid: Invalid = "zero"
     noise_source: NoiseSource = "operating system"
-    missing: Missing = "error"
+    missing: Missing = "leave-out"
     precision: Precision = "double"
     unit: str | None = None
     max_rows_per_unit: int = 1
@@ -194,7 +193,7 @@ class BasePlan(BaseModel):
     @property
     def holes(self) -> bool:
         """Whether an entry that is not a number was not observed, rather than wrong."""
-        return self.missing != "error"
+        return self.missing != "leave-out"
 
     def counts_of_holes(self) -> list[Planned]:
         """The release of what was observed, where it is corrected for: before all others."""
@@ -205,11 +204,6 @@ class BasePlan(BaseModel):
     def weighted(self) -> bool:
         """Whether rows have weights: those of a unit that may have several."""
         return self.unit is not None
-
-    @property
-    def count_is_public(self) -> bool:
-        """Whether the number of units is public."""
-        return has_public_count(self)
 
     @property
     def finds_scales(self) -> bool:
@@ -253,7 +247,6 @@ class BasePlan(BaseModel):
         """What makes this plan beside its options."""
         return {
             "features": self.features,
-            "rows": self.rows,
             "noise_draws": self.noise_draws,
         } | ({"variables": self.variables} if self.finds_scales else {})
 
@@ -278,7 +271,7 @@ class BasePlan(BaseModel):
         """Whether the number of rows is known before the release of this name."""
         names = [release.name for release in self.schedule]
         earlier = names[: names.index(name)]
-        return self.rows is not None or not {SCALE, CENTER}.isdisjoint(earlier)
+        return not {SCALE, CENTER}.isdisjoint(earlier)
 
     def planned(self, name: str) -> Planned:
         """The release of the schedule that has this name."""
@@ -486,7 +479,6 @@ def fields_of(
     options: Options,
     *,
     features: int,
-    rows: int | None,
     noise_draws: int,
     variables: int | None = None,
 ) -> Any:
@@ -511,10 +503,9 @@ def fields_of(
         "adjacency": options.adjacency,
         "row_bound": None if bound is None else float(bound),
         "centered": center_kind(options.get("center", False)),
-        "rows": rows if has_public_count(options) else None,
         "noise_draws": noise_draws,
         "invalid": options.invalid,
-        "missing": options.get("missing", "error"),
+        "missing": options.get("missing", "leave-out"),
         "precision": options.get("precision", "double"),
         "unit": options.get("unit"),
         "max_rows_per_unit": int(options.get("max_rows_per_unit", 1)),
@@ -522,15 +513,6 @@ def fields_of(
         "ranged": ranged,
         "variables": (variables or features) if finds_scales else 1,
     }
-
-
-def has_public_count(options: Any) -> bool:
-    """Whether the number of units is public, by options, a plan or a study.
-
-    Rows, where each is a unit. Where rows of a unit count alike up to a number of them, the sum of
-    their weights is not public even under replace-one.
-    """
-    return options.adjacency == "replace-one" and getattr(options, "max_rows_per_unit", 1) == 1
 
 
 def scale_kind(options: Options) -> Literal["private", "public", "no"]:

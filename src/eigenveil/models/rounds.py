@@ -87,7 +87,7 @@ class RoundState(Generic[PlanT]):
     center_error : float
         Expected squared norm of the released centre's noise.
     rows : float or None
-        Released or public number of rows.
+        Released number of rows.
     preparation : Preparation
         What is done to the entries of rows first; all else is in its units.
     observed : Observed or None
@@ -113,8 +113,6 @@ class RoundState(Generic[PlanT]):
     def __post_init__(self) -> None:
         """Start from the plan by default."""
         self.budgets = dict(self.budgets or self.plan.budgets())
-        if self.plan.rows is not None:
-            self.rows = max(1.0, float(self.plan.rows))
         if self.plan.holes:
             self.preparation = replace(self.preparation, holes=True)
         rehearse(self.plan, self.budgets, self.sharing)  # nothing fails after a first release
@@ -146,17 +144,11 @@ class RoundState(Generic[PlanT]):
         """Weight at which the next sum must carry the row count: 0 once it is known."""
         return 0.0 if self.rows is not None else COUNT_WEIGHT
 
-    @property
-    def with_count(self) -> bool:
-        """Whether a histogram carries the row count: where it is not public."""
-        return not self.plan.count_is_public
-
     def histogram(self) -> NormHistogram:
         """Norms of the rows less the centre."""
         return NormHistogram(
             self.center,
             precision=self.plan.precision,
-            with_count=self.with_count,
             preparation=self.preparation,
             weighted=self.plan.weighted,
         )
@@ -172,7 +164,7 @@ class RoundState(Generic[PlanT]):
 
     def read(self, release: Release, known: NormScale | None = None) -> NormScale:
         """Norms about the centre; the row count is taken from them where it is not known yet."""
-        scale = read_scale(release, public_rows=self.plan.rows, known=known, origin=self.center)
+        scale = read_scale(release, known=known, origin=self.center)
         if self.rows is None:
             self.rows = max(1.0, scale.rows)
         return scale

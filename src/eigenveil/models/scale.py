@@ -32,7 +32,7 @@ class NormScale:
     Attributes
     ----------
     rows : float
-        The released or public number of rows.
+        The released number of rows.
     edges, masses : arrays of shape (m,)
         Upper edges of the bins that stand out from the noise, ascending, and the noisy numbers of
         rows in them; empty when nothing stands out.
@@ -118,18 +118,17 @@ class NormScale:
 def read_scale(
     release: Release,
     *,
-    public_rows: int | None,
     known: NormScale | None = None,
     origin: NDArray[np.float64] | None = None,
 ) -> NormScale:
     """The runs of norm bins that stand out from the noise of a released histogram.
 
     Beyond the strongest run others are looked for where rows are missing in it. The row count is
-    the histogram's last coordinate, or public. Where the norms about another point are ``known``,
-    noise is not looked at beyond twice the longest of them, or far below it.
+    the histogram's last coordinate. Where the norms about another point are ``known``, noise is not
+    looked at beyond twice the longest of them, or far below it.
     """
     counts = release.values[:BINS]
-    rows = float(public_rows) if public_rows is not None else float(release.values[BINS])
+    rows = float(release.values[BINS])
     noise = release.record.noise
     each = deviation(noise, noise.size)
     strength = run_strengths(counts, each)

@@ -126,9 +126,7 @@ def _same_norm(plan: BasePlan, asked: Description) -> bool:
 
 SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
     {
-        "norm-histogram": ReleaseShape(
-            lambda plan: BINS + (not plan.count_is_public), counts_shares=True
-        ),
+        "norm-histogram": ReleaseShape(lambda _: BINS + 1, counts_shares=True),
         "column-histogram": ReleaseShape(
             _planned,
             counts_shares=True,

@@ -359,10 +359,11 @@ NOT_A_MODEL = (
     zipfile.BadZipFile,
 )
 """What reading a cut, changed or foreign file raises."""
-# Their lengths are not that of the components; the last may be undefined.
+# Their lengths are not that of the components; the last may be NaN.
 _OF_FEATURES = ("mean", "scale")
 _OF_COVARIATES, _OF_SHAPES = "covariate_effects", "covariances"
-_OF_ANY_LENGTH, _MAY_BE_NAN = "strengths", "explained_variance_ratio"
+_OF_ANY_LENGTH = "strengths"
+_MAY_BE_NAN = ("explained_variance", "explained_variance_ratio")
 
 
 def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, names: object) -> None:
@@ -402,5 +403,5 @@ def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, nam
             size = next((each for each in shapes if each == array.shape), size)
         if array.shape != size or array.dtype.kind not in "biuf":
             raise ValueError(f"{name} is {array.dtype} of shape {array.shape}")
-        if name != _MAY_BE_NAN and not np.isfinite(array).all():
+        if name not in _MAY_BE_NAN and not np.isfinite(array).all():
             raise ValueError(f"{name} has entries that are not finite")

@@ -12,7 +12,7 @@ from eigenveil.files import Place
 from eigenveil.models.charging import begin_charges
 from eigenveil.models.constraints import Configured
 from eigenveil.models.driver import RoundProgress, certified_fit, rows_for
-from eigenveil.models.inputs import check_features, public_count, rows_of, unit_of
+from eigenveil.models.inputs import check_features, rows_of, unit_of
 from eigenveil.models.options import Options, Path
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
@@ -113,10 +113,6 @@ class TableFit(Configured):
         charges, outcome = begin_charges(options, plan, files=files), "stopped"
         try:
             rows = rows_for(plan, rows)
-            if plan.count_is_public:
-                count = public_count(rows, public=True)
-                plan = task.make_plan(options, features=rows.features, rows=count, **context)
-                plan = plan.drawn_from(secure=source.secure)
             certified_fit(
                 plan,
                 self._rounds(plan, rows, public),

@@ -108,7 +108,7 @@ class Task:
     # -- plans and rounds
 
     def make_plan(self, options: Options, **context: Any) -> Any:
-        """The plan of checked options; ``context`` as of its maker: ``features``, ``rows``."""
+        """The plan of checked options; ``context`` as of its maker: ``features``."""
         return part(self.plans[options.path])(options, **context)
 
     def plan_type(self, values: Mapping[str, Any]) -> Any:

@@ -223,15 +223,13 @@ class CountSum(Accumulator):
 class NormHistogram(CountSum):
     """How many rows have which norm, on a fixed public grid; the last coordinate counts all rows.
 
-    The count is a coordinate of its own because the sum of the noisy bins is far too noisy. It is
-    left out (``count_weight=0``) where the number of rows is public.
+    The count is a coordinate of its own because the sum of the noisy bins is far too noisy.
 
     Parameters
     ----------
     center : array of shape (D,) or None
         Subtracted first.
     precision : {"single", "double"}
-    with_count : bool
     basis : array of shape (D, K), optional
         Public or released, with near-orthonormal columns: norms are those of ``basis.T x``, where x
         is a row less the centre, shortened to ``bound``: what a third moment will see of the rows.
@@ -252,20 +250,19 @@ class NormHistogram(CountSum):
         center: NDArray[np.float64] | None,
         *,
         precision: Precision,
-        with_count: bool,
         basis: NDArray[np.float64] | None = None,
         bound: float = 0.0,
         preparation: Preparation = AS_IT_IS,
         weighted: bool = False,
     ) -> None:
-        self.center, self.precision, self.with_count = center, precision, with_count
+        self.center, self.precision = center, precision
         self.basis, self.bound = basis, bound
         self.preparation, self.weighted = preparation, weighted
         self._rule = RowRule(
             center=center, bound=bound, precision=precision, preparation=preparation
         )
         self._basis = None if basis is None else integer_basis(basis, self._rule)
-        self._counts = np.zeros(BINS + with_count, dtype=np.int64)
+        self._counts = np.zeros(BINS + 1, dtype=np.int64)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -274,7 +271,7 @@ class NormHistogram(CountSum):
 
     def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        own = (self.center, self.precision, self.with_count, self.basis, self.bound, self.weighted)
+        own = (self.center, self.precision, self.basis, self.bound, self.weighted)
         return (*own, *self.preparation.merge_key())
 
     def empty(self) -> Self:
@@ -282,7 +279,6 @@ class NormHistogram(CountSum):
         return type(self)(
             self.center,
             precision=self.precision,
-            with_count=self.with_count,
             basis=self.basis,
             bound=self.bound,
             preparation=self.preparation,
@@ -291,8 +287,7 @@ class NormHistogram(CountSum):
 
     def spec(self) -> Spec:
         """What another process needs to add up the same."""
-        counts = {"with_count": self.with_count, "weighted": self.weighted}
-        return spec_of(self._rule, basis=self.basis, **counts)
+        return spec_of(self._rule, basis=self.basis, weighted=self.weighted)
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
@@ -300,7 +295,6 @@ class NormHistogram(CountSum):
         return cls(
             parts.center,
             precision=d.precision,
-            with_count=d.with_count,
             basis=parts.basis,
             bound=d.bound,
             preparation=parts.rule.preparation,
@@ -310,9 +304,10 @@ class NormHistogram(CountSum):
     def update(self, block: Block) -> None:
         """Add a block of rows."""
         norms, shares = self._norms(block), counted(block, weighted=self.weighted)
+        norms = block.taking_part(norms)
+        shares = None if shares is None else block.taking_part(shares)
         self._counts[:BINS] += norm_bins(norms, shares)
-        if self.with_count:
-            self._counts[BINS] += norms.size if shares is None else int(shares.sum())
+        self._counts[BINS] += norms.size if shares is None else int(shares.sum())
 
     def _norms(self, block: Block) -> NDArray[np.float64]:
         if self._basis is None:
@@ -396,11 +391,14 @@ class RowSum(Accumulator):
 
 
 def row_count(block: Block, unit: int) -> int:
-    """What the rows of a block count together, where one of weight 1 counts ``unit``."""
+    """What the rows of a block count together, where one of weight 1 counts ``unit``.
+
+    Known once they are prepared: rows that are left out do not count.
+    """
     if block.weights is None:
         rows: int = block.values.shape[0]
-        return rows * unit
-    return int(block.weights.shares(unit).sum())
+        return (rows - block.left_out.size) * unit
+    return int(block.taking_part(block.weights.shares(unit)).sum())
 
 
 # Prepared rows that wait for a product: adding a product to the sum costs as much as 50 rows of it.

@@ -148,9 +148,12 @@ class ColumnHistogram(CountSum):
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        shares = counted(block, weighted=self.weighted)
         columns = self._numbers
         rows = self._rows(block)
+        shares = counted(block, weighted=self.weighted)
+        if block.left_out.size:
+            rows = block.taking_part(rows)
+            shares = None if shares is None else block.taking_part(shares)
         if columns.size < self.features:
             rows = rows[:, columns]
         places = _magnitudes(rows) if self.preparation.scale is None else _within_ranges(rows)
@@ -176,7 +179,7 @@ class ColumnHistogram(CountSum):
             self._counts[columns[index]] += found.astype(np.int64, copy=False)
 
     def _rows(self, block: Block) -> FloatArray:
-        """Prepared rows; those that are not valid are rows of zeros, and found out."""
+        """Prepared rows; those that are left out are found out."""
         with np.errstate(over="ignore", invalid="ignore"):
             rows = self.preparation(block.values, DTYPE[self.precision])
             sums = [np.sum(each, dtype=np.float64) for each in (block.values, rows)]
@@ -188,17 +191,13 @@ class ColumnHistogram(CountSum):
         """Which entries were not observed, where some may not have been."""
         if not self.preparation.holes:
             return None
-        return np.asarray(np.isnan(block.values[:, self._numbers]))
+        return np.asarray(np.isnan(block.taking_part(block.values[:, self._numbers])))
 
     def _add_levels(self, block: Block, shares: NDArray[np.int64] | None) -> None:
-        """Count each category's levels; an invalid row is a row of zeros, which has none."""
-        values = block.values
-        valid = np.isfinite(values)
-        if self.preparation.holes:
-            valid |= np.isnan(values)
-        is_valid = np.asarray(valid.all(axis=1))
+        """Count each category's levels."""
+        values = block.taking_part(block.values)
         for columns in self._levels:
-            has = np.asarray(values[:, columns] > _IS_LEVEL) & is_valid[:, None]
+            has = np.asarray(values[:, columns] > _IS_LEVEL)
             some = has.any(axis=1)
             level = columns[np.argmax(has, axis=1)[some]]
             counts = np.bincount(

@@ -171,11 +171,10 @@ def _is_mixture(d: Description, arrays: Arrays) -> bool:
 
 def _norms(description: Description, arrays: Arrays) -> DocumentNorms:
     if description.kind == DocumentNorms.statistic:
-        update = {"kind": description.of, "of": None, "with_count": False}
+        update = {"kind": description.of, "of": None}
         of = rebuild(description.model_copy(update=update), arrays)
         if isinstance(of, ClippedSum):
-            counts = {"with_count": description.with_count, "weighted": description.weighted}
-            return DocumentNorms(of, **counts)
+            return DocumentNorms(of, weighted=description.weighted)
     raise ProtocolError(
         f"A {description.kind} of a {description.of} was requested.",
         hint="It is refused; check that all parties run the same version.",

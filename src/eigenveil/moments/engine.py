@@ -33,7 +33,7 @@ def accumulate(
     progress: Progress | None = None,
     most_workers: int = _MOST_WORKERS,
 ) -> Pass:
-    """Add all rows to all accumulators; an invalid row is added as a zero row.
+    """Add all rows to all accumulators but the invalid ones, which are left out.
 
     Each worker has accumulators of its own, merged at the end: sums are exact, so the result does
     not depend on which worker took which block. Of rows in parts the same holds for parts.
@@ -144,7 +144,7 @@ def _processors() -> int:
 
 @dataclass(frozen=True)
 class InvalidRows:
-    """Rows that are not valid, and became zero rows, or belong to no unit. For their owner only.
+    """Rows that are not valid, and were left out, or belong to no unit. For their owner only.
 
     Attributes
     ----------
@@ -164,10 +164,10 @@ class InvalidRows:
     def __str__(self) -> str:
         found = []
         if self.count == 1:
-            found = [f"1 row is not valid and became a zero row: {self.first}"]
+            found = [f"1 row is not valid and was left out: {self.first}"]
         elif self.count:
             found = [
-                f"{self.count:,} rows are not valid and became zero rows; the first: {self.first}"
+                f"{self.count:,} rows are not valid and were left out; the first: {self.first}"
             ]
         if self.unidentified:
             rows = "1 row has" if self.unidentified == 1 else f"{self.unidentified:,} rows have"

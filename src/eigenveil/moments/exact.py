@@ -261,7 +261,6 @@ class Description(BaseModel):
     precision: Precision
     bound: Finite = 0.0
     extra_bits: int = Field(default=0, ge=-17, le=2)
-    with_count: bool = False
     weighted: bool = False
     count_weight: Weight = 0.0
     clip: float = Field(default=1.0, ge=SHORTEST_SEEN, le=1)

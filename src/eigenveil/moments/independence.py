@@ -90,10 +90,8 @@ def _places(rows: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
 
 def _sums(rule: RowRule, basis: NDArray[np.float64]) -> Iterator[Accumulator]:
     precision, width = rule.precision, basis.shape[0]
-    yield NormHistogram(rule.center, precision=precision, with_count=True)
-    yield NormHistogram(
-        rule.center, precision=precision, with_count=True, basis=basis, bound=rule.bound
-    )
+    yield NormHistogram(rule.center, precision=precision)
+    yield NormHistogram(rule.center, precision=precision, basis=basis, bound=rule.bound)
     yield ColumnHistogram(width, precision=precision)
     yield RowSum(rule, features=width, count_weight=0.25)
     yield SecondMoment(rule, features=width)

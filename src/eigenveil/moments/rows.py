@@ -170,9 +170,9 @@ def _next_number(square: float, bits: int) -> float:
 # one proved, not the one plus floating-point error (Casacuberta et al. 2022 show what the latter
 # can cost). What a row becomes depends on that row alone.
 #
-# A row is valid if every entry is a finite number. An invalid row becomes a zero row: it is
-# counted, and adds nothing to any other sum, about whatever centre. So no row decides whether
-# there is a result.
+# A row is valid if every entry is a finite number, or, with holes, was not observed. An invalid row
+# is left out: it becomes a zero row about whatever centre, and is not counted, so that every sum is
+# that of the others (docs/proofs/missing.md). So no row decides whether there is a result.
 
 
 Precision = Literal["single", "double"]
@@ -470,7 +470,7 @@ class Block:
     Parameters
     ----------
     values : array of shape (n, D), floating
-        Rows with an entry that is not finite are invalid, and taken for zero rows.
+        Rows with an entry that is not finite are invalid, and left out.
     origin : Origin or str
         Where the rows come from, for messages to their owner; a text is the name of rows given in
         Python.
@@ -493,6 +493,8 @@ class Block:
         For the owner of the rows only.
     first_invalid : InvalidPlace or None
         The first of them.
+    left_out : array of int
+        Which rows add nothing to any sum, and are not counted; known as ``invalid`` is.
     unidentified : int
         How many rows have no identifier of a unit, and weight 0. For the owner of the rows only.
     """
@@ -515,6 +517,7 @@ class Block:
         self.prepared: dict[tuple[Any, ...], tuple[FloatArray, FloatArray]] = {}
         self.invalid = self.unidentified = 0
         self.first_invalid: InvalidPlace | None = None
+        self.left_out: NDArray[np.intp] = _NONE
         self._residuals: dict[tuple[Any, ...], tuple[FloatArray, NDArray[np.float64]]] = {}
 
     def residuals(
@@ -548,6 +551,10 @@ class Block:
             self._residuals[key] = (rows, norms)
         return self._residuals[key]
 
+    def taking_part(self, each: NDArray[Any]) -> NDArray[Any]:
+        """What belongs to each row, without those of rows that are left out."""
+        return np.delete(each, self.left_out, axis=0) if self.left_out.size else each
+
     def check(self, *, holes: bool = False) -> None:
         """Find the invalid rows where no sum is to be made of them."""
         preparation = Preparation(holes=True) if holes else AS_IT_IS
@@ -577,7 +584,8 @@ class Block:
         if holes:
             observed = np.maximum(1, rows.shape[1] - np.count_nonzero(empty, axis=1))
             norms[broken] *= np.sqrt(rows.shape[1] / observed)
-        self.invalid = int(np.count_nonzero(~valid))
+        self.left_out = broken[~valid]
+        self.invalid = self.left_out.size
         if self.invalid:
             first = int(np.argmin(valid))
             row, column = int(broken[first]), int(np.argmin(stored[first]))

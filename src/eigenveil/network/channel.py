@@ -122,7 +122,7 @@ MOST_OF_FLARE = 1 << 23
 
 def largest_message(study: Study) -> int:
     """Most bytes of a question or an answer of this study, generously."""
-    plan = study.plan(study.width, None)
+    plan = study.plan(study.width)
     numbers = payloads.MOST_QUERIES * plan.requested_values() + plan.released_values()
     held = _HELD if study.masks == "helper" else 0
     beside = _SMALL + _EACH_PARTY * len(study.sites) + _LONG_NAME * study.width

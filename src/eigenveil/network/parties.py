@@ -32,6 +32,7 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, decode
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import Study
+from eigenveil.models.inputs import told_owner
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import RowSource
 from eigenveil.network import channel
@@ -531,7 +532,8 @@ class SiteParty(Party):
             self.say(f"A message was refused: {role.last_error}")
         if role.invalid is not None and role.invalid != self._reported_invalid:
             self._reported_invalid = role.invalid
-            self.say(f"Study {role.study.name!r}: {role.invalid}. Only you see this.")
+            said = told_owner(role.invalid, role.plan)
+            self.say(f"Study {role.study.name!r}: {said} Only you see this.")
 
     def _ended(self, admission: Admission, outcome: str) -> None:
         """Free what the session still reserves: nobody can go on with it."""

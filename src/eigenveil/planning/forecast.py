@@ -104,7 +104,7 @@ def forecast(
     fits : int, optional
         How many fits are simulated; 5 to 20 by their size.
     """
-    plan = study.plan(features, rows)
+    plan = study.plan(features)
     counted = None if rows is None else _full_rows(study, rows)
     scene = _scene(study, plan)
     energy, trials, problem = _simulated(plan, counted, spectrum, seed, scene, fits)
@@ -137,7 +137,7 @@ def pooled(
     fits: int | None = None,
 ) -> Forecast:
     """What :class:`~eigenveil.PrivatePCA` would give if all rows were in one place."""
-    plan = study.with_protocol("local").plan(features, rows)
+    plan = study.with_protocol("local").plan(features)
     energy, trials, problem = _simulated(plan, rows, spectrum, seed, _Scene(), fits)
     note = "; ".join(filter(None, ("were all rows in one place", problem)))
     return Forecast(POOLED, energy, trials, note, 0, 0, fit_memory(plan))
@@ -153,7 +153,7 @@ def try_study(study: Study, data: Scenario, *, fits: int | None = None, seed: in
     data : Scenario
         Its rows are those of all sites together.
     """
-    plan = study.plan(study.width, data.rows)
+    plan = study.plan(study.width)
     scene = _scene(study, plan)
     counted = replace(data, rows=max(1, round(_full_rows(study, data.rows))))
     simulate = part(TASKS[study.task].simulator)

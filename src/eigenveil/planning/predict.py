@@ -243,7 +243,7 @@ def try_pca(
     if plan.n_components > features // 2 and features < plan.features:
         return Trials(note=f"not simulated beyond {features // 2} components")
     drawn = min(data.rows, MOST_ROWS)
-    small = _small_plan(plan, data, features, drawn)
+    small = _small_plan(plan, data, features)
     budgets = scaled_budgets(
         plan,
         more_rows=data.rows / drawn,
@@ -267,8 +267,8 @@ def try_pca(
     return gather(simulate, fits or fits_for(drawn * features))
 
 
-def _small_plan(plan: Plan, data: Scenario, features: int, drawn: int) -> Plan:
-    """The plan of so many rows and features."""
+def _small_plan(plan: Plan, data: Scenario, features: int) -> Plan:
+    """The plan of so many features."""
     leading = np.sort(data.spectrum)[::-1][:features]
     return plan.model_copy(
         update={
@@ -276,7 +276,6 @@ def _small_plan(plan: Plan, data: Scenario, features: int, drawn: int) -> Plan:
             "variance_share": None,
             "features": features,
             "sketch_columns": min(plan.sketch_columns, features),
-            "rows": drawn if plan.rows is not None else None,
             "row_bound": None if plan.row_bound is None else 2.0,
             "row_norm": plan.row_norm if isinstance(plan.row_norm, str) else 2.0,
             "variables": min(plan.variables, features),

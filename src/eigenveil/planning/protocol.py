@@ -73,7 +73,7 @@ def by_prediction(study: Study, features: int, spectrum: str) -> Choice:
 
 
 def _size(study: Study, protocol: str, features: int) -> _Candidate:
-    plan = study.with_protocol(protocol).plan(features, None)
+    plan = study.with_protocol(protocol).plan(features)
     return _Candidate(8 * moment_values(plan), fit_memory(plan))
 
 
@@ -86,7 +86,7 @@ def whole_moment(study: Study, features: int, spectrum: str) -> Choice:
 def by_columns(study: Study, features: int, spectrum: str) -> Choice:
     """By the number of columns, as in a fit of one data set."""
     del spectrum
-    plan = study.plan(features, None)
+    plan = study.plan(features)
     assert isinstance(plan, TensorPlan)
     most = plan.full_up_to
     whole, part = 8 * (features * (features + 1) // 2), 8 * features * plan.sketch_columns

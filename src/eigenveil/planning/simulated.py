@@ -66,7 +66,6 @@ def try_covariance(
     drawn = min(data.rows, MOST_ROWS)
     small = plan.model_copy(
         update={
-            "rows": drawn if plan.rows is not None else None,
             "row_bound": None if plan.row_bound is None else _BOUND,
             "row_norm": "auto" if plan.row_bound is None else _BOUND,
             "precision": "single",
@@ -111,9 +110,7 @@ def try_mixture(
     bound = plan.row_bound
     if bound is not None:
         bound = _BOUND * math.sqrt(variance * (features + radius**2))
-    small = _small(plan, features, drawn).model_copy(
-        update={"row_bound": bound, "precision": "single"}
-    )
+    small = _small(plan, features).model_copy(update={"row_bound": bound, "precision": "single"})
     # a row's energy is that of its features: of fewer, its mean's part of it is larger
     energy = [d + radius**2 for d in (features, plan.features)]
     budgets = scaled_budgets(
@@ -163,7 +160,7 @@ def try_topics(
     if features > _MOST_FEATURES:
         return Trials(note=f"not simulated beyond {_MOST_FEATURES} words of all topics")
     drawn = min(data.rows, _MOST_DOCUMENTS)
-    small = _small(plan, features, drawn)
+    small = _small(plan, features)
     budgets = scaled_budgets(
         plan,
         more_rows=data.rows / drawn,
@@ -214,15 +211,14 @@ def _tensor_fits(numbers: int, components: int) -> int:
     return fits_for(numbers + _NUMBERS_AN_ENTRY * components**3)
 
 
-def _small(plan: Any, features: int, drawn: int) -> Any:
-    """The plan of so many features and rows."""
+def _small(plan: Any, features: int) -> Any:
+    """The plan of so many features."""
     columns = min(plan.sketch_columns, features)
     most = max(1, features - 1) if plan.auto_components else features
     return plan.model_copy(
         update={
             "features": features,
             "n_components": min(plan.n_components, most, columns if plan.sketched else most),
-            "rows": drawn if plan.rows is not None else None,
             "sketch_columns": columns,
         }
     )

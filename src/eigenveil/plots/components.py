@@ -28,34 +28,31 @@ _MOST_ARROWS, _LONGEST_NAME = 20, 24
 def plot_scree(model: FittedPCA, ax: Any = None) -> Any:
     """Explained variance of the components, with a band for what noise alone would show.
 
-    Components inside the band are drawn hollow: they are not usable.
+    Components that it hides are not usable, and not drawn: how many is in the legend.
     """
     axes = axes_of(ax, (6.4, 4.0))
     ratio = 100 * model.explained_variance_ratio_
     number = np.arange(1, ratio.size + 1)
     floor = 100 * model.noise_floor_ / (model.total_variance_ or 1.0)  # nothing was found: 0
-    axes.axhspan(0, floor, color=GREY, alpha=0.35, lw=0, label="what noise alone would show")
-    axes.plot(number, ratio, color=BLUE, lw=1.2, zorder=2)
     usable = model.usable_
-    axes.plot(number[usable], ratio[usable], "o", color=BLUE, label="component", zorder=3)
-    if not usable.all():
-        axes.plot(
-            number[~usable],
-            ratio[~usable],
-            "o",
-            markerfacecolor="white",
-            color=RED,
-            label="not usable",
-            zorder=3,
-        )
+    noise = "what noise alone would show" + _hides(usable)
+    axes.axhspan(0, floor, color=GREY, alpha=0.35, lw=0, label=noise)
+    axes.plot(number[usable], ratio[usable], "o-", color=BLUE, lw=1.2, label="component", zorder=3)
     axes.set_xlabel("component")
     axes.set_ylabel("explained variance (% of total)")
-    axes.set_ylim(0, max(float(ratio.max(initial=0.0)), min(floor, 100.0)) * 1.12 or 1.0)
+    axes.set_xlim(0.5, ratio.size + 0.5)
+    axes.set_ylim(0, max(float(ratio[usable].max(initial=0.0)), min(floor, 100.0)) * 1.12 or 1.0)
     axes.xaxis.set_major_locator(whole_numbers(integer=True))
     axes.set_title(promise(model), fontsize=10)
     open_frame(axes)
     axes.legend(frameon=False)
     return axes
+
+
+def _hides(usable: NDArray[np.bool_]) -> str:
+    """How many components noise hides, as an addition to what a legend says of it."""
+    hidden = int(np.count_nonzero(~usable))
+    return f"; hides {hidden} of {usable.size}" if hidden else ""
 
 
 def plot_biplot(model: FittedPCA, ax: Any = None) -> Any:
@@ -107,15 +104,18 @@ def plot_biplot(model: FittedPCA, ax: Any = None) -> Any:
     axes.set_ylim(-1.25 * reach, 1.25 * reach)
     axes.set_xticks([tick * reach for tick in (-1.0, -0.5, 0.0, 0.5, 1.0)])
     axes.set_aspect("equal")
-    ratio, usable = 100 * model.explained_variance_ratio_, model.usable_
     for number, label in enumerate((axes.set_xlabel, axes.set_ylabel)[:count]):
-        label(
-            f"PC{number + 1} ({ratio[number]:.0f} %)" + ("" if usable[number] else ": not usable"),
-            color=INK if usable[number] else RED,
-        )
+        _label(model, number, label)
     axes.set_title(promise(model), fontsize=10)
     open_frame(axes)
     return axes
+
+
+def _label(model: FittedPCA, number: int, label: Any) -> None:
+    """Name an axis by its component, and what of the variance it explains, where that is seen."""
+    usable = bool(model.usable_[number])
+    said = f" ({100 * model.explained_variance_ratio_[number]:.0f} %)" if usable else ": not usable"
+    label(f"PC{number + 1}{said}", color=INK if usable else RED)
 
 
 def _apart(heights: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
@@ -130,19 +130,17 @@ def _apart(heights: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
 def plot_energy(model: FittedPCA, ax: Any = None) -> Any:
     """Share of the total variance that the first 1, 2, ... components explain together.
 
-    Components that do not stand above the noise are drawn hollow: what they add is noise.
+    Components that do not stand above the noise are not drawn: how many is in the legend.
     """
     axes = axes_of(ax, (6.4, 4.0))
-    share = 100 * np.cumsum(model.explained_variance_ratio_)
-    number = np.arange(1, share.size + 1)
     usable = model.usable_
-    axes.plot(number, share, color=BLUE, lw=1.2, zorder=2)
-    axes.plot(number[usable], share[usable], "o", color=BLUE, label="component", zorder=3)
-    if not usable.all():
-        style = {"markerfacecolor": "white", "color": RED, "label": "not usable", "zorder": 3}
-        axes.plot(number[~usable], share[~usable], "o", **style)
+    share = 100 * np.cumsum(model.explained_variance_ratio_[usable])
+    number = np.arange(1, share.size + 1)
+    label = "component" + ("" if usable.all() else f" (noise{_hides(usable).lstrip(';')})")
+    axes.plot(number, share, "o-", color=BLUE, lw=1.2, label=label, zorder=3)
     axes.set_xlabel("components")
     axes.set_ylabel("explained variance together (% of total)")
+    axes.set_xlim(0.5, usable.size + 0.5)
     axes.set_ylim(0, max(100.0, 1.02 * float(share.max(initial=0.0))))
     axes.xaxis.set_major_locator(whole_numbers(integer=True))
     axes.set_title(promise(model), fontsize=10)
@@ -182,9 +180,8 @@ def plot_scores(model: FittedPCA, scores: ArrayLike, ax: Any = None) -> Any:
         zorder=5,
     )
     axes.scatter(points[:, 0], second, s=6, color=BLUE, alpha=0.45, linewidths=0)
-    ratio = 100 * model.explained_variance_ratio_
-    axes.set_xlabel(f"PC1 ({ratio[0]:.0f} %)")
-    axes.set_ylabel(f"PC2 ({ratio[1]:.0f} %)" if ratio.size > 1 else "")
+    for number, label in enumerate((axes.set_xlabel, axes.set_ylabel)[: model.n_components_]):
+        _label(model, number, label)
     axes.set_title("shows rows: for their owner only, not to be shared", fontsize=10, color=RED)
     open_frame(axes)
     return axes

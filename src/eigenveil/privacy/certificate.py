@@ -46,6 +46,16 @@ NOT_COUNTED = (
     "this fit was charged to no ledger: other fits of the same rows cost on top of it, and nothing "
     "counts them together"
 )
+LEFT_OUT = "rows with {} are left out and not counted: the result is of all others"
+DOCUMENTS_LEFT_OUT = (
+    "documents with other counts than whole numbers from 0, or with fewer than 3 words, are left "
+    "out and not counted: the result is of all others"
+)
+MISSING_LEFT_OUT = (
+    "missing='leave-out' leaves out every row with a missing or infinite entry, and does not count "
+    "it: the result is of complete rows. missing='independent' or 'pairs' keeps such rows and "
+    "corrects for what is missing, 'zero' takes it for the mean"
+)
 NOT_PREPARED = (
     "nothing was done to the rows before that depended on other rows, such as a StandardScaler "
     "fitted to them: center and scale here, where it is counted"
@@ -56,7 +66,6 @@ GROUPS = "groups tells units apart: rows of one person have one and the same ent
 PUBLIC_COLUMNS = (
     "ranges, scales and levels of columns are public: known without looking at these rows"
 )
-UNIT_COUNT = "the number of units is public"
 AT_ONE_SITE = "each {} is at one site only: one at several sites is protected less"
 AT_SITES = "each {} is at no more than {} sites"
 ON_CLUSTER = (
@@ -64,6 +73,16 @@ ON_CLUSTER = (
     "sums, and identifiers of units"
 )
 PURE_SAMPLING = "a pure guarantee leaves out events of total chance below 2**-80"
+
+
+def rule_of_rows(plan: Mapping[str, Any]) -> str:
+    """Which rows a plan leaves out; of its fields, and of nothing in rows."""
+    if plan.get("task") == "topic-model":
+        return DOCUMENTS_LEFT_OUT
+    if plan.get("missing") != "leave-out":
+        return LEFT_OUT.format("an infinite entry")
+    chosen = plan.get("task", "pca") in ("pca", "covariance") and "publish" not in plan
+    return MISSING_LEFT_OUT if chosen else LEFT_OUT.format("a missing or infinite entry")
 
 
 class Claim(BaseModel):
@@ -170,11 +189,17 @@ class Certificate(BaseModel):
             caveats.append(SAME_BLOCKS)
         if self.plan.get("invalid") == "error":
             caveats.append(VISIBLE_VALIDITY)
+        caveats.append(self.left_out)
         if not self.counted:
             caveats.append(NOT_COUNTED)
         found = self._by_view(caveats, reasons)
         unit, assumed = self.target.unit, self.assumptions
         return {view: replace(each, unit=unit, assumptions=assumed) for view, each in found.items()}
+
+    @property
+    def left_out(self) -> str:
+        """The rule by which rows are left out: the same whether there is such a row or not."""
+        return rule_of_rows(self.plan)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -185,8 +210,6 @@ class Certificate(BaseModel):
             found.append(ONE_ROW_EACH)
         else:
             found.append(GROUPS if unit == UNNAMED_UNIT else UNITS.format(unit=unit))
-            if self.target.adjacency == "replace-one" and self.plan.get("max_rows_per_unit") == 1:
-                found.append(UNIT_COUNT)
         if any(record.disjoint for record in self.releases):
             found.append(ONE_BLOCK)
         schema = (self.study or {}).get("table_schema")

@@ -28,14 +28,15 @@ SQRT2 = math.sqrt(2.0)
 def row_sum(adjacency: Adjacency, *, count_weight: float = 0.0) -> float:
     """Sum of rows ``x``, with the row count as a further coordinate of weight ``count_weight``.
 
-    Under replace-one the count does not move, whatever its weight.
+    Under replace-one the count moves where one of the two rows is left out, as by one row more.
     """
-    return math.hypot(1.0, count_weight) if adjacency == "add-remove" else 2.0
+    one = math.hypot(1.0, count_weight)
+    return one if adjacency == "add-remove" else max(2.0, one)
 
 
 def norm_histogram(adjacency: Adjacency) -> float:
-    """Histogram of row norms; add-remove also releases the count (one coordinate more)."""
-    del adjacency  # (bin, count) moves by (1, 1); a replaced row moves two bins by 1
+    """Histogram of row norms, and the count of rows that are not left out."""
+    del adjacency  # (bin, count) moves by (1, 1); a replaced row moves two bins by 1, or that
     return SQRT2
 
 
@@ -80,14 +81,16 @@ def component_energy(adjacency: Adjacency, *, gain: float, count_weight: float =
 
     A row contributes a non-negative vector whose entries add up to at most ``gain`` (1 for exactly
     orthonormal components): its L2 norm is at most ``gain``, and two such vectors are at most
-    ``sqrt(2) gain`` apart.
+    ``sqrt(2) gain`` apart. The count moves where one of the two rows is left out.
     """
-    return math.hypot(gain, count_weight) if adjacency == "add-remove" else SQRT2 * gain
+    one = math.hypot(gain, count_weight)
+    return one if adjacency == "add-remove" else max(SQRT2 * gain, one)
 
 
 def component_energy_l1(adjacency: Adjacency, *, gain: float, count_weight: float = 0.0) -> float:
     """The same in L1."""
-    return gain + count_weight if adjacency == "add-remove" else 2.0 * gain
+    one = gain + count_weight
+    return one if adjacency == "add-remove" else max(2.0 * gain, one)
 
 
 def bingham_score(adjacency: Adjacency) -> float:

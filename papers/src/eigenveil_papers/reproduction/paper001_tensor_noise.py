@@ -161,11 +161,11 @@ def own_noise(
     rounds: Generator[Round, Answers, Any]
     if isinstance(true, data.Mixture):
         mixture = Options("gaussian-mixture", "table", targets | {"center": center})
-        made = make_mixture_plan(mixture, features=source.features, rows=rows)
+        made = make_mixture_plan(mixture, features=source.features)
         rounds = private_mixture(made, keep_all=True)
     else:
         topics = Options("topic-model", "table", targets)
-        plan = make_topic_plan(topics, features=source.features, rows=rows)
+        plan = make_topic_plan(topics, features=source.features)
         rounds = private_topics(plan, keep_all=True)
     seen: dict[str, tuple[Accumulator, Release]] = {}
     noise_source = SeededSource(int(rng.integers(2**32)))

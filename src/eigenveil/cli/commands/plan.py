@@ -117,7 +117,7 @@ class EstimatorSpec:
         if self.names is None and named is not None and isinstance(named[0], str):
             values["covariates"] = tuple(range(len(named)))
         options = numbered(self.task.options("table", **values), self.names)
-        return self.task.make_plan(options, features=self.features, rows=self.rows)
+        return self.task.make_plan(options, features=self.features)
 
     def print_next(self, screen: Screen) -> None:
         """The command that runs what was planned."""

@@ -132,6 +132,7 @@ def transform(
     else:
         with eigenval_beside(out, model):
             write_blocks(out, blocks)
+    presenter.warn_of_new(model)
     kept = f" after {', '.join(labels)}" if labels else ""
     if json:
         options.print_json({"out": str(out), "rows": written.rows, "columns": written.width})

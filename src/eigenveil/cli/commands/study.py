@@ -304,7 +304,7 @@ def plan(
 
 def _scene(study: Study, data: Scenario, spectrum: str) -> str:
     """The data that fits are simulated of."""
-    plan = study.plan(study.width, None)
+    plan = study.plan(study.width)
     return (
         tensor_scene(plan, data) if isinstance(plan, TensorPlan) else f"Gaussian rows, {spectrum}"
     )

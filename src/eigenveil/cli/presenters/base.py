@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from eigenveil.cli.presenters.charts import Chart, Comparison
 from eigenveil.cli.presenters.screen import Screen
+from eigenveil.errors import NoisyResultWarning
 from eigenveil.models.stored import StoredModel
 
 
@@ -73,9 +74,18 @@ class Presenter(ABC):
     def new_names(self, model: Any) -> list[str]:
         """Headings of what :meth:`new_values` gives."""
 
+    def warn_of_new(self, model: Any) -> None:
+        """Warn of columns that show noise alone, before any is computed."""
+        del model
+
     @abstractmethod
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
         """The model's result for new rows, shape (n, columns)."""
+
+
+def or_none(values: NDArray[np.float64]) -> list[float | None]:
+    """As JSON has them: ``None`` where noise hides one."""
+    return [None if np.isnan(value) else float(value) for value in values]
 
 
 def names_of(model: Any) -> list[str] | None:
@@ -109,7 +119,11 @@ def matched(likeness: NDArray[np.float64]) -> list[tuple[int, int]]:
 
 @contextmanager
 def columns_matched() -> Iterator[None]:
-    """For rows whose columns were matched by name already, and come without names."""
+    """For rows whose columns were matched by name already, and come without names.
+
+    Of components that are not usable a command warns once, not with every block.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X does not have valid feature names")
+        warnings.simplefilter("ignore", NoisyResultWarning)
         yield

@@ -34,7 +34,8 @@ class Bars(Chart):
     ----------
     x, y : str
         Titles of the axes.
-    values : sequence of float
+    values : sequence of float or None
+        ``None``: no bar, as noise hides the value.
     floor : float or None
         The band's upper end.
     usable : sequence of bool
@@ -44,7 +45,7 @@ class Bars(Chart):
     kind = "bars"
     x: str
     y: str
-    values: Sequence[float]
+    values: Sequence[float | None]
     floor: float | None
     usable: Sequence[bool]
 

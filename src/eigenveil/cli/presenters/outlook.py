@@ -99,7 +99,7 @@ def plan_releases(spec: Any) -> None:
 def outlook_of_study(study: Any, rows: int | None, words: int, spectrum: str) -> Outlook:
     """``eigenveil study plan``: the same of a study's sum, of rows of full weight."""
     del words
-    plan, alone = study.plan(study.width, rows), study.protocol == "local"
+    plan, alone = study.plan(study.width), study.protocol == "local"
     louder = 1.0 if alone else noise_factors(study, plan)["moment"]
     weights = list(study.row_weights().values())
     parts = math.fsum(weights[:1] if alone else weights) / len(weights)

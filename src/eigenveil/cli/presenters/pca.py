@@ -20,6 +20,7 @@ from eigenveil.cli.presenters.base import (
     labels_of,
     name_of,
     names_of,
+    or_none,
 )
 from eigenveil.cli.presenters.charts import MOST_LINES, Arrows, Bars, Chart, Comparison, Grid
 from eigenveil.cli.presenters.screen import Screen
@@ -45,8 +46,8 @@ class PCAPresenter(Presenter):
             "components": model.components_.tolist(),
             "features": names_of(model),
             "mean": model.mean_.tolist(),
-            "explained_variance": model.explained_variance_.tolist(),
-            "explained_variance_ratio": model.explained_variance_ratio_.tolist(),
+            "explained_variance": or_none(model.explained_variance_),
+            "explained_variance_ratio": or_none(model.explained_variance_ratio_),
             "usable": model.usable_.tolist(),
             "noise_floor": model.noise_floor_,
             "rows": model.n_samples_,
@@ -67,13 +68,15 @@ class PCAPresenter(Presenter):
         names = names_of(model)
         for index, component in enumerate(model.components_):
             share = 100 * float(model.explained_variance_ratio_[index])
-            total += share
             top = int(abs(component).argmax())
+            shares = ("hidden by noise", "", "")
+            if model.usable_[index]:
+                total += share
+                variance = float(model.explained_variance_[index])
+                shares = (f"{variance:.5g}", f"{share:.1f}", f"{total:.1f}")
             table.add_row(
                 f"PC{index + 1}",
-                f"{model.explained_variance_[index]:.5g}",
-                f"{share:.1f}",
-                f"{total:.1f}",
+                *shares,
                 f"{short_name(name_of(names, top))} ({component[top]:+.2f})",
                 "yes" if model.usable_[index] else "NO: not usable",
             )
@@ -84,16 +87,19 @@ class PCAPresenter(Presenter):
             out.print(f"Second release of the moment: {model.adapted_} (predicted losses: {said}).")
 
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
-        """Loadings, a line a feature."""
+        """Loadings, a line a feature; every line names the components that are usable."""
         names = names_of(model)
         with (folder / "components.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             scaled = bool(np.any(model.scale_ != 1.0))
-            writer.writerow(["feature", "mean", *["scale"] * scaled, *self.new_names(model)])
+            names_of_new = self.new_names(model)
+            usable = " ".join(np.array(names_of_new)[model.usable_])
+            writer.writerow(["feature", "mean", *["scale"] * scaled, *names_of_new, "usable"])
             for index in range(model.components_.shape[1]):
                 moved = [model.mean_[index], *[model.scale_[index]] * scaled]
                 values = [*moved, *model.components_[:, index]]
-                writer.writerow([name_of(names, index), *(repr(float(v)) for v in values)])
+                numbers = (repr(float(value)) for value in values)
+                writer.writerow([name_of(names, index), *numbers, usable])
         return [("components.csv", "loadings by feature")]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
@@ -113,11 +119,11 @@ class PCAPresenter(Presenter):
         """Scree, the features along two components, and the loadings of those with the largest."""
         yield Bars(
             "Scree",
-            "Released variances. In the shaded band noise alone would give such values; paler bars "
-            "do not stand above it.",
+            "Released variances. The shaded band is what noise alone would show; a component "
+            "without a bar is hidden in it.",
             "component",
             "explained variance",
-            model.explained_variance_.tolist(),
+            or_none(model.explained_variance_),
             model.noise_floor_,
             model.usable_.tolist(),
         )
@@ -156,6 +162,10 @@ class PCAPresenter(Presenter):
     def new_names(self, model: Any) -> list[str]:
         """PC1, PC2, ..."""
         return [f"PC{i + 1}" for i in range(model.components_.shape[0])]
+
+    def warn_of_new(self, model: Any) -> None:
+        """Of components that are not usable."""
+        model.warn_of_noise()
 
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
         """Scores along the components."""

@@ -130,7 +130,7 @@ def adversaries_json(study: Study) -> list[dict[str, Any]]:
 
 def _noise(study: Study, step: Step = "moment") -> str:
     """What each site draws for a step, in a sentence."""
-    made = study.plan(study.width, None)
+    made = study.plan(study.width)
     budget = made.budgets()[step]
     if budget.mu is None:
         assert budget.epsilon is not None
@@ -153,7 +153,7 @@ def no_outlook(study: Study, rows: int | None, words: int, spectrum: str) -> Non
 
 def _has_tensor(study: Study) -> bool:
     """Whether a third moment is released too."""
-    return "tensor" in study.plan(study.width, None).fractions
+    return "tensor" in study.plan(study.width).fractions
 
 
 def _what_is_sent(study: Study) -> str:
@@ -216,7 +216,7 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
 
 def _print_protected(study: Study, screen: Screen) -> None:
     """Whose rows are protected, and what is done to columns."""
-    plan = study.plan(study.width, None)
+    plan = study.plan(study.width)
     screen.print(f"protected: {neighbours_text(study.adjacency, plan.unit)}.", soft_wrap=True)
     if plan.unit is not None and plan.max_rows_per_unit > 1:
         screen.print(f"  rows of a unit count alike up to {plan.max_rows_per_unit:,} of them.")

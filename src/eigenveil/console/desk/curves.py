@@ -86,7 +86,7 @@ def point_of_study(
         "bytes": sizes.round_bytes,
         "memory": sizes.memory_bytes,
         "delta": study.delta,
-        "whose": neighbours_text(study.adjacency, there.plan(there.width, None).unit),
+        "whose": neighbours_text(study.adjacency, there.plan(there.width).unit),
     }
 
 

@@ -347,7 +347,7 @@ def fixed_values(study: Study) -> dict[str, Any]:
     """What follows from a study alone, in words."""
     task = TASKS[study.task]
     sizes = forecast(study, study.width, None)
-    plan = study.plan(study.width, None)
+    plan = study.plan(study.width)
     views = []
     for each in adversaries(study):
         promise: str

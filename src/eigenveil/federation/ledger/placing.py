@@ -228,11 +228,10 @@ def _check_countable(name: str, budget: Budget, wanted: Wanted) -> None:
     if wanted.adjacency == "replace-one" != budget.adjacency:
         set_it = budget_command(name, budget.data_set, adjacency=wanted.adjacency, unit=wanted.unit)
         raise PrivacyError(
-            f"{name}: a session under replace-one publishes the exact number of rows, which the "
-            f"account of data set {budget.data_set!r}, under add-remove, cannot cover.",
-            hint="Ask for a study under add-remove; or, where the number of rows is public and "
-            f"nothing was charged yet, open the account so: {set_it} (it covers studies of both "
-            "kinds).",
+            f"{name}: a session under replace-one protects rows that are changed, and the account "
+            f"of data set {budget.data_set!r}, under add-remove, counts rows more or less.",
+            hint="Ask for a study under add-remove; or, where nothing was charged yet, open the "
+            f"account so: {set_it} (it covers studies of both kinds).",
             code="other-adjacency",
         )
 

@@ -7,7 +7,6 @@ arrive and forgotten, so memory does not grow with the number of sites.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -184,7 +183,7 @@ class Aggregator:
         know = self._know
         try:
             yield from self._join()
-            self._count_rows()
+            self._terms.check_views()
             yield from self._agree_on_keys()
             factors = marked_where_wrapped((yield from self._rounds()), know.records)
             secure, dependent = self._secure, any(site.dependent for site in know.joined.values())
@@ -266,15 +265,6 @@ class Aggregator:
                 )
         self._know.columns = columns
 
-    def _count_rows(self) -> None:
-        """Count public rows; what is promised against every adversary must then follow."""
-        if self._terms.plan.count_is_public:
-            names, joined = self._terms.names, self._know.joined
-            # as rows count in the sums
-            parts = [self._terms.weight(n) * (joined[n].rows or 0) for n in names if n in joined]
-            self._terms = self._terms.counting(max(1, round(math.fsum(parts))))
-        self._terms.check_views()
-
     def _agree_on_keys(self) -> Calls:
         know, terms = self._know, self._terms
         paired = terms.mask_kind in ("modular", "pairwise")
@@ -301,7 +291,6 @@ class Aggregator:
                 neighbours={other: know.joined[other].keys for other in know.near[name]},
                 helper=know.helper,
                 helper_proof=know.helper_proof,
-                rows=terms.plan.rows,
             )
             return self._calls.payload("keys", body, signers)
 

@@ -79,7 +79,7 @@ class JoinRequest(_Body):
 
 
 class JoinReply(_Body):
-    """The columns of a site's table, and its keys; ``rows`` only where row counts are public.
+    """The columns of a site's table, and its keys.
 
     ``seeded`` means that its noise is for a rehearsal, ``dependent`` that on its processor a row's
     rounding depends on its neighbours: the result cannot be certified.
@@ -87,7 +87,6 @@ class JoinReply(_Body):
 
     columns: tuple[str, ...] | None
     features: int = Field(gt=0)
-    rows: int | None = Field(default=None, ge=0, le=2**48)
     keys: PublicKeys
     seeded: bool = False
     dependent: bool = False
@@ -105,9 +104,6 @@ class KeysRequest(_Body):
     neighbours: dict[Name, PublicKeys]
     helper: Key | None = None
     helper_proof: Proof | None = None
-    rows: int | None = Field(
-        default=None, ge=0, le=2**60, description="public rows of all sites, weighted"
-    )
 
 
 class KeysReply(_Body):

@@ -44,7 +44,8 @@ from eigenveil.federation.secagg.client import SecaggClient, State
 from eigenveil.federation.secagg.consistency import bitmap, check_signatures, members_of
 from eigenveil.federation.secagg.keys import Context, SiteKeys
 from eigenveil.models.driver import rows_for
-from eigenveil.models.inputs import check_names, first_difference, public_count
+from eigenveil.models.inputs import check_names, first_difference
+from eigenveil.models.plan import BasePlan
 from eigenveil.models.task import TASKS
 from eigenveil.moments.engine import InvalidRows, check_rows
 from eigenveil.moments.independence import dependence
@@ -134,9 +135,9 @@ class Site:
             )
 
     @property
-    def holes(self) -> bool:
-        """Whether entries of its rows may be missing."""
-        return self._settled.plan.holes
+    def plan(self) -> BasePlan:
+        """What the sites do together."""
+        return self._settled.plan
 
     def handle(self, request: bytes) -> bytes:
         """The answer to a message from the aggregator.
@@ -184,9 +185,8 @@ class Site:
     def _join(self, message: Message, request: bytes) -> bytes:
         message.read(payloads.JoinRequest)
         if self.study.invalid == "error":
-            check_rows(self.rows, holes=self.holes)
-        rows = public_count(self.rows, public=self._settled.plan.count_is_public)
-        terms = self._settled.counting(rows)
+            check_rows(self.rows, holes=self.plan.holes)
+        terms = self._settled
         if self.name not in terms.names:
             raise ProtocolError(f"{self.name} does not take part in this study.", code="not-a-site")
         key = SessionKey(self._hash, message.session)
@@ -204,7 +204,6 @@ class Site:
         reply = payloads.JoinReply(
             columns=None if self.rows.names is None else tuple(self.rows.names),
             features=self.rows.features,
-            rows=rows,
             keys=self._signed(message, self._public_keys(now)),
             seeded=not self._source.secure,
             dependent=dependence(),
@@ -215,7 +214,7 @@ class Site:
         body = message.read(payloads.KeysRequest)
 
         def draft(now: _Now) -> Draft:
-            terms = self._settled.counting(body.rows)
+            terms = self._settled
             own = self._public_keys(now)
             joined = validation.check_neighbours(terms, self.name, own, body)
             signers: dict[str, bytes] = {}
@@ -234,7 +233,6 @@ class Site:
                         for name, keys in body.neighbours.items()
                     },
                     "helper": body.helper,
-                    "rows": body.rows,
                     "ready": not terms.mends,
                     "fewest": len(joined),
                 }
@@ -295,7 +293,7 @@ class Site:
             seen = self._last_seen(message)
             if seen.state.round_number < body.round_number:
                 request_digest, last_error = seen, None
-                now = _Now(message, self._settled.counting(seen.state.rows), seen.state)
+                now = _Now(message, self._settled, seen.state)
                 try:
                     sums = self._sums(now, body)
                 except ProtocolError as error:
@@ -439,7 +437,7 @@ class Site:
 
         def drafted(session: Session, stored: bytes) -> Draft:
             state = self._read(key, stored)
-            return draft(_Now(message, self._settled.counting(state.rows), state, session))
+            return draft(_Now(message, self._settled, state, session))
 
         return self.ledger.commit(key, message.step, request=request, draft=drafted)
 

@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, reduce
 from typing import cast
 
 from eigenveil.errors import PrivacyError, ProtocolError
@@ -47,7 +47,6 @@ class Terms:
     study : Study
         With its protocol settled, wherever something is run.
     plan : BasePlan
-        Without a number of rows, unless these are public (:meth:`counting`).
     names : tuple of str
         Sites that take part.
     hash : str
@@ -58,12 +57,6 @@ class Terms:
     plan: BasePlan
     names: tuple[str, ...]
     hash: str
-
-    def counting(self, rows: int | None) -> Terms:
-        """The same terms where the rows of all sites together are public (under replace-one)."""
-        if rows is None or not self.plan.count_is_public:
-            return self
-        return _counting(self, rows)
 
     def check_views(self) -> None:
         """Raise unless something can be claimed against every adversary, before any release.
@@ -101,7 +94,7 @@ class Terms:
         def holds(epsilon: float) -> bool:
             """Whether the study has claims with another target."""
             try:
-                settle(study.with_epsilon(epsilon)).counting(self.plan.rows)._claims()
+                settle(study.with_epsilon(epsilon))._claims()
             except PrivacyError:
                 return False
             return True
@@ -284,10 +277,4 @@ class Terms:
 
 def settle(study: Study) -> Terms:
     """The terms of a study: each party makes them once, when it starts."""
-    return Terms(study, study.plan(study.width, None), active_sites(study), study.hash)
-
-
-@lru_cache(maxsize=16)
-def _counting(terms: Terms, rows: int) -> Terms:
-    plan = terms.study.plan(terms.width, rows)
-    return Terms(terms.study, plan, terms.names, terms.hash)
+    return Terms(study, study.plan(study.width), active_sites(study), study.hash)

@@ -262,7 +262,7 @@ class Study(StudyOptions):
     def _can_be_run(self) -> Study:
         check_study(self)
         self.public_columns  # noqa: B018 - refused here, before any row is touched
-        self.plan(self.width, None).budgets()
+        self.plan(self.width).budgets()
         self.weights()
         return self
 
@@ -325,7 +325,7 @@ class Study(StudyOptions):
         """How many components there can be: so many, or, where they are counted, the most."""
         if isinstance(self.components, int):
             return self.components
-        return self.plan(self.width, None).n_components
+        return self.plan(self.width).n_components
 
     @property
     def sketch_columns(self) -> int:
@@ -416,7 +416,7 @@ class Study(StudyOptions):
         targets = {site.name: site.epsilon for site in self.sites if site.epsilon is not None}
         weights = dict.fromkeys(self.names, whole)
         if targets:
-            plan = self.plan(self.width, None)
+            plan = self.plan(self.width)
             for name, epsilon in targets.items():
                 weights[name] = site_weight(plan, name, epsilon, whole=whole)
         if TASKS[self.task].fine_weights:
@@ -454,26 +454,24 @@ class Study(StudyOptions):
         ]
         return self.changed(epsilon=epsilon, sites=sites)
 
-    def plan(self, features: int, rows: int | None) -> BasePlan:
+    def plan(self, features: int) -> BasePlan:
         """The fit that the sites run together.
 
         Parameters
         ----------
         features : int
             Number of columns.
-        rows : int or None
-            The public number of all rows, under replace-one.
         """
-        if features == self.width and rows is None:
+        if features == self.width:
             return self._usual_plan
-        return self._made_plan(features, rows)
+        return self._made_plan(features)
 
     @cached_property
     def _usual_plan(self) -> BasePlan:
         """The plan of the study as it stands: a study and its plan are frozen, so made once."""
-        return self._made_plan(self.width, None)
+        return self._made_plan(self.width)
 
-    def _made_plan(self, features: int, rows: int | None) -> BasePlan:
+    def _made_plan(self, features: int) -> BasePlan:
         task = TASKS[self.task]
         values, context = part(task.of_sites)(self)
         if self._finds_scales:
@@ -485,7 +483,6 @@ class Study(StudyOptions):
         plan: BasePlan = task.make_plan(
             sites.on("table", **values),
             features=features,
-            rows=rows,
             noise_draws=self._draws(),
             **context,
         )

@@ -205,7 +205,7 @@ class Leaf:
         self._sent: bytes | None = None
 
     def partial_fit(self, rows: ArrayLike, *, groups: ArrayLike | None = None) -> Leaf:
-        """Add rows, shape (n, D); each counts once, and as a zero row if it is not finite.
+        """Add rows, shape (n, D); each counts once, and not at all if it is not finite.
 
         Parameters
         ----------
@@ -249,7 +249,7 @@ class Leaf:
             mine.merge(theirs)
         if self._units is not None:
             self._units.keep()
-        warn_owner(found.all)
+        warn_owner(found.all, self._study.plan)
         return self
 
     def _weighted(self, blocks: Iterable[Block]) -> Iterator[Block]:

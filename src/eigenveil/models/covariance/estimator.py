@@ -115,6 +115,7 @@ class PrivateCovariance(TableFit, FittedCovariance):
     precision : {"double", "single"}, default="double"
         The arithmetic in which rows are prepared, however they are stored. "single" is faster,
         and used where its rounding does not show above the noise.
+    missing : {"leave-out", "zero", "independent", "pairs"}, default="leave-out"
     invalid : {"zero", "error"}, default="zero"
     noise : {"secure"}, default="secure"
     random_state : int, Generator or RandomState, default=None
@@ -139,7 +140,7 @@ class PrivateCovariance(TableFit, FittedCovariance):
         Share of the variance that this took away, read off the released norms; longer ones that
         too few rows have to be seen above the noise are not in it.
     n_samples_ : float
-        Released (noisy) number of rows; exact where the number is public.
+        Released (noisy) number of rows; those that are left out are not in it.
     guarantee_, certificate_
         As of :class:`eigenveil.PrivatePCA`.
 
@@ -170,7 +171,7 @@ class PrivateCovariance(TableFit, FittedCovariance):
         center: bool | ArrayLike = True,
         budget_split: dict[str, float] | None = None,
         precision: str = "double",
-        missing: str = "error",
+        missing: str = "leave-out",
         invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,

@@ -28,7 +28,7 @@ class FederatedCovariance(FederatedFit, FittedCovariance):
     collusion, dropouts, masks, adjacency, neighbours, site_epsilon, expected_rows, \
 unit, max_rows_per_unit, sites_per_unit
         As of :class:`eigenveil.FederatedPCA`.
-    row_bound, center, budget_split, precision, invalid, random_state
+    row_bound, center, budget_split, precision, missing, invalid, random_state
         As of :class:`eigenveil.PrivateCovariance`.
 
     Attributes
@@ -63,7 +63,7 @@ clipped_energy_, n_samples_, guarantee_, certificate_
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
-        missing: str = "error",
+        missing: str = "leave-out",
         invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:

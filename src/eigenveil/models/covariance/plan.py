@@ -17,7 +17,6 @@ from eigenveil.models.plan import (
     check_pure,
     fields_of,
     fractions_of,
-    has_public_count,
 )
 from eigenveil.models.scale import NormScale
 from eigenveil.privacy.statistics import STATISTICS
@@ -67,7 +66,7 @@ class CovariancePlan(Plan):
 
 
 def make_covariance_plan(
-    options: Options, *, features: int, rows: int | None = None, noise_draws: int = 1
+    options: Options, *, features: int, noise_draws: int = 1
 ) -> CovariancePlan:
     """Settle every choice that the options of one table leave open; as of PCA's ``make_plan``.
 
@@ -80,7 +79,7 @@ def make_covariance_plan(
     if mechanism == "auto":
         mechanism = STATISTICS["second-moment"].usual(pure=pure).name
     check_pure("second-moment", mechanism, options.delta)
-    fields = fields_of(options, features=features, rows=rows, noise_draws=noise_draws)
+    fields = fields_of(options, features=features, noise_draws=noise_draws)
     bound, center = fields["row_bound"], fields["centered"]
     usual = dict(_PURE_FRACTIONS if pure else _FRACTIONS)
     if options.missing not in COUNTS_OF_HOLES:
@@ -88,7 +87,7 @@ def make_covariance_plan(
     if center != "private":
         del usual["center"]
         usual["scale"] /= 2  # there is one histogram then
-    if bound is not None and (center == "private" or has_public_count(options)):
+    if bound is not None and center == "private":
         del usual["scale"]
     return CovariancePlan(
         n_components=features,

@@ -179,7 +179,7 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         Columns of the sketch; by default 4 times ``n_components``. Not with ``pair="full"``.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
-        a zero row, which is counted and adds nothing to any other sum; a warning gives their
+        it is left out, and not counted; a warning gives their
         number and the first to whoever fits. "error": a DataError names it before anything is
         released; it then shows that all rows are valid, as the certificate states.
     noise : {"secure"}, default="secure"
@@ -205,7 +205,7 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         Mean variance of a feature within each component.
     n_components_ : int
     n_samples_ : float
-        Released (noisy) number of rows; exact where the number is public.
+        Released (noisy) number of rows; those that are left out are not in it.
     strengths_ : ndarray
         Leading eigenvalues of the second moment above the noise variance; singular values of a
         sketch.

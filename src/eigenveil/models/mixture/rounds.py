@@ -187,7 +187,6 @@ def _by_moments(
     histogram = NormHistogram(
         rule.center,
         precision=rule.precision,
-        with_count=state.with_count,
         basis=pair.basis,
         bound=rule.bound,
         preparation=rule.preparation,

@@ -67,7 +67,7 @@ class ProbabilisticPCA:
     ----------
     components : array of shape (K, D)
     variance : array of shape (K,)
-        Along them, not negative.
+        Along them, not negative; NaN where noise hides it: as much as in any other direction.
     total : float
         Variance in all directions together.
     scale : array of shape (D,)
@@ -81,22 +81,28 @@ class ProbabilisticPCA:
 
     @property
     def rest(self) -> float:
-        """Variance along each direction that is not a component's."""
-        others = int(np.count_nonzero(self.scale)) - self.variance.size
-        return max(0.0, self.total - float(np.sum(self.variance))) / others if others > 0 else 0.0
+        """Variance along each direction whose own is not known."""
+        known = self.variance[~np.isnan(self.variance)]
+        others = int(np.count_nonzero(self.scale)) - known.size
+        return max(0.0, self.total - float(np.sum(known))) / others if others > 0 else 0.0
+
+    @property
+    def along(self) -> Array:
+        """Variance along the components, shape (K,): the rest's where it is not known."""
+        return np.where(np.isnan(self.variance), self.rest, self.variance)
 
     @property
     def singular(self) -> bool:
         """Whether some direction has no variance but for rounding, so that there is no density."""
         count = int(np.count_nonzero(self.scale))
-        some = self.variance[:count] if 0 < count <= self.variance.size else [self.rest]
-        highest = max(self.rest, float(np.max(self.variance)))
+        some = self.along[:count] if 0 < count <= self.variance.size else [self.rest]
+        highest = max(self.rest, float(np.max(self.along)))
         least = max(self.rest, float(np.min(some)))
         return bool(least <= self.scale.size * np.finfo(np.float64).eps * highest)
 
     def covariance(self) -> Array:
         """In the data's units, shape (D, D)."""
-        along = np.maximum(self.variance, self.rest) - self.rest
+        along = np.maximum(self.along, self.rest) - self.rest
         found = (self.components.T * along) @ self.components
         np.fill_diagonal(found, np.diag(found) + self.rest)
         found *= np.multiply.outer(self.scale, self.scale)
@@ -105,7 +111,7 @@ class ProbabilisticPCA:
     def precision(self) -> Array:
         """Inverse of the covariance, its pseudo-inverse where it has none; the same shape."""
         rest = 0.0 if self.singular else 1.0 / self.rest if self.rest > 0 else 0.0
-        variance = np.maximum(self.variance, self.rest)
+        variance = np.maximum(self.along, self.rest)
         least = variance.size * np.finfo(np.float64).eps * float(np.max(variance))
         above = variance > least
         inverse = np.divide(1.0, variance, out=np.zeros_like(variance), where=above)
@@ -122,7 +128,7 @@ class ProbabilisticPCA:
         if self.singular:
             return np.where(np.isnan(residuals).any(axis=1), np.nan, -math.inf)
         count = int(np.count_nonzero(self.scale))
-        variance = np.maximum(self.variance, self.rest)[:count]  # those of columns left out are 0
+        variance = np.maximum(self.along, self.rest)[:count]  # those of columns left out are 0
         volume = float(np.sum(np.log(variance)))
         if count > variance.size:
             volume += (count - variance.size) * math.log(self.rest)
@@ -136,7 +142,7 @@ class ProbabilisticPCA:
         0 for a column or a component of no variance.
         """
         deviation = np.sqrt(np.diag(self.covariance()))
-        along = np.sqrt(np.maximum(self.variance, self.rest))
+        along = np.sqrt(np.maximum(self.along, self.rest))
         crossed = (self.components.T * along) * self.scale[:, None]
         of_column = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
         return np.asarray(np.clip(crossed * of_column[:, None], -1.0, 1.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 
-from eigenveil.errors import DataError
+from eigenveil.errors import DataError, NoisyResultWarning, callers_level, listed
 from eigenveil.models.as_sklearn import pca_of
 from eigenveil.models.charging import LedgerPlace
 from eigenveil.models.holes import scores_of_observed
@@ -84,7 +85,8 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         """Scores of the rows of ``X`` along the components, shape (n_samples, n_components).
 
         Of a row with NaN: NaN, or least squares on the columns that it has, where the fit had a
-        ``missing`` other than "error".
+        ``missing`` other than "leave-out". A ``NoisyResultWarning`` names the components that are
+        not usable: scores along them show noise, not the rows.
         """
         self._check_fitted()
         array = validated(
@@ -95,7 +97,19 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
             ensure_all_finite="allow-nan",
             reset=False,
         )
+        self.warn_of_noise()
         return self._scores(array)
+
+    def warn_of_noise(self) -> None:
+        """Warn where scores are along components that are not usable."""
+        hidden = [f"PC{index + 1}" for index in np.flatnonzero(~self.usable_)]
+        if hidden:
+            warnings.warn(
+                "Scores along components that do not stand above the noise (usable_) show nothing "
+                f"of the rows: {listed(hidden)}.",
+                NoisyResultWarning,
+                stacklevel=callers_level(),
+            )
 
     def _as_sklearn(self) -> Any:
         return pca_of(self)
@@ -111,7 +125,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         self._check_fitted()
         along = self._along()
         if self._whitens:
-            along = along * whitening(self.explained_variance_)[:, None]
+            along = along * whitening(self._gaussian().along)[:, None]
         return along, along @ self.mean_
 
     @property
@@ -137,7 +151,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
             residuals = (array[holed].astype(np.float64) - self.mean_) * self._inverse_scale
             scores[holed] = scores_of_observed(residuals, self.components_)
         if self._whitens:
-            scores *= whitening(self.explained_variance_).astype(scores.dtype, copy=False)
+            scores *= whitening(self._gaussian().along).astype(scores.dtype, copy=False)
         return scores
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
@@ -150,7 +164,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
                 hint="Give what transform returned.",
             )
         if self._whitens:
-            scores = scores * np.sqrt(self.explained_variance_)
+            scores = scores * np.sqrt(self._gaussian().along)
         return np.asarray(scores @ (self.components_ * self.scale_) + self.mean_)
 
     @_of_the_whole
@@ -316,9 +330,14 @@ class PrivatePCA(TableFit, FittedPCA):
     precision : {"double", "single"}, default="double"
         The arithmetic in which rows are prepared, however they are stored. "single" is faster,
         and used where its rounding does not show above the noise.
+    missing : {"leave-out", "zero", "independent", "pairs"}, default="leave-out"
+        What becomes of rows with missing entries (NaN). "leave-out": they add nothing and are not
+        counted, so that the result is of complete rows. "zero": a missing entry is taken for the
+        mean. "independent", "pairs": and corrected for by released counts of each column's entries,
+        or of each pair's, for few columns. A row with an infinite entry is always left out.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
-        a zero row, which is counted and adds nothing to any other sum; a warning gives their
+        it is left out, and not counted; a warning gives their
         number and the first to whoever fits. "error": a DataError names it before anything is
         released; it then shows that all rows are valid, as the certificate states.
     noise : {"secure"}, default="secure"
@@ -365,22 +384,23 @@ class PrivatePCA(TableFit, FittedPCA):
         components are 0 too. ``None`` without covariates. :meth:`inverse_transform` gives rows of
         average covariates, and variances and :meth:`score` are those of what is left.
     explained_variance_ : ndarray of shape (n_components,)
-        Released variance along each component, made non-negative and non-increasing; in squared
-        scales where columns have some. With ``scale="private"`` the total is their number.
+        Released variance along each component, made non-increasing; in squared scales where
+        columns have some. With ``scale="private"`` the total is their number. NaN where noise hides
+        it, of components that are not usable.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         The same as a share of the released total variance.
     noise_floor_ : float
         Explained variance that noise alone would show.
     noise_variance_ : float
-        Mean variance in the directions that no component has, as of scikit-learn's ``PCA``. There
-        where the whole second moment was released, as are ``loadings_``, :meth:`get_covariance`,
-        :meth:`get_precision`, :meth:`score` and :meth:`score_samples`.
+        Mean variance in the directions that no usable component has, as of scikit-learn's ``PCA``.
+        There where the whole second moment was released, as are ``loadings_``,
+        :meth:`get_covariance`, :meth:`get_precision`, :meth:`score` and :meth:`score_samples`.
     loadings_ : ndarray of shape (n_features, n_components)
         Correlations of features and scores, by :meth:`get_covariance`.
     usable_ : ndarray of bool, shape (n_components,)
         Which components stand above the noise.
     n_samples_ : float
-        Released (noisy) number of rows; exact where the number is public.
+        Released (noisy) number of rows; those that are left out are not in it.
     guarantee_ : Guarantee
         What was promised, to whom, and how it is computed.
     certificate_ : Certificate
@@ -419,7 +439,7 @@ class PrivatePCA(TableFit, FittedPCA):
         budget_split: dict[str, float] | None = None,
         precision: str = "double",
         whiten: bool = False,
-        missing: str = "error",
+        missing: str = "leave-out",
         invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,

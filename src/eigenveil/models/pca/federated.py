@@ -72,6 +72,8 @@ class FederatedPCA(FederatedFit, FittedPCA):
         Smaller targets of single sites; their rows then count with a smaller weight.
     expected_rows : int, default=None
         A public guess of all sites' rows, with which "auto" predicts the protocols' results.
+    missing : {"leave-out", "zero", "independent", "pairs"}, default="leave-out"
+        As of :class:`eigenveil.PrivatePCA`.
     invalid : {"zero", "error"}, default="zero"
         As of :class:`eigenveil.PrivatePCA`; "error": all sites' rows are checked
         before any is charged.
@@ -137,7 +139,7 @@ n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
         whiten: bool = False,
-        missing: str = "error",
+        missing: str = "leave-out",
         invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:

@@ -230,7 +230,6 @@ def make_plan(
     options: Options,
     *,
     features: int,
-    rows: int | None = None,
     sketch_columns: int | None = None,
     noise_draws: int = 1,
     variables: int | None = None,
@@ -243,8 +242,6 @@ def make_plan(
         Of PCA, one table. A public centre is checked where it is used.
     features : int
         Number of columns, D.
-    rows : int or None
-        The number of rows, which counts under replace-one only.
     sketch_columns : int, optional
         Columns of factors that parties send beside the plan's own mechanism.
     noise_draws : int
@@ -319,9 +316,7 @@ def make_plan(
         sketch_columns=columns if sketch_columns is None else sketch_columns,
         power_rounds=int(options.power_rounds or POWER_ROUNDS),
         covariates=covariates,
-        **fields_of(
-            options, features=features, rows=rows, noise_draws=noise_draws, variables=variables
-        ),
+        **fields_of(options, features=features, noise_draws=noise_draws, variables=variables),
     )
     return plan.model_copy(update={"fractions": _fractions(plan, options)})
 
@@ -373,7 +368,7 @@ def _covariates(options: Options, features: int, way: Way, mechanism: str) -> tu
             not way.even
         ),
         f"missing={options.missing!r}, as entries of them may be missing": options.missing
-        != "error",
+        != "leave-out",
         "row_norm='max', which is of reproductions": options.row_norm == "max",
     }
     for why, refused in wrong.items():

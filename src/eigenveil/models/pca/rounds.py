@@ -81,6 +81,7 @@ class Factors:
     scale : array of shape (D,)
         What columns are divided by; 0 of those that are left out.
     explained_variance, explained_variance_ratio : arrays of shape (K,)
+        NaN where noise hides it: of components that are not usable.
     total_variance, rows : float
     noise_floor : float
         Explained variance that noise, and what is left of the centre's error, show in all but one
@@ -262,7 +263,7 @@ def _nothing(state: _State) -> Factors:
     """The result of a fit that ended before its components were released: public directions."""
     plan = state.plan
     count = plan.n_components if plan.variance_share is None else 1
-    none = np.zeros(count)
+    none = np.full(count, np.nan)
     return Factors(
         components=np.eye(count, plan.features),
         **_in_data_units(state),
@@ -685,6 +686,7 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
     if found.refined and known:
         variance, total, noise_floor = _of_variance_one(state, variance, total, noise_floor)
     usable = np.asarray(variance > noise_floor)
+    seen = np.where(usable, variance, np.nan)
     advice = state.advice
     if not usable.any():
         advice = advice or advice_for(noise_floor, variance)
@@ -695,8 +697,8 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
     return Factors(
         components=found.components[:k],
         **_in_data_units(state),
-        explained_variance=variance[:k],
-        explained_variance_ratio=variance[:k] / total,
+        explained_variance=seen[:k],
+        explained_variance_ratio=seen[:k] / total,
         total_variance=total,
         rows=state.rows,
         noise_floor=noise_floor,

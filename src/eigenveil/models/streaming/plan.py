@@ -43,11 +43,6 @@ class StreamPlan(Plan):
     factor: StreamFactor | None = None
     forgetting: float = 1.0
 
-    @property
-    def count_is_public(self) -> bool:
-        """Not that of units: they are told apart while rows come."""
-        return super().count_is_public and self.unit is None
-
     def context(self) -> dict[str, Any]:
         """What makes this plan beside its options."""
         return {"features": self.features, "noise_draws": self.noise_draws}
@@ -182,13 +177,8 @@ def stream_factors(
     *,
     public_center: NDArray[np.float64] | None = None,
     preparation: Preparation = AS_IT_IS,
-    public_rows: int | None = None,
 ) -> Factors:
-    """Components and variances from releases of :func:`stream_queries`, by their names.
-
-    ``public_rows`` is the number of rows where it is public: under replace-one.
-    """
-    counted = plan.model_copy(update={"rows": public_rows})
-    rounds = private_pca(counted, public_center=public_center, preparation=preparation)
+    """Components and variances from releases of :func:`stream_queries`, by their names."""
+    rounds = private_pca(plan, public_center=public_center, preparation=preparation)
     once = [answers]  # a stream has one round
     return drive(rounds, lambda _: once.pop())

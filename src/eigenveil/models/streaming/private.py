@@ -63,8 +63,7 @@ class PrivateStreamingPCA(Configured, FittedPCA):
         Of ``publish="blocks"``, in (0, 1]: what the released sums of earlier blocks are multiplied
         by at every block. ``n_samples_`` then counts old rows as little as they weigh.
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
-        Which streams are neighbours: one row more or less in a block, or one row changed (the
-        number of rows then being public).
+        Which streams are neighbours: one row more or less in a block, or one row changed.
     unit : str, default=None
         The column of a frame with each row's unit, such as a patient: all rows of one are then
         protected together. ``partial_fit(X, groups=ids)`` gives the units beside the rows instead.
@@ -86,7 +85,7 @@ class PrivateStreamingPCA(Configured, FittedPCA):
         and used where its rounding does not show above the noise.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
-        a zero row, which is counted and adds nothing to any other sum; a warning gives their
+        it is left out, and not counted; a warning gives their
         number and the first to whoever fits. "error": a DataError names it before anything is
         released; it then shows that all rows are valid, as the certificate states.
     noise : {"secure"}, default="secure"
@@ -206,10 +205,10 @@ n_samples_, guarantee_, certificate_
         del y
         X, ids = self._without_units(X, groups)
         array, names = new_columns(self, X)
-        rows, count = array_rows(array, names, ids), int(array.shape[0])
+        rows = array_rows(array, names, ids)
         stream = self._started(rows)
         try:
-            invalid = stream.add(rows, count, keep=_nowhere)
+            invalid = stream.add(rows, keep=_nowhere)
             result = stream.end()
             if self._stream is not None:
                 self._stream.abandon()
@@ -220,7 +219,7 @@ n_samples_, guarantee_, certificate_
                 stream.attach_spent(error)
             stream.abandon()
             raise
-        warn_owner(invalid)
+        warn_owner(invalid, stream.plan)
         return self
 
     def partial_fit(
@@ -272,15 +271,15 @@ n_samples_, guarantee_, certificate_
         stream = self._stream
         X, ids = self._without_units(X, groups)
         if stream is None:
-            rows, count = _first_block(self, X, names, ids, origin)
+            rows = _first_block(self, X, names, ids, origin)
             stream = self._started(rows)
         else:
             stream.check_process()
-            rows, count = _next_block(self, X, names, ids, origin)
+            rows = _next_block(self, X, names, ids, origin)
         begun, before = self._stream, stream.blocks
         try:
             self._stream = stream
-            invalid = stream.add(rows, count, keep=self._take_over)
+            invalid = stream.add(rows, keep=self._take_over)
         except BaseException as error:
             if stream.torn or stream.blocks != before:  # counted, but the caller sees a failure
                 stream.stop(error, noise_drawn=stream.result is not None)
@@ -289,7 +288,7 @@ n_samples_, guarantee_, certificate_
                 if begun is None:
                     stream.abandon()
             raise
-        warn_owner(invalid)
+        warn_owner(invalid, stream.plan)
         return self
 
     def merge(self, other: PrivateStreamingPCA) -> Self:
@@ -408,11 +407,10 @@ def _first_block(
     names: Sequence[str] | None,
     ids: Any,
     origin: Origin,
-) -> tuple[RowSource, int]:
-    """The rows of a stream's first block and their number."""
+) -> RowSource:
+    """The rows of a stream's first block."""
     array, found = new_columns(estimator, X, ensure_min_samples=0)
-    rows = array_rows(array, found if names is None else names, ids, origin=origin)
-    return rows, int(array.shape[0])
+    return array_rows(array, found if names is None else names, ids, origin=origin)
 
 
 def _next_block(
@@ -421,13 +419,13 @@ def _next_block(
     names: Sequence[str] | None,
     ids: Any,
     origin: Origin,
-) -> tuple[RowSource, int]:
+) -> RowSource:
     """The same for a further block, with the columns of the first."""
     if names is not None:
-        rows, count = _first_block(estimator, X, names, ids, origin)
+        rows = _first_block(estimator, X, names, ids, origin)
         if (rows.features, tuple(names)) != estimator._columns("n_features_in_"):
             raise _other_columns()
-        return rows, count
+        return rows
     array = validated(
         estimator,
         X,
@@ -439,8 +437,7 @@ def _next_block(
     )
     found = getattr(estimator, "feature_names_in_", None)
     columns = None if found is None else [str(name) for name in found]
-    rows = array_rows(array, columns, ids, origin=origin)
-    return rows, int(array.shape[0])
+    return array_rows(array, columns, ids, origin=origin)
 
 
 def _other_columns() -> DataError:

@@ -87,7 +87,6 @@ class StreamState:
         self._standing: Standing = "open"
         self._forks = _forks
         self._charges, self._counted, self._charged = charges, charges.counted, False
-        self._rows = 0.0  # those of earlier blocks discounted
         self._units = None if plan.unit is None else StreamUnits(plan.max_rows_per_unit)
         self._queries = stream_queries(plan, **self._public)
         self._records = [query.record for query in self._queries]
@@ -109,17 +108,15 @@ class StreamState:
         """Whether nobody knows any more which rows it counts."""
         return self._standing == "torn"
 
-    def add(
-        self, rows: RowSource, count: int, *, keep: Callable[[Result], None]
-    ) -> InvalidRows | None:
-        """Add a block of ``count`` rows; under continual release it is released to ``keep``.
+    def add(self, rows: RowSource, *, keep: Callable[[Result], None]) -> InvalidRows | None:
+        """Add a block of rows; under continual release it is released to ``keep``.
 
         The block is summed up by itself and added when it is whole.
 
         Returns
         -------
         InvalidRows or None
-            Those that became zero rows: for the owner of the rows only.
+            Those that were left out: for the owner of the rows only.
 
         Raises
         ------
@@ -148,10 +145,9 @@ class StreamState:
                 self._charge()
             self._standing = "torn"  # until all of the block is in
             if self._prefixes:
-                keep(self._published(block_sums, count))
+                keep(self._published(block_sums))
             for mine, theirs in zip(self._sums, block_sums, strict=False):
                 mine.merge(theirs)
-        self._rows = self.plan.forgetting * self._rows + count
         self.blocks += 1
         if self._units is not None:
             self._units.keep()
@@ -201,7 +197,6 @@ class StreamState:
         self._standing = other._standing = "torn"  # until all sums are in
         for mine, theirs in zip(self._sums, other._sums, strict=True):
             mine.merge(theirs)
-        self._rows += other._rows
         self.blocks += other.blocks
         other._empty("merged")
         self._standing = "open"
@@ -227,7 +222,6 @@ class StreamState:
                     total.release(record, self._source)
                     for total, record in zip(self._sums, self._records, strict=True)
                 ],
-                self._rows,
             )
             self._empty("released")
             self.result = made
@@ -306,24 +300,22 @@ class StreamState:
             self._charges.charge(self._records)
             self._charged = True
 
-    def _published(self, block_sums: list[Accumulator], count: int) -> Result:
+    def _published(self, block_sums: list[Accumulator]) -> Result:
         """The release of the stream with one more block."""
         try:
             releases = [
                 prefix.release(total)
                 for prefix, total in zip(self._prefixes, block_sums, strict=True)
             ]
-            rows = self.plan.forgetting * self._rows + count
-            self.result = made = self._made(releases, rows)
+            self.result = made = self._made(releases)
         except BaseException as error:
             self.stop(error, noise_drawn=True)
             raise
         return made
 
-    def _made(self, releases: list[Release], rows: float) -> Result:
+    def _made(self, releases: list[Release]) -> Result:
         answers = {query.name: found for query, found in zip(self._queries, releases, strict=True)}
-        public = round(rows) if self.plan.count_is_public else None
-        factors = stream_factors(self.plan, answers, public_rows=public, **self._public)
+        factors = stream_factors(self.plan, answers, **self._public)
         return certified(
             self._spec,
             self.plan,
@@ -339,7 +331,7 @@ class StreamState:
         """Close the stream, and keep nothing of any row."""
         self._standing = standing
         self._sums, self._prefixes, self._queries = [], [], ()
-        self._source, self._rows, self._units = None, 0.0, None
+        self._source, self._units = None, None
         charges, self._charges = self._charges, UNCHARGED
         charges.end("finished" if standing in ("released", "over") else standing)
 

@@ -159,7 +159,7 @@ class MixturePlan(TensorPlan):
     @property
     def needs_centered_scale(self) -> bool:
         """Whether the norms of centred rows are released before the pair moment, or their count."""
-        return self.row_bound is None or (self.centered != "private" and self.rows is None)
+        return self.row_bound is None or self.centered != "private"
 
     @property
     def schedule(self) -> tuple[Planned, ...]:
@@ -257,16 +257,14 @@ class TopicPlan(TensorPlan):
         return tuple(part for part in parts if part.step in self.fractions)
 
 
-def make_mixture_plan(
-    options: Options, *, features: int, rows: int | None = None, noise_draws: int = 1
-) -> MixturePlan:
+def make_mixture_plan(options: Options, *, features: int, noise_draws: int = 1) -> MixturePlan:
     """Settle every choice that the options of one table leave open.
 
     Parameters
     ----------
     options : Options
         Of mixtures, one table. A public centre is checked where it is used.
-    features, rows, noise_draws
+    features, noise_draws
         As of :func:`eigenveil.models.pca.plan.make_plan`.
 
     Raises
@@ -274,7 +272,7 @@ def make_mixture_plan(
     PrivacyError, DataError
         Naming the parameter and what it may be.
     """
-    common = _common(MixturePlan, options, features=features, rows=rows, noise_draws=noise_draws)
+    common = _common(MixturePlan, options, features=features, noise_draws=noise_draws)
     centered, variance = common["centered"], options.noise_variance
     seen = centered == "private" and common["pair"] == "full"
     if common["n_components"] == features and variance is None and not seen:
@@ -334,24 +332,22 @@ def _mixture_fractions(
     return {**steps, "moment": _MOMENT_PART * rest, "sums": (1.0 - _MOMENT_PART) * rest}
 
 
-def make_topic_plan(
-    options: Options, *, features: int, rows: int | None = None, noise_draws: int = 1
-) -> TopicPlan:
+def make_topic_plan(options: Options, *, features: int, noise_draws: int = 1) -> TopicPlan:
     """Settle every choice that the options of one collection leave open.
 
     Parameters
     ----------
     options : Options
         Of topics, one table.
-    features, rows, noise_draws
-        As of :func:`eigenveil.models.pca.plan.make_plan`: words, and documents.
+    features, noise_draws
+        As of :func:`eigenveil.models.pca.plan.make_plan`, of words.
 
     Raises
     ------
     PrivacyError, DataError
         Naming the parameter and what it may be.
     """
-    common = _common(TopicPlan, options, features=features, rows=rows, noise_draws=noise_draws)
+    common = _common(TopicPlan, options, features=features, noise_draws=noise_draws)
     clipped, auto = bool(options.clip_documents), options.alpha0 == "auto"
     if auto and common["pair"] == "sketch":
         raise options.refused(
@@ -374,7 +370,7 @@ def make_topic_plan(
 
 
 def _common(
-    kind: type[TensorPlan], options: Options, *, features: int, rows: int | None, noise_draws: int
+    kind: type[TensorPlan], options: Options, *, features: int, noise_draws: int
 ) -> dict[str, Any]:
     """The settled fields that mixtures and topics share."""
     mechanism, pair, delta = options.mechanism, options.pair, options.delta
@@ -396,7 +392,7 @@ def _common(
     if auto and options.given_columns is None:
         columns = min(features, 4 * count)
     return {
-        **fields_of(options, features=features, rows=rows, noise_draws=noise_draws),
+        **fields_of(options, features=features, noise_draws=noise_draws),
         "n_components": min(count, columns),
         "auto_components": auto,
         "mechanism": mechanism,

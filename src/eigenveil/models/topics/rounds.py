@@ -355,7 +355,7 @@ def _clip(
     """
     if not state.plan.clip_documents:
         return 1.0, _OF_THREE_WORDS
-    norms = DocumentNorms(contributions, with_count=state.with_count, weighted=state.plan.weighted)
+    norms = DocumentNorms(contributions, weighted=state.plan.weighted)
     answers = yield (state.query(name, norms),)
     # documents without words reach nothing, and lose nothing
     values = answers[name].values.copy()

@@ -113,8 +113,7 @@ class DocumentSum(Accumulator):
         documents = Documents.of(blocks)
         if documents.weights is not None and not documents.weights.divisors.all():
             documents = documents.taken(documents.weights.divisors > 0)  # what does not count
-        if not documents.lengths.all():  # documents that are not valid
-            self._add_empty(documents.taken(documents.lengths == 0))
+        if not documents.lengths.all():  # those that are left out
             documents = documents.taken(documents.lengths > 0)
         for start in range(0, documents.lengths.size, MOST_DOCUMENTS):
             self._add(documents.taken(slice(start, start + MOST_DOCUMENTS)))
@@ -128,10 +127,6 @@ class DocumentSum(Accumulator):
     @abstractmethod
     def _add(self, documents: Documents) -> None:
         """Add at most ``MOST_DOCUMENTS``, at least one, all with words."""
-
-    def _add_empty(self, documents: Documents) -> None:
-        """Add documents without words, which a sum does not see unless it counts."""
-        del documents
 
     @abstractmethod
     def _merge(self, other: Self) -> None:
@@ -564,8 +559,6 @@ class DocumentNorms(DocumentSum):
     ----------
     of : ClippedSum
         An empty one; its clip is not used.
-    with_count : bool
-        Whether the last coordinate counts all documents.
     weighted : bool
         Whether documents have weights: counts are then in units of ``2**-24``.
     """
@@ -573,10 +566,10 @@ class DocumentNorms(DocumentSum):
     statistic: StatisticName = "norm-histogram"
     layout: Layout = "vector"
 
-    def __init__(self, of: ClippedSum, *, with_count: bool, weighted: bool = False) -> None:
+    def __init__(self, of: ClippedSum, *, weighted: bool = False) -> None:
         super().__init__()
-        self.of, self.with_count, self.weighted = of, with_count, weighted
-        self._counts = np.zeros(BINS + with_count, dtype=np.int64)
+        self.of, self.weighted = of, weighted
+        self._counts = np.zeros(BINS + 1, dtype=np.int64)
 
     @property
     def grid(self) -> int:
@@ -590,17 +583,17 @@ class DocumentNorms(DocumentSum):
 
     def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (self.of.statistic, self.with_count, self.weighted, *self.of.merge_key())
+        return (self.of.statistic, self.weighted, *self.of.merge_key())
 
     def empty(self) -> Self:
         """An empty histogram of the same kind."""
-        return type(self)(self.of, with_count=self.with_count, weighted=self.weighted)
+        return type(self)(self.of, weighted=self.weighted)
 
     def spec(self) -> Spec:
         """What another process needs to add up the same."""
         inner = self.of.spec()
-        own = {"with_count": self.with_count, "weighted": self.weighted}
-        return replace(inner, fields={**inner.fields, "of": self.of.statistic, **own})
+        own = {"of": self.of.statistic, "weighted": self.weighted}
+        return replace(inner, fields={**inner.fields, **own})
 
     def integers(self) -> Integers:
         """The counts."""
@@ -608,16 +601,10 @@ class DocumentNorms(DocumentSum):
         return self._counts.copy()
 
     def _add(self, documents: Documents) -> None:
-        self._count(self.of.norms(documents), documents)
-
-    def _add_empty(self, documents: Documents) -> None:
-        self._count(np.zeros(documents.lengths.size), documents)
-
-    def _count(self, norms: NDArray[np.float64], documents: Documents) -> None:
+        norms = self.of.norms(documents)
         shares = shares_of(documents.weights, norms.size, weighted=self.weighted)
         self._counts[:BINS] += norm_bins(norms, shares)
-        if self.with_count:
-            self._counts[BINS] += norms.size if shares is None else shares.sum()
+        self._counts[BINS] += norms.size if shares is None else shares.sum()
 
     def _merge(self, other: Self) -> None:
         self._counts += other._counts
