@@ -21,7 +21,7 @@ collect_ignore_glob = ["conftest.py", "*/conftest.py"]
 settings.register_profile(
     "counted",
     derandomize=soak_tools.SOAK < 1,
-    max_examples=soak_tools.times(120),  # make test must stay short on two processors
+    max_examples=soak_tools.times(60),  # make test must stay short on two processors
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no error

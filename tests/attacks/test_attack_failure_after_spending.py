@@ -19,6 +19,7 @@ from eigenveil.models.result import EstimatorSpec
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SecureSource
 from plan_tools import plan_of
+from soak_tools import times
 
 COUNTS = [0, 1, 2, 3, 5, 20, 300]
 SIZES = [0.0, 1e-300, 1e-12, 1.0, 1e12, 1e150]
@@ -96,7 +97,7 @@ def rounds_or_refused(task, **options):
     return plan
 
 
-@settings(max_examples=100)
+@settings(max_examples=times(500))
 @given(
     size=st.sampled_from(SIZES),
     groups=st.booleans(),
@@ -134,7 +135,7 @@ def test_a_fit_of_a_mixture_never_fails_after_a_release(
         check_fit(plan, X, "gaussian-mixture", public)
 
 
-@settings(max_examples=80)
+@settings(max_examples=times(400))
 @given(
     length=st.sampled_from([3, 4, 20, 5000]),
     words=st.sampled_from(["one", "even", "topics"]),
@@ -171,7 +172,7 @@ def test_a_fit_of_topics_never_fails_after_a_release(
         check_fit(plan, X.reshape(count, 6), "topic-model")
 
 
-@settings(max_examples=15)
+@settings(max_examples=times(75))
 @given(
     seed=st.integers(0, 1 << 30),
     counts=st.tuples(*[st.sampled_from([0, 1, 5, 60])] * 2),

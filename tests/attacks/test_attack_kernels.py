@@ -30,6 +30,7 @@ from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, Docum
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.rows import DTYPE, RowRule, upper_norms
 from eigenveil.privacy.certificate import DEPENDENT
+from soak_tools import times
 
 PROCESS = Path(__file__).with_name("kernels_process.py")
 THOROUGH = pytest.mark.thorough
@@ -175,7 +176,7 @@ WAYS = ["offset", "fortran", "strided", "backwards", "read-only", "odd byte"]
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=times(75))
 @given(
     seed=st.integers(0, 2**32 - 1),
     width=st.sampled_from([3, 7, 17, 64]),
@@ -194,7 +195,7 @@ def test_no_sum_depends_on_order_layout_or_blocks(precision, seed, width, way, s
         assert np.array_equal(released(each, rows, 40), released(each, other, step)), each.statistic
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=times(75))
 @given(seed=st.integers(0, 2**32 - 1), step=st.sampled_from([1, 3, 30]))
 def test_no_sum_over_documents_depends_on_order_or_blocks(seed, step):
     rng = np.random.default_rng(seed)

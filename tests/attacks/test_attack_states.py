@@ -41,6 +41,7 @@ from eigenveil.models.result import model_digest
 from eigenveil.moments import stream_sums
 from eigenveil.moments.accumulators import NormHistogram, SecondMoment
 from eigenveil.noise.source import SecureSource
+from soak_tools import times
 
 D = 4
 BLOCK = 6
@@ -346,6 +347,6 @@ class Streams(States):
 
 
 TestStates = States.TestCase
-TestStates.settings = settings(max_examples=15, stateful_step_count=10, deadline=None)
+TestStates.settings = settings(max_examples=times(75), stateful_step_count=10, deadline=None)
 TestStreams = Streams.TestCase
-TestStreams.settings = settings(max_examples=40, stateful_step_count=10, deadline=None)
+TestStreams.settings = settings(max_examples=times(200), stateful_step_count=10, deadline=None)

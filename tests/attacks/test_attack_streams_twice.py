@@ -315,7 +315,7 @@ stream.release()
 """
 
 
-@pytest.mark.parametrize("share", [0.3, 0.9])
+@pytest.mark.parametrize("share", [0.3, pytest.param(0.9, marks=pytest.mark.thorough)])
 def test_a_real_interrupt_counts_no_row_twice(share):
     ended = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(INTERRUPTED), str(share)],

@@ -65,6 +65,7 @@ def test_what_is_usable_of_a_mixture_is_a_cluster(rows, apart, epsilon):
     assert fits_that_err(PrivateGaussianMixture(4, epsilon=epsilon), table, means) <= MOST
 
 
+@pytest.mark.thorough
 def test_likewise_where_more_are_asked_for_than_there_are():
     table, means = clusters(5000, 6)
     assert fits_that_err(PrivateGaussianMixture(6, epsilon=1.0), table, means) <= MOST

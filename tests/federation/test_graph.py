@@ -11,6 +11,7 @@ from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.secagg.masks import neighbours, threshold
 from eigenveil.federation.study import checks
 from eigenveil.federation.study.study import Study, StudySite, default_neighbours, make_study
+from soak_tools import times
 
 
 def graph(count, degree):
@@ -33,7 +34,7 @@ def connected(near, left):
 
 
 @given(st.integers(1, 40), st.integers(1, 45))
-@settings(max_examples=100)
+@settings(max_examples=times(500))
 def test_neighbours_see_each_other_and_not_themselves(count, degree):
     near = graph(count, degree)
     for name, others in near.items():
@@ -43,7 +44,7 @@ def test_neighbours_see_each_other_and_not_themselves(count, degree):
 
 
 @given(st.integers(1, 40), st.integers(1, 45))
-@settings(max_examples=100)
+@settings(max_examples=times(500))
 def test_everybody_has_the_degree_or_sees_all(count, degree):
     even = degree + degree % 2
     for others in graph(count, degree).values():
@@ -51,7 +52,7 @@ def test_everybody_has_the_degree_or_sees_all(count, degree):
 
 
 @given(st.integers(2, 30), st.integers(1, 30), st.randoms())
-@settings(max_examples=50)
+@settings(max_examples=times(250))
 def test_the_graph_does_not_depend_on_who_asks(count, degree, random):
     names = [f"s{i}" for i in range(count)]
     random.shuffle(names)
@@ -76,7 +77,7 @@ def test_as_many_as_the_degree_can_cut_a_site_off():
 
 
 @given(st.integers(3, 60), st.integers(0, 4), st.integers(0, 4))
-@settings(max_examples=60)
+@settings(max_examples=times(300))
 def test_the_usual_degree_survives_whoever_may_go(count, collusion, dropouts):
     degree = min(count - 1, default_neighbours(count, collusion, dropouts))
     assert degree >= min(count - 1, collusion + dropouts + 1)

@@ -25,6 +25,7 @@ from eigenveil.federation.secagg.keys import (
     self_key,
     split_secret,
 )
+from soak_tools import times
 from statistics_tools import FALSE_ALARM, chi_square
 
 HERE = Context("study", "session")
@@ -257,7 +258,7 @@ def test_any_threshold_of_shares_gives_the_secret_back(holders):
 
 
 @given(st.integers(2, 30), st.data())
-@settings(max_examples=20)
+@settings(max_examples=times(100))
 def test_fewer_shares_do_not_give_it_back(holders, data):
     """False alarm: 2**-128 each."""
     threshold = data.draw(st.integers(2, holders))

@@ -21,6 +21,7 @@ from ledger_tools import (
 from eigenveil.errors import BudgetExceeded, DataError, PrivacyError, ProtocolError
 from eigenveil.federation.ledger.ledger import Draft, Ledger
 from eigenveil.privacy.accountant import Loss, compose, delta_of_product, gaussian_equivalent
+from soak_tools import times
 
 # data set: adjacency, delta and the share of epsilon that is set aside for pure releases
 KINDS = {
@@ -251,5 +252,5 @@ class History(RuleBasedStateMachine):
         self.ended[key] = self.open.pop(key)
 
 
-History.TestCase.settings = settings(max_examples=10, stateful_step_count=30, deadline=None)
+History.TestCase.settings = settings(max_examples=times(50), stateful_step_count=30, deadline=None)
 test_any_history = History.TestCase

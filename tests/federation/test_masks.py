@@ -24,6 +24,7 @@ from eigenveil.federation.secagg.masks import (
 from eigenveil.noise.cube import tensor_indices, tensor_size
 from eigenveil.noise.entries import from_coordinates
 from eigenveil.noise.source import KeyedSource
+from soak_tools import times
 from statistics_tools import (
     FALSE_ALARM,
     OFF_BY_30_PERCENT,
@@ -74,7 +75,7 @@ def graph_masks(count, degree, parts, stream):
 
 
 @given(st.integers(1, 14), st.integers(1, 14), SIZES, st.sampled_from(["modular", "pairwise"]))
-@settings(max_examples=12)
+@settings(max_examples=times(60))
 def test_pairwise_masks_cancel_over_every_graph(count, degree, sizes, kind):
     parts = parts_of(sizes, DEVIATION)
     found = graph_masks(count, degree, parts, masks.STREAMS[kind])
@@ -89,7 +90,7 @@ def test_pairwise_masks_cancel_over_every_graph(count, degree, sizes, kind):
 
 
 @given(st.integers(1, 12), SIZES, st.floats(2.0**20, 2.0**62))
-@settings(max_examples=12)
+@settings(max_examples=times(60))
 def test_the_helpers_masks_cancel_exactly(count, sizes, deviation):
     zero_sum = ZeroSum(keys(count), parts_of(sizes, deviation))
     found = np.array([zero_sum.mask(place) for place in range(count)])

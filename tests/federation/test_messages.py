@@ -21,6 +21,7 @@ from eigenveil.federation.protocol.messages import (
     fingerprint,
 )
 from eigenveil.moments.describe import Description
+from soak_tools import times
 
 LIMIT = 1 << 20
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -88,7 +89,7 @@ def refused(data, code="malformed", *, sender="north", limit=LIMIT):
 
 
 @given(messages)
-@settings(max_examples=20)
+@settings(max_examples=times(100))
 def test_what_is_encoded_is_decoded(message):
     found = decode(encode(message), sender=message.sender, limit=1 << 30)
     assert (found.step, found.study, found.session) == (
@@ -109,7 +110,7 @@ def test_what_is_encoded_is_decoded(message):
 
 
 @given(messages)
-@settings(max_examples=15)
+@settings(max_examples=times(75))
 def test_a_decoded_message_is_encoded_to_the_same_bytes_and_fingerprint(message):
     data = encode(message)
     found = decode(data, sender=message.sender, limit=1 << 30)
@@ -174,7 +175,7 @@ def test_any_changed_byte_of_the_header_gives_a_refusal_or_a_message_of_the_same
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", MAGIC, MAGIC + b"\x10\0\0\0"]))
-@settings(max_examples=100)
+@settings(max_examples=times(500))
 @example(b"", MAGIC)
 @example(b"\xff\xff\xff\xff", MAGIC)
 def test_noise_is_refused(data, start):

@@ -49,6 +49,7 @@ from eigenveil.federation.secagg.keys import SiteKeys
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SecureSource
 from noise_tools import silence
+from soak_tools import times
 
 
 def check_unharmed(consortium, step, but="s0"):
@@ -521,7 +522,7 @@ def check_answered(consortium, request):
 
 
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=times(200))
 def test_requests_of_any_bytes_are_answered_in_words(data, tmp_path_factory):
     """A request with any byte changed, cut or added: never an exception, never a lost book."""
     consortium, whole = empty(data.draw(EVERY_STEP), tmp_path_factory)
@@ -563,7 +564,7 @@ KINDS = ["norm-histogram", "row-sum", "second-moment", "sketch", "component-ener
 
 
 @given(data=st.data())
-@settings(max_examples=80)
+@settings(max_examples=times(400))
 def test_requests_with_any_field_replaced_are_answered_in_words(data, tmp_path_factory):
     """Well-formed messages that say nonsense; numbers that are none as JSON has them."""
     consortium, request = empty(data.draw(EVERY_STEP), tmp_path_factory)

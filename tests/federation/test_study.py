@@ -28,6 +28,7 @@ from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from eigenveil.privacy.sampling import lattice_error
 from eigenveil.tables.identifiers import looks_like_identifier
+from soak_tools import times
 
 WHOLE = 1 << WEIGHT_BITS
 
@@ -108,7 +109,7 @@ def studies(draw):
 
 
 @given(studies())
-@settings(max_examples=20)
+@settings(max_examples=times(100))
 def test_a_study_survives_its_file(tmp_path_factory, made):
     path = tmp_path_factory.mktemp("study") / "study.toml"
     write_toml(made, path)
@@ -118,7 +119,7 @@ def test_a_study_survives_its_file(tmp_path_factory, made):
 
 
 @given(studies())
-@settings(max_examples=20)
+@settings(max_examples=times(100))
 def test_masks_hide_and_can_be_mended_whoever_is_lost(made):
     names = [site.name for site in made.sites]
     near = {name: set(neighbours(name, names, made.degree)) for name in names}
@@ -132,7 +133,7 @@ def test_masks_hide_and_can_be_mended_whoever_is_lost(made):
 
 
 @given(studies())
-@settings(max_examples=20)
+@settings(max_examples=times(100))
 def test_plan_takes_the_study_over(made):
     plan = made.plan(made.width)
     assert (plan.features, plan.n_components) == (made.width, made.components)
@@ -490,7 +491,7 @@ def test_all_count_alike_where_nobody_wishes_otherwise():
     st.sampled_from([0.0, 1e-9, 1e-5, 0.05]),
     st.lists(st.floats(0.01, 1.0), min_size=1, max_size=6),
 )
-@settings(max_examples=20)
+@settings(max_examples=times(100))
 def test_weights_give_each_site_its_wish_and_hardly_less(epsilon, delta, parts):
     sites = [{"name": f"s{i}", "epsilon": part * epsilon} for i, part in enumerate(parts)]
     made = study(sites=sites, epsilon=epsilon, delta=delta)
@@ -602,7 +603,7 @@ def fits(value, rule, whole):
 
 
 @given(studies())
-@settings(max_examples=15)
+@settings(max_examples=times(75))
 def test_schema_takes_every_study(made):
     whole = json.loads(json.dumps(schema()))
     assert fits(made.model_dump(mode="json"), whole, whole)

@@ -22,6 +22,7 @@ from eigenveil.planning.forecast import forecast, pooled
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.sampling import lattice_error
+from soak_tools import times
 
 WHOLE = 1 << WEIGHT_BITS
 TENSORS = ["gaussian-mixture", "topic-model"]
@@ -91,7 +92,7 @@ def studies(draw):
 
 
 @given(studies())
-@settings(max_examples=20)
+@settings(max_examples=times(100))
 def test_a_study_survives_its_file(tmp_path_factory, made):
     path = tmp_path_factory.mktemp("study") / "study.toml"
     write_toml(made, path)
@@ -101,7 +102,7 @@ def test_a_study_survives_its_file(tmp_path_factory, made):
 
 
 @given(studies())
-@settings(max_examples=20)
+@settings(max_examples=times(100))
 def test_plan_takes_the_study_over(made):
     plan = made.plan(made.width)
     assert isinstance(plan, MixturePlan if made.task == MIXTURE else TopicPlan)
@@ -250,7 +251,7 @@ def wishing(task, part, **changes):
     st.floats(0.1, 30.0),
     st.sampled_from([0.0, 1e-9, 1e-5]),
 )
-@settings(max_examples=20)
+@settings(max_examples=times(100))
 def test_weights_give_each_site_its_wish_in_few_bits(task, part, epsilon, delta):
     made = wishing(task, part, epsilon=epsilon, delta=delta)
     weights = made.weights()

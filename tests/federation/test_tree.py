@@ -44,6 +44,7 @@ from eigenveil.privacy.certificate import Certificate
 from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
 from eigenveil.privacy.views import mu_of_view
 from noise_tools import silence
+from soak_tools import times
 from statistics_tools import FALSE_ALARM, REJECTED, gaussian_variance, together
 
 SESSION = "monday"
@@ -150,7 +151,7 @@ def check_way_up(tree, data, *, node=Node):
         assert found.merged.least[level - 1] == smallest
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(300))
 @given(st.data())
 def test_any_way_up_gives_the_same_sum_and_the_same_leaves(data):
     check_way_up(trees(data.draw), data)
@@ -187,7 +188,7 @@ class Loose(Node):
 
 @pytest.mark.parametrize("wrong", [Careless, Hasty, Loose])
 def test_wrong_nodes_are_found_out(wrong):
-    @settings(max_examples=60, phases=[Phase.generate], report_multiple_bugs=False)
+    @settings(max_examples=times(300), phases=[Phase.generate], report_multiple_bugs=False)
     @given(st.data())
     def law(data):
         check_way_up(MergeTree(2, 3), data, node=wrong)
@@ -396,7 +397,7 @@ class Driver(RuleBasedStateMachine):
                 assert np.array_equal(total, exact)
 
 
-Driver.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+Driver.TestCase.settings = settings(max_examples=times(300), stateful_step_count=40)
 TestDriver = Driver.TestCase
 
 
@@ -559,7 +560,7 @@ def test_malformed_subspaces_are_refused():
     assert node.take(message)
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(750))
 @given(st.data())
 def test_no_bytes_crash_a_node(data):
     """Whatever arrives is taken, or refused with nothing changed."""

@@ -27,6 +27,7 @@ from eigenveil.models.shapes import rehearse
 from eigenveil.models.task import TASKS
 from eigenveil.network.results import read_result_files, write_result_files
 from eigenveil.privacy.certificate import read_certificate
+from soak_tools import times
 from statistics_tools import ended_early
 
 MANY, FEW = 40_000, 400
@@ -109,7 +110,7 @@ def test_without_a_centre_it_is_the_second_moment_about_zero():
     st.floats(1e-6, 1e6),
     st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(200), deadline=None)
 def test_it_is_always_positive_semidefinite_and_in_order(features, rows, epsilon, unit, seed):
     rng = np.random.default_rng(seed)
     data = unit * rng.standard_cauchy((rows, features))

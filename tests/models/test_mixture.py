@@ -88,6 +88,7 @@ def test_clusters_are_found_and_certified():
     assert check(model.certificate_).word == "VALID"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("center", [True, False])
 def test_error_of_the_papers_experiment(center):
     """Unit components at epsilon = 1, delta = 0.01; the published error is 0.107.

@@ -169,6 +169,7 @@ def test_means_as_far_apart_as_their_noise_are_one():
     assert not told_apart(found, BOTH).any()
 
 
+@pytest.mark.thorough
 @every_kind
 def test_components_of_one_cluster_are_seldom_all_usable(kind):
     """Of 30 fits of one Gaussian cluster. Measured: about 2 in a hundred show a second one.

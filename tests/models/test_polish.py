@@ -13,6 +13,7 @@ from eigenveil.linalg.tensor import cubes
 from eigenveil.models.tensors import polish
 from eigenveil.models.tensors.polish import TopicMoments, polished_means, polished_topics
 from matching_tools import matched, matched_error
+from soak_tools import times
 
 ROWS = 100_000.0
 
@@ -157,7 +158,7 @@ def test_a_moment_under_much_noise_says_little(drowned):
     assert not np.allclose(trusted[0], data.means, atol=1e-3)
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(300))
 @given(
     count=st.integers(1, 4),
     core_scale=st.sampled_from([0.0, 1e-6, 1.0, 1e6]),
@@ -250,7 +251,7 @@ def test_topics_that_are_no_probabilities_are_made_some():
     assert weights.sum() == pytest.approx(1.0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=times(200))
 @given(
     count=st.integers(1, 3),
     pair=arrays(np.float64, (4, 4), elements=st.floats(-1e4, 1e4, allow_subnormal=False)),

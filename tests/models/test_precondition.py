@@ -20,6 +20,7 @@ from eigenveil.models.pca.precondition import (
     merged,
     precondition,
 )
+from soak_tools import times
 
 Array = NDArray[np.float64]
 
@@ -52,7 +53,7 @@ def identity(size: int) -> Preconditioner:
     )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=times(150))
 @given(
     size=st.integers(1, 7),
     components=st.integers(0, 8),

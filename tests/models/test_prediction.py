@@ -57,6 +57,7 @@ def test_prediction_is_within_three_hundredths_on_power_laws(exponent, epsilon, 
     assert abs(predicted - measured) < 0.03
 
 
+@pytest.mark.thorough
 def test_more_features_than_are_simulated():
     rng = np.random.default_rng()
     features, components, count = 1000, 10, 4000

@@ -28,6 +28,7 @@ def pca(**options):
 # -- the probability that a fit shows nothing
 
 
+@pytest.mark.thorough
 def test_the_probability_is_that_of_real_fits():
     # at a budget where either happens. Shares of two times 200 fits of one chance differ by more
     # than 0.31 with probability 2 exp(-200 * 0.31**2) < 1e-8 (Hoeffding)

@@ -15,6 +15,7 @@ from eigenveil.models.streaming.plan import stream_queries
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SeededSource
 from plan_tools import plan_of
+from soak_tools import times
 
 ADJACENCY = st.sampled_from(["add-remove", "replace-one"])
 DELTA = st.sampled_from([0.0, 1e-6])
@@ -65,7 +66,7 @@ def check_run(plan, X, **options):
     check_records(plan, run.records, stopped=run.factors.stopped is not None)
 
 
-@settings(max_examples=40)
+@settings(max_examples=times(200))
 @given(
     seed=st.integers(0, 1 << 30),
     count=st.sampled_from([3, 20, 400]),
@@ -155,7 +156,7 @@ def test_a_stream_releases_its_schedule(adjacency, delta, row_norm, center, sket
     assert [p.beside for p in plan.schedule] == [False, True]
 
 
-@settings(max_examples=12)
+@settings(max_examples=times(60))
 @given(
     seed=st.integers(0, 1 << 30),
     count=st.sampled_from([40, 2000]),
@@ -192,7 +193,7 @@ def test_a_fit_of_a_mixture_releases_its_schedule(
     check_run(plan, X, public=public, task="gaussian-mixture")
 
 
-@settings(max_examples=10)
+@settings(max_examples=times(50))
 @given(
     seed=st.integers(0, 1 << 30),
     count=st.sampled_from([40, 2000]),

@@ -29,6 +29,7 @@ from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from matching_tools import matched
 from results_tools import shown_by, with_factors
+from soak_tools import times
 
 
 class Corpus:
@@ -303,7 +304,7 @@ corpora = st.integers(1, 6).flatmap(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=times(200))
 @given(
     counts=corpora,
     wanted=st.integers(1, 4),

@@ -25,6 +25,7 @@ from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, Docum
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.third import ThirdMoment
+from soak_tools import times
 
 BOUNDS = st.sampled_from([0.0, 1.0, 0.3, 1e-300, 1e300, 5e-324])
 
@@ -64,7 +65,7 @@ def sums(draw):
 
 
 @given(sums(), SEEDS)
-@settings(max_examples=20)
+@settings(max_examples=times(100))
 def test_a_described_sum_is_rebuilt(drawn, seed):
     accumulator, features = drawn
     found = sent(accumulator, features)
@@ -302,7 +303,7 @@ def test_directions_are_not_a_sum():
 
 
 @given(SEEDS, st.integers(1, 5), st.booleans())
-@settings(max_examples=20)
+@settings(max_examples=times(100))
 def test_the_gain_is_worked_out_from_whatever_columns_came(seed, features, single):
     """No row adds more than the gain, even where columns are unit but far from orthogonal."""
     rng = np.random.default_rng(seed)

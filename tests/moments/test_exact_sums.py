@@ -19,6 +19,7 @@ from sums_tools import (
 from eigenveil.moments.accumulators import ABOVE_EDGE, BINS, Sketch, bin_upper_edges
 from eigenveil.moments.exact import ExactSum, IntegerSum, gram_parts, modulo, product_parts
 from eigenveil.moments.rows import DTYPE, Block, RowRule
+from soak_tools import times
 
 every_precision = pytest.mark.parametrize("precision", PRECISIONS)
 
@@ -35,7 +36,7 @@ def test_a_sum_is_the_sum_of_its_rows(kind, precision, seed):
 
 @every_precision
 @pytest.mark.parametrize("columns", [1, 7, 33, 64])
-@settings(max_examples=10)
+@settings(max_examples=times(50))
 @given(seed=SEEDS)
 def test_a_sketch_of_a_row_does_not_depend_on_its_neighbours(columns, precision, seed):
     """The squares of its projection are not exact: they must round alike wherever it stands."""

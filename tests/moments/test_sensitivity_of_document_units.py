@@ -24,6 +24,7 @@ from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows, SparseRows
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.tables.units import LabelledRows, UnitRows
+from soak_tools import times
 
 D = 4
 BASIS = random_basis(D, 2)
@@ -97,7 +98,7 @@ def claimed(kind, adjacency="add-remove"):
 
 
 @every_kind
-@settings(max_examples=25)
+@settings(max_examples=times(125))
 @given(seed=SEEDS, rows=st.integers(1, 40), most=st.sampled_from([1, 3, 100]), longest=LONGEST)
 def test_a_unit_more_moves_a_sum_by_no_more_than_recorded(kind, seed, rows, most, longest):
     rest = corpus(7, seed + 9, longest)
@@ -110,7 +111,7 @@ def test_a_unit_more_moves_a_sum_by_no_more_than_recorded(kind, seed, rows, most
 
 
 @every_kind
-@settings(max_examples=25)
+@settings(max_examples=times(125))
 @given(seed=SEEDS, rows=st.integers(1, 30), most=st.integers(1, 40), longest=LONGEST)
 def test_a_unit_replaced_moves_a_sum_by_no_more_than_recorded(kind, seed, rows, most, longest):
     """By another one, with another number of documents; the farthest are those of one word."""

@@ -21,6 +21,7 @@ from eigenveil.moments.third import ROWS_A_PRODUCT, ThirdMoment, cube_sums, whol
 from eigenveil.noise.cube import tensor_indices, tensor_size
 from eigenveil.noise.entries import coordinates, from_coordinates
 from eigenveil.privacy import statistics
+from soak_tools import times
 
 every_precision = pytest.mark.parametrize("precision", PRECISIONS)
 # features and columns, one column and as many as features among them
@@ -57,7 +58,7 @@ def python_moment(moment, rows):
 
 @every_shape
 @every_precision
-@settings(max_examples=12)
+@settings(max_examples=times(60))
 @given(seed=SEEDS, bound=st.sampled_from([0.0, 1.0, 1e3]))
 def test_a_moment_is_the_sum_in_pythons_integers(features, columns, precision, seed, bound):
     rows = nasty_rows(12, features, seed, precision)
@@ -112,7 +113,7 @@ def test_the_variance_is_rounded_and_what_is_used_is_what_is_recorded(variance):
 
 @pytest.mark.parametrize("variance", [0.0, 0.01, 0.3, 0.5, 1.0])
 @pytest.mark.parametrize("columns", [1, 2, 4])
-@settings(max_examples=20)
+@settings(max_examples=times(100))
 @given(seed=SEEDS)
 def test_no_row_moves_it_further_than_stated(columns, variance, seed):
     third = moment(5, columns, clip=0.4, variance=variance)
@@ -153,7 +154,7 @@ def test_the_tensor_is_symmetric():
         assert np.array_equal(whole, whole.transpose(axes))
 
 
-@settings(max_examples=15)
+@settings(max_examples=times(75))
 @given(st.lists(st.integers(0, 3 * ROWS_A_PRODUCT), max_size=5), SEEDS)
 def test_rows_that_wait_change_nothing(cuts, seed):
     rows = np.random.default_rng(seed).standard_normal((3 * ROWS_A_PRODUCT, 3))

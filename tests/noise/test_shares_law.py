@@ -125,7 +125,7 @@ def vector_sums(noise_parts, count, features):
     return sums(count, RowSum(RULE, features=features, count_weight=0.0), "vector", noise_parts)
 
 
-@every_sharing
+@pytest.mark.parametrize("noise_parts", [2, 3, pytest.param(7, marks=pytest.mark.thorough)])
 def test_vector_shares_add_up_to_the_noise(noise_parts):
     assert vector_law(vector_sums(noise_parts, 2500, 3)) > FALSE_ALARM
 

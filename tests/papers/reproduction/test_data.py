@@ -245,6 +245,7 @@ def test_mnist_as_a_table_has_its_label_first(tmp_path):
     assert read.y.tolist() == [2, 1, 2, 0]
 
 
+@pytest.mark.thorough
 def test_sets_of_the_true_size_are_read(tmp_path):
     """60,000 images, packed; 581,012 rows of UCI's table, packed."""
     (tmp_path / "MNIST" / "raw").mkdir(parents=True)

@@ -96,6 +96,7 @@ def test_a_data_set_is_made_once_for_all_its_panels(scale):
     assert len(set(sets)) == len(sets)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [
@@ -124,6 +125,7 @@ def test_a_task_gives_the_same_points_again():
 # Directions
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "model"), [("fig3", "mixture"), ("fig4", "topics")])
 def test_errors_order_the_methods(name, model):
     numbers, sweeps = measured(name), error_sweeps(model, TOY)

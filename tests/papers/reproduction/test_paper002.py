@@ -293,6 +293,7 @@ def test_merges_one_after_the_other_take_longer_than_a_path():
     assert up.all >= up.path > 0.0
 
 
+@pytest.mark.thorough
 def test_real_processes_come_to_what_one_comes_to(monkeypatch):
     def far(count):
         monkeypatch.setattr(paper002_trees, "processors", lambda: count)

@@ -134,6 +134,7 @@ def test_the_witness_is_as_frequent_as_the_formula_says(figure1, epsilon):
 # Figure 2
 
 
+@pytest.mark.thorough
 def test_energy_rises_with_the_rows(figure2):
     for series in ("analyze-gauss", "wishart-sn", "wishart-repaired"):
         mean = figure2.curve("synthetic-rows", series).mean
@@ -154,6 +155,7 @@ def test_numbers_of_rows_ascend_to_all(rows, scale):
 # Table 1
 
 
+@pytest.mark.thorough
 def test_errors_lie_where_the_gaussians_put_them(table1):
     # 1200 test rows a cell: the best rule's 5.7 per cent has a deviation of 0.5 over two runs
     for panel in ("synthetic", "synthetic-standardised"):
@@ -227,6 +229,7 @@ def test_every_method_of_the_table_is_measured_on_every_data_set_ppca_too():
         assert set(paper003_table.SERIES) == set(task.arguments["series"])
 
 
+@pytest.mark.thorough
 def test_pairs_with_the_paper_s_rows_stand_beside_those_that_lack_them(tmp_path):
     def archive(folder, name, classes, each, features):
         folder.mkdir(exist_ok=True)

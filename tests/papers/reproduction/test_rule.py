@@ -211,6 +211,7 @@ def leads(found):
     return int(np.sum(np.isin(found, ["holds", "in part"])))
 
 
+@pytest.mark.thorough
 def test_where_nothing_differs_neither_is_said_to_be_ahead():
     """At the margin itself, the worst case: either side errs at most half of 5 %."""
     found = at_random(ENERGY.margin)
