@@ -213,7 +213,7 @@ def _fits(
     found = []
     for _ in range(_FITS if size < _WIDE else _FITS_WHERE_WIDE):
         first, noise = exact + _noise(rng, size, error), _noise(rng, size, later_error)
-        alike = merged(first, error, None, exact + noise, later_error)
+        alike = merged(first, error, None, exact + noise, later_error, components=components)
         how = precondition(
             first, error, later_error, components=components, rows=units.shape[0]
         ).how
@@ -222,7 +222,8 @@ def _fits(
             seen = units @ how.basis.astype(units.dtype)
             norms = np.linalg.norm(seen, axis=1, keepdims=True)
             norms = np.maximum(norms, how.bound) if how.bound else np.where(norms > 0, norms, 1.0)
-            both = merged(first, error, how, _second_moment(seen / norms) + noise, later_error)
+            second = _second_moment(seen / norms) + noise
+            both = merged(first, error, how, second, later_error, components=components)
         one, plain, adaptive = (
             _energy(moment, leading_eigenpairs(matrix, components)[1]) / best
             for matrix in (alike.mean, alike.matrix, both.matrix)

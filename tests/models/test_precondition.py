@@ -80,7 +80,7 @@ def test_no_input_makes_it_fail(
             assert float(np.max(np.linalg.norm(how.basis, axis=0))) <= 1.0 + 1e-12
             np.testing.assert_allclose(how.vectors.T @ how.vectors, np.eye(size), atol=1e-9)
             for second in (np.zeros((size, size)), np.eye(size), -np.eye(size)):
-                both = merged(first, error, how, second, error)
+                both = merged(first, error, how, second, error, components=components)
                 assert np.all(np.isfinite(both.matrix))
                 assert math.isfinite(both.edge)
                 np.testing.assert_array_equal(both.matrix, both.matrix.T)
@@ -89,9 +89,9 @@ def test_no_input_makes_it_fail(
 def test_without_weights_both_are_averaged_by_precision() -> None:
     rng = np.random.default_rng(3)
     first, second = noise(rng, 6, 2.0), noise(rng, 6, 3.0)
-    both = merged(first, 2.0, identity(6), second, 3.0)
+    both = merged(first, 2.0, identity(6), second, 3.0, components=2)
     np.testing.assert_allclose(both.mean, (first / 4 + second / 9) / (1 / 4 + 1 / 9), rtol=1e-12)
-    alike = merged(first, 2.0, None, second, 3.0)
+    alike = merged(first, 2.0, None, second, 3.0, components=2)
     np.testing.assert_allclose(alike.mean, both.mean, rtol=1e-12)
     np.testing.assert_allclose(alike.matrix, both.matrix, atol=1e-12)
     error = 1 / math.sqrt(1 / 4 + 1 / 9)
@@ -124,9 +124,9 @@ def test_a_turned_average_of_alike_releases_is_the_turned_average() -> None:
     rng = np.random.default_rng(6)
     first, second = noise(rng, 8, 1.0), noise(rng, 8, 1.0)
     turn, _ = np.linalg.qr(rng.standard_normal((8, 8)))
-    one = merged(first, 1.0, identity(8), second, 1.0).mean
+    one = merged(first, 1.0, identity(8), second, 1.0, components=2).mean
     how = replace(identity(8), vectors=turn)
-    other = merged(turn @ first @ turn.T, 1.0, how, second, 1.0).mean
+    other = merged(turn @ first @ turn.T, 1.0, how, second, 1.0, components=2).mean
     np.testing.assert_allclose(other, turn @ one @ turn.T, atol=1e-12)
 
 
@@ -140,12 +140,12 @@ def test_both_releases_are_in_the_same_units() -> None:
     for how in made.values():
         through = seen(rows, how)
         second = through.T @ through + noise(rng, 12, 0.06)
-        both = merged(first, 60.0, how, second, 0.06).mean
+        both = merged(first, 60.0, how, second, 0.06, components=3).mean
         right = np.linalg.norm(both - exact) / np.linalg.norm(exact)
         assert right < 0.05
         # one that forgets the weights is found out
         forgotten = replace(how, weights=np.sqrt(how.weights))
-        wrong = merged(first, 60.0, forgotten, second, 0.06).mean
+        wrong = merged(first, 60.0, forgotten, second, 0.06, components=3).mean
         assert np.linalg.norm(wrong - exact) / np.linalg.norm(exact) > 2 * right
 
 
@@ -162,7 +162,7 @@ def test_predicted_losses_are_those_that_are_measured() -> None:
         through = seen(rows, made["searched"])
         found = []
         for how, second in ((None, exact), (made["searched"], through.T @ through)):
-            both = merged(first, error, how, second + later, error).mean
+            both = merged(first, error, how, second + later, error, components=k).mean
             vectors = np.linalg.eigh(both)[1][:, -k:]
             found.append(1.0 - float(np.sum(vectors * (exact @ vectors))) / best)
         predicted.append((losses[ONE_RELEASE], losses["searched"]))
@@ -185,7 +185,7 @@ def test_noise_alone_stays_below_the_edge(preconditioned: bool) -> None:
             _, made = candidates(first, 25.0, 25.0, components=3, rows=3000.0)
             how = next(iter(made.values()))
             second = seen(rows, how).T @ seen(rows, how)
-        both = merged(first, 25.0, how, second + noise(rng, size, 25.0), 25.0)
+        both = merged(first, 25.0, how, second + noise(rng, size, 25.0), 25.0, components=3)
         floor = strength_floor(both.edge, 0.0, size=size)
         signals = 2 if preconditioned else 0
         shown = (np.linalg.eigvalsh(each)[-1 - signals] for each in (both.mean, both.matrix))
@@ -202,7 +202,14 @@ def test_columns_without_energy_are_denoised() -> None:
     exact, losses = rows.T @ rows, []
     best = float(np.sum(np.linalg.eigvalsh(exact)[-8:]))
     for _ in range(20):
-        both = merged(exact + noise(rng, 80, 20.0), 20.0, None, exact + noise(rng, 80, 20.0), 20.0)
+        both = merged(
+            exact + noise(rng, 80, 20.0),
+            20.0,
+            None,
+            exact + noise(rng, 80, 20.0),
+            20.0,
+            components=8,
+        )
         found = [np.linalg.eigh(each)[1][:, -8:] for each in (both.mean, both.matrix)]
         losses.append([1 - float(np.sum(v * (exact @ v))) / best for v in found])
     raw, clean = np.mean(losses, axis=0)

@@ -20,6 +20,8 @@ Array = NDArray[np.float64]
 
 # Relative error that eigenvalues of shortened rows are taken to have as variances of rows.
 _EIGENVALUE_ERROR = 0.2
+# Shares of variance disagree beyond so many standard errors, and this part of the larger.
+_APART, _MARGIN, _ENERGY_ERROR = 3.0, 0.05, 0.15
 # Exceeded once in a hundred times: by a standard normal, and by the largest eigenvalue of a matrix
 # of noise (Tracy and Widom's law of real symmetric matrices).
 _NORMAL, _TRACY_WIDOM = 3.1, 3.3
@@ -154,16 +156,65 @@ def with_eigenvalues(
     """
     if energy <= 0:  # as released: the eigenvalues are of no rows, and say nothing
         return along, np.zeros_like(along)
-    s = edge / 2
-    above = np.maximum(strengths, edge)
-    theta = (above + np.sqrt((above - edge) * (above + edge))) / 2
-    shares = np.maximum(0.0, theta - s * s / np.maximum(theta, np.finfo(float).tiny)) / energy
-    if unit_rows_of is not None:
-        shares = of_whole_rows(shares, unit_rows_of)
+    shares = shares_of(strengths, edge, energy, unit_rows_of=unit_rows_of)
     other = np.minimum(1.0, shares) * total
-    error = np.hypot(_EIGENVALUE_ERROR * other, s / energy * total)
+    error = np.hypot(_EIGENVALUE_ERROR * other, 0.5 * edge / energy * total)
     weight = error**2 / (error**2 + deviation**2)
     return np.asarray(weight * along + (1.0 - weight) * other), other
+
+
+def shares_of(strengths: Array, edge: float, energy: float, *, unit_rows_of: int | None) -> Array:
+    """What eigenvalues under noise of this edge say of the rows' variance along their directions.
+
+    Parameters are those of :func:`with_eigenvalues`.
+    """
+    above = np.maximum(strengths, edge)
+    shares = np.sqrt((above - edge) * (above + edge)) / energy
+    return shares if unit_rows_of is None else of_whole_rows(shares, unit_rows_of)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The part of the rows' variance that directions explain together.
+
+    Attributes
+    ----------
+    share, error : float
+        And its standard error.
+    """
+
+    share: float
+    error: float
+
+    @classmethod
+    def released(cls, along: Array, total: float, deviation: float, others: int = 1) -> Explained:
+        """Of released energies with this noise in each, and in ``others`` that are in the total."""
+        share = float(np.sum(along)) / total
+        squared = (1.0 - share) ** 2 * along.size + share**2 * others
+        return cls(share, abs(deviation / total) * math.sqrt(squared))
+
+    @classmethod
+    def of_strengths(
+        cls,
+        strengths: Array,
+        edge: float,
+        energy: float,
+        *,
+        unit_rows_of: int | None,
+    ) -> Explained:
+        """Of eigenvalues, as of :func:`with_eigenvalues`.
+
+        Of rows that have lengths the energy is known as well as a histogram shows it.
+        """
+        shares = shares_of(strengths, edge, energy, unit_rows_of=unit_rows_of)
+        share = min(1.0, float(np.sum(shares)))
+        blur = 0.0 if unit_rows_of is not None else _ENERGY_ERROR * share
+        return cls(share, math.hypot(0.5 * edge / energy * math.sqrt(strengths.size), blur))
+
+    def exceeds(self, other: Explained) -> bool:
+        """Whether it is more than chance, and the rows' not being normal, account for."""
+        apart = _APART * math.hypot(self.error, other.error)
+        return self.share - other.share > max(apart, _MARGIN * self.share)
 
 
 def of_whole_rows(shares: Array, features: int) -> Array:

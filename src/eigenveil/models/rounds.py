@@ -94,6 +94,8 @@ class RoundState(Generic[PlanT]):
         Released counts of the entries that are there.
     effects_error : float
         Expected energy that the noise of covariates' effects gives to a row.
+    norms : NormScale or None
+        Of the rows about the centre, where they were released before the second moment.
     stopped, advice : str
         Why the fit ends before its last release, and what would do; empty where it does not.
     """
@@ -107,6 +109,7 @@ class RoundState(Generic[PlanT]):
     preparation: Preparation = AS_IT_IS
     observed: Observed | None = None
     effects_error: float = 0.0
+    norms: NormScale | None = None
     stopped: str = ""
     advice: str = ""
 

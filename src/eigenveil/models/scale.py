@@ -18,6 +18,8 @@ _SPAN = 20 * OCTAVE_PARTS
 # Relative error that bins give to a mean square beside their noise, and the part of it that must be
 # left when its origin is not the centre.
 _SPREAD_ERROR, _LEFT = 0.15, 0.5
+# Where rows may be shortened that keep their lengths.
+_QUANTILES = (0.5, 0.8, 0.9, 0.95, 0.99)
 # Share of the rows that the strongest run must hold.
 _ENOUGH = 0.2
 # Rows that are in no run must stand out by so many deviations for further runs to be looked for;
@@ -69,21 +71,51 @@ class NormScale:
         """Average of ``min(1, bound / norm)``, what clipping leaves of a sum of rows."""
         return self._average(np.minimum(1.0, bound / np.maximum(self._middles, bound)))
 
+    def holding(self, share: float) -> float:
+        """Smallest edge at which shortening the rows leaves this share of their energy."""
+        squares, masses = self._middles**2, np.maximum(self.masses, 0.0)
+        beyond = [float(masses @ np.maximum(squares - edge**2, 0.0)) for edge in self.edges]
+        enough = np.flatnonzero(np.array(beyond) <= (1.0 - share) * float(masses @ squares))
+        return float(self.edges[enough[0]])  # the last edge has nothing beyond
+
+    def least_lost(self, edge: float, components: int) -> tuple[float, float]:
+        """Where to shorten rows so that noise and what is cut off lose least, and the noise's part.
+
+        ``edge`` is the largest eigenvalue that the noise shows of rows in units of that length: it
+        counts against an even share of their energy, squared, and half the square of what is cut
+        off beside it.
+        """
+        found = []
+        for quantile in _QUANTILES:
+            bound = self.quantile(quantile)
+            energy = self.mean_energy(bound)
+            noise = edge * components / (max(self.rows, 1.0) * max(energy, 1e-12))
+            cut = self.cut_off(bound)
+            found.append((0.5 * cut * cut + noise * noise, bound, noise))
+        _, bound, noise = min(found)
+        return bound, noise
+
     def mean_square(self) -> float:
         """Average squared norm."""
         return self._average(self._middles**2)
 
-    def spread(self, center: NDArray[np.float64] | None) -> tuple[float, float]:
+    def cut_off(self, bound: float) -> float:
+        """Part of the rows' energy that shortening them takes away."""
+        return max(0.0, 1.0 - self.mean_energy(bound) * bound**2 / self.mean_square())
+
+    def spread(
+        self, center: NDArray[np.float64] | None, bound: float | None
+    ) -> tuple[float, float]:
         """Average squared distance of the rows from their mean, and its standard error.
 
-        What the centre is away from the origin is taken off; the error is infinite where little is
-        left then.
+        Of rows shortened to the bound, where there is one. What the centre is away from the origin
+        is taken off; the error is infinite where little is left then.
         """
-        square = self.mean_square()
+        squares = np.minimum(self._middles, math.inf if bound is None else bound) ** 2
+        square = self._average(squares)
         left = square - self._away(center)
         if left < _LEFT * square:
             return max(0.0, left), math.inf
-        squares = self._middles**2
         noise = self.deviation * math.sqrt(float(squares @ squares))
         return left, math.hypot(_SPREAD_ERROR * square, noise / float(np.sum(self.masses)))
 

@@ -48,6 +48,7 @@ class PCAPresenter(Presenter):
             "mean": model.mean_.tolist(),
             "explained_variance": or_none(model.explained_variance_),
             "explained_variance_ratio": or_none(model.explained_variance_ratio_),
+            "variance_bound": model.variance_bound_,
             "usable": model.usable_.tolist(),
             "noise_floor": model.noise_floor_,
             "rows": model.n_samples_,
@@ -81,6 +82,8 @@ class PCAPresenter(Presenter):
                 "yes" if model.usable_[index] else "NO: not usable",
             )
         out.print(table)
+        if model.variance_bound_:
+            out.print(f"Variances are of rows no longer than {model.variance_bound_:.4g}.")
         if model.adapted_:
             losses = model.predicted_losses_.items()
             said = ", ".join(f"{name} {100 * loss:.2g} %" for name, loss in losses)

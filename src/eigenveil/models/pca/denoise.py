@@ -4,6 +4,11 @@ Columns that hold little energy have small entries, in the directions that stand
 in what these leave. The energies are estimated from the noisy diagonal by empirical Bayes, and each
 entry keeps the part that its prior variance is of its whole variance (Wiener's filter). Directions
 are treated apart, for theirs are the entries that such a prior would shrink too far.
+
+That is knowledge of the axes, and does harm where columns say nothing of where the energy is. So it
+is judged: noise that is added and taken off, as large as that which is there, makes two matrices of
+independent noise, each twice as large, and what is found in either way in one of them is judged on
+the other by the energy that it captures there.
 """
 
 from __future__ import annotations
@@ -14,8 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.linalg.eigen import leading_eigenpairs
+
 Array = NDArray[np.float64]
 
+# Pairs of matrices that are judged on, one where these are large.
+_PAIRS, _LARGE = 2, 300
 # Points of a prior, and rounds of its fixed point.
 _GRID, _ROUNDS = 60, 60
 
@@ -98,6 +107,33 @@ def denoised(matrix: Array, basis: Array | None, variances: Array) -> Denoised:
     result = strong + kept * left
     np.fill_diagonal(result, np.diag(strong) + weak)
     return Denoised(result, strengths, shown, level, left, kept)
+
+
+def judged(matrix: Array, basis: Array | None, variances: Array, *, components: int) -> Array:
+    """The matrix to take components of: as it is, or :func:`denoised`, whichever captures more.
+
+    Parameters are those of :func:`denoised`; the noise that judges is the same for all matrices of
+    a size.
+    """
+    size = matrix.shape[0]
+    clean = denoised(matrix, basis, variances).matrix
+    if not (0 < components < size and np.all(np.isfinite(matrix)) and np.any(variances > 0)):
+        return clean
+    rng = np.random.default_rng(size)
+    deviations, gain = np.sqrt(0.5 * variances), 0.0
+    for _ in range(1 if size > _LARGE else _PAIRS):
+        drawn = rng.standard_normal((size, size))
+        noise = deviations * (drawn + drawn.T)
+        if basis is not None:
+            noise = basis @ noise @ basis.T
+        for one, other in ((matrix + noise, matrix - noise), (matrix - noise, matrix + noise)):
+            ways = denoised(one, basis, 2.0 * variances).matrix, one
+            more, less = (
+                float(np.sum((found @ other) * found))
+                for found in (leading_eigenpairs(each, components)[1] for each in ways)
+            )
+            gain += more - less
+    return clean if gain > 0 else matrix
 
 
 def _kept(left: Array, diagonal: Array, noise: Array) -> Array:

@@ -70,6 +70,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     noise_floor_: View[float] = of_factors("noise_floor")
     total_variance_: View[float] = of_factors("total_variance")
     row_bound_: View[float] = of_factors("row_bound")
+    variance_bound_: View[float] = of_factors("variance_bound")
     covariate_effects_: View[NDArray[np.float64] | None] = of_factors("covariate_effects")
     n_components_ = View(lambda result: int(result.factors.components.shape[0]))
     adapted_: View[str] = of_factors("adapted")
@@ -389,6 +390,9 @@ class PrivatePCA(TableFit, FittedPCA):
         it, of components that are not usable.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         The same as a share of the released total variance.
+    variance_bound_ : float
+        Both are of rows shortened to this length about the mean; 0 where they follow from the
+        second moment alone.
     noise_floor_ : float
         Explained variance that noise alone would show.
     noise_variance_ : float

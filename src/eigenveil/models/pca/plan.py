@@ -223,7 +223,7 @@ class Plan(BasePlan):
         columns = d * (MAGNITUDE_BINS + 2 * RANGE_BINS) if self.finds_scales else 0
         pairs = d * (d + 1) // 2 if self.missing == "pairs" else 0
         joint = d * (d + 1) // 2 + 330 if self.covariates else 0
-        return self.way.values(self) + columns + 4 * d + 3 * 330 + k + 4 + pairs + joint
+        return self.way.values(self) + columns + 4 * d + 4 * 330 + 2 * k + 4 + pairs + joint
 
 
 def make_plan(

@@ -21,7 +21,7 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from eigenveil.linalg.edge import edge_of_variances
-from eigenveil.models.pca.denoise import denoised, empirical_bayes
+from eigenveil.models.pca.denoise import denoised, empirical_bayes, judged
 
 Array = NDArray[np.float64]
 
@@ -76,6 +76,8 @@ class Preconditioner:
         How many of the directions stand above the first release's noise.
     rows : float
         As they were said to :func:`precondition`, at least 1.
+    growth : float
+        The square of the bound over the mean square of what is shortened; 0 without a bound.
     """
 
     basis: Array
@@ -85,6 +87,7 @@ class Preconditioner:
     energies: Array
     resolved: int
     rows: float
+    growth: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,8 @@ class Merged:
         The average of both by the precision of each entry: the second moment of the first one's
         rows, and noise.
     matrix : array of shape (D, D), symmetric
-        The same less the noise that can be told apart. Take the components of this one.
+        The same, less the noise that can be told apart where that is judged to be better. Take
+        the components of this one.
     edge : float
         Largest eigenvalue that noise alone shows.
     """
@@ -139,7 +143,13 @@ class _Known:
 
 
 def precondition(
-    first: Array, error: float, later_error: float, *, components: int, rows: float
+    first: Array,
+    error: float,
+    later_error: float,
+    *,
+    components: int,
+    rows: float,
+    bounds: Mapping[str, float] | None = None,
 ) -> Choice:
     """Through what the second release should see the rows, if it should.
 
@@ -154,6 +164,10 @@ def precondition(
         K.
     rows : float
         Released or public number of rows; may be noisy, or 0 where it is not known.
+    bounds : mapping of str to float, optional
+        Where rows have lengths: where to shorten what is seen of them through the one candidate of
+        which that was released, in units of their own bound. By default all rows have length 1,
+        and what is seen of them can be divided by its length, too.
 
     Returns
     -------
@@ -161,7 +175,9 @@ def precondition(
         The candidate of the least predicted loss, where it promises enough less than W = I; W = I
         where nothing stands above the noise, for K = D, and for any input that says nothing.
     """
-    losses, made = candidates(first, error, later_error, components=components, rows=rows)
+    losses, made = candidates(
+        first, error, later_error, components=components, rows=rows, bounds=bounds
+    )
     chosen = min(losses, key=lambda name: losses[name])
     part = 0.0 if made.get(chosen) is None else _LEAST_GAIN[made[chosen].resolved >= components]
     if losses[chosen] > (1.0 - part) * losses[ONE_RELEASE]:
@@ -169,8 +185,28 @@ def precondition(
     return Choice(losses, chosen, made.get(chosen))
 
 
-def candidates(
+def likeliest(
     first: Array, error: float, later_error: float, *, components: int, rows: float
+) -> tuple[str, Array]:
+    """Of rows that have lengths: the candidate whose lengths are to be released, and its basis.
+
+    Where there is no candidate, the rows as they are.
+    """
+    losses, made = candidates(
+        first, error, later_error, components=components, rows=rows, bounds={}
+    )
+    name = min(made, key=lambda each: losses[each], default="")
+    return name, made[name].basis if name else np.eye(first.shape[0])
+
+
+def candidates(
+    first: Array,
+    error: float,
+    later_error: float,
+    *,
+    components: int,
+    rows: float,
+    bounds: Mapping[str, float] | None = None,
 ) -> tuple[dict[str, float], dict[str, Preconditioner]]:
     """Predicted losses by candidate, "one release" first, and all candidates but that one.
 
@@ -192,13 +228,15 @@ def candidates(
     flat = np.full((size, size), 0.5 * later * later)
     losses = {ONE_RELEASE: _loss(_worth(known, flat, components), best)}
     made = {}
+    # of rows that have lengths the energies add up to less than their number
+    whole = float(np.sum(known.energies)) if bounds is None else rows / scale
     for family, squared in _families(known, later, components, rows).items():
-        for ending, growth in (("", 0.0), (", shortened", _SHORTENED)):
-            noise = _noise(known.energies, squared, later, growth, rows)
-            name = family + ending
+        weights = np.sqrt(squared / np.max(squared))
+        mean = float(weights**2 @ known.energies) / whole
+        for name, growth in _growths(family, mean, bounds).items():
+            each = later * float(np.sum(known.energies)) / whole
+            noise = _noise(known.energies, squared, each, growth, rows)
             losses[name] = _loss(_worth(known, noise, components), best)
-            weights = np.sqrt(squared / np.max(squared))
-            mean = float(weights**2 @ known.energies) / float(np.sum(known.energies))
             made[name] = Preconditioner(
                 basis=known.vectors * weights,
                 vectors=known.vectors,
@@ -207,8 +245,20 @@ def candidates(
                 energies=known.energies * scale,
                 resolved=known.resolved,
                 rows=rows,
+                growth=growth,
             )
     return losses, made
+
+
+def _growths(family: str, mean: float, bounds: Mapping[str, float] | None) -> dict[str, float]:
+    """By name of candidate: the square of its bound over the mean square of what it shortens."""
+    name = f"{family}, shortened"
+    if bounds is None:
+        return {family: 0.0, name: _SHORTENED}
+    if not bounds:  # none is known yet
+        return {name: _SHORTENED}
+    bound = bounds.get(name, 0.0)
+    return {name: bound**2 / mean} if bound > 0 and mean > 0 else {}
 
 
 def even_weights(strengths: Array) -> Array:
@@ -223,14 +273,20 @@ def even_weights(strengths: Array) -> Array:
     return np.asarray(np.sqrt(least / np.maximum(strengths, least)))
 
 
-def once(matrix: Array, edge: float) -> Merged:
+def once(matrix: Array, edge: float, *, components: int) -> Merged:
     """One release alone, whose noise has this edge."""
     half = edge / math.sqrt(float(matrix.shape[0]))  # two releases with this error are as good
-    return merged(matrix, half, None, matrix, half)
+    return merged(matrix, half, None, matrix, half, components=components)
 
 
 def merged(
-    first: Array, error: float, how: Preconditioner | None, second: Array, later_error: float
+    first: Array,
+    error: float,
+    how: Preconditioner | None,
+    second: Array,
+    later_error: float,
+    *,
+    components: int,
 ) -> Merged:
     """Both releases, entry by entry by precision, in the first one's units.
 
@@ -258,7 +314,7 @@ def merged(
         mean, variances = _averaged(first / size, one, how, energies, second / size, other)
         basis = how.vectors
     edge = edge_of_variances(variances)
-    clean = denoised(mean, basis, variances).matrix
+    clean = judged(mean, basis, variances, components=components)
     return Merged(mean * size, 0.5 * (clean + clean.T) * size, edge * size)
 
 
@@ -274,7 +330,7 @@ def _averaged(
     squared = how.weights**2
     r = how.resolved
     before = how.vectors.T @ first @ how.vectors
-    level, apart = _equaliser(energies, squared, how.bound)
+    level, apart = _equaliser(energies, squared, how.bound, how.growth)
     if r:  # what both know of the spectrum says how far it is from that of normal rows
         strong = np.maximum(np.diag(before)[:r], 1e-300)
         diagonal = np.diag(second)[:r] / squared[:r]
@@ -384,12 +440,11 @@ def _spread(energies: Array, squared: Array, growth: float) -> float:
     return min(spread, 1.0)
 
 
-def _equaliser(energies: Array, squared: Array, bound: float) -> tuple[Array, float]:
+def _equaliser(energies: Array, squared: Array, bound: float, growth: float) -> tuple[Array, float]:
     """By what ``A2_kk / w_k^2`` falls short of the first spectrum, for normal rows; the spread."""
     total = float(np.sum(energies))
     shares = energies / total
     mean = float(squared @ shares)
-    growth = bound**2 / mean if mean > 0 else 0.0
     spread = _spread(energies, squared, growth)
     if bound > 0:
         return np.full(energies.size, bound**2), spread

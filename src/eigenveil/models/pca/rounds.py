@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs, left_singular, orthonormal_basis
 from eigenveil.models.explained import (
+    Explained,
     MeanLeft,
     consistent_floor,
     descending,
@@ -29,26 +31,30 @@ from eigenveil.models.pca.plan import ADAPTED_MEAN, ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.precondition import (
     Choice,
     even_weights,
+    likeliest,
     merged,
     once,
     precondition,
 )
 from eigenveil.models.pca.ways import (
     ADAPTED,
+    ADAPTED_NORMS,
     ADAPTIVE,
     DIRECTIONS,
     MOMENT,
     POWER,
     SKETCH,
     WHOLE,
+    WHOLE_ENERGIES,
     Way,
 )
 from eigenveil.models.plan import CENTERED_SCALE, OBSERVED, Step
 from eigenveil.models.rounds import Answers, Round, RoundState, find_center, find_scales
-from eigenveil.models.scale import NormScale
+from eigenveil.models.scale import NormScale, read_scale
 from eigenveil.models.shapes import COUNT_WEIGHT
 from eigenveil.moments.accumulators import (
     ComponentEnergy,
+    NormHistogram,
     RowSum,
     SecondMoment,
     Sketch,
@@ -61,11 +67,17 @@ from eigenveil.noise.grid import deviation, spectral_edge
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
 
-# Explained variances are of rows shortened at the highest of these quantiles at which the noise of
-# their sum is below this part of it; lower ones understate the variance of few rows a little.
-_ENERGY_QUANTILES, _ENERGY_NOISE = (0.99, 0.95, 0.9, 0.8), 0.15
+# Explained variances are of rows shortened at one of these quantiles of the norms that are seen:
+# where the noise of their sum and what is cut off of it are least together. Of the latter, the part
+# that is worth saying.
+_ENERGY_QUANTILES, _CUT_SAID = (1.0, 0.99, 0.95, 0.9, 0.8), 0.1
 # Where the centre's error may be this part of the rows' energy, nothing can be concluded from it.
 _ALL = 0.9
+# Of two releases: part of the energy that may be cut off what the second sees of rows that have
+# lengths; and the noise of whole rows that is next to none, as :meth:`NormScale.least_lost` has it.
+_CUT_OFF, _CLEAR = 0.1, 0.05
+# Rows of the second release, where that is not of what the first one asked for.
+UNIT_ROWS, WHOLE_ROWS = "unit rows", "rows with their lengths"
 # Rows this much shorter than the point they are taken about are its rounding.
 _ROUNDING = {"single": 2.0**-20, "double": 2.0**-48}
 
@@ -90,6 +102,9 @@ class Factors:
         Which components stand above it: those whose explained variance exceeds the floor.
     row_bound : float
         Norm at which rows were shortened; 0 where all were divided by their norms.
+    variance_bound : float
+        Norm at which rows were shortened for the explained variances; 0 where these are not
+        released beside the second moment.
     stopped, advice : str
         Why the fit ended before its last release, and what would do; empty where it did not.
     covariate_effects : array of shape (D, q) or None
@@ -111,6 +126,7 @@ class Factors:
     noise_floor: float
     usable: NDArray[np.bool_]
     row_bound: float
+    variance_bound: float = 0.0
     stopped: str = ""
     advice: str = ""
     covariate_effects: NDArray[np.float64] | None = None
@@ -252,11 +268,12 @@ def release_moment(
             answers = yield (query,)
             scale = _better(scale, answers[query.name], state)
 
+    state.norms = scale
     row_bound = _second_moment_bound(state, scale, max_norm)
     found = yield from _components(state, row_bound, beside)
     if beside:
         scale = _better(scale, found.answers[CENTERED_SCALE], state)
-    return replace(found, scale=scale, row_bound=row_bound)
+    return replace(found, scale=scale, row_bound=found.row_bound or row_bound)
 
 
 def _nothing(state: _State) -> Factors:
@@ -293,7 +310,7 @@ def _second_moment_bound(state: _State, scale: NormScale | None, max_norm: float
             assert max_norm is not None
             return max_norm
         case "auto":
-            if scale is None:
+            if scale is None or state.plan.way is ADAPTIVE:  # the latter decides between releases
                 return 0.0
             return state.plan.choose_bound(scale, edge=_moment_edge(state))
         case bound:
@@ -346,22 +363,23 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
         mended = corrected(matrix, edge, kept, components=plan.n_components)
         matrix, edge = mended.matrix, mended.edge
     if plan.refines_scales and not released.cut_off:
-        return _refined(
+        refined = _refined(
             state,
             matrix,
             edge,
             answers,
-            unit_rows=rule.bound == 0.0,
+            unit_rows=released.bound == 0.0,
             left=left,
             mended=mended,
             adapted=released.adapted,
         )
+        return replace(refined, row_bound=released.bound)
     if plan.covariates:  # their columns hold noise alone
         matrix = matrix[np.ix_(others, others)]
     values, found = leading_eigenpairs(matrix, plan.n_components)
     clean = released.clean
     if mended is None and not plan.covariates and not released.cut_off and clean is None:
-        clean = once(matrix, edge).matrix
+        clean = once(matrix, edge, components=plan.n_components).matrix
     if clean is not None:
         found = leading_eigenpairs(clean, plan.n_components)[1]
     components = np.zeros((found.shape[0], plan.features))
@@ -369,7 +387,15 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     # the sum of eigenvalues that were cut off is not the rows' energy
     total = None if released.cut_off else float(np.trace(matrix))
     return Moment(
-        components, values, edge, answers, total, left, mended=mended, adapted=released.adapted
+        components,
+        values,
+        edge,
+        answers,
+        total,
+        left,
+        row_bound=released.bound,
+        mended=mended,
+        adapted=released.adapted,
     )
 
 
@@ -390,6 +416,8 @@ class _Released:
         The same less the noise that can be told apart, for the components.
     cut_off : bool
         Whether only the largest eigenvalues were sent.
+    bound : float
+        Norm at which the rows were shortened; 0 where all were divided by their norms.
     adapted : Choice or None
     """
 
@@ -397,6 +425,7 @@ class _Released:
     edge: float
     answers: Answers
     left: MeanLeft | None
+    bound: float
     clean: NDArray[np.float64] | None = None
     cut_off: bool = False
     adapted: Choice | None = None
@@ -410,8 +439,8 @@ def _once(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answe
     matrix = release.values if left is None else release.values - left.outer()
     edge = spectral_edge(release.record.noise, state.plan.features, state.plan.features)
     if release.edge is not None:
-        return _Released(matrix, release.edge, answers, left, cut_off=True)
-    return _Released(matrix, edge, answers, left)
+        return _Released(matrix, release.edge, answers, left, rule.bound, cut_off=True)
+    return _Released(matrix, edge, answers, left, rule.bound)
 
 
 def _twice(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Released]:
@@ -421,15 +450,23 @@ def _twice(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     """
     plan, d = state.plan, state.plan.features
     first = yield from _once(state, rule, beside)
-    part = plan.planned(MOMENT).fraction
+    part, rest = (plan.planned(name).fraction for name in (MOMENT, ADAPTED))
     error = first.edge / math.sqrt(2.0 * d)  # of symmetric noise of this edge
-    later = error * math.sqrt(part / (1.0 - part))
+    later = error * math.sqrt(part / rest)
     rows = state.rows or max(1.0, float(np.trace(first.matrix)))
     wanted = plan.n_components
     if plan.variance_share is not None:  # none below the noise
         values = np.linalg.eigvalsh(first.matrix)
         wanted = min(wanted, max(1, int(np.count_nonzero(values > first.edge))))
-    choice = precondition(first.matrix, error, later, components=wanted, rows=rows)
+    if plan.row_norm == "auto":
+        bound = yield from _length_needed(state, first, later * math.sqrt(2.0 * d), wanted)
+        if bound > 0:
+            return (yield from _of_whole_rows(state, rule, first, bound, wanted))
+    look = partial(precondition, first.matrix, error, later, components=wanted, rows=rows)
+    if isinstance(plan.row_norm, str):
+        choice = look(bounds={"": 0.0} if plan.row_norm == "max" else None)
+    else:
+        choice = yield from _shortened(state, rule, first, (error, later, rows), look)
     how = choice.how
     again = rule if how is None else _seen_through(state, rule, how.basis, how.bound)
     answers = yield from _again(state, again)
@@ -437,13 +474,119 @@ def _twice(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     matrix, taken = first.matrix, first.left
     if how is None and first.left is not None and left is not None:
         # two releases of one sum: what is taken off is their average
-        taken = left = first.left.averaged(left, part)
+        taken = left = first.left.averaged(left, part / (part + rest))
         matrix = first.answers[MOMENT].values - left.outer()
     if left is not None:
         second = second - left.outer()
-    both = merged(matrix, error, how, second, later)
+    both = merged(matrix, error, how, second, later, components=wanted)
+    return replace(
+        first,
+        matrix=both.mean,
+        edge=both.edge,
+        answers={**first.answers, **answers},
+        left=taken,
+        clean=both.matrix,
+        adapted=choice,
+    )
+
+
+def _shortened(
+    state: _State,
+    rule: RowRule,
+    first: _Released,
+    known: tuple[float, float, float],
+    look: Callable[..., Choice],
+) -> Generator[Round, Answers, Choice]:
+    """What the second release is of where rows have lengths: these are released first.
+
+    Rows that are seen through the likeliest basis are shortened where the longest ones have a tenth
+    of the energy beyond: so neither a few of them nor the noise decide.
+    """
+    plan = state.plan
+    error, later, rows = known
+    name, basis = likeliest(first.matrix, error, later, components=plan.n_components, rows=rows)
+    lengths = NormHistogram(
+        rule.center,
+        precision="double",
+        with_count=state.with_count,
+        basis=basis,
+        bound=rule.bound,
+        preparation=state.preparation,
+        weighted=plan.weighted,
+    )
+    answers = yield (state.query(ADAPTED_NORMS, lengths),)
+    seen = read_scale(answers[ADAPTED_NORMS], public_rows=plan.rows)
+    bound = seen.holding(1.0 - _CUT_OFF) / rule.bound if seen.found else 0.0
+    return look(bounds={name: bound})
+
+
+def _length_needed(
+    state: _State, first: _Released, edge: float, components: int
+) -> Generator[Round, Answers, float]:
+    """Where the second release shortens rows, for ``row_norm="auto"``; 0: unit rows will do.
+
+    They will not where whole rows have less of their energy along the directions that unit rows
+    show than rows whose length does not go with their direction have (of_whole_rows), and need not
+    where shortened rows have next to no noise. ``edge`` is that of the second release.
+    """
+    plan, scale = state.plan, state.norms
+    directions = leading_eigenpairs(
+        once(first.matrix, first.edge, components=components).matrix, plan.n_components
+    )[1]
+    bound = math.sqrt(plan.features) if scale is None else _energy_bound(state, scale)
+    energy = ComponentEnergy(state.rule(bound), directions, count_weight=state.count_weight)
+    release = (yield (state.query(WHOLE_ENERGIES, energy),))[WHOLE_ENERGIES]
+    if scale is None:
+        return 0.0
+    assert state.rows is not None
+    noise = deviation(release.record.noise, plan.n_components)
+    along, total = (
+        release.values[:components],
+        float(np.sum(release.values[: plan.n_components + 1])),
+    )
+    bound, share = scale.least_lost(edge, components)
+    if share <= _CLEAR:
+        return bound
+    if not is_known(total, noise * math.sqrt(plan.n_components + 1)):
+        return 0.0
+    strengths = leading_eigenpairs(first.matrix, components)[0]
+    whole = Explained.released(along, total, noise, plan.n_components + 1 - components)
+    unit = Explained.of_strengths(strengths, first.edge, state.rows, unit_rows_of=plan.features)
+    return bound if unit.exceeds(whole) else 0.0
+
+
+def _of_whole_rows(
+    state: _State, rule: RowRule, first: _Released, bound: float, components: int
+) -> Generator[Round, Answers, _Released]:
+    """The second release of rows that keep their lengths; what captures more there is taken.
+
+    The components of the first release, which knows nothing of this one's noise, are judged on it.
+    """
+    d = state.plan.features
+    answers = yield from _again(state, replace(rule, bound=bound))
+    left = _mean_left(state, answers, ADAPTED_MEAN)
+    matrix = answers[ADAPTED].values
+    if left is not None:
+        matrix = matrix - left.outer()
+    edge = spectral_edge(answers[ADAPTED].record.noise, d, d)
+    own = once(first.matrix, first.edge, components=components).matrix
+    directions = leading_eigenpairs(own, components)[1]
+    values = leading_eigenpairs(matrix, components)[0]
+    captured = float(np.sum((directions @ matrix) * directions))
+    above = np.maximum(values, edge)
+    kept = float(np.sum(np.sqrt((above - edge) * (above + edge))))  # as of ``shrunk``
+    most = max(captured, kept, np.finfo(float).tiny)
+    losses = {
+        UNIT_ROWS: 1.0 - max(captured, 0.0) / most,
+        WHOLE_ROWS: 1.0 - kept / most,
+    }
     together = {**first.answers, **answers}
-    return _Released(both.mean, both.edge, together, taken, clean=both.matrix, adapted=choice)
+    if captured > kept:
+        choice = Choice(losses, UNIT_ROWS, None)
+        return replace(first, answers=together, clean=own, adapted=choice)
+    choice = Choice(losses, WHOLE_ROWS, None)
+    clean = once(matrix, edge, components=components).matrix
+    return _Released(matrix, edge, together, left, bound, clean=clean, adapted=choice)
 
 
 def _seen_through(
@@ -652,9 +795,10 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
         along = strengths * unit
         total = max((found.total or 0.0) * unit, float(np.sum(along)))
         state.rows = rows
-    known = True
+    known, cut = True, 0.0
     if error is not None:
-        other, apart = (0.0, math.inf) if scale is None else scale.spread(state.center)
+        cut = 0.0 if scale is None or bound is None else scale.cut_off(bound)
+        other, apart = (0.0, math.inf) if scale is None else scale.spread(state.center, bound)
         total, total_error = weighted(total, error * math.sqrt(k + 1), other, apart)
         known = is_known(total, total_error)
     total = max(total, np.finfo(float).tiny)
@@ -667,15 +811,22 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
         floor = strength_floor(found.edge, offset * state.rows, size=plan.features)
         energies = None
         if error is not None and found.total is not None:
-            along, energies = with_eigenvalues(
-                along,
-                total,
-                error,
-                found.strengths,
-                found.edge,
-                state.rows * kept,
-                unit_rows_of=plan.features if row_bound == 0.0 and not found.refined else None,
-            )
+            unit_rows = plan.features if row_bound == 0.0 and not found.refined else None
+            whole = state.rows * kept
+            apart = known and whole > 0
+            if apart:
+                said = Explained.released(along, total, error)
+                apart = _are_of_other_rows(state, found, said, whole, unit_rows)
+            if not apart:
+                along, energies = with_eigenvalues(
+                    along,
+                    total,
+                    error,
+                    found.strengths,
+                    found.edge,
+                    whole,
+                    unit_rows_of=unit_rows,
+                )
         variance = descending(along, energies)
         stands = found.strengths > floor
         nominal = min(1.0, floor / (state.rows * kept)) * total
@@ -690,7 +841,9 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
     advice = state.advice
     if not usable.any():
         advice = advice or advice_for(noise_floor, variance)
-    elif plan.variance_share is not None:
+    else:
+        advice = advice or _cut_short(cut, bound)
+    if usable.any() and plan.variance_share is not None:
         advice = advice or advice_for_more(variance / total, usable, plan.variance_share)
     if plan.variance_share is not None:
         k = fewest(variance / total, usable, plan.variance_share)
@@ -704,10 +857,44 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
         noise_floor=noise_floor,
         usable=usable[:k],
         row_bound=row_bound,
+        variance_bound=0.0 if error is None or bound is None else bound,
         stopped=state.stopped,
         advice=advice,
         adapted="" if found.adapted is None else found.adapted.chosen,
         predicted_losses={} if found.adapted is None else dict(found.adapted.losses),
+    )
+
+
+def _are_of_other_rows(
+    state: _State, found: Moment, said: Explained, energy: float, unit_rows: int | None
+) -> bool:
+    """Whether the eigenvalues say something else than the released variances: the latter hold then.
+
+    Where they say more, the state's advice says what to do.
+    """
+    assert found.strengths is not None
+    other = Explained.of_strengths(found.strengths, found.edge, energy, unit_rows_of=unit_rows)
+    if not other.exceeds(said):
+        return said.exceeds(other)
+    bound = found.row_bound
+    made = f"shortened to {bound:.3g}" if bound > 0 else "divided by their norms"
+    state.advice = state.advice or (
+        f"The components explain {other.share:.0%} of the variance of rows that are {made}, and "
+        f"{said.share:.0%} of that of rows with their lengths, which is what is published: long "
+        "rows lie in other directions. Where these matter, give row_norm='auto', or a public "
+        "number that few rows exceed."
+    )
+    return True
+
+
+def _cut_short(cut: float, bound: float | None) -> str:
+    """What to say where explained variances are of rows that lost much of theirs."""
+    if cut < _CUT_SAID or bound is None:
+        return ""
+    return (
+        f"The explained variances are those of rows shortened to {bound:.3g} (variance_bound_), "
+        f"which leaves out about {cut:.0%} of the variance: few rows hold it. A larger epsilon "
+        "shows more."
     )
 
 
@@ -727,21 +914,20 @@ def _of_variance_one(
 
 def _energy_bound(state: _State, scale: NormScale) -> float:
     """Where rows are shortened for the release of their energies."""
-    assert state.rows is not None
-    budget = state.budgets.get("variance")
-    bound = scale.quantile(_ENERGY_QUANTILES[0])
+    budget, rows = state.budgets.get("variance"), state.rows or 1.0
+    bounds = [scale.quantile(quantile) for quantile in _ENERGY_QUANTILES]
     if budget is None:
-        return bound
-    part = state.plan.planned(ENERGIES).fraction
-    loss = budget.scaled(part)
+        return bounds[0]
+    loss = budget.scaled(state.plan.planned(ENERGIES).fraction)
     coordinates = state.plan.n_components + 1
     # of the sum of all coordinates; the L1 sensitivity of all of them together is 1
     noise = math.sqrt(coordinates) / (loss.mu or (loss.epsilon or 1.0) / math.sqrt(2.0))
-    for quantile in _ENERGY_QUANTILES:
-        bound = scale.quantile(quantile)
-        if noise <= _ENERGY_NOISE * state.rows * scale.mean_energy(bound):
-            break
-    return bound
+
+    def wrong(bound: float) -> float:
+        seen = max(rows * scale.mean_energy(bound), 1e-300)
+        return math.hypot(noise / seen, scale.cut_off(bound))
+
+    return min(bounds, key=wrong)
 
 
 def _stop_before_variances(state: _State) -> None:

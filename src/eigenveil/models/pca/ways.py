@@ -18,12 +18,16 @@ from eigenveil.noise.bingham import check_feasible
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
-# Of mu squared, for the first of two releases.
-_FIRST_LOOK = 0.5
+# Of mu squared, for the first of two releases; where it is of unit rows and decides how long rows
+# are to be in the second. And of what is left, for what is released between them.
+_FIRST_LOOK, _FIRST_OF_UNIT_ROWS, _BETWEEN = 0.5, 0.35, 0.06
 # The least part for the moment inside a sketch's range, whose noise is small; and the largest
 # eigenvalue of that noise over the sketch's, at the most, as rows reach 1.3 times less far in it.
 _INSIDE, _EDGES = 0.05, math.sqrt(2.0) / 1.3
 MOMENT, ADAPTED = "second moment", "adapted second moment"
+# Between the two: how long rows are through what the second could see them; or what whole rows have
+# along the directions that unit rows show.
+ADAPTED_NORMS, WHOLE_ENERGIES = "scale of adapted rows", "variance along first directions"
 
 
 class Sized(Protocol):
@@ -41,6 +45,8 @@ class Sized(Protocol):
     def one_pass(self) -> bool: ...  # noqa: D102
     @property
     def pure(self) -> bool: ...  # noqa: D102
+    @property
+    def row_norm(self) -> str | float: ...  # noqa: D102
 
 
 class Way(ABC):
@@ -124,11 +130,24 @@ class Adaptive(Whole):
         return True
 
     def schedule(self, plan: Sized) -> list[Planned]:
-        """Two releases."""
-        del plan
+        """Two releases; between them, where rows have lengths, what these do to the second."""
+        part = _FIRST_OF_UNIT_ROWS if plan.row_norm == "auto" else _FIRST_LOOK
+        left, between = 1.0 - part, []
+        if plan.row_norm == "auto":
+            few = _BETWEEN * left
+            between = [Planned(WHOLE_ENERGIES, "moment", "component-energy", fraction=few)]
+        elif not isinstance(plan.row_norm, str):
+            few = _BETWEEN * left
+            between = [Planned(ADAPTED_NORMS, "moment", "norm-histogram", fraction=few)]
         return [
-            Planned(MOMENT, "moment", self.statistic, fraction=_FIRST_LOOK),
-            Planned(ADAPTED, "moment", self.statistic, fraction=1.0 - _FIRST_LOOK),
+            Planned(MOMENT, "moment", self.statistic, fraction=part),
+            *between,
+            Planned(
+                ADAPTED,
+                "moment",
+                self.statistic,
+                fraction=left - sum(each.fraction for each in between),
+            ),
         ]
 
     def check(self, features: int, components: int, *, pure: bool) -> None:
