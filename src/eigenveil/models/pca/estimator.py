@@ -296,7 +296,8 @@ class PrivatePCA(TableFit, FittedPCA):
         as this many. With 1 every unit counts the same.
     row_norm : {"unit", "auto", "max"} or float, default="unit"
         How rows are bounded in the second moment: divided by their norm; clipped at a quantile
-        chosen from the released norms; divided by the largest norm found (reproductions only,
+        chosen from the released norms, or divided by their norm where that captures more; divided
+        by the largest norm found (reproductions only,
         never certified); clipped at a public number.
     row_bound : float, default=None
         A public bound on the norm of rows, in the data's units, or in scales where columns have

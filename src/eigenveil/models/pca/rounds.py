@@ -508,14 +508,13 @@ def _shortened(
     lengths = NormHistogram(
         rule.center,
         precision="double",
-        with_count=state.with_count,
         basis=basis,
         bound=rule.bound,
         preparation=state.preparation,
         weighted=plan.weighted,
     )
     answers = yield (state.query(ADAPTED_NORMS, lengths),)
-    seen = read_scale(answers[ADAPTED_NORMS], public_rows=plan.rows)
+    seen = read_scale(answers[ADAPTED_NORMS])
     bound = seen.holding(1.0 - _CUT_OFF) / rule.bound if seen.found else 0.0
     return look(bounds={name: bound})
 
