@@ -725,7 +725,9 @@ def test_the_noise_at_the_root_is_as_large_as_recorded(protect):
 def _guarantees(study, arrived, least):
     return tree_guarantees(
         [query.record for query in study.queries],
-        TreeRun(leaves=study.tree.leaf_count, arrived=arrived, least=least),
+        TreeRun(
+            leaves=study.tree.leaf_count, fan_out=study.tree.fan_out, arrived=arrived, least=least
+        ),
         delta=study.plan.delta,
         adjacency="add-remove",
     )
@@ -872,9 +874,12 @@ def test_studies_that_cannot_be(fields, code):
 
 
 def test_numbers_that_no_tree_has():
-    for arrived, least in ((10, (1,)), (0, (1,)), (9, ()), (9, (10,)), (9, (0,))):
+    TreeRun(leaves=9, fan_out=3, arrived=9, least=(1, 3))
+    numbers = ((10, (1, 1)), (0, (1, 1)), (9, ()), (9, (10, 10)), (9, (0, 1)), (9, (1,)))
+    # messages of leaves are of one; no node has more than three; 8 are in no two parts of 3 or more
+    for arrived, least in (*numbers, (9, (2, 3)), (9, (1, 4)), (8, (1, 3)), (9, (1, 3, 2))):
         with pytest.raises(ValueError, match="validation error for TreeRun"):
-            TreeRun(leaves=9, arrived=arrived, least=least)
+            TreeRun(leaves=9, fan_out=3, arrived=arrived, least=least)
 
 
 def test_a_certificate_says_what_every_view_costs(study):
@@ -883,7 +888,7 @@ def test_a_certificate_says_what_every_view_costs(study):
     read = Certificate.model_validate_json(outcome.certificate.model_dump_json())
     assert check(read).holds
     assert dict(check(read).views) == outcome.guarantees_
-    fewer = read.model_copy(update={"tree": TreeRun(leaves=9, arrived=3, least=(1, 1))})
+    fewer = read.model_copy(update={"tree": TreeRun(leaves=9, fan_out=3, arrived=3, least=(1, 1))})
     assert not check(fewer).holds
 
 

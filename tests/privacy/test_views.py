@@ -699,8 +699,8 @@ def test_nothing_is_claimed_against_a_site_whose_share_of_pure_noise_was_counted
     assert list(found) == ["outsider", "aggregator"]
     assert all(guarantee.caveats == ("before", views.CURIOUS_SITE) for guarantee in found.values())
     # once one share is not counted on, the claim is there again, and so it is with every share
-    for again in (study(collusion=1, dropouts=0), study(collusion=0, dropouts=1)):
-        record = in_shares(release("laplace", 0.3), 5)
+    for again in (study(collusion=1, dropouts=0), study(collusion=1, dropouts=1)):
+        record = in_shares(release("laplace", 0.3), again.honest)
         found = guarantees([record], again, delta=0.0, adjacency="add-remove")
         assert "site" in found
         assert found["site"].caveats == ()

@@ -357,7 +357,7 @@ VIEWS: dict[str, ViewAttack] = {
         for make, rows, other in (_MOVED[mechanism.norm],)
     },
 }
-_RUN = TreeRun(leaves=8, arrived=8, least=(1, 4, 8))
+_RUN = TreeRun(leaves=8, fan_out=4, arrived=8, least=(1, 4, 8))
 TREES: dict[str, TreeAttack] = {
     "tree-outsider": TreeAttack(_RUN, 6, "outsider", row_sum, [U], []),
     "tree-aggregator": TreeAttack(_RUN, 6, "aggregator at level 1", row_sum, [U], []),

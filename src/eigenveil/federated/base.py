@@ -80,9 +80,7 @@ class FederatedFit(Configured):
         unit = self._options().get("unit")
         rows = site_rows(X, for_one=self._FOR_ONE, unit=unit, groups=groups)
         given = {} if groups is None or unit is not None else {"unit": UNNAMED_UNIT}
-        return self._fit(
-            self.study_of(rows, **given), rows, EstimatorSpec.by(self), ledgers=None, progress=None
-        )
+        return self._fit(self.study_of(rows, **given), rows, None, ledgers=None, progress=None)
 
     def fit_rows(
         self,
@@ -102,9 +100,7 @@ class FederatedFit(Configured):
         progress : callable, optional
             Called with ``(step, sites)`` after every answer.
         """
-        study = self.study_of(rows)
-        spec = EstimatorSpec.by(self)
-        return self._fit(study, rows, spec, ledgers=ledgers, progress=progress)
+        return self._fit(self.study_of(rows), rows, None, ledgers=ledgers, progress=progress)
 
     def study_of(self, rows: Mapping[str, RowSource], **instead: Any) -> Study:
         """The study that the constructor's parameters say, over these sites' rows.
@@ -163,13 +159,15 @@ class FederatedFit(Configured):
         self,
         study: Study,
         rows: Mapping[str, RowSource],
-        spec: EstimatorSpec,
+        spec: EstimatorSpec | None,
         *,
         ledgers: Mapping[str, Ledger] | None,
         progress: StudyProgress | None,
     ) -> Self:
+        asked = spec or EstimatorSpec.by(self, unit=study.unit)
+
         def keep(run: StudyRun) -> None:
-            self._take_over(result_of(run, spec))
+            self._take_over(result_of(run, asked))
             for name, invalid in run.invalid.items():
                 warn_owner(invalid, run.outcome.plan, where=f"site {name}: ")
 

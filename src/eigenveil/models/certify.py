@@ -184,6 +184,11 @@ def _check_names(certificate: Certificate, plan: BasePlan) -> None:
         raise _refused(
             f"Release {missing[0]!r} is missing, which is made together with {names[-1]!r}."
         )
+    if certificate.stopped != (why := plan.schedule[len(names) - 1].ends):
+        raise _refused(
+            f"The run is recorded as ended after {names[-1]!r} because {certificate.stopped!r}; "
+            + (f"there the reason is that {why}." if why else "no run of the plan ends there.")
+        )
 
 
 def check_record(record: ReleaseRecord, planned: Planned, plan: BasePlan, sharing: Sharing) -> None:

@@ -59,6 +59,8 @@ class Planned:
         At which squares are in it, beside sums.
     counts : bool
         Whether it has counts of its own, however many rows are known to be.
+    ends : str
+        Why a fit ends after its round where it shows nothing; empty where the fit goes on.
     """
 
     name: str
@@ -70,7 +72,12 @@ class Planned:
     sizes: range | None = None
     square_weight: float = 0.0
     counts: bool = False
+    ends: str = ""
 
+
+NO_NORMS = "the released histogram of the rows' norms shows nothing above its noise"
+NO_BOUND = f"{NO_NORMS}, so that no bound on them can be chosen"
+_NO_SCALES = "no column's released histogram shows anything above its noise"
 
 # Names of the releases that find a private centre, in order (tables.md, section 2a).
 SCALE, CENTER = "scale", "center"
@@ -102,6 +109,7 @@ def column_schedule(features: int) -> tuple[Planned, ...]:
             "column-histogram",
             fraction=fraction,
             sizes=exactly(features * bins[name]),
+            ends=_NO_SCALES if name == CLOSER_RANGES else "",
         )
         for name, fraction in _OF_COLUMNS.items()
     )
@@ -130,11 +138,11 @@ def center_schedule(
         return (Planned(CENTER, "center", "row-sum", fraction=sum(center)),)
     if near:
         return (
-            Planned(SCALE, "scale", "norm-histogram", fraction=sum(scale)),
+            Planned(SCALE, "scale", "norm-histogram", fraction=sum(scale), ends=NO_BOUND),
             Planned(CENTER, "center", "row-sum", fraction=sum(center)),
         )
     return (
-        Planned(SCALE, "scale", "norm-histogram", fraction=scale[0]),
+        Planned(SCALE, "scale", "norm-histogram", fraction=scale[0], ends=NO_BOUND),
         Planned(CENTER, "center", "row-sum", fraction=center[0]),
         Planned(NEAR_SCALE, "scale", "norm-histogram", fraction=scale[1]),
         Planned(SECOND_CENTER, "center", "row-sum", fraction=center[1]),

@@ -110,6 +110,8 @@ class Result:
             raise changed("The model is not the one that its certificate was made for.")
         if self.plan.hash != self.certificate.plan_hash:
             raise changed("The plan is not the one that the certificate was made for.")
+        if _stopped(self.factors) != self.certificate.stopped:
+            raise changed("Model and certificate do not end where one run did.")
         if self._seal != self._reported():
             raise changed("The certificate or the parameters were changed after the fit.")
         if self.loaded:
@@ -273,12 +275,17 @@ def certificate_of(
         secure=secure,
         target=claim_of(plan, view=view),
         releases=releases,
-        stopped=getattr(factors, "stopped", None) or None,
+        stopped=_stopped(factors),
         dependent=dependent,
         counted=counted,
         cluster=cluster,
         **of_many,
     )
+
+
+def _stopped(factors: Any) -> str | None:
+    """Why a fit ended before its last release, by what it made; ``None`` where it did not."""
+    return getattr(factors, "stopped", None) or None
 
 
 def claim_of(plan: BasePlan, *, view: str) -> Claim:

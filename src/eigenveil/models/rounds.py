@@ -175,10 +175,7 @@ class RoundState(Generic[PlanT]):
     def stop_for_few_rows(self, record: ReleaseRecord) -> None:
         """End the fit: a histogram of norms shows nothing above its noise."""
         needed = _BINS_OF_MOST * CORE * deviation(record.noise, record.noise.size)
-        self.stopped = (
-            "the released histogram of the rows' norms shows nothing above its noise, so that no "
-            "bound on them can be chosen"
-        )
+        self.stopped = self.plan.planned(record.name).ends
         times = needed / max(1.0, self.rows or 1.0)
         more = f", or {times:.2g} times the epsilon" if times < 100 else ""
         self.advice = (
@@ -267,7 +264,7 @@ def find_scales(
             f"show. Public ranges need none; else about {needed:.2g} rows at this budget."
         )
     if hidden.size == plan.features:
-        state.stopped = "no column's released histogram shows anything above its noise"
+        state.stopped = plan.planned(CLOSER_RANGES).ends
 
 
 def find_center(

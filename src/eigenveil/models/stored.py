@@ -36,7 +36,7 @@ from eigenveil.models.display import fitted_html
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, View
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
-from eigenveil.privacy.certificate import Certificate
+from eigenveil.privacy.certificate import certificate_from
 
 _MODEL_FORMAT = "eigenveil-model-2"
 # Columns named where some are left out.
@@ -99,6 +99,8 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file (numpy's format with JSON inside, no pickle).
 
+        Nothing in it is packed, so that reading it takes no more memory than the file is large.
+
         What is written is the result and the parameters of its fit, whatever was set since.
 
         Raises
@@ -125,7 +127,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
             "certificate": result.certificate.model_dump(mode="json"),
         }
         with replacing(Path(path)) as scratch, scratch.open("wb") as file:
-            np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)
+            np.savez(file, header=np.array(json.dumps(header)), **arrays)
 
     def to_sklearn(self) -> Any:
         """The released model as an object of scikit-learn alone, fitted.
@@ -241,13 +243,13 @@ def _left_out(result: Result) -> str:
 def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
     """The result in a model's file."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with _opened(path) as stored:
             header = _header(stored)
             if not kind._reads(header["estimator"]):
                 raise KeyError(f"it was fitted by {header['estimator']}")
             arrays = {name: stored[name] for name in stored.files if name != "header"}
         check_model_arrays(arrays, header["features"], header["names"])
-        certificate = Certificate.model_validate(header["certificate"])
+        certificate = certificate_from(header["certificate"])
         found: dict[str, Any] = {
             "spec": EstimatorSpec(str(header["estimator"]), dict(header["parameters"])),
             "plan": kind._read_plan(certificate.plan),
@@ -267,6 +269,16 @@ def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
         raise
 
 
+def _opened(path: str | os.PathLike[str]) -> Any:
+    """A model's archive, by its directory no larger than the file is."""
+    with zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+    packed = any(part.compress_type != zipfile.ZIP_STORED for part in parts)
+    if packed or sum(part.file_size for part in parts) > os.stat(path).st_size:
+        raise ValueError("it is packed, and no model is")
+    return np.load(path, allow_pickle=False)
+
+
 def _header(stored: Any) -> dict[str, Any]:
     header = json.loads(str(stored["header"][()]))
     if header["format"] != _MODEL_FORMAT:
@@ -283,7 +295,7 @@ def estimator_of(path: str | os.PathLike[str]) -> str:
         When the file is absent, or no model.
     """
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with _opened(path) as stored:
             return str(_header(stored)["estimator"])
     except (FileNotFoundError, NotADirectoryError):
         raise _absent(path) from None
@@ -382,7 +394,9 @@ def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, nam
     ValueError
         Naming the array.
     """
-    first = next(iter(arrays))
+    first = next(iter(arrays), "")
+    if not first:
+        raise ValueError("it has no arrays")
     if arrays[first].ndim != 2:
         raise ValueError(f"{first} has {arrays[first].ndim} dimensions")
     count, width = arrays[first].shape

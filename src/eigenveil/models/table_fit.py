@@ -101,7 +101,7 @@ class TableFit(Configured):
     ) -> Self:
         task, model = task_named(self._TASK), self
         assert isinstance(model, StoredModel)
-        spec = EstimatorSpec.by(model)
+        spec = EstimatorSpec.by(model, **{n: options[n] for n in ("unit",) if n in options})
         if "ranges" in options:
             options = options.changed(ranges=known_ranges(options, rows))
         options = numbered(options, rows.names)

@@ -20,6 +20,8 @@ from eigenveil.privacy.certificate import Certificate, read_certificate
 
 MODEL, CERTIFICATE, SUMMARY = "model.npz", "certificate.json", "summary.json"
 FILES = (MODEL, CERTIFICATE, SUMMARY)
+# Of one file that a lead takes from the aggregator: 2**27 numbers of a model.
+MOST_BYTES = 1 << 30
 
 
 def write_result_files(

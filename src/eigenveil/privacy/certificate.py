@@ -323,6 +323,20 @@ def plan_hash(plan: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def certificate_from(values: Any) -> Certificate:
+    """The certificate that these values of JSON are.
+
+    Raises
+    ------
+    ValueError
+        When they are none, or another text than a run writes: a field left out is not its default.
+    """
+    found = Certificate.model_validate(values)
+    if plan_hash(found.model_dump(mode="json")) != plan_hash(values):
+        raise ValueError("a field is missing, or is not written as a run writes it")
+    return found
+
+
 def read_certificate(path: Path) -> Certificate:
     """Read a certificate file.
 
@@ -340,8 +354,8 @@ def read_certificate(path: Path) -> Certificate:
             code="no-certificate",
         ) from None
     try:
-        return Certificate.model_validate_json(text)
-    except (ValidationError, UnicodeDecodeError) as error:
+        return certificate_from(json.loads(text))
+    except (ValueError, RecursionError) as error:
         raise DataError(
             f"{path} is not a certificate: {_first_line(error)}.",
             hint="It may have been edited or cut off; use the file that the fit wrote.",

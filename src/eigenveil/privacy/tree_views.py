@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -35,15 +36,26 @@ class TreeRun(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     leaves: int = Field(ge=1)
+    fan_out: int = Field(ge=2)
     arrived: int = Field(ge=1)
     least: tuple[int, ...] = Field(min_length=1)
     refused: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
     def _counts_fit(self) -> TreeRun:
-        if self.arrived > self.leaves or not all(1 <= m <= self.arrived for m in self.least):
+        # messages of one level are about disjoint leaves, so many each at the most (claim 3)
+        widths = [min(self.fan_out**below, self.arrived) for below in range(len(self.least))]
+        most = [self.arrived // -(-self.arrived // width) for width in widths]
+        steps = (1, *self.least)
+        fits = all(m <= up for m, up in zip(self.least, most, strict=True))
+        if (
+            not self.arrived <= self.leaves <= self.fan_out ** len(self.least)
+            or not fits
+            or any(below > above for below, above in pairwise(steps))
+        ):
             raise ValueError(
-                f"{self.arrived} of {self.leaves} leaves, in messages of {self.least} and more"
+                f"{self.arrived} of {self.leaves} leaves, {self.fan_out} a node, in messages of "
+                f"{self.least} and more"
             )
         return self
 
@@ -70,7 +82,7 @@ def tree_guarantees(
     records : sequence of ReleaseRecord
         As every leaf has them: ``noise.noise_parts`` parts make the noise, each leaf draws one.
     run : TreeRun
-        ``leaves`` in the tree, and ``arrived`` in the result; ``least``, for each level from 1 to
+        ``leaves`` in the tree, at most ``fan_out`` a node, and ``arrived`` in the result; ``least``, for each level from 1 to
         the root's, the fewest leaves in any message that a party of this level took on the way to
         the result; ``refused``, rounds in which too few leaves arrived, whose rows are in no
         result. Of several rounds the others are the fewest of any (proofs/tree.md, claim 7).

@@ -274,7 +274,8 @@ class Federation(BaseModel):
     sites : int
         In the study.
     taking_part : int
-        Fewest sites whose message entered any release; at least ``sites - dropouts``.
+        Fewest sites whose message entered any release; at least ``sites - dropouts``. The
+        aggregator alone knows it, so no guarantee rests on it.
     collusion, dropouts : int
         Sites that may collude with the aggregator, and that may be missing.
     neighbours : int or None
@@ -301,17 +302,22 @@ class Federation(BaseModel):
                 f"of {self.sites} sites {self.collusion} may collude and {self.dropouts} may be "
                 "missing: none is left to draw the noise"
             )
-        if not self.sites - self.dropouts <= self.taking_part <= self.sites:
+        if not self.fewest <= self.taking_part <= self.sites:
             raise ValueError(
-                f"{self.taking_part} sites took part, which is not between "
-                f"{self.sites - self.dropouts} and {self.sites}"
+                f"{self.taking_part} sites took part, which is not between {self.fewest} and "
+                f"{self.sites}"
             )
         return self
 
     @property
+    def fewest(self) -> int:
+        """Sites that are certain to take part."""
+        return self.sites - self.dropouts
+
+    @property
     def honest(self) -> int:
         """Sites that are certain to take part and not to collude: so many share the noise."""
-        return self.sites - self.collusion - self.dropouts
+        return self.fewest - self.collusion
 
     def open_moment(self) -> bool:
         """Whether each site releases its second moment by itself, with all of the noise."""
@@ -386,7 +392,7 @@ def guarantees(
                 raise
             raise PrivacyError(
                 f"Nothing can be claimed against {view.name!r} at delta = {delta:g}: it does not "
-                f"know the noise of {view.noise_parts} of {federation.taking_part} sites, and of "
+                f"know the noise of {view.noise_parts} of {federation.fewest} sites, and of "
                 "so little the sampling error is more than delta allows.",
                 hint="Give a smaller epsilon, a larger delta, or more sites.",
                 code="no-claim-against-view",
@@ -400,7 +406,7 @@ def worst(found: dict[str, Guarantee]) -> Guarantee:
 
 
 def _views(federation: Federation) -> Iterable[_View]:
-    present, colluding = federation.taking_part, federation.collusion
+    present, colluding = federation.fewest, federation.collusion
     yield _View("outsider", present, messages=False)
     if federation.sites >= 2:  # a single message cannot be the curious site's own
         yield _View("site", max(1, present - 1), messages=False)
@@ -422,7 +428,7 @@ def _seen(record: ReleaseRecord, view: _View, federation: Federation) -> Release
     if federation.open_moment() and record.statistic in _MOMENTS:
         _check_noise_parts(record, 1)
         summed = federation.protocol == "full" and view.name == "outsider"
-        return with_noise_parts(record, federation.taking_part) if summed else record
+        return with_noise_parts(record, view.noise_parts) if summed else record
     if record.pure:
         _check_pure(record, view, federation)
         return record  # shares beyond those that are proved only add noise

@@ -122,13 +122,14 @@ def print_federation(model: Any, out: Screen) -> None:
     for name in ("site", "messages", "received", "sent", "largest message"):
         table.add_column(name, justify="left" if name == "site" else "right")
     for name, traffic in model.traffic_.items():
-        largest = max(traffic.sent_by_step.items(), key=lambda item: item[1])
+        sent = traffic.sent_by_step
+        largest = max(sent, key=lambda step: sent[step], default="")
         table.add_row(
             name,
             str(traffic.messages),
             options.bytes_text(traffic.received),
             options.bytes_text(traffic.sent),
-            f"{largest[0]}: {options.bytes_text(largest[1])}",
+            f"{largest}: {options.bytes_text(sent[largest])}" if largest else "none",
         )
     out.print(table)
     if model.choice_:

@@ -283,7 +283,10 @@ def run_of(study: TreeStudy, merged: Merged[Totals]) -> TreeRun:
     arrived = int(np.count_nonzero(merged.arrived))
     for query in study.queries:
         check_arrived(query.record, arrived)
-    return TreeRun(leaves=study.tree.leaf_count, arrived=arrived, least=merged.least)
+    tree = study.tree
+    return TreeRun(
+        leaves=tree.leaf_count, fan_out=tree.fan_out, arrived=arrived, least=merged.least
+    )
 
 
 def outcome_of(

@@ -110,6 +110,7 @@ def worst(first: TreeRun, second: TreeRun) -> TreeRun:
     """The run of fewest leaves, level by level: what holds of it holds of both."""
     return TreeRun(
         leaves=first.leaves,
+        fan_out=first.fan_out,
         arrived=min(first.arrived, second.arrived),
         least=tuple(map(min, first.least, second.least)),
     )

@@ -38,7 +38,7 @@ from eigenveil.models.plan import CENTERED_SCALE, Step
 from eigenveil.models.rounds import Answers, Round, RoundState, find_center
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import LARGEST_VARIANCE
-from eigenveil.models.tensors.plan import CANDIDATES, SUMS, MixturePlan
+from eigenveil.models.tensors.plan import CANDIDATES, NO_COMPONENTS, SUMS, MixturePlan
 from eigenveil.models.tensors.polish import polished_means
 from eigenveil.models.tensors.whitening import (
     NO_COMPONENT,
@@ -350,7 +350,7 @@ def _without_components(state: _State, place: _Place, scale: NormScale | None) -
         state,
         noise_variance=variance,
         bound=place.bound,
-        stopped="no component stands above the noise of the released pair moment",
+        stopped=NO_COMPONENTS,
         advice=NO_COMPONENT,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -20,6 +21,8 @@ from eigenveil.models.pca.ways import (
 from eigenveil.models.plan import (
     CENTERED_SCALE,
     COUNTS_OF_HOLES,
+    NO_BOUND,
+    NO_NORMS,
     BasePlan,
     Planned,
     Step,
@@ -172,11 +175,15 @@ class Plan(BasePlan):
         if self.covariates:
             if self.centered != "private" and self.row_bound is None:
                 rest = 1.0 - sum(one.fraction for one in before if one.step == "scale")
-                found.append(Planned(JOINT_SCALE, "scale", "norm-histogram", fraction=rest))
+                found.append(
+                    Planned(JOINT_SCALE, "scale", "norm-histogram", fraction=rest, ends=NO_BOUND)
+                )
             found.append(Planned(COVARIATES, "covariates", "second-moment"))
         found += [*before, first, *beside, *later, *later_beside]
         if "variance" in self.fractions:
             rest = 1.0 - sum(one.fraction for one in (*before, *beside) if one.step == "variance")
+            if self.row_bound is None and self.centered != "private" and not self.covariates:
+                found[-1] = replace(found[-1], ends=NO_NORMS)
             found.append(Planned(ENERGIES, "variance", "component-energy", fraction=rest))
         return tuple(found)
 

@@ -931,7 +931,7 @@ def _energy_bound(state: _State, scale: NormScale) -> float:
 
 def _stop_before_variances(state: _State) -> None:
     """No norms were found: there is no bound to release the variances under."""
-    state.stopped = "the released histogram of the rows' norms shows nothing above its noise"
+    state.stopped = state.plan.schedule[-2].ends
     state.advice = (
         f"The explained variances are those of rows of equal length: {state.stopped}. Give a "
         "public row_bound, more rows, or a larger epsilon."

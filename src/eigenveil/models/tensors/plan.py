@@ -13,6 +13,7 @@ from eigenveil.errors import DataError
 from eigenveil.models.options import MOST_COMPONENTS, Options
 from eigenveil.models.plan import (
     CENTERED_SCALE,
+    NO_BOUND,
     BasePlan,
     Planned,
     Step,
@@ -65,6 +66,8 @@ _CANDIDATES_EACH, _FEWEST_CANDIDATES, _MOST_CANDIDATES = 4, 16, 64
 _MOST_SQUARES = 1 << 26
 
 CovarianceType = Literal["spherical", "diag", "full", "tied"]
+NO_COMPONENTS = "no component stands above the noise of the released pair moment"
+NO_TOPICS = "no topic stands above the noise of the released pair moment"
 CANDIDATES, SUMS = "candidates", "sums"
 """Names of the sums of expectation maximisation, which are numbered from 1."""
 
@@ -173,10 +176,11 @@ class MixturePlan(TensorPlan):
         if private:
             found += center_schedule(bounded=bounded, scale=(part, part), center=_CENTERS)
         if self.needs_centered_scale:
-            found.append(Planned(CENTERED_SCALE, "scale", "norm-histogram", fraction=part))
+            ends = "" if private or bounded else NO_BOUND
+            found.append(Planned(CENTERED_SCALE, "scale", "norm-histogram", fraction=part, ends=ends))
         return (
             *found,
-            Planned("pair moment", "moment", pair),
+            Planned("pair moment", "moment", pair, ends=NO_COMPONENTS),
             *self._sums(part),
         )
 
@@ -249,8 +253,8 @@ class TopicPlan(TensorPlan):
         pair: StatisticName = "document-sketch" if self.pair == "sketch" else "document-pairs"
         parts = (
             Planned("norms of pairs", "scale", "norm-histogram", fraction=0.5),
-            Planned("pair moment", "moment", pair),
-            Planned("word frequencies", "center", "word-shares", beside=True),
+            Planned("pair moment", "moment", pair, ends=NO_TOPICS),
+            Planned("word frequencies", "center", "word-shares", beside=True, ends=NO_TOPICS),
             Planned("norms of triples", "scale", "norm-histogram", fraction=0.5),
             Planned("triple moment", "tensor", "document-triples"),
         )

@@ -21,7 +21,7 @@ from eigenveil.linalg.tensor import multilinear
 from eigenveil.models.plan import Step
 from eigenveil.models.rounds import Answers, Round, RoundState
 from eigenveil.models.shapes import SMALLEST_CLIP
-from eigenveil.models.tensors.plan import TopicPlan
+from eigenveil.models.tensors.plan import NO_TOPICS, TopicPlan
 from eigenveil.models.tensors.polish import TopicMoments, polished_topics, triples_off
 from eigenveil.models.tensors.whitening import (
     NO_COMPONENT,
@@ -312,7 +312,7 @@ def _without_topics(plan: TopicPlan, pairs: _Moment) -> TopicFactors:
         noise_floor=0.0,
         usable=np.zeros(1, dtype=bool),
         converged=True,
-        stopped="no topic stands above the noise of the released pair moment",
+        stopped=NO_TOPICS,
         advice=NO_COMPONENT,
     )
 

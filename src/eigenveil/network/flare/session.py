@@ -39,7 +39,7 @@ from eigenveil.network.flare.job import (
     write_job,
 )
 from eigenveil.network.kit import Kit, prepare
-from eigenveil.network.results import FILES
+from eigenveil.network.results import FILES, MOST_BYTES
 from eigenveil.network.signed import (
     identity_of,
     list_of,
@@ -295,6 +295,8 @@ class StudySession:
             except (KeyError, TypeError, ValueError):
                 raise _strange("a piece of the result") from None
             content += piece
+            if max(size, len(content)) > MOST_BYTES:
+                raise _strange(f"{name} with more than {MOST_BYTES >> 20} MiB")
             if len(content) >= size:
                 break
             if not piece:
