@@ -26,6 +26,7 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, decode
 from eigenveil.federation.protocol.payloads import SignRequest
 from eigenveil.federation.protocol.requests import TRIES
 from eigenveil.federation.protocol.terms import settle
+from eigenveil.models.plan import NO_BOUND
 from eigenveil.network.kit import FILE, FORMAT
 from eigenveil.network.results import write_result_files
 from eigenveil.noise.source import SeededSource
@@ -409,7 +410,7 @@ def test_no_round_follows_what_was_signed(played):
         so_far = whole.model_copy(
             update={
                 "releases": whole.releases[:1],
-                "stopped": "nothing stands above the noise",
+                "stopped": NO_BOUND,
                 "signatures": None,
             }
         )

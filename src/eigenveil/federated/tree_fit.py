@@ -31,6 +31,8 @@ _OF_PLAN = (
     "row_norm",
     "invalid",
     "precision",
+    "publish",
+    "forgetting",
 )
 
 
@@ -109,7 +111,7 @@ def fit_tree(
         study.plan.n_components,
         random_state=random_state,
         center=False if study.center is None else study.center,
-        sketch_size=study.plan.sketch_columns or None,
+        sketch_size=study.plan.sketch_columns if study.plan.sketched else None,
         **{name: getattr(study.plan, name) for name in _OF_PLAN},
     )
     model._take_over(

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
+import numpy as np
 from pydantic import ValidationError
 
 from eigenveil.checks import first_twice
 from eigenveil.errors import EigenveilError, PrivacyError
+from eigenveil.models.options import Options, options_of
+from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan, Planned, Step
-from eigenveil.models.result import claim_of
+from eigenveil.models.result import Result, changed, claim_of
 from eigenveil.models.shapes import ranges_of, sizes_of
 from eigenveil.models.task import TASKS, task_of_plan
 from eigenveil.privacy.budget import StepBudget
@@ -29,6 +33,8 @@ _AGREE = 1e-9
 # A pure release spends less than its budget by what its sampler's arithmetic may cost: four times
 # its log-ratio on the grid of a first guess of the scale, two steps of 2 from the final at most.
 _ARITHMETIC = 64.0
+# What a plan takes beside its options where parties send factors of a study's.
+_COLUMNS = ("sketch_columns",)
 
 
 def plan_of(certificate: Certificate) -> BasePlan:
@@ -50,17 +56,14 @@ def plan_of(certificate: Certificate) -> BasePlan:
     if plan.model_dump(mode="json") != recorded:
         raise _refused("The recorded plan leaves out a field of every plan.")
     try:
-        again = _made_again(plan)
+        # a study's parties may send factors of further columns: it is compared with the study
+        again = _made_again(plan, without=() if certificate.study is not None else _COLUMNS)
     except EigenveilError as error:
         raise _refused(f"The recorded plan cannot be run: {error.message}") from None
     except (ArithmeticError, AssertionError, TypeError, ValueError) as error:
         raise _refused(f"The recorded plan cannot be run ({error}).") from None
-    for name in type(plan).model_fields:
-        found, value = getattr(plan, name), getattr(again, name)
-        if name == "factor":  # a number of optimisation: the records must have it, not this machine
-            found, value = (None if f is None else f.blocks for f in (found, value))
-        if not (_same_fractions(found, value) if name == "fractions" else found == value):
-            raise _refused(f"The plan records {name} = {found!r}, where a fit has {value!r}.")
+    for name, found, value in _differences(plan, again):
+        raise _refused(f"The plan records {name} = {found!r}, where a fit has {value!r}.")
     return plan
 
 
@@ -111,6 +114,90 @@ def check_against_plan(
         raise _refused(f"The proofs of these releases are {', '.join(wanted)}; others are named.")
 
 
+def check_model(result: Result) -> None:
+    """Raise where what a file says of its model does not follow from its plan, or contradicts it.
+
+    The estimator and its parameters must be such that make the recorded plan, or those of the
+    recorded study; the model must have the plan's columns and no more components.
+
+    Raises
+    ------
+    PrivacyError
+        ``model-changed``.
+    """
+    plan, spec, study = result.plan, result.spec, result.certificate.study
+    task = task_of_plan(plan)
+    kind = task.estimator("sites" if study is not None else task.path_of(plan))
+    try:
+        model = kind(**spec.parameters)
+        options = model._options()
+        if study is None:
+            again = _made_again(plan, numbered(options, result.names))
+            other = [name for name, _, _ in _differences(plan, again)]
+        else:
+            other = list(_other_than(study, spec.parameters))
+    except (EigenveilError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise changed(f"The parameters cannot be those of the fit ({_first(error)}).") from None
+    types = get_type_hints(type(result.factors))
+    local = [one.name for one in options_of(task.name, options.path).values() if one.local]
+    given = spec.parameters
+    fits = [
+        ("the estimator", spec.estimator == kind.__name__),
+        ("the parameters", given.keys() == model.get_params(deep=False).keys()),
+        ("what stays where it was fitted", all(given.get(name) is None for name in local)),
+        ("the columns", result.features == plan.features),
+        *((n, _is_a(getattr(result.factors, n), of)) for n, of in types.items()),
+        *_of_columns(result.factors, plan, given),
+        *((name, False) for name in other),
+    ]
+    for name, right in fits:
+        if not right:
+            raise changed(f"{name} of the model is not what its certificate was made for.")
+
+
+def _of_columns(
+    factors: Any, plan: BasePlan, parameters: Mapping[str, Any]
+) -> Iterator[tuple[str, bool]]:
+    """Whether a model has its parameters' public centre and scales, or none where none are."""
+    for name, kind, given, none in (
+        ("mean", plan.centered, parameters.get("center"), 0.0),
+        ("scale", plan.scaled, parameters.get("scale"), 1.0),
+    ):
+        found = getattr(factors, name, None)
+        if found is None or kind == "private" or (kind == "public" and given is None):
+            continue
+        wanted = np.full(plan.features, none) if kind == "no" else np.asarray(given, np.float64)
+        yield name, wanted.shape == found.shape and np.allclose(found, wanted, rtol=1e-9, atol=0.0)
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    """Whether a value of factors is of the type that these state."""
+    parts = get_args(kind)
+    if isinstance(kind, UnionType):
+        return any(_is_a(value, each) for each in parts)
+    if isinstance(value, np.ndarray):
+        return get_origin(kind) is np.ndarray and value.dtype == get_args(parts[1])[0]
+    if get_origin(kind) is Mapping:
+        pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
+        return all(_is_a(n, parts[0]) and _is_a(v, parts[1]) for n, v in pairs)
+    return type(value) is kind or (kind is float and type(value) is int)
+
+
+def _other_than(study: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
+    """The parameters whose values are not those of the study that was made of them."""
+    own = {site["name"]: site["epsilon"] for site in study["sites"] if site["epsilon"] is not None}
+    settled = {"n_components": study.get("components"), "site_epsilon": own or None}
+    for name, value in parameters.items():
+        found = settled.get(name, study.get(name))
+        chosen = value == "auto" or (name == "ranges" and value is None)
+        if (
+            (name in settled or name in study)
+            and not chosen
+            and plan_hash({"": value}) != plan_hash({"": found})
+        ):
+            yield name
+
+
 def how_far(certificate: Certificate, plan: BasePlan) -> str:
     """What to report of a run that ended early; empty where it released everything."""
     if certificate.stopped is None:
@@ -123,17 +210,30 @@ def how_far(certificate: Certificate, plan: BasePlan) -> str:
 
 def _class_of(recorded: dict[str, Any]) -> type[BasePlan]:
     task = recorded.get("task", "pca")
-    if task not in TASKS:
+    if not isinstance(task, str) or task not in TASKS:
         raise _refused(f"The plan's task, {task!r}, is not known to this version.")
     kind: type[BasePlan] = TASKS[task].plan_type(recorded)
     return kind
 
 
-def _made_again(plan: BasePlan) -> BasePlan:
-    """The plan that its own settled choices make."""
+def _made_again(
+    plan: BasePlan, options: Options | None = None, *, without: Collection[str] = _COLUMNS
+) -> BasePlan:
+    """The plan that its own settled choices make, or ``options``."""
     task = task_of_plan(plan)
-    made: BasePlan = task.make_plan(task.options_of_plan(plan), **plan.context())
+    context = {name: value for name, value in plan.context().items() if name not in without}
+    made: BasePlan = task.make_plan(options or task.options_of_plan(plan), **context)
     return made.drawn_from(secure=plan.noise_source == "operating system")
+
+
+def _differences(plan: BasePlan, again: BasePlan) -> Iterator[tuple[str, Any, Any]]:
+    """The fields in which a plan is not what its choices make: name, found, what it would be."""
+    for name in type(plan).model_fields:
+        found, value = getattr(plan, name), getattr(again, name)
+        if name == "factor":  # a number of optimisation: the records must have it, not this machine
+            found, value = (None if f is None else f.blocks for f in (found, value))
+        if not (_same_fractions(found, value) if name == "fractions" else found == value):
+            yield name, found, value
 
 
 def _same_fractions(first: dict[Step, float], second: dict[Step, float]) -> bool:

@@ -114,18 +114,6 @@ class Result:
             raise changed("Model and certificate do not end where one run did.")
         if self._seal != self._reported():
             raise changed("The certificate or the parameters were changed after the fit.")
-        if self.loaded:
-            self._check_parameters()
-
-    def _check_parameters(self) -> None:
-        """A file's parameters cannot promise what its certificate does not."""
-        target, parameters = self.certificate.target, self.spec.parameters
-        for name in ("epsilon", "delta", "adjacency", "unit"):
-            if parameters.get(name, getattr(target, name)) != getattr(target, name):
-                raise changed(
-                    f"The parameters say {name} = {parameters[name]!r}, the certificate "
-                    f"{getattr(target, name)!r}."
-                )
 
     def _reported(self) -> str:
         text = self.certificate.model_dump_json() + json.dumps(self.spec.parameters)

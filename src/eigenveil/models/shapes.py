@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from eigenveil.models.pca.plan import Plan
-from eigenveil.models.plan import BasePlan, Planned, Step
+from eigenveil.models.plan import BasePlan, Planned, Step, exactly
 from eigenveil.models.tensors.plan import SUMS, MixturePlan
 from eigenveil.moments.accumulators import BINS
 from eigenveil.moments.documents.triples import triples_error
@@ -184,13 +184,13 @@ SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
 """Of each statistic."""
 
 
-def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
+def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> Sequence[int]:
     """How many values a planned release may have; ``count``: the row count rides along."""
     if planned.sizes is not None:
         return planned.sizes
-    most = SHAPES[planned.statistic].size(plan) + count
-    least = 1 if STATISTICS[planned.statistic].layout == "tensor" else most
-    return range(least, most + 1)
+    if STATISTICS[planned.statistic].layout == "tensor":
+        return [tensor_size(rows) + count for rows in range(1, plan.n_components + 1)]
+    return exactly(SHAPES[planned.statistic].size(plan) + count)
 
 
 def ranges_of(plan: BasePlan, planned: Planned) -> dict[str, Range]:

@@ -32,6 +32,7 @@ from eigenveil.errors import (
 )
 from eigenveil.files import replacing
 from eigenveil.models.as_sklearn import not_exportable
+from eigenveil.models.certify import check_model
 from eigenveil.models.display import fitted_html
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, View
@@ -249,6 +250,8 @@ def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
                 raise KeyError(f"it was fitted by {header['estimator']}")
             arrays = {name: stored[name] for name in stored.files if name != "header"}
         check_model_arrays(arrays, header["features"], header["names"])
+        if {*arrays, *header["numbers"]} != {each.name for each in fields(kind._FACTORS)}:
+            raise ValueError("it leaves out a number")
         certificate = certificate_from(header["certificate"])
         found: dict[str, Any] = {
             "spec": EstimatorSpec(str(header["estimator"]), dict(header["parameters"])),
@@ -263,7 +266,9 @@ def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
     except NOT_A_MODEL as error:
         raise _not_a_model(path, error) from None
     try:
-        return Result(**found, loaded=True)
+        result = Result(**found, loaded=True)
+        check_model(result)
+        return result
     except PrivacyError as error:
         error.message = f"{path}: {error.message}"
         raise
@@ -274,7 +279,7 @@ def _opened(path: str | os.PathLike[str]) -> Any:
     with zipfile.ZipFile(path) as archive:
         parts = archive.infolist()
     packed = any(part.compress_type != zipfile.ZIP_STORED for part in parts)
-    if packed or sum(part.file_size for part in parts) > os.stat(path).st_size:
+    if packed or sum(part.file_size for part in parts) > Path(path).stat().st_size:
         raise ValueError("it is packed, and no model is")
     return np.load(path, allow_pickle=False)
 

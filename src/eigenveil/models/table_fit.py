@@ -101,9 +101,11 @@ class TableFit(Configured):
     ) -> Self:
         task, model = task_named(self._TASK), self
         assert isinstance(model, StoredModel)
-        spec = EstimatorSpec.by(model, **{n: options[n] for n in ("unit",) if n in options})
         if "ranges" in options:
             options = options.changed(ranges=known_ranges(options, rows))
+        # what came with the rows belongs to the parameters, as if it had been given with them
+        came = {name: options[name] for name in ("unit", "ranges") if name in options}
+        spec = EstimatorSpec.by(model, **came)
         options = numbered(options, rows.names)
         variables = getattr(rows, "variables", None)
         public, context = public_columns(options, rows.features, variables)

@@ -82,10 +82,11 @@ def tree_guarantees(
     records : sequence of ReleaseRecord
         As every leaf has them: ``noise.noise_parts`` parts make the noise, each leaf draws one.
     run : TreeRun
-        ``leaves`` in the tree, at most ``fan_out`` a node, and ``arrived`` in the result; ``least``, for each level from 1 to
-        the root's, the fewest leaves in any message that a party of this level took on the way to
-        the result; ``refused``, rounds in which too few leaves arrived, whose rows are in no
-        result. Of several rounds the others are the fewest of any (proofs/tree.md, claim 7).
+        ``leaves`` in the tree, at most ``fan_out`` a node, and ``arrived`` in the result;
+        ``least``, for each level from 1 to the root's, the fewest leaves in any message that a
+        party of this level took on the way to the result; ``refused``, rounds in which too few
+        leaves arrived, whose rows are in no result. Of several rounds the others are the fewest of
+        any (proofs/tree.md, claim 7).
 
     Raises
     ------

@@ -82,7 +82,7 @@ def certify(
     beside = path.parent / MODEL
     # a played tree writes no model
     if beside.exists() or (result.is_dir() and certificate.tree is None):
-        problem = _other_model(beside, certificate)
+        problem = other_model(beside, certificate)
         if problem is not None:
             verdict = Verdict(False, NOT_VALID, None, problem)
     if json:
@@ -124,7 +124,7 @@ def _authority(root: Path | None) -> x509.Certificate | None:
     return read_root(read_kit_file(root).root_certificate if root.is_dir() else root)
 
 
-def _other_model(model: Path, certificate: Certificate) -> str | None:
+def other_model(model: Path, certificate: Certificate) -> str | None:
     """Why a certificate is not that of the model beside it; ``None`` where it is."""
     try:
         inside = load_model(model).certificate_

@@ -25,7 +25,7 @@ from eigenveil.federation.study.study import parse_study
 from eigenveil.models.certify import check_against_plan, how_far, plan_of
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.streaming.plan import StreamPlan
-from eigenveil.privacy.certificate import Certificate, Claim, Signature, Signatures
+from eigenveil.privacy.certificate import Certificate, Claim, Signature, Signatures, plan_hash
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ALONE, ReleaseRecord
 from eigenveil.privacy.tree_views import TreeRun
@@ -231,7 +231,7 @@ def _check_study(
         wanted = terms.federation(federation.taking_part)
     except (EigenveilError, ValueError) as error:
         raise PrivacyError(f"The recorded study cannot be run: {error}") from None
-    if terms.hash != certificate.study_hash:
+    if not terms.hash == certificate.study_hash == plan_hash(certificate.study or {}):
         raise PrivacyError("The study is not the one whose hash is recorded.")
     if type(plan) is not type(terms.plan):
         raise PrivacyError("The plan is not of the task of the recorded study.")
@@ -255,6 +255,8 @@ def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None
             f"{tree.arrived} leaves arrived, and {noise_parts} make the noise that was promised."
         )
     for record in certificate.releases:
+        if record.exposure != 1.0 or record.noise.masks:
+            raise PrivacyError(f"Release {record.name!r} has masks, and a tree has none.")
         wanted = noise_parts if record.pure else tree.arrived
         if record.noise.noise_parts != wanted:
             raise PrivacyError(

@@ -177,7 +177,9 @@ class MixturePlan(TensorPlan):
             found += center_schedule(bounded=bounded, scale=(part, part), center=_CENTERS)
         if self.needs_centered_scale:
             ends = "" if private or bounded else NO_BOUND
-            found.append(Planned(CENTERED_SCALE, "scale", "norm-histogram", fraction=part, ends=ends))
+            found.append(
+                Planned(CENTERED_SCALE, "scale", "norm-histogram", fraction=part, ends=ends)
+            )
         return (
             *found,
             Planned("pair moment", "moment", pair, ends=NO_COMPONENTS),
@@ -201,14 +203,14 @@ class MixturePlan(TensorPlan):
         """Sums of one name, which share a fraction of the step's budget evenly."""
         squares = self.squares(name)
         most = self.candidates if name == CANDIDATES else self.n_components
-        sizes = [coordinates_of(squares, components, self.features) for components in (1, most)]
+        least, two, last = (coordinates_of(squares, each, self.features) for each in (1, 2, most))
         return [
             Planned(
                 f"{name} {number}",
                 "sums",
                 "em-sums",
                 fraction=fraction / count,
-                sizes=range(sizes[0], sizes[1] + 1),
+                sizes=range(least, last + 1, two - least),
                 square_weight=0.0 if squares == "none" else SQUARE_WEIGHT,
                 counts=True,
             )
