@@ -309,8 +309,8 @@ HARMLESS = {
     "computed from it, and must be what the plan gives",
     r"certificate\.releases\[\]\.noise\.size": "as many components as sums can be of; the loss is "
     "computed from it, and must be what the plan gives",
-    r"certificate\.releases\[\]\.(clip|gain|variance|count_weight)": "within what the plan allows; the "
-    "loss is computed from it, and must be what the plan gives",
+    r"certificate\.releases\[\]\.(clip|gain|variance|count_weight)": "within what the plan "
+    "allows; the loss is computed from it, and must be what the plan gives",
     r"certificate\.federation\.taking_part": "no guarantee rests on it",
     r"certificate\.study\.(name|purpose|requested_by|expected_rows)": "texts and hopes; the sites "
     "sign the hash of their study",
