@@ -19,6 +19,7 @@ from functools import cache
 from typing import get_args
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from eigenveil import (
@@ -102,6 +103,14 @@ RUNS = {
     "holes": lambda: pca(missing="pairs", epsilon=20.0),
     "persons": lambda: pca(groups=PERSONS),
     "persons, some rows": lambda: pca(groups=PERSONS, max_rows_per_unit=2),
+    "column of persons": lambda: pca(
+        pd.DataFrame(rows()).rename(columns=str).assign(person=PERSONS), unit="person"
+    ),
+    "covariance, persons": lambda: PrivateCovariance(epsilon=4.0).fit(rows(), groups=PERSONS),
+    "mixture, persons": lambda: PrivateGaussianMixture(2, epsilon=20.0).fit(
+        mixed(), groups=PERSONS
+    ),
+    "topics, persons": lambda: PrivateTopicModel(2, epsilon=20.0).fit(documents(), groups=PERSONS),
     "too few rows": lambda: pca(rows()[:20], epsilon=0.5),
     "no norms": lambda: pca(rows()[:20], epsilon=0.5, center=False),
     "pure": lambda: pca(delta=0.0),
@@ -322,6 +331,7 @@ HARMLESS = {
     r"certificate\.tree\.least\[\]": "of levels above the first, within what the tree allows: the "
     "nodes' word",
     r"model\.(arrays|numbers|names)(\..*|\[\])?": OF_RELEASES,
+    r"model\.parameters\.budget_split\..*": "1.0 for 1: the same shares",
     r"model\.parameters\.whiten": "how scores are scaled, after the fit",
     r"model\.parameters\.expected_rows": "a hope",
 }

@@ -7,7 +7,9 @@ matrix in coordinates of any size, loaded at once; a gzipped text of one line wi
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import copy
 import gzip
 import io
 import tracemalloc
@@ -19,9 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from eigenveil.errors import DataError
+from eigenveil import PrivatePCA
+from eigenveil.cli.presenters.registry import load_model
+from eigenveil.errors import DataError, ProtocolError
 from eigenveil.io import files, open_rows
 from eigenveil.io.formats.arrow_sizes import batch_sizes
+from eigenveil.network.flare.session import StudySession
 
 MOST = 64 << 20
 """Bytes of Python's and NumPy's memory that reading may take."""
@@ -214,3 +219,55 @@ def test_rows_that_may_not_be_read_are_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr("eigenveil.io.formats.tabular.source_of", refused)  # root may read all
     with pytest.raises(DataError, match=r"rows\.parquet cannot be read: Permission denied"):
         open_rows([path])
+
+
+@pytest.mark.parametrize("packed", ["components", "header", "beside"])
+def test_a_model_that_unpacks_to_more_than_its_file(packed, tmp_path):
+    """It would have found: 3.3 GB for a model of 3 MB, in show, certify, console and at leads."""
+    path = tmp_path / "model.npz"
+    PrivatePCA(2, epsilon=5.0).fit(np.random.default_rng(1).normal(size=(500, 4))).save(path)
+    assert load_model(path).n_components_ == 2
+    with np.load(path) as stored:
+        parts = {name: stored[name] for name in stored.files}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, array in parts.items():
+            if name == packed:
+                zeros(archive, name, "<U1" if name == "header" else "<f8", 16 << 20)
+            else:
+                saved(archive, name, array)
+        if packed == "beside":
+            zeros(archive, packed, "<f8", 16 << 20)
+    assert path.stat().st_size < 4 << 20
+    tracemalloc.start()
+    try:
+        for read_model in (load_model, PrivatePCA.load):
+            with pytest.raises(DataError, match="it is packed"):
+                read_model(path)
+        assert tracemalloc.get_traced_memory()[1] < MOST
+    finally:
+        tracemalloc.stop()
+
+
+def test_one_part_of_a_model_under_many_names(tmp_path):
+    """Entries of the directory that lie over each other are together larger than the file."""
+    path = tmp_path / "model.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        zeros(archive, "components", "<f8", 1 << 17)
+        first = archive.infolist()[0]
+        for number in range(100):
+            again = copy.copy(first)
+            again.filename = f"a{number}.npy"
+            archive.filelist.append(again)
+    with pytest.raises(DataError, match="it is packed"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("more", [1 << 40, 1 << 19])
+def test_a_lead_takes_no_file_without_an_end(more, monkeypatch):
+    """Neither one that is said to be large, nor one that is said to be a little larger each time."""
+    monkeypatch.setattr("eigenveil.network.flare.session.MOST_BYTES", 1 << 20)
+    session = StudySession.__new__(StudySession)
+    sent = {"data": base64.b64encode(bytes(1 << 19)).decode(), "sha256": ""}
+    session._command = lambda text: sent | {"size": int(text.split()[-1]) + (1 << 19) + more}
+    with pytest.raises(ProtocolError, match=r"model\.npz"):
+        session._file("job", "model.npz")

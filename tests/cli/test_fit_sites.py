@@ -1,6 +1,7 @@
 """``eigenveil fit --site``: a study from files to a result, and what is refused."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 from eigenveil import FederatedPCA
+from eigenveil.cli.commands.fit import federation_as_json, print_federation
+from eigenveil.cli.presenters.screen import Screen
+from eigenveil.federated.running import Traffic
 
 NAMES = [f"p{i}" for i in range(16)]
 ROWS = load_digits().data[:, 16:32]
@@ -152,3 +156,16 @@ def test_files_without_sites_still_mean_one_data_set(sites, tmp_path, run):
     assert run("fit", file, "-k", 2, "--out", tmp_path / "r", "--quiet")[0] == 0
     assert run("fit", "--out", tmp_path / "q")[0] == 3
     assert run("fit", file, "--protocol", "cape", "--out", tmp_path / "q")[0] == 3
+
+
+def test_a_site_that_was_lost_before_it_answered_has_its_line(capsys):
+    """It would have found: the lead's command ended with a defect after the others had paid."""
+    parts = np.split(ROWS[:1500, :4], 3)
+    model = FederatedPCA(2, epsilon=5.0, protocol="cape", dropouts=1).fit(parts)
+    shown = {n: getattr(model, n) for n in ("study_", "certificate_", "choice_", "views_")}
+    lost = {"traffic_": model.traffic_ | {"site3": Traffic()}, "missing_": {"site3": "no answer"}}
+    model = SimpleNamespace(**shown, **lost)
+    print_federation(model, Screen())
+    line = next(each for each in capsys.readouterr().out.splitlines() if "site3" in each)
+    assert line.split("│")[-2].strip() == "none"
+    assert federation_as_json(model)["traffic"]["site3"]["sent_by_step"] == {}

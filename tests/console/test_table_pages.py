@@ -132,6 +132,24 @@ def test_a_failed_run_says_why(visitor):
     assert "<p>The budget is spent.</p><p>Ask for less.</p>" in page
 
 
+@pytest.mark.parametrize("role", ["viewer", "lead", "approver"])
+@pytest.mark.parametrize("status", [0, 5])
+def test_exact_numbers_of_a_fit_stay_with_the_owner_of_the_rows(visitor, role, status):
+    job = put_run(visitor, "PCA", status=status)
+    told = (
+        "moment: 1,234 rows\nerror: 56 rows are not valid, the first is row 789.\nhint: See it.\n"
+    )
+    (visitor.console.jobs.folder / job.name / "errors.txt").write_text(told)
+    own = visitor.client.get(f"/runs/{job.name}").text
+    assert all(number in own for number in ("1,234", "56", "789", "Not private"))
+    visitor.add("vic", role, key=False)
+    other = visitor.browser()
+    visitor.sign_in("vic", client=other)
+    seen = other.get(f"/runs/{job.name}").text
+    assert not any(number in seen for number in ("1,234", "56 rows", "789", "What it reported"))
+    assert ("an owner sees" in seen) == (status != 0)
+
+
 def test_a_run_is_a_process_with_what_it_said(tmp_path):
     found = Visitor(tmp_path, desk=table_desk())
 

@@ -52,7 +52,9 @@ async def _show(console: Console, request: Request, session: Session) -> Respons
             found = await _result(console, job)
         except DataError as error:
             problem = error.message
-    lines = console.jobs.lines(job)
+    # what a fit reports counts rows and says where they are: that is for who may see them
+    exact, own = job.kind == "fit", session.account.role == "owner"
+    lines = console.jobs.lines(job) if own or not exact else []
     return console.page(
         request,
         "run.html",
@@ -60,6 +62,8 @@ async def _show(console: Console, request: Request, session: Session) -> Respons
         run=_row(job),
         going=job.state == "running" or (place is not None and found is None and not problem),
         lines=lines,
+        exact=exact,
+        hidden=exact and not own,
         failure=_failure(lines) if job.state == "failed" else [],
         steps=_steps(lines),
         result=None if found is None else _drawn(found),
