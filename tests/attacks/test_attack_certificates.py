@@ -104,7 +104,7 @@ RUNS = {
     "persons": lambda: pca(groups=PERSONS),
     "persons, some rows": lambda: pca(groups=PERSONS, max_rows_per_unit=2),
     "column of persons": lambda: pca(
-        pd.DataFrame(rows()).rename(columns=str).assign(person=PERSONS), unit="person"
+        pd.DataFrame(rows(), columns=[*"abcde"]).assign(person=PERSONS), unit="person"
     ),
     "covariance, persons": lambda: PrivateCovariance(epsilon=4.0).fit(rows(), groups=PERSONS),
     "mixture, persons": lambda: PrivateGaussianMixture(2, epsilon=20.0).fit(

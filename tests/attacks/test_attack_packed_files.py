@@ -264,7 +264,7 @@ def test_one_part_of_a_model_under_many_names(tmp_path):
 
 @pytest.mark.parametrize("more", [1 << 40, 1 << 19])
 def test_a_lead_takes_no_file_without_an_end(more, monkeypatch):
-    """Neither one that is said to be large, nor one that is said to be a little larger each time."""
+    """Neither one that is said to be large, nor one that is a little larger each time."""
     monkeypatch.setattr("eigenveil.network.flare.session.MOST_BYTES", 1 << 20)
     session = StudySession.__new__(StudySession)
     sent = {"data": base64.b64encode(bytes(1 << 19)).decode(), "sha256": ""}
