@@ -6,6 +6,7 @@ Noise is seeded where a number is compared, so that these tests do not fail by c
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,9 +118,12 @@ def test_it_is_always_positive_semidefinite_and_in_order(features, rows, epsilon
     model = PrivateCovariance(epsilon=epsilon, delta=1e-5, random_state=seed).fit(data)
     assert np.array_equal(model.covariance_, model.covariance_.T)
     assert is_semidefinite(model.covariance_)
-    assert is_semidefinite(model.correlation_)
-    assert np.all(np.diag(model.correlation_) == 1.0)
-    assert np.all(np.abs(model.correlation_) <= 1.0 + 1e-12)
+    seen = ~np.isnan(np.diag(model.correlation_))
+    assert np.array_equal(np.isnan(model.correlation_), ~np.logical_and.outer(seen, seen))
+    known = model.correlation_[np.ix_(seen, seen)]
+    assert not seen.any() or is_semidefinite(known)
+    assert np.all(np.diag(known) == 1.0)
+    assert np.all(np.abs(known) <= 1.0 + 1e-12)
     assert np.isfinite(model.precision_).all()
     assert np.all(model.mahalanobis(data) >= 0.0)
 
@@ -234,9 +238,70 @@ def test_correlations_of_what_noise_hides_are_not_made_up():
     rng = np.random.default_rng(5)
     data = np.c_[100.0 * rng.standard_normal(2000), 1e-3 * rng.standard_normal((2000, 5))]
     for seed in range(8):  # in about half of them all that noise hides becomes 0: rank one
-        model = PrivateCovariance(epsilon=1.0, delta=1e-5, random_state=seed).fit(data)
+        model = PrivateCovariance(epsilon=1.0, delta=1e-5, random_state=seed)
+        with pytest.warns(NoisyResultWarning, match="5 columns.*Hidden: 2, 3, 4, 5 and 6"):
+            model.fit(data)
         assert model.usable_.sum() == 1
-        assert np.abs(model.correlation_ - np.eye(6)).max() < 0.5
+        assert np.array_equal(np.isfinite(model.correlation_), np.eye(6) * ([1] + [0] * 5) > 0)
+
+
+def nine_columns(rows=8000):
+    """Two that belong together, latitude and longitude, beside seven in other units."""
+    rng = np.random.default_rng()
+    place, other = rng.standard_normal((2, rows))
+    columns = [36 + 2.1 * place, -119 - 2.0 * (0.933 * place + 0.36 * other)]
+    scales = [4.0, 15.0, 2.4, 0.3, 1100.0, 1.0, 1.2e5]
+    columns += [scale * (3.0 + rng.standard_normal(rows)) for scale in scales]
+    return pd.DataFrame(np.column_stack(columns), columns=list("abcdefghi"))
+
+
+NINE = np.array([[26, -128, *np.zeros(7)], [46, -110, 28, 105, 17, 2.1, 7700, 7, 8.4e5]])
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 4.0])
+@pytest.mark.parametrize(
+    "options", [{}, {"scale": "private"}, {"ranges": NINE}, {"scale": "private", "ranges": NINE}]
+)
+def test_columns_in_other_units_hide_nothing_where_each_has_a_scale(options, epsilon):
+    """.02 off at most in 400 fits; .12 is eight deviations of the recorded noise of a moment."""
+    table = nine_columns()
+    exact = np.corrcoef(table.to_numpy().T)
+    model = PrivateCovariance(epsilon=epsilon, delta=1e-6, **options)
+    if not options:
+        with pytest.warns(NoisyResultWarning, match="scale='private' or ranges=.*Hidden: a, b"):
+            model.fit(table)
+        assert np.isnan(model.correlation_[:2]).all()
+        return
+    model.fit(table)
+    assert np.abs(model.correlation_ - exact).max() < 0.12
+    assert model.covariance_ == pytest.approx(np.cov(table.T), rel=0.3, abs=1e9)
+    assert np.diag(model.covariance_) == pytest.approx(table.var().to_numpy(), rel=0.3)
+    assert np.abs(model.location_ - table.mean()).max() < 0.3 * 1.2e5
+    assert (np.abs(model.location_ - table.mean()) < 0.3 * table.std()).all()
+    assert model.guarantee_.certified
+    sites = FederatedCovariance(epsilon=epsilon, delta=1e-6, **options)
+    sites.fit({"x": table[:3000], "y": table[3000:]})
+    assert np.abs(sites.correlation_ - exact).max() < 0.12
+
+
+def test_scaled_columns_are_saved_planned_and_shown(tmp_path, capsys):
+    file, out = tmp_path / "nine.csv", tmp_path / "out"
+    nine_columns(4000).assign(z=1.0).to_csv(file, index=False)
+    said = ["--task", "covariance", "--epsilon", "4", "--scale", "private", "--no-plots"]
+    assert run(["fit", str(file), *said, "--out", str(out)]) == 0
+    assert "left out (unscaled_)" in (err := capsys.readouterr().err)
+    assert "Left out: z" in err
+    model = PrivateCovariance.load(out / "model.npz")
+    assert model.unscaled_.tolist() == [False] * 9 + [True]
+    assert np.isnan(model.correlation_[-1]).all()
+    assert not np.isnan(model.correlation_[:9, :9]).any()
+    assert run(["certify", str(out), "--quiet"]) == 0
+    assert run(["show", str(out)]) == 0
+    assert "hidden by noise" in capsys.readouterr().out
+    command = ["plan", "--task", "covariance", "--rows", "4000", "--features", "9"]
+    assert run([*command, "--scale", "private", "--json"]) == 0
+    names = [each["name"] for each in json.loads(capsys.readouterr().out)["releases"]]
+    assert names[0] == "columns"
 
 
 @pytest.mark.parametrize(
@@ -429,6 +494,10 @@ def test_a_plan_says_what_will_be_seen(capsys):
         {"center": False},
         {"center": MEAN, "row_bound": 30.0},
         {"adjacency": "replace-one"},
+        {"scale": "private"},
+        {"scale": "private", "delta": 0.0},
+        {"ranges": np.array([[-99.0] * 4, [99.0] * 4])},
+        {"scale": (9.0, 5.0, 2.0, 1.0), "center": False},
     ],
     ids=repr,
 )

@@ -742,13 +742,13 @@ OPTIONS: tuple[Option, ...] = (
         "What columns are divided by: 'private' (each by its deviation, found privately, so that "
         "the components are those of the correlation matrix), public scales, one number a column "
         "(not on the command line), or nothing.",
-        (PCA,), _FITS, unit="the data's", examples=("private",),
+        (PCA, COVARIANCE), _FITS, unit="the data's", examples=("private",),
     ),
     Option(
         "ranges", (Ranges(), _NONE), None,
         "Public ranges of columns, their smallest and their largest numbers: entries are clipped "
         "to them, and scales cost nothing.",
-        (PCA,), _FITS, unit="the data's", examples=(((0.0, 0.0), (120.0, 300.0)),),
+        (PCA, COVARIANCE), _FITS, unit="the data's", examples=(((0.0, 0.0), (120.0, 300.0)),),
     ),
     Option(
         "scale", (Vector(), _NONE), None,
@@ -832,9 +832,11 @@ OPTIONS: tuple[Option, ...] = (
         privacy=True,
     ),
     Option(
-        "budget_split", (Shares(("missing", "scale", "center", "moment")), _NONE), None,
-        "Fractions of the budget for the steps missing, scale, center and moment: those that the "
-        "fit takes, and no others.",
+        "budget_split",
+        (Shares(("missing", "columns", "scale", "center", "moment")), _NONE),
+        None,
+        "Fractions of the budget for the steps missing, columns, scale, center and moment: those "
+        "that the fit takes, and no others.",
         (COVARIANCE,), _FITS,
         examples=({"scale": 0.08, "center": 0.1, "moment": 0.82},),
         privacy=True,

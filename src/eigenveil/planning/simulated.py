@@ -78,7 +78,12 @@ def try_covariance(
     def simulate(number: int) -> tuple[float, Any]:
         rows = rows_of_spectrum(plan, data, features, drawn, (seed, number))
         factors = run_trial(
-            rounds_of(small, public_center=_zeros(small), budgets=budgets),
+            rounds_of(
+                small,
+                public_center=_zeros(small),
+                preparation=rows.preparation,
+                budgets=budgets,
+            ),
             ArrayRows(rows.values),
             TrialNoise((seed, number)),
         )

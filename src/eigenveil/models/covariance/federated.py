@@ -28,7 +28,7 @@ class FederatedCovariance(FederatedFit, FittedCovariance):
     collusion, dropouts, masks, adjacency, neighbours, site_epsilon, expected_rows, \
 unit, max_rows_per_unit, sites_per_unit
         As of :class:`eigenveil.FederatedPCA`.
-    row_bound, center, budget_split, precision, missing, invalid, random_state
+    row_bound, center, scale, ranges, budget_split, precision, missing, invalid, random_state
         As of :class:`eigenveil.PrivateCovariance`.
 
     Attributes
@@ -58,6 +58,8 @@ clipped_energy_, n_samples_, guarantee_, certificate_
         sites_per_unit: int = 1,
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
+        scale: str | ArrayLike | None = None,
+        ranges: ArrayLike | None = None,
         budget_split: dict[str, float] | None = None,
         precision: str = "double",
         neighbours: int | None = None,

@@ -23,9 +23,16 @@ from eigenveil.privacy.statistics import STATISTICS
 
 # More for the norms than PCA's, for rows that the bound cuts off are lost; none for variances:
 # the moment's eigenvalues are the variances here.
-_FRACTIONS: dict[Step, float] = {"missing": 0.03, "scale": 0.08, "center": 0.10, "moment": 0.82}
+_FRACTIONS: dict[Step, float] = {
+    "missing": 0.03,
+    "columns": 0.43,
+    "scale": 0.08,
+    "center": 0.10,
+    "moment": 0.82,
+}
 _PURE_FRACTIONS: dict[Step, float] = {
     "missing": 0.08,
+    "columns": 0.67,
     "scale": 0.12,
     "center": 0.16,
     "moment": 0.72,
@@ -39,6 +46,11 @@ class CovariancePlan(Plan):
     """
 
     task: Literal["covariance"] = "covariance"
+
+    @property
+    def refines_scales(self) -> bool:
+        """Columns keep the scales that were found: what they are divided by is multiplied again."""
+        return False
 
     def context(self) -> dict[str, Any]:
         """What makes this plan beside its options."""
@@ -66,7 +78,7 @@ class CovariancePlan(Plan):
 
 
 def make_covariance_plan(
-    options: Options, *, features: int, noise_draws: int = 1
+    options: Options, *, features: int, noise_draws: int = 1, variables: int | None = None
 ) -> CovariancePlan:
     """Settle every choice that the options of one table leave open; as of PCA's ``make_plan``.
 
@@ -79,11 +91,13 @@ def make_covariance_plan(
     if mechanism == "auto":
         mechanism = STATISTICS["second-moment"].usual(pure=pure).name
     check_pure("second-moment", mechanism, options.delta)
-    fields = fields_of(options, features=features, noise_draws=noise_draws)
+    fields = fields_of(options, features=features, noise_draws=noise_draws, variables=variables)
     bound, center = fields["row_bound"], fields["centered"]
     usual = dict(_PURE_FRACTIONS if pure else _FRACTIONS)
     if options.missing not in COUNTS_OF_HOLES:
         del usual["missing"]
+    if not (fields["scaled"] == "private" and not fields["ranged"]):
+        del usual["columns"]
     if center != "private":
         del usual["center"]
         usual["scale"] /= 2  # there is one histogram then

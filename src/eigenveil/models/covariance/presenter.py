@@ -52,7 +52,8 @@ class CovariancePresenter(Presenter):
         """A line a feature, those of most variance first."""
         names, count = names_of(model), model.n_features_in_
         variance, correlation = np.diag(model.covariance_), model.correlation_
-        others = np.abs(correlation - np.eye(count))
+        others = np.nan_to_num(np.abs(correlation - np.eye(count)))
+        hidden = np.isnan(np.diag(correlation))
         table = Table(title=f"mean and covariance of {count} features")
         for name in ("feature", "mean", "deviation", "strongest correlation", "above noise"):
             table.add_column(name, justify="right" if name in ("mean", "deviation") else "left")
@@ -62,19 +63,25 @@ class CovariancePresenter(Presenter):
                 short_name(name_of(names, index)),
                 f"{model.location_[index]:.5g}",
                 f"{np.sqrt(variance[index]):.4g}",
-                f"{short_name(name_of(names, other))} ({correlation[index, other]:+.2f})",
-                "yes" if variance[index] > model.noise_floor_ else "NO: not usable",
+                "hidden by noise"
+                if hidden[index]
+                else f"{short_name(name_of(names, other))} ({correlation[index, other]:+.2f})",
+                "NO: not usable" if hidden[index] else "yes",
             )
         out.print(table)
         if count > _SHOWN:
             out.print(f"shown are the {_SHOWN} of most variance; covariance.csv has all.")
         out.print(
             f"{int(model.usable_.sum())} of {count} directions stand above the noise, which alone "
-            f"shows a variance of up to {model.noise_floor_:.4g}; the others share their mean."
+            f"shows a variance of up to {model.noise_floor_:.4g}"
+            + (" of scaled columns" if np.any(model.scale_ != 1.0) else "")
+            + "; the others share their mean."
         )
         if model.clipped_energy_ is not None:
             out.print(
-                f"rows were shortened to {model.row_bound_:.4g} from the mean: that cuts "
+                f"rows were shortened to {model.row_bound_:.4g} from the mean"
+                + (", in scales" if np.any(model.scale_ != 1.0) else "")
+                + ": that cuts "
                 f"off about {100 * model.clipped_energy_:.2g} % of the variance, not counting "
                 "norms that too few rows have to be seen."
             )

@@ -7,7 +7,7 @@ the eigenvalues are freed of noise and the matrix is put together again.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,17 @@ from numpy.typing import NDArray
 
 from eigenveil.models.covariance.plan import CovariancePlan
 from eigenveil.models.explained import Array, shrunk, strength_floor
-from eigenveil.models.pca.rounds import Moment, advice_for, is_rounding, offset_left, release_moment
+from eigenveil.models.pca.rounds import (
+    Moment,
+    advice_for,
+    in_data_units,
+    is_rounding,
+    offset_left,
+    release_moment,
+)
 from eigenveil.models.plan import Step
 from eigenveil.models.rounds import Answers, Round, RoundState
+from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
 
@@ -35,7 +43,9 @@ class CovarianceFactors:
         Which eigenvectors, by descending eigenvalue, stand above the noise.
     noise_floor : float
         Variance that noise, and what is left of the centre's error, show in all but one of a
-        hundred fits.
+        hundred fits; in squared scales.
+    scale : array of shape (D,)
+        What columns were divided by; 0 of those that were left out.
     rows : float
     row_bound : float
         Norm at which centred rows were shortened.
@@ -50,17 +60,26 @@ class CovarianceFactors:
     mean: Array
     usable: NDArray[np.bool_]
     noise_floor: float
+    scale: Array
     rows: float
     row_bound: float
     clipped_energy: float | None
     stopped: str = ""
     advice: str = ""
 
+    @property
+    def hidden(self) -> NDArray[np.bool_]:
+        """Which columns' variance is no larger than what noise alone shows of it."""
+        found = np.diag(self.covariance) <= self.noise_floor * self.scale**2
+        return np.asarray(found | (self.scale == 0))
+
 
 def private_covariance(
     plan: CovariancePlan,
     *,
     public_center: Array | None = None,
+    preparation: Preparation = AS_IT_IS,
+    variables: Array | None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
     keep_all: bool = False,
@@ -74,23 +93,42 @@ def private_covariance(
     """
     del keep_all
     state = RoundState(plan, dict(budgets or {}), dict(sharing or {}))
-    found = yield from release_moment(state, public_center)
+    state.preparation = replace(preparation, holes=plan.holes)
+    found = yield from release_moment(state, public_center, variables=variables)
     # a bound of 0: the norms show nothing, and rows were divided by theirs
     shown = found is not None and found.row_bound > 0
     values, floor = _variances(state, found) if shown and found else (np.zeros(plan.features), 0.0)
     vectors = found.components if found is not None else np.eye(plan.features)
     usable = (values > floor) & (found is not None and not is_rounding(state, found.scale))
     covariance = (vectors.T * values) @ vectors
-    return CovarianceFactors(
+    mean, scale = in_data_units(state)
+    covariance *= np.multiply.outer(scale, scale)
+    made = CovarianceFactors(
         covariance=0.5 * (covariance + covariance.T),
-        mean=np.zeros(plan.features) if state.center is None else state.center,
+        mean=mean,
         usable=usable,
         noise_floor=floor,
+        scale=scale,
         rows=state.rows or 1.0,
         row_bound=found.row_bound if found is not None else 0.0,
         clipped_energy=None if found is None else found.clipped_energy,
         stopped=state.stopped,
         advice=state.advice if usable.any() or state.advice else advice_for(floor, values),
+    )
+    return made if made.advice or not made.hidden.any() else replace(made, advice=_of_hidden(made))
+
+
+def _of_hidden(made: CovarianceFactors) -> str:
+    """What would do where noise hides columns' variances."""
+    count = int(np.count_nonzero(made.hidden))
+    which = "a column" if count == 1 else f"{count} columns"
+    scaled = bool(np.any(made.scale != 1.0))
+    more = (
+        "" if scaled else "scale='private' or ranges=, which give every column its own scale, or "
+    )
+    return (
+        f"Noise hides the variance of {which}, of which correlation_ is NaN. Use {more}a larger "
+        "epsilon, or leave such columns out."
     )
 
 

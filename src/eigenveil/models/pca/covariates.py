@@ -122,7 +122,7 @@ def _edge_of(record: ReleaseRecord) -> float:
     return spectral_edge(record.noise, features, features)
 
 
-def in_data_units(state: RoundState[Any]) -> Array | None:
+def effects_in_data_units(state: RoundState[Any]) -> Array | None:
     """Effects as whoever has rows needs them, shape (D, q); ``None`` without covariates."""
     first = state.preparation
     if not state.plan.covariates:

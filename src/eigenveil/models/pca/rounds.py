@@ -25,7 +25,7 @@ from eigenveil.models.explained import (
 )
 from eigenveil.models.holes import Corrected, Observed, corrected
 from eigenveil.models.pca.correlation import correlation_of
-from eigenveil.models.pca.covariates import find_effects, in_data_units
+from eigenveil.models.pca.covariates import effects_in_data_units, find_effects
 from eigenveil.models.pca.derived import advice_for_more, fewest
 from eigenveil.models.pca.plan import ADAPTED_MEAN, ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.precondition import (
@@ -674,16 +674,17 @@ def _refined(
     )
 
 
-def _in_data_units(state: _State) -> dict[str, Any]:
+def in_data_units(state: RoundState[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and scale of columns, as whoever has rows needs them."""
     d, first = state.plan.features, state.preparation
     scale = np.ones(d) if first.scale is None else first.scale
     mean = np.zeros(d) if state.center is None else state.center * scale
-    return {
-        "mean": mean if first.offset is None else mean + first.offset,
-        "scale": scale,
-        "covariate_effects": in_data_units(state),
-    }
+    return mean if first.offset is None else mean + first.offset, scale
+
+
+def _in_data_units(state: _State) -> dict[str, Any]:
+    mean, scale = in_data_units(state)
+    return {"mean": mean, "scale": scale, "covariate_effects": effects_in_data_units(state)}
 
 
 def _mean_left(state: _State, answers: Answers, name: str = MEAN_LEFT) -> MeanLeft | None:
