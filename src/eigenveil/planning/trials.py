@@ -195,11 +195,12 @@ def gather(simulate: Callable[[int], tuple[float, Any]], fits: int) -> Trials:
     simulate : callable
         Of a fit's number: its quality, and its factors.
     """
-    qualities, nothing, stopped, note = [], 0, 0, ""
+    qualities, nothing, stopped, unscaled, note = [], 0, 0, 0, ""
     try:
         for number in range(fits):
             quality, factors = simulate(number)
             shown = bool(factors.usable.any())
+            unscaled += bool(np.any(getattr(factors, "scale", np.ones(0)) == 0))
             nothing += not shown
             if factors.stopped and not shown:
                 stopped, note, quality = stopped + 1, str(factors.stopped), 0.0
@@ -208,6 +209,9 @@ def gather(simulate: Callable[[int], tuple[float, Any]], fits: int) -> Trials:
         return Trials(note=error.message)
     if 0 < stopped < fits:
         note = f"in {stopped} of {fits} fits {note}"
+    if unscaled > stopped:
+        left = f"in {unscaled} of {fits} fits noise hid the scale of some columns, left out"
+        note = "; ".join(filter(None, [note, left]))
     return Trials(tuple(qualities), nothing, stopped, note)
 
 

@@ -47,7 +47,6 @@ _RUNS_A_BIN = 10
 # A level whose count stands this many deviations of its noise above 0 is there.
 _LEVEL = 3.0
 # A column of mass in so many bins is seen by its strongest run.
-_BINS_OF_MOST = 10
 
 
 def public_preparation(scale: object, ranges: object, features: int) -> Preparation:
@@ -237,12 +236,6 @@ def scales_of(
         share = np.minimum(found / max(rows, float(found.sum()), 1.0), 1.0)
         offset[columns], scale[columns] = share, np.sqrt(share * (1.0 - share))
     return ColumnScales(offset, scale)
-
-
-def rows_needed(record: ReleaseRecord) -> float:
-    """Rows with which a column is usually seen, in histograms over ranges with this record."""
-    noise = BinNoise.of(record)
-    return noise.core * noise.deviation * float(np.sqrt(_BINS_OF_MOST))
 
 
 def _standing(counts: Array, noise: BinNoise) -> NDArray[np.bool_]:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from eigenveil.models.covariance.plan import CovariancePlan
 from eigenveil.models.explained import Array, shrunk, strength_floor
 from eigenveil.models.pca.rounds import (
+    ALL_HIDDEN,
     Moment,
-    advice_for,
     in_data_units,
     is_rounding,
     offset_left,
@@ -113,7 +113,7 @@ def private_covariance(
         row_bound=found.row_bound if found is not None else 0.0,
         clipped_energy=None if found is None else found.clipped_energy,
         stopped=state.stopped,
-        advice=state.advice if usable.any() or state.advice else advice_for(floor, values),
+        advice=state.advice if usable.any() or state.advice else ALL_HIDDEN,
     )
     return made if made.advice or not made.hidden.any() else replace(made, advice=_of_hidden(made))
 

@@ -159,7 +159,7 @@ def private_mixture(
         centered = state.read(answers[CENTERED_SCALE], scale)
         scale = centered if centered.found else scale
         if scale is None and plan.row_bound is None:
-            state.stop_for_few_rows(answers[CENTERED_SCALE].record)
+            state.stop_for_few_rows(CENTERED_SCALE)
             return _without_scale(state)
     place = _place(state, scale)
     pair, rule = yield from _pair(state, place, keep_all=keep_all)
@@ -318,7 +318,7 @@ def _factors(
         usable=can_be_used[order],
         row_bound=place.bound,
         converged=converged,
-        advice=shortfall(pair, state.plan, can_be_used),
+        advice=shortfall(state.plan, can_be_used),
     )
 
 

@@ -88,7 +88,7 @@ def find_effects(
         answers = yield (state.query(JOINT_SCALE, state.histogram()),)
         scale = state.read(answers[JOINT_SCALE])
         if not scale.found:
-            state.stop_for_few_rows(answers[JOINT_SCALE].record)
+            state.stop_for_few_rows(JOINT_SCALE)
             return None
     bound = plan.row_bound
     if bound is None:

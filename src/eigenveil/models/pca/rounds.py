@@ -840,7 +840,7 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
     seen = np.where(usable, variance, np.nan)
     advice = state.advice
     if not usable.any():
-        advice = advice or advice_for(noise_floor, variance)
+        advice = advice or ALL_HIDDEN
     else:
         advice = advice or _cut_short(cut, bound)
     if usable.any() and plan.variance_share is not None:
@@ -970,13 +970,8 @@ def is_rounding(state: RoundState[Any], scale: NormScale | None) -> bool:
     return scale.quantile(_ENERGY_QUANTILES[0]) <= far * _ROUNDING[state.plan.precision]
 
 
-def advice_for(floor: float, variance: NDArray[np.float64]) -> str:
-    """What would do where no component is usable."""
-    first = float(variance[0])
-    times = float(floor) / first if first > 0 else math.inf
-    more = f"at least {max(1.5, times):.2g} times" if times < 100 else "far more than 100 times"
-    return (
-        f"Nothing stands above the noise: it takes {more} the rows or the epsilon. Fewer "
-        "features, a public centre or a public row_bound help too; 'eigenveil plan' predicts "
-        "what to expect."
-    )
+ALL_HIDDEN = (
+    "Nothing stands above the noise. Use a larger epsilon, more rows or fewer features; a public "
+    "centre or a public row_bound help, too. 'eigenveil plan' simulates what they show."
+)
+"""What would do where no component is usable."""

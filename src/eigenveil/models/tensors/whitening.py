@@ -471,8 +471,6 @@ NO_COMPONENT = (
     "No component stands above the noise. Give more rows, a larger epsilon, or features in which "
     "the groups differ more."
 )
-# More than so many times the rows is no advice.
-_MOST = 1000.0
 
 
 def leading_part(
@@ -501,23 +499,18 @@ def leading_part(
     return pair if count else None
 
 
-def shortfall(pair: PairMoment, plan: TensorPlan, usable: NDArray[np.bool_]) -> str:
+def shortfall(plan: TensorPlan, usable: NDArray[np.bool_]) -> str:
     """What would do where components are missing or not usable; empty where nothing is amiss."""
     found = usable.size
     short = not plan.auto_components and found < plan.n_components
     if not short and usable.all():
         return ""
     wanted = found if plan.auto_components else plan.n_components
-    last = min(wanted, pair.strengths.size) - 1
-    times = float(pair.floors[last]) / max(float(pair.strengths[last]), 1e-300)
-    if times <= 1.0 or times >= _MOST:
-        rows = "many more"
-    else:
-        rows = f"about {times:.1f} times as many" if times >= 1.1 else "a few more"
     above = int(np.count_nonzero(usable))
     stand = "stands" if 1 in (above, wanted) else "stand"
-    fewer = f"; or ask for {above}" if 0 < above < wanted else ""
+    fewer = f" Or ask for {above}." if 0 < above < wanted else ""
     return (
         f"{above or 'None'} of {wanted} component{'' if wanted == 1 else 's'} {stand} above the "
-        f"noise. Give {rows} rows, or an epsilon larger by as much{fewer}."
+        "noise. A larger epsilon or more rows may show more, but not components whose means lie on "
+        f"a line with others'.{fewer}"
     )

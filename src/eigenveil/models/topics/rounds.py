@@ -259,7 +259,7 @@ def _fitted(
         noise_floor=pair.floor,
         usable=can_be_used,
         converged=found.converged,
-        advice=shortfall(pair, plan, can_be_used),
+        advice=shortfall(plan, can_be_used),
     )
 
 
