@@ -184,10 +184,16 @@ class NoisyResultWarning(UserWarning):
     """The result shows nothing above its noise."""
 
 
+_OWN = ("eigenveil.", "sklearn.")
+
+
 def callers_level() -> int:
-    """How far up the call is from which the package was entered, for a warning's place."""
+    """How far up the call is from which the package was entered, for a warning's place.
+
+    Past scikit-learn, which wraps ``transform`` and calls a pipeline's steps.
+    """
     level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("eigenveil."):
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_OWN):
         level, frame = level + 1, frame.f_back
     return level - 1
 
