@@ -838,11 +838,7 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
         variance, total, noise_floor = _of_variance_one(state, variance, total, noise_floor)
     usable = np.asarray(variance > noise_floor)
     seen = np.where(usable, variance, np.nan)
-    advice = state.advice
-    if not usable.any():
-        advice = advice or ALL_HIDDEN
-    else:
-        advice = advice or _cut_short(cut, bound)
+    advice = state.advice or (_cut_short(cut, bound) if usable.any() else ALL_HIDDEN)
     if usable.any() and plan.variance_share is not None:
         advice = advice or advice_for_more(variance / total, usable, plan.variance_share)
     if plan.variance_share is not None:
