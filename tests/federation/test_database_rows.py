@@ -9,7 +9,6 @@ from contextlib import closing, suppress
 
 import numpy as np
 import pytest
-from ledger_tools import postgresql_server
 
 from eigenveil import PrivatePCA
 from eigenveil.errors import DataError
@@ -55,6 +54,7 @@ class Sqlite:
 
 class Postgres:
     def __init__(self, server):
+        pytest.importorskip("adbc_driver_postgresql", reason="its ADBC driver is not installed")
         self._server = server
         self.uri = f"postgresql://owner:hush@/postgres?host={server.folder}"
 
@@ -83,13 +83,6 @@ class Postgres:
 
         with psycopg.connect(self._server.dsn) as connection:
             return connection.execute("SELECT count(*) FROM visits").fetchone()[0]
-
-
-@pytest.fixture(scope="module")
-def server():
-    pytest.importorskip("adbc_driver_postgresql", reason="its ADBC driver is not installed")
-    with postgresql_server() as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

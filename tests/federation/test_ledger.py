@@ -20,7 +20,6 @@ from ledger_tools import (
     commit,
     key_of,
     loss_of,
-    postgresql_server,
     release,
     room_for,
 )
@@ -39,12 +38,6 @@ from eigenveil.privacy.accountant import Loss
 
 ONE = release(0.5)
 COST = loss_of(ONE)
-
-
-@pytest.fixture(scope="module")
-def server():
-    with postgresql_server() as running:
-        yield running
 
 
 @pytest.fixture

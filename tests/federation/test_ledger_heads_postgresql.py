@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from ledger_tools import begin, budget_of, commit, key_of, loss_of, postgresql_server, release
+from ledger_tools import begin, budget_of, commit, key_of, loss_of, release
 
 from eigenveil.errors import DataError, EigenveilError, OutputError
 from eigenveil.federation.ledger.heads_table import HeadsTable
@@ -16,14 +16,6 @@ from eigenveil.federation.ledger.tables import Head
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 ONE = release(0.5)
 DOCS = Path(__file__).parents[2] / "docs" / "sites.md"
-
-
-@pytest.fixture(scope="module")
-def server():
-    with postgresql_server() as running:
-        with psycopg.connect(running.dsn, autocommit=True) as connection:
-            connection.execute("CREATE ROLE north LOGIN")
-        yield running
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import sqlite3
 import textwrap
 
 import pytest
-from ledger_tools import begin, budget_of, commit, key_of, loss_of, postgresql_server, release
+from ledger_tools import begin, budget_of, commit, key_of, loss_of, release
 
 pytest.importorskip("alembic", reason="alembic is not installed")
 
@@ -21,12 +21,6 @@ from eigenveil.federation.ledger.tables import FORMAT, HEAD
 
 ONE = release(0.5)
 NEXT = "eigenveil-ledger-next"
-
-
-@pytest.fixture(scope="module")
-def server():
-    with postgresql_server() as running:
-        yield running
 
 
 @pytest.fixture(params=["file", "postgresql"])

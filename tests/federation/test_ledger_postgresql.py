@@ -10,7 +10,6 @@ from ledger_tools import (
     commit,
     key_of,
     loss_of,
-    postgresql_server,
     release,
 )
 
@@ -20,12 +19,6 @@ from eigenveil.federation.ledger.ledger import Ledger
 
 psycopg = pytest.importorskip("psycopg")
 ONE = release(0.5)
-
-
-@pytest.fixture(scope="module")
-def server():
-    with postgresql_server() as running:
-        yield running
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from ledger_tools import (
     commit,
     key_of,
     loss_of,
-    postgresql_server,
     release,
     room_for,
 )
@@ -31,12 +30,6 @@ ROOM = Loss.total([loss_of(SMALL)] * 2000)
 REPLY = 50_000
 # a process that was forked while it had a ledger must be as good as a new one
 FORK = multiprocessing.get_context("fork")
-
-
-@pytest.fixture(scope="module")
-def server():
-    with postgresql_server() as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
