@@ -2,7 +2,7 @@
 
 Each function returns a p-value: under the law that is claimed, it is below p with chance at most p.
 A test passes when its p-value is above ``FALSE_ALARM``; so a correct program fails one with chance
-at most 1e-8, and all of them together (fewer than a hundred) with chance at most 1e-6. Nothing is
+at most 1e-8, and all of them together (fewer than 500) with chance at most 5e-6. Nothing is
 seeded and nothing is tried twice. ``REJECTED`` is what wrong noise must stay below: far enough that
 a mutant does not slip through by luck either.
 """

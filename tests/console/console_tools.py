@@ -231,6 +231,10 @@ class Visitor:
             database.execute("UPDATE accounts SET step = 0 WHERE name = ?", (name,))
         return pyotp.TOTP(self.console.accounts.secret(name)).at(time.time())
 
+    def wrong_code(self, name):
+        """Six digits that are no code of this hour."""
+        return wrong_code(self.console.accounts.secret(name))
+
     def sign_in(self, name="ann", password=PASSWORD, client=None):
         client = client or self.client
         page = client.get("/sign-in")
@@ -244,6 +248,13 @@ class Visitor:
 
     def logged(self):
         return [event.what for event in self.console.accounts.events()]
+
+
+def wrong_code(secret):
+    """Six digits that are no code of this secret in this hour."""
+    one, now = pyotp.TOTP(secret), time.time()
+    codes = {one.at(now + 30 * step) for step in range(-120, 120)}
+    return next(code for n in range(1000) if (code := f"{n:06}") not in codes)
 
 
 def put_run(visitor, title, *, status=0, name="20300101000000-0badcafe"):

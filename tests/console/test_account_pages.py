@@ -8,7 +8,7 @@ import time
 
 import pyotp
 import pytest
-from console_tools import PASSWORD, Visitor, hidden
+from console_tools import PASSWORD, Visitor, hidden, wrong_code
 
 from eigenveil.console.accounts import Accounts, Kept
 from eigenveil.console.signing import new_key, renewed, unlocked
@@ -26,11 +26,16 @@ def visitor(tmp_path):
     return found
 
 
+WRONG = "a wrong code"
+
+
 def sent(visitor, where="password", **fields):
     """The account's form, filled in."""
     page = visitor.client.get("/account").text
     form = page.split(f'action="/account/{where}"')[1]
     usual = {"password": PASSWORD, "code": visitor.code("ann"), "new": NEW, "again": NEW}
+    if fields.get("code") == WRONG:
+        fields = fields | {"code": visitor.wrong_code("ann")}
     numbers = {name: hidden(form, name) for name in ("csrf", "number")}
     return visitor.client.post(f"/account/{where}", data=numbers | usual | fields)
 
@@ -39,7 +44,7 @@ def sent(visitor, where="password", **fields):
     ("fields", "status", "why"),
     [
         ({"password": "not the password"}, 403, "The password is wrong."),
-        ({"code": "000000"}, 403, "The code is wrong"),
+        ({"code": WRONG}, 403, "The code is wrong"),
         ({"new": "short", "again": "short"}, 400, "12 to 1024"),
         ({"again": "something else"}, 400, "typed in two ways"),
     ],
@@ -83,12 +88,12 @@ def test_a_new_second_factor_counts_once_a_code_of_it_was_given(visitor):
     visitor.sign_in(client=other)
     old = accounts.secret("ann")
     assert visitor.client.get("/account/new-second-factor").headers["location"] == "/account"
-    assert sent(visitor, "second-factor", code="000000").status_code == 403
+    assert sent(visitor, "second-factor", code=WRONG).status_code == 403
     assert sent(visitor, "second-factor").headers["location"] == "/account/new-second-factor"
     for right in (False, True):
         page = visitor.client.get("/account/new-second-factor").text
         secret = page.split('class="secret">')[1].split("<")[0]
-        code = pyotp.TOTP(secret if right else old).at(time.time())
+        code = pyotp.TOTP(secret).at(time.time()) if right else wrong_code(secret)
         assert secret not in (old, accounts.secret("ann"))
         form = {name: hidden(page, name) for name in ("csrf", "number")} | {"code": code}
         answer = visitor.client.post("/account/new-second-factor", data=form)

@@ -13,6 +13,7 @@ from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
 
 EPSILONS = (0.1, 1.0, 10.0)
 TRACE = "TOY_TRACE"  # a file to which each task that is really done adds a line
+LATER = "TOY_LATER"  # after two tasks the others take seconds
 TROUBLE = "TOY_TROUBLE"  # what run 1 does instead of giving its points
 
 
@@ -20,7 +21,8 @@ def work(rng, *, data, scale):
     if path := os.environ.get(TRACE):
         with Path(path).open("a") as file:
             file.write(f"{data} {os.getpid()}\n")
-    time.sleep(float(os.environ.get("TOY_SECONDS", "0")))
+        if os.environ.get(LATER) and len(Path(path).read_text().splitlines()) > 2:
+            time.sleep(4.0)
     for x in EPSILONS:
         utility = 1.0 - np.exp(-x)
         yield Point(data, "eigenveil", x, min(1.0, scale * utility) + 0.01 * rng.standard_normal())
