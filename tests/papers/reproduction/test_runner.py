@@ -214,7 +214,7 @@ def started(tmp_path, out, jobs):
     script.write_text(SCRIPT)
     environment = {
         **os.environ,
-        "PYTHONPATH": str(Path(__file__).parent),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
         LATER: "yes",
         TRACE: str(tmp_path / "trace"),
     }
