@@ -306,6 +306,7 @@ BAD = {
     "array not finite": ({"ranges": np.array([[0.0, 0], [1, np.nan]])}, "bad-ranges", "not numb"),
     "too few": ({"ranges": np.zeros((2, 3))}, "bad-ranges", "2 features"),
     "scales": ({"scale": [1.0, -1.0]}, "bad-scale", "column index 1 .from 0."),
+    "scales next to nothing": ({"scale": [1.0, 1e-320]}, "bad-scale", "column index 1 .from 0."),
     "scales too many": ({"scale": np.ones(3)}, "bad-scale", "2 features"),
     "scales not finite": ({"scale": np.array([1.0, np.nan])}, "bad-scale", "not numbers"),
     "both": ({"scale": [1.0, 1.0], "ranges": np.zeros((2, 2))}, "unused-parameter", "ranges"),

@@ -23,11 +23,11 @@ from eigenveil.moments.describe import Description, describe, rebuild
 from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.triples import DocumentTriples
-from eigenveil.moments.rows import Block, RowRule
+from eigenveil.moments.rows import LARGEST_ASKED, SMALLEST_ASKED, Block, RowRule
 from eigenveil.moments.third import ThirdMoment
 from soak_tools import times
 
-BOUNDS = st.sampled_from([0.0, 1.0, 0.3, 1e-300, 1e300, 5e-324])
+BOUNDS = st.sampled_from([0.0, 1.0, 0.3, SMALLEST_ASKED, LARGEST_ASKED])
 
 
 def sent(accumulator, features):
@@ -265,6 +265,18 @@ def test_entries_without_bits_are_refused(kind, precision, extra_bits):
 @pytest.mark.parametrize("kind", ["norm-histogram", "row-sum", "second-moment"])
 def test_a_center_outside_the_arithmetic_is_refused(kind, value):
     refused(described(kind=kind, centered=True), center=np.array([0.0, value, 0.0]))
+
+
+@pytest.mark.parametrize("value", [5e-324, 5.6e-309, 1e-151, -1.0, 1e151, math.nan, math.inf])
+def test_a_scale_that_nothing_can_be_divided_by_is_refused(value):
+    for scale in (np.array([0.0, value, 1.0]), np.array([1.0, 1.0, value])):
+        refused(described(scaled=True), scale=scale)
+    assert rebuild(described(scaled=True), {"scale": np.array([0.0, SMALLEST_ASKED, 1.0])}).size
+
+
+@pytest.mark.parametrize("fields", [{"bound": 5e-324}, {"bound": 1e151}, {"limit": 1e31}], ids=str)
+def test_a_bound_or_a_limit_out_of_all_range_is_refused(fields):
+    refused(described(**fields))
 
 
 def test_a_center_outside_single_precision_is_refused():

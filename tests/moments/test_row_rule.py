@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sums_tools import PRECISIONS, SEEDS, nasty_rows
 
-from eigenveil.moments.rows import DTYPE, Block, RowRule, integer_rows, row_norms
+from eigenveil.moments.columns import ColumnHistogram
+from eigenveil.moments.rows import (
+    DTYPE,
+    Block,
+    Preparation,
+    RowRule,
+    integer_rows,
+    row_norms,
+)
 
 WIDTHS = (1, 7, 64, 785)
 
@@ -49,6 +57,29 @@ def test_no_prepared_row_is_longer_than_the_bound(precision, data):
     assert max(squares) <= 4**rule.bits
     zero = ~rows.any(axis=1)
     assert not q[zero].any(), "a zero row stays zero"
+
+
+@pytest.mark.parametrize(
+    ("precision", "entry", "preparation"),
+    [
+        ("double", 2.0, Preparation(np.full(3, 2.0), np.full(3, 5e-324), 6.0)),  # 0 times infinite
+        ("double", 1.7e308, Preparation(np.full(3, -4e307), np.zeros(3), 6.0)),
+        ("single", 1e39, Preparation(scale=np.zeros(3))),
+        ("single", 1e39, Preparation(scale=np.zeros(3), limit=6.0)),
+    ],
+    ids=str,
+)
+def test_a_row_that_overflows_to_no_number_is_a_zero_row(precision, entry, preparation):
+    """Whether or not entries are clipped; it is told to the owner as any that is not valid."""
+    block = Block(np.array([[3.0, 1.0, 4.0], [entry, 1.0, 4.0]]))
+    q, squares = RowRule(precision=precision, preparation=preparation)(block)
+    assert np.isfinite(q).all()
+    assert not q[1].any()
+    assert squares[1] == 0.0
+    assert (block.invalid, block.first_invalid.row) == (1, 1)
+    histogram = ColumnHistogram(3, precision=precision, preparation=preparation)
+    histogram.update(block)
+    assert histogram.integers().sum() == 6  # a bin of each column, of each row
 
 
 @pytest.mark.parametrize("features", WIDTHS)

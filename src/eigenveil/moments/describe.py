@@ -31,7 +31,16 @@ from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.em import FARTHEST_MEAN, LARGEST_FACTOR, LARGEST_LOG, SMALLEST_REACH, EMSums
 from eigenveil.moments.exact import Description, Parts
 from eigenveil.moments.observed import ObservedCounts, ObservedPairs
-from eigenveil.moments.rows import DTYPE, LARGEST_EFFECT, Effects, Preparation, RowRule
+from eigenveil.moments.rows import (
+    DTYPE,
+    LARGEST_ASKED,
+    LARGEST_EFFECT,
+    LARGEST_LIMIT,
+    SMALLEST_ASKED,
+    Effects,
+    Preparation,
+    RowRule,
+)
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.statistics import STATISTICS
 
@@ -81,10 +90,10 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     Raises
     ------
     ProtocolError
-        When its sums would not be exact: a centre beyond the arithmetic's range, rows that are
-        prepared too finely or not at all, or a basis with columns that are too long. Also for no
-        columns, for more than features, for tensors too large to hold, and for norms of what is no
-        sum over documents.
+        When its sums would not be exact, or one row could move them further than is recorded: a
+        number that could leave the arithmetic's range, rows that are prepared too finely or not at
+        all, or a basis with columns that are too long. Also for no columns, for more than features,
+        for tensors too large to hold, and for norms of what is no sum over documents.
     """
     d = description
     if d.of is not None:
@@ -93,16 +102,19 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     offset = np.array(arrays["offset"]) if d.offset else None
     scale = np.array(arrays["scale"]) if d.scaled else None
     for name, array in (("centre", center), ("middle", offset), ("scale", scale)):
-        if array is not None and not np.abs(array).max() <= np.finfo(DTYPE[d.precision]).max / 4:
+        if array is not None and not np.abs(array).max() <= _farthest(d):
             raise ProtocolError(
                 f"A {d.kind} about a {name} far off was requested.", code="bad-query"
             )
-    if scale is not None and not (scale >= 0).all():
+    lengths = np.array([d.bound]) if scale is None else np.append(scale, d.bound)
+    limit = math.inf if d.limit is None else d.limit
+    if not _are_lengths(lengths) or LARGEST_LIMIT < limit < math.inf:
         raise ProtocolError(
-            f"A {d.kind} of columns with scales below 0 was requested.", code="bad-query"
+            f"A {d.kind} of rows with scales or bounds out of all range was requested.",
+            code="bad-query",
         )
     effects = Effects(d.covariates, np.array(arrays["effects"])) if d.covariates else None
-    if effects is not None and not _are_effects(effects, d.features):
+    if effects is not None and (not _are_effects(effects, d.features) or not _takes_effects(d)):
         raise ProtocolError(
             f"A {d.kind} less the effects of what are no covariates was requested.",
             code="bad-query",
@@ -130,9 +142,7 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
         bound=d.bound,
         precision=d.precision,
         extra_bits=d.extra_bits,
-        preparation=Preparation(
-            offset, scale, math.inf if d.limit is None else d.limit, d.holes, effects
-        ),
+        preparation=Preparation(offset, scale, limit, d.holes, effects),
         basis=basis if seen else None,
         clip=d.clip if seen else 1.0,
     )
@@ -166,7 +176,8 @@ def _is_mixture(d: Description, arrays: Arrays) -> bool:
     within = bool(longest <= FARTHEST_MEAN and factors.max() <= LARGEST_FACTOR)
     within &= bool(np.abs(arrays["logs"]).max() <= LARGEST_LOG)
     one = d.mixture.squares != "tied" or bool(np.all(reaches == reaches[0]))
-    return within and one and bool(np.all(reaches >= SMALLEST_REACH))
+    far = bool(np.all((reaches >= SMALLEST_REACH) & (reaches <= FARTHEST_MEAN)))
+    return within and one and far
 
 
 def _norms(description: Description, arrays: Arrays) -> DocumentNorms:
@@ -180,6 +191,22 @@ def _norms(description: Description, arrays: Arrays) -> DocumentNorms:
         hint="It is refused; check that all parties run the same version.",
         code="bad-query",
     )
+
+
+def _farthest(d: Description) -> float:
+    """How far off a centre, a middle or a scale may be."""
+    return min(LARGEST_ASKED, float(np.finfo(DTYPE[d.precision]).max) / 4)
+
+
+def _are_lengths(lengths: NDArray[np.float64]) -> bool:
+    """Whether all are 0 or in a range in which one over them is, too."""
+    within = (lengths >= SMALLEST_ASKED) & (lengths <= LARGEST_ASKED)
+    return bool((within | (lengths == 0)).all())
+
+
+def _takes_effects(d: Description) -> bool:
+    """Whether effects can be taken off: of columns that all have entries, beside others."""
+    return not d.holes and ACCUMULATORS.get(d.kind) is not ColumnHistogram
 
 
 def _are_effects(effects: Effects, features: int) -> bool:

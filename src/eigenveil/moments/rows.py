@@ -186,6 +186,10 @@ MANTISSA: dict[Precision, int] = {"single": 24, "double": 53}
 DTYPE: dict[Precision, Any] = {"single": np.float32, "double": np.float64}
 
 
+# What may be asked of rows, so that no product of such numbers leaves the arithmetic but by way of
+# a row's own entries: centres and middles are no larger, bounds and scales in between (or 0),
+# limits far within single precision.
+SMALLEST_ASKED, LARGEST_ASKED, LARGEST_LIMIT = 1e-150, 1e150, 1e30
 _FAR_WITHIN_SINGLE = 1e30
 
 
@@ -235,7 +239,8 @@ class Preparation:
     Parameters
     ----------
     offset, scale : arrays of shape (D,) or None
-        In the data's units; 0 and 1 where there are none. A column of scale 0 becomes 0.
+        In the data's units; 0 and 1 where there are none. A column of scale 0 becomes 0. No scale
+        is so small that one over it is infinite.
     limit : float
         In scales; infinite for none.
     holes : bool
@@ -529,7 +534,8 @@ class Block:
         """Rows less the centre and their norms; computed once for all statistics of a pass.
 
         Those of invalid rows are zero. Entries that leave the arithmetic's range become the largest
-        that it has. The arrays are shared: callers must not write to them.
+        that it has; a row with one that is no number when it was prepared is invalid, too, whatever
+        was asked. The arrays are shared: callers must not write to them.
         """
         key = (id(center), precision, id(preparation))
         if key not in self._residuals:
@@ -541,11 +547,12 @@ class Block:
                 if preparation.effects is not None:
                     rows = preparation.effects.taken_off(rows)
             norms = row_norms(rows)
-            if preparation.limit == math.inf and preparation.effects is None:
-                whole = not math.isnan(norms.max(initial=0.0))
-                broken = _NONE if whole else np.flatnonzero(np.isnan(norms))
-            else:  # what is not finite may have been clipped
-                broken = np.flatnonzero(~np.isfinite(self.values).all(axis=1))
+            whole = not math.isnan(norms.max(initial=0.0))
+            broken = _NONE if whole else np.flatnonzero(np.isnan(norms))
+            if preparation.limit != math.inf or preparation.effects is not None:
+                # what is not finite may have been clipped
+                hidden = ~np.isfinite(self.values).all(axis=1)
+                broken = np.flatnonzero(hidden | np.isnan(norms))
             if broken.size:
                 rows, norms = self._mended(rows, norms, broken, holes=preparation.holes)
             self._residuals[key] = (rows, norms)
@@ -574,8 +581,8 @@ class Block:
         """
         given = self.values[broken]
         empty = np.isnan(given) if holes else np.zeros(given.shape, dtype=np.bool_)
-        stored = np.asarray(np.isfinite(given) | empty)
-        valid = np.asarray(stored.all(axis=1))
+        found = np.asarray(np.isfinite(given) & ~np.isnan(rows[broken]) | empty)
+        valid = np.asarray(found.all(axis=1))
         largest = np.finfo(rows.dtype).max
         mended = rows.copy()
         clipped = np.clip(rows[broken], -largest, largest)
@@ -588,7 +595,7 @@ class Block:
         self.invalid = self.left_out.size
         if self.invalid:
             first = int(np.argmin(valid))
-            row, column = int(broken[first]), int(np.argmin(stored[first]))
+            row, column = int(broken[first]), int(np.argmin(found[first]))
             entry = self.values[row, column]
             what = self._nan if np.isnan(entry) else entry
             self.first_invalid = InvalidPlace(row, column, f"is {what}")

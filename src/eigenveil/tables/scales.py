@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.checks import LARGEST
+from eigenveil.checks import LARGEST, SMALLEST
 from eigenveil.errors import DataError
 from eigenveil.moments.columns import (
     EQUAL_BINS,
@@ -57,13 +57,15 @@ def public_preparation(scale: object, ranges: object, features: int) -> Preparat
     scale : array of shape (D,), or None or a text
         0 leaves a column out.
     ranges : array of shape (2, D), or None
-        Smallest and largest number of each column; ends that are equal leave it out.
+        Smallest and largest number of each column; ends that are equal, or next to it, leave it
+        out.
     features : int
 
     Raises
     ------
     DataError
-        When they are not finite numbers of that shape, a scale is below 0, or a range reversed.
+        When they are not finite numbers of that shape, a scale is below 0 or so small that one over
+        it is none, or a range is reversed.
     """
     if ranges is not None:
         low, high = ends = _numbers(ranges, (2, features), "ranges")
@@ -75,14 +77,16 @@ def public_preparation(scale: object, ranges: object, features: int) -> Preparat
                 hint="Give each column's smallest number first, then its largest.",
                 code="bad-ranges",
             )
-        return Preparation(0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low, limit=1.0)
+        half = 0.5 * high - 0.5 * low
+        return Preparation(0.5 * low + 0.5 * high, np.where(half < SMALLEST, 0.0, half), limit=1.0)
     if scale is None or isinstance(scale, str):
         return AS_IT_IS
     found = _numbers(scale, (features,), "scale")
-    if (wrong := np.flatnonzero(found < 0)).size:
+    if (wrong := np.flatnonzero((found < SMALLEST) & (found != 0))).size:
         raise DataError(
-            f"scale: that of {Origin().column(int(wrong[0]))} is {found[wrong[0]]:g}, below 0.",
-            hint="Give scales above 0, or 0 for a column to be left out.",
+            f"scale: that of {Origin().column(int(wrong[0]))} is {found[wrong[0]]:g}, below "
+            f"{SMALLEST:g}.",
+            hint="Give scales above that, or 0 for a column to be left out.",
             code="bad-scale",
         )
     return Preparation(scale=found)

@@ -6,7 +6,8 @@ transaction: the state that it follows from is read in it, and answer and charge
 the answer is returned; a repeated request gets the same bytes. Only rows are read before it, for
 the state that this process saw last, and if another one has gone on since, again. What is
 asked is checked against the study: a site runs its own software only, works out sensitivities
-itself, and never spends more than the study's target, whoever sends the query. Nothing about its
+itself (docs/proofs/views.md, claim 9: of every query that it accepts), and never spends more than
+the study's target, whoever sends the query. Nothing about its
 rows decides whether it answers, unless the study states ``invalid="error"``: then a row that is not
 valid keeps it from joining, before anything is charged. (Files that cannot be read do so at any
 time.)
