@@ -222,23 +222,3 @@ def test_a_fit_of_topics_releases_its_schedule(seed, count, delta, adjacency, pa
         alpha0=alpha0,
     )
     check_run(plan, X, task="topic-model")
-
-
-@pytest.mark.parametrize("rounds", [0, -1])
-def test_a_number_of_power_rounds_below_one_is_refused(rounds):
-    with pytest.raises(DataError, match="power_rounds"):
-        plan_of(
-            "pca",
-            features=5,
-            n_components=2,
-            epsilon=1.0,
-            delta=1e-6,
-            mechanism="power",
-            adjacency="add-remove",
-            row_norm="unit",
-            row_bound=None,
-            center=False,
-            budget_split=None,
-            sketch_size=None,
-            power_rounds=rounds,
-        )
