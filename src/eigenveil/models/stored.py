@@ -321,7 +321,8 @@ def _absent(path: str | os.PathLike[str]) -> OutputError:
 
 def _not_a_model(path: str | os.PathLike[str], error: Exception) -> DataError:
     # what numpy advises about pickles is no advice for strangers' files
-    why = "no .npz file" if "pickle" in str(error) else printable(error, most=200)
+    foreign = isinstance(error, zipfile.BadZipFile) or "pickle" in str(error)
+    why = "no .npz file" if foreign else printable(error, most=200)
     return DataError(
         f"{path} is not a saved eigenveil model of this kind ({why}).",
         hint="Give a file that the same estimator's save wrote.",
