@@ -132,7 +132,7 @@ _ABOUT = (
     (
         "denoised",
         "the same; then columns that hold little energy keep less of their entries (empirical "
-        "Bayes), apart from directions that stand above the noise",
+        "Bayes), where that is judged to capture more",
     ),
     (
         "adaptive",
@@ -204,35 +204,49 @@ def _fits(
     units: NDArray[Any], moment: Array, components: int, epsilon: float
 ) -> list[tuple[float, float, float]]:
     """Captured energy of one release, of that denoised, and of two, in fresh runs."""
+    exact, rng = second_moment(units), np.random.default_rng()
+    return [
+        fitted(units, exact, moment, components, epsilon, rng)
+        for _ in range(_FITS if units.shape[1] < _WIDE else _FITS_WHERE_WIDE)
+    ]
+
+
+def fitted(
+    units: NDArray[Any],
+    exact: Array,
+    moment: Array,
+    components: int,
+    epsilon: float,
+    rng: np.random.Generator,
+    delta: float = DELTA,
+) -> tuple[float, float, float]:
+    """Captured energy of one release, of that denoised, and of two: with the noise drawn here.
+
+    ``exact`` is the second moment of the unit rows, ``moment`` that of the rows.
+    """
     size = units.shape[1]
-    mu = mu_of_epsilon(epsilon, DELTA)
+    mu = mu_of_epsilon(epsilon, delta)
     error, later_error = 1.0 / (mu * math.sqrt(SHARE)), 1.0 / (mu * math.sqrt(1.0 - SHARE))
-    exact = _second_moment(units)
+    first, noise = exact + _noise(rng, size, error), _noise(rng, size, later_error)
+    alike = merged(first, error, None, exact + noise, later_error, components=components)
+    how = precondition(first, error, later_error, components=components, rows=units.shape[0]).how
+    both = alike
+    if how is not None:
+        seen = units @ how.basis.astype(units.dtype)
+        norms = np.linalg.norm(seen, axis=1, keepdims=True)
+        norms = np.maximum(norms, how.bound) if how.bound else np.where(norms > 0, norms, 1.0)
+        second = second_moment(seen / norms) + noise
+        both = merged(first, error, how, second, later_error, components=components)
     best = float(np.sum(leading_eigenpairs(moment, components)[0]))
-    rng = np.random.default_rng()
-    found = []
-    for _ in range(_FITS if size < _WIDE else _FITS_WHERE_WIDE):
-        first, noise = exact + _noise(rng, size, error), _noise(rng, size, later_error)
-        alike = merged(first, error, None, exact + noise, later_error, components=components)
-        how = precondition(
-            first, error, later_error, components=components, rows=units.shape[0]
-        ).how
-        both = alike
-        if how is not None:
-            seen = units @ how.basis.astype(units.dtype)
-            norms = np.linalg.norm(seen, axis=1, keepdims=True)
-            norms = np.maximum(norms, how.bound) if how.bound else np.where(norms > 0, norms, 1.0)
-            second = _second_moment(seen / norms) + noise
-            both = merged(first, error, how, second, later_error, components=components)
-        one, plain, adaptive = (
-            _energy(moment, leading_eigenpairs(matrix, components)[1]) / best
-            for matrix in (alike.mean, alike.matrix, both.matrix)
-        )
-        found.append((one, plain, adaptive))
-    return found
+    one, plain, adaptive = (
+        _energy(moment, leading_eigenpairs(matrix, components)[1]) / best
+        for matrix in (alike.mean, alike.matrix, both.matrix)
+    )
+    return one, plain, adaptive
 
 
-def _second_moment(rows: NDArray[Any]) -> Array:
+def second_moment(rows: NDArray[Any]) -> Array:
+    """Of the rows as they are."""
     return np.asarray(rows.T @ rows, dtype=np.float64)
 
 

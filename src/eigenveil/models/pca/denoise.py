@@ -55,7 +55,9 @@ class Denoised:
     kept: Array
 
 
-def denoised(matrix: Array, basis: Array | None, variances: Array) -> Denoised:
+def denoised(
+    matrix: Array, basis: Array | None, variances: Array, *, apart: bool = True
+) -> Denoised:
     """Empirical Bayes: columns of little energy have small entries, in directions and in the rest.
 
     Parameters
@@ -65,6 +67,8 @@ def denoised(matrix: Array, basis: Array | None, variances: Array) -> Denoised:
         In which noise is independent entry by entry; ``None``: in the features themselves.
     variances : array of shape (D, D)
         Of its entries off the diagonal; twice as large on it.
+    apart : bool
+        Whether directions that stand above the noise are treated apart; else all is columns.
     """
     size = matrix.shape[0]
     noise = across = variances
@@ -84,7 +88,7 @@ def denoised(matrix: Array, basis: Array | None, variances: Array) -> Denoised:
     r, level, root = 0, whole / size, np.zeros(0)
     for _ in range(size):
         cut = 2.0 * math.sqrt(e2[min(r, size - 1)]) * (1.0 + 0.5 * size ** (-2 / 3))
-        if r >= size or not values[r] - level > cut:
+        if not apart or r >= size or not values[r] - level > cut:
             break
         r += 1
         above = values[:r] - level
@@ -109,31 +113,55 @@ def denoised(matrix: Array, basis: Array | None, variances: Array) -> Denoised:
     return Denoised(result, strengths, shown, level, left, kept)
 
 
-def judged(matrix: Array, basis: Array | None, variances: Array, *, components: int) -> Array:
-    """The matrix to take components of: as it is, or :func:`denoised`, whichever captures more.
+@dataclass(frozen=True)
+class Judged:
+    """The matrix to take components of.
+
+    Attributes
+    ----------
+    matrix : array of shape (D, D)
+        As it is, or :func:`denoised`, with directions apart or not, whichever captures most.
+    gain : float
+        What that captures more than the matrix as it is, at twice the noise's variance.
+    """
+
+    matrix: Array
+    gain: float
+
+
+def judged(matrix: Array, basis: Array | None, variances: Array, *, components: int) -> Judged:
+    """What to take components of, judged on independent noise.
 
     Parameters are those of :func:`denoised`; the noise that judges is the same for all matrices of
     a size.
     """
     size = matrix.shape[0]
-    clean = denoised(matrix, basis, variances).matrix
-    if not (0 < components < size and np.all(np.isfinite(matrix)) and np.any(variances > 0)):
-        return clean
+    sensible = bool(np.all(np.isfinite(matrix)) and np.any(variances > 0))
+    if not (0 < components < size and sensible):
+        return Judged(matrix, 0.0)
     rng = np.random.default_rng(size)
-    deviations, gain = np.sqrt(0.5 * variances), 0.0
-    for _ in range(1 if size > _LARGE else _PAIRS):
+    deviations, pairs = np.sqrt(0.5 * variances), 1 if size > _LARGE else _PAIRS
+    gains = dict.fromkeys((True, False), 0.0)
+    for _ in range(pairs):
         drawn = rng.standard_normal((size, size))
         noise = deviations * (drawn + drawn.T)
         if basis is not None:
             noise = basis @ noise @ basis.T
         for one, other in ((matrix + noise, matrix - noise), (matrix - noise, matrix + noise)):
-            ways = denoised(one, basis, 2.0 * variances).matrix, one
-            more, less = (
-                float(np.sum((found @ other) * found))
-                for found in (leading_eigenpairs(each, components)[1] for each in ways)
-            )
-            gain += more - less
-    return clean if gain > 0 else matrix
+            as_it_is = _energy(one, other, components) / (2 * pairs)
+            for apart in gains:
+                clean = denoised(one, basis, 2.0 * variances, apart=apart).matrix
+                gains[apart] += _energy(clean, other, components) / (2 * pairs) - as_it_is
+    best = max(gains, key=lambda apart: gains[apart])
+    if gains[best] <= 0:
+        return Judged(matrix, 0.0)
+    return Judged(denoised(matrix, basis, variances, apart=best).matrix, gains[best])
+
+
+def _energy(matrix: Array, other: Array, components: int) -> float:
+    """What the components of one matrix capture of another."""
+    found = leading_eigenpairs(matrix, components)[1]
+    return float(np.sum((found @ other) * found))
 
 
 def _kept(left: Array, diagonal: Array, noise: Array) -> Array:

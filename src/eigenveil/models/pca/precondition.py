@@ -21,6 +21,7 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from eigenveil.linalg.edge import edge_of_variances
+from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.models.pca.denoise import denoised, empirical_bayes, judged
 
 Array = NDArray[np.float64]
@@ -182,6 +183,13 @@ def precondition(
     part = 0.0 if made.get(chosen) is None else _LEAST_GAIN[made[chosen].resolved >= components]
     if losses[chosen] > (1.0 - part) * losses[ONE_RELEASE]:
         chosen = ONE_RELEASE
+    elif chosen != ONE_RELEASE:
+        # twice the noise's variance, of which one release of the whole budget has ``part`` alone
+        part = 0.5 / (1.0 + (error / later_error) ** 2)
+        known = judged(first, None, np.full(first.shape, 0.5 * error**2), components=components)
+        whole = float(np.sum(np.maximum(leading_eigenpairs(first, components)[0], 0.0)))
+        if part * known.gain > (losses[ONE_RELEASE] - losses[chosen]) * whole:
+            chosen = ONE_RELEASE
     return Choice(losses, chosen, made.get(chosen))
 
 
@@ -314,7 +322,7 @@ def merged(
         mean, variances = _averaged(first / size, one, how, energies, second / size, other)
         basis = how.vectors
     edge = edge_of_variances(variances)
-    clean = judged(mean, basis, variances, components=components)
+    clean = judged(mean, basis, variances, components=components).matrix
     return Merged(mean * size, 0.5 * (clean + clean.T) * size, edge * size)
 
 
