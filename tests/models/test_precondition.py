@@ -107,6 +107,7 @@ def test_noise_without_rows_is_one_release() -> None:
 def test_signs_and_order_of_columns_do_not_matter() -> None:
     rng = np.random.default_rng(5)
     rows = unit_rows(rng, 4000, 1.0 / np.arange(1, 21) ** 2)
+    rows = rows @ np.linalg.qr(rng.standard_normal((20, 20)))[0]  # columns alone say little
     first = rows.T @ rows + noise(rng, 20, 30.0)
     turn = np.eye(20)[rng.permutation(20)] * rng.choice([-1.0, 1.0], 20)
     one = precondition(first, 30.0, 30.0, components=4, rows=4000.0)

@@ -18,8 +18,6 @@ _SPAN = 20 * OCTAVE_PARTS
 # Relative error that bins give to a mean square beside their noise, and the part of it that must be
 # left when its origin is not the centre.
 _SPREAD_ERROR, _LEFT = 0.15, 0.5
-# Where rows may be shortened that keep their lengths.
-_QUANTILES = (0.5, 0.8, 0.9, 0.95, 0.99)
 # Share of the rows that the strongest run must hold.
 _ENOUGH = 0.2
 # Rows that are in no run must stand out by so many deviations for further runs to be looked for;
@@ -71,12 +69,16 @@ class NormScale:
         """Average of ``min(1, bound / norm)``, what clipping leaves of a sum of rows."""
         return self._average(np.minimum(1.0, bound / np.maximum(self._middles, bound)))
 
-    def holding(self, share: float) -> float:
-        """Smallest edge at which shortening the rows leaves this share of their energy."""
+    def holding(self, share: float, energy: float) -> float:
+        """Smallest edge at which shortening the rows leaves this share of their energy.
+
+        There is said to be no less than ``energy``, which the histogram may not show; 0 where too
+        much of it is not seen.
+        """
         squares, masses = self._middles**2, np.maximum(self.masses, 0.0)
-        beyond = [float(masses @ np.maximum(squares - edge**2, 0.0)) for edge in self.edges]
-        enough = np.flatnonzero(np.array(beyond) <= (1.0 - share) * float(masses @ squares))
-        return float(self.edges[enough[0]])  # the last edge has nothing beyond
+        left = np.array([float(masses @ np.minimum(squares, edge**2)) for edge in self.edges])
+        enough = np.flatnonzero(left >= share * max(energy, float(masses @ squares)))
+        return float(self.edges[enough[0]]) if enough.size else 0.0
 
     def least_lost(self, edge: float, components: int) -> tuple[float, float]:
         """Where to shorten rows so that noise and what is cut off lose least, and the noise's part.
@@ -86,8 +88,7 @@ class NormScale:
         off beside it.
         """
         found = []
-        for quantile in _QUANTILES:
-            bound = self.quantile(quantile)
+        for bound in self.edges.tolist():
             energy = self.mean_energy(bound)
             noise = edge * components / (max(self.rows, 1.0) * max(energy, 1e-12))
             cut = self.cut_off(bound)

@@ -514,8 +514,11 @@ def _shortened(
         weighted=plan.weighted,
     )
     answers = yield (state.query(ADAPTED_NORMS, lengths),)
-    seen = read_scale(answers[ADAPTED_NORMS])
-    bound = seen.holding(1.0 - _CUT_OFF) / rule.bound if seen.found else 0.0
+    seen, bound = read_scale(answers[ADAPTED_NORMS]), 0.0
+    if seen.found:  # what the first release says that there is, less its own error
+        energy = float(np.sum((first.matrix @ basis) * basis))
+        energy -= error * float(np.linalg.norm(basis.T @ basis))
+        bound = seen.holding(1.0 - _CUT_OFF, energy * rule.bound**2) / rule.bound
     return look(bounds={name: bound})
 
 
