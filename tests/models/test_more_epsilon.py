@@ -59,15 +59,17 @@ def test_a_curve_that_falls_is_found():
     assert least(runs - 0.99 - np.array([0.0, 0, 0, 0, 0.01])) < -0.005
 
 
-def test_shrinking_that_nobody_judges_is_found(monkeypatch):
-    """Directions apart, whatever the rows, as it was: .983, .975, .973 of the energy."""
+@pytest.mark.parametrize("judging", [True, False])
+def test_shrinking_that_nobody_judges_is_found(monkeypatch, judging):
+    """Directions apart, whatever the rows, as it was: .984 and .974 of the energy; .992 and .998."""
     clean = denoise.denoised
-    monkeypatch.setattr(
-        "eigenveil.models.pca.precondition.judged",
-        lambda matrix, basis, variances, components: denoise.Judged(
-            clean(matrix, basis, variances).matrix, 0.0
-        ),
-    )
+    if not judging:
+        monkeypatch.setattr(
+            "eigenveil.models.pca.precondition.judged",
+            lambda matrix, basis, variances, components: denoise.Judged(
+                clean(matrix, basis, variances).matrix, 0.0
+            ),
+        )
     of = case_of(papers_rows()[:5000], 50, 0.01, rotated=False)
-    runs = np.array([curve(of, (0.2, 0.5, 0.7), seed) for seed in range(4)])
-    assert dip(runs[:, :, 1]) > 0
+    less, more = np.mean([curve(of, (0.2, 0.7), seed)[:, 1] for seed in range(3)], axis=0)
+    assert (more > less) == judging
