@@ -18,8 +18,8 @@ EPSILONS = (0.2, 0.3, 0.5, 0.7, 1.0, 2.0)
 def by_columns():
     """A quarter of the columns hold nearly all."""
     rng = np.random.default_rng(0)
-    variances = np.concatenate([np.linspace(10.0, 1.0, 12), rng.uniform(0.0, 0.5, 36)])
-    return rng.standard_normal((3000, 48)) * np.sqrt(variances)
+    variances = np.concatenate([np.linspace(10.0, 1.0, 8), rng.uniform(0.0, 0.5, 24)])
+    return rng.standard_normal((3000, 32)) * np.sqrt(variances)
 
 
 def standardised(rows):
@@ -27,7 +27,7 @@ def standardised(rows):
 
 
 CASES = {
-    "by columns": (by_columns, 12, 0.01),
+    "by columns": (by_columns, 8, 0.01),
     "wine": (lambda: standardised(load_wine().data), 3, 1e-5),
     "breast cancer": (lambda: load_breast_cancer().data, 5, 1e-5),
 }
@@ -41,7 +41,7 @@ def runs_of(name, most, *, rotated):
     return np.array(found)
 
 
-@pytest.mark.parametrize("most", [8, pytest.param(40, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("most", [6, pytest.param(40, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("rotated", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_more_epsilon_is_never_worse(name, rotated, most):
@@ -61,7 +61,7 @@ def test_a_curve_that_falls_is_found():
 
 @pytest.mark.parametrize("judging", [True, False])
 def test_shrinking_that_nobody_judges_is_found(monkeypatch, judging):
-    """Directions apart, whatever the rows, as it was: .984 and .974 of the energy; .992 and .998."""
+    """Directions apart, whatever the rows, as it was: .984, .974 of the energy; now .992, .998."""
     clean = denoise.denoised
     if not judging:
         monkeypatch.setattr(
