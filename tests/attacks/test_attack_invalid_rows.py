@@ -16,7 +16,7 @@ import pytest
 import scipy.sparse
 
 from eigenveil import FederatedPCA, PrivateGaussianMixture, PrivatePCA, PrivateStreamingPCA
-from eigenveil.errors import DataError, InvalidRowsWarning
+from eigenveil.errors import InvalidRowsWarning
 from eigenveil.io import open_rows
 from eigenveil.moments.accumulators import (
     ComponentEnergy,
@@ -186,34 +186,6 @@ def test_streams(publish):
             quietly(lambda stream=stream, block=block: stream.partial_fit(block))
         stream.release()
     same(*streams)
-
-
-def test_error_is_before_anything_is_released_or_charged():
-    rows, whole = pair()
-    drawn = []
-
-    class Watched(PrivatePCA):
-        def _keep(self, *parts):
-            drawn.append(parts)
-            super()._keep(*parts)
-
-    with pytest.raises(DataError, match=f"index {BAD}, column index 2 .* is nan") as caught:
-        Watched(2, **PCA, invalid="error").fit(rows)
-    assert caught.value.code == "invalid-row"
-    assert not drawn
-    kept = PrivatePCA(2, **PCA, invalid="error").fit(whole)
-    assert any("whether all rows are valid" in said for said in kept.guarantee_.caveats)
-    plain = PrivatePCA(2, **PCA).fit(whole)
-    assert not any("valid" in said for said in plain.guarantee_.caveats)
-    stream = PrivateStreamingPCA(2, epsilon=20.0, invalid="error").partial_fit(whole)
-    with pytest.raises(DataError, match=f"row index {BAD}"):
-        stream.partial_fit(rows)
-    assert stream.blocks_ == 1
-    for dropouts in (0, 1):
-        with pytest.raises(DataError, match=f"site b: row index {BAD}"):
-            FederatedPCA(2, **PCA, dropouts=dropouts, invalid="error").fit(
-                {"a": whole, "b": rows, "c": whole.copy()}
-            )
 
 
 def test_nothing_of_it_is_kept_or_saved(tmp_path):

@@ -2,8 +2,8 @@
 
 A tree's study took ``unit`` and its certificate promised protection of all rows of a person, while
 its leaves counted each row by itself: a person with 100 rows moved the sums 100 times as far as the
-noise was made for. They would have been found by their weight in the sum. Rows of two persons, and
-what invalid="error" promises, were left alone by the leaves as well.
+noise was made for. They would have been found by their weight in the sum. Rows of two persons were
+left alone by the leaves as well.
 """
 
 from __future__ import annotations
@@ -81,16 +81,6 @@ def test_a_leaf_needs_the_units_that_its_study_protects():
     with pytest.raises(DataError) as refused:
         leaf_of(study_of()).partial_fit(np.eye(FEATURES), groups=["a", "b", "c"])
     assert refused.value.code == "bad-groups"
-
-
-def test_a_row_that_is_not_valid_stops_a_leaf_where_the_study_says_so():
-    leaf = leaf_of(study_of(invalid="error")).partial_fit(np.eye(FEATURES))
-    before = [total.integers().copy() for total in leaf._sums]
-    with pytest.raises(DataError) as refused:
-        leaf.partial_fit([[1.0, 2.0, 3.0], [1.0, np.nan, 2.0]])
-    assert refused.value.code == "invalid-row"
-    for total, kept in zip(leaf._sums, before, strict=True):
-        np.testing.assert_array_equal(total.integers(), kept)
 
 
 def test_the_certificate_says_that_a_person_is_at_one_site():

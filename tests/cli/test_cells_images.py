@@ -27,7 +27,7 @@ def hidden(folder):
 def test_cells_to_a_certified_result_and_back(tmp_path, run):
     adata, counts = made_cells("csc", cells=600)
     cells, folder = saved(adata, tmp_path / "cells.h5ad"), tmp_path / "result"
-    words = ("fit", cells, "--unit", "donor_id", "--layer", "doubled", "--invalid", "zero")
+    words = ("fit", cells, "--unit", "donor_id", "--layer", "doubled")
     status, _, err = run(*words, "-k", 2, "--epsilon", 3, "--out", folder, "--no-plots", "--quiet")
     assert status == 0, err
     model = PrivatePCA.load(folder / "model.npz")

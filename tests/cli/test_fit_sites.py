@@ -141,16 +141,6 @@ def test_a_site_with_other_columns_is_named(sites, tmp_path, run):
     assert "site west" in error
 
 
-def test_a_site_with_a_missing_value_is_named_with_its_place(sites, tmp_path, run):
-    spoiled = np.array(ROWS[1200:])
-    spoiled[5, 2] = np.nan
-    np.save(tmp_path / "c.npy", spoiled)
-    status, _, error = run("fit", *sites, "--invalid", "error", "--out", tmp_path / "r")
-    assert status == 3
-    assert "site west" in error
-    assert "row 6, column 3" in error
-
-
 def test_files_without_sites_still_mean_one_data_set(sites, tmp_path, run):
     file = sites[1].partition("=")[2]
     assert run("fit", file, "-k", 2, "--out", tmp_path / "r", "--quiet")[0] == 0

@@ -29,7 +29,7 @@ from eigenveil.models.dask_tables import collection_rows
 from eigenveil.moments import dask_rows
 from eigenveil.moments.accumulators import RowSum, SecondMoment
 from eigenveil.moments.dask_rows import DaskRows, code_digest, merge_parts
-from eigenveil.moments.engine import CountRows, accumulate, check_rows
+from eigenveil.moments.engine import CountRows, accumulate
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.certificate import ON_CLUSTER
@@ -333,13 +333,6 @@ def test_an_invalid_row_is_named_by_its_partition():
         match=r"2 rows.*partition 2: row index 50, column index 2",
     ):
         pca().fit(rows)
-    with pytest.raises(DataError, match=r"partition 2: row index 50") as caught:
-        pca(invalid="error").fit(rows)
-    assert caught.value.code == "invalid-row"
-
-
-def test_a_check_reads_all_partitions():
-    check_rows(parts_of([X[:10], X[10:]], Opener()))
 
 
 @pytest.mark.parametrize(

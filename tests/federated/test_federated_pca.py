@@ -206,21 +206,6 @@ def test_rows_that_cannot_be_used_are_refused_naming_the_site(rows, said):
         FederatedPCA(2).fit(rows)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_an_entry_that_is_not_finite_is_found_and_nothing_is_charged(bad, tmp_path):
-    spoiled = np.array(PARTS["south"])
-    spoiled[7, 3] = bad
-    ledgers = {name: Ledger(tmp_path / f"{name}.ledger") for name in PARTS}
-    for ledger in ledgers.values():
-        ledger.set_budget(Budget(DATA_SET, "add-remove", 1.0, 1e-6))
-    rows = {n: ArrayRows(spoiled if n == "south" else part) for n, part in PARTS.items()}
-    with pytest.raises(DataError, match=r"site south: .*row index 7, column index 3 .from 0."):
-        FederatedPCA(2, invalid="error").fit_rows(rows, ledgers=ledgers)
-    standing = {name: ledger.standings()[0] for name, ledger in ledgers.items()}
-    assert all(s.spent_epsilon == 0.0 for s in standing.values())
-    assert all(s.reserved.mu_squared == 0.0 for s in standing.values())
-
-
 def test_a_ledger_without_enough_left_refuses_before_anything_is_sent(tmp_path):
     ledgers = {name: Ledger(tmp_path / f"{name}.ledger") for name in PARTS}
     for name, ledger in ledgers.items():

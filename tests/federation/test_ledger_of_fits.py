@@ -167,8 +167,6 @@ def test_what_the_budget_does_not_cover_is_refused_before_any_row_is_read(place,
     model = eigenveil.PrivatePCA(2, ledger=place, data_set="x", adjacency=adjacency)
     with pytest.raises(BudgetExceeded):
         model.fit_rows(Unread(X))
-    with pytest.raises(BudgetExceeded):
-        model.set_params(invalid="error").fit_rows(Unread(X))
     assert Ledger(place).sessions() == []
 
 
@@ -217,15 +215,6 @@ def test_an_interrupted_fit_keeps_what_it_charged_and_frees_the_rest(place):
     with pytest.raises(BudgetExceeded):
         fit_of_rows(Stops(X), ledger=ledger)
     eigenveil.PrivatePCA(2, epsilon=0.9, ledger=ledger).fit(X)  # what is left is of use
-
-
-def test_nothing_is_charged_for_rows_that_are_not_valid(place):
-    bad = X.copy()
-    bad[3, 1] = np.nan
-    with pytest.raises(DataError):
-        eigenveil.PrivatePCA(ledger=place, data_set="x", invalid="error").fit(bad)
-    assert Ledger(place).standings()[0].spent == Loss()
-    assert Ledger(place).standings()[0].reserved == Loss()
 
 
 def test_several_fits_share_a_budget(place):
@@ -370,17 +359,6 @@ def test_a_continual_stream_is_charged_once_for_all_of_its_blocks(place):
         (session,) = Ledger(place).sessions()
         assert len(session.charges) == 1
     assert session.outcome == "finished"
-
-
-def test_a_stream_that_did_not_begin_gives_back_what_it_reserved(place):
-    bad = X[:50].copy()
-    bad[0, 0] = np.inf
-    with pytest.raises(DataError):
-        stream(place, invalid="error").partial_fit(bad)
-    assert reserved(place) == Loss()
-    with pytest.raises(DataError):
-        stream(place, invalid="error").fit(bad)
-    assert reserved(place) == Loss()
 
 
 def test_a_new_fit_ends_the_stream_before_it(place):

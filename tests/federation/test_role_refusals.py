@@ -192,51 +192,6 @@ def test_a_row_that_is_no_number_is_told_to_its_owner_alone(bad, dropouts, tmp_p
         assert consortium.parties[name].invalid is None
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("dropouts", [0, 1])
-def test_where_the_study_asks_for_it_a_site_with_such_a_row_does_not_join(bad, dropouts, tmp_path):
-    study = study_of(4, dropouts=dropouts, invalid="error")
-    rows = rows_of(study)["s1"]
-    rows[ROW, COLUMN] = bad
-    consortium, troubles = Consortium(study, tmp_path, rows={"s1": rows}), {}
-
-    def fate(name, step, request, party):
-        answer = party.handle(request)
-        troubles[name, step] = party.last_error
-        return answer
-
-    wire = Wire(consortium.parties, fate)
-    run = Aggregator(settle(study)).run()
-    if dropouts:  # the others go on without it
-        assert set(carry(run, wire).missing) == {"s1"}
-    else:
-        with pytest.raises(ProtocolError, match="site s1: its rows cannot be used"):
-            carry(run, wire)
-    problem = troubles["s1", "join"]
-    assert isinstance(problem, DataError)
-    assert problem.message == f"s1.csv: row index {ROW}, column index {COLUMN} (from 0) is {bad}."
-    code, text = wire.refusals()["s1", "join"]
-    assert code == "data"
-    assert not any(character.isdigit() for character in text)
-    assert not {"nan", "inf", "-inf"} & set(text.lower().split())
-    assert spent(consortium, "s1") == NOTHING
-    if not dropouts:
-        assert all(spent(consortium, name) == NOTHING for name in study.names)
-
-
-def test_refusals_of_rows_are_all_alike(tmp_path):
-    """Which row and which value: the answer's bytes are the same."""
-    study, answers = study_of(3, invalid="error"), set()
-    for number, row in enumerate(([math.nan, 1, 1], [1, 1, math.inf])):
-        rows = np.vstack([np.ones((number, 3)), row])
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        consortium = Consortium(study, folder, rows={"s0": rows})
-        request = request_of(study, "s", "join", payloads.JoinRequest())
-        answers.add(consortium.parties["s0"].handle(request))
-    assert len(answers) == 1
-
-
 @pytest.mark.parametrize("rows", [0, 1])
 def test_a_site_with_hardly_a_row_answers_as_any_other(rows, tmp_path):
     consortium = Consortium(study_of(3), tmp_path, rows={"s0": np.ones((rows, 3))})

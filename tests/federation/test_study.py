@@ -420,7 +420,6 @@ NUMBERS = {
 HALVED = NUMBERS | {"columns": [*NUMBERS["columns"][:7], NUMBERS["columns"][7] | {"range": [0, 1]}]}
 
 CHANGES = [
-    {"invalid": "error"},
     {"name": "other"},
     {"requested_by": "somebody"},
     {"purpose": "another"},

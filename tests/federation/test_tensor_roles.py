@@ -485,21 +485,6 @@ def test_too_few_components_give_fewer_and_what_was_released_stays_charged(task,
         assert 0 < standing.spent_epsilon < consortium.study.epsilon
 
 
-def test_where_the_study_asks_for_it_documents_are_looked_at_before_anyone_pays(tmp_path):
-    consortium = consortium_of(study_of(TOPICS, invalid="error"), tmp_path)
-    spoiled = np.array(consortium.rows["s1"])
-    spoiled[7, 0] = 2.5
-    consortium.rows["s1"] = spoiled
-    consortium.restart("s1")
-    wire = Wire(consortium.parties)
-    with pytest.raises(ProtocolError, match="step 'join'"):
-        carry(Aggregator(settle(consortium.study)).run(), wire)
-    assert wire.refusals()["s1", "join"][0] == "data"
-    assert "index 7" not in wire.refusals()["s1", "join"][1]
-    assert "is counted 2.5 times" in consortium.parties["s1"].last_error.message
-    assert all(consortium.check_books(n).spent_epsilon == 0 for n in consortium.ledgers)
-
-
 def test_a_long_vocabulary_can_be_told(tmp_path):
     """Names of all words travel when a site joins: more than a message without numbers has."""
     words = [f"a word of some length, number {i:06d} of them all" for i in range(30_000)]

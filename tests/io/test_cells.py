@@ -175,7 +175,7 @@ def test_genes_that_a_spreadsheet_damaged_are_names_among_many(tmp_path):
 
 
 def private(**options):
-    return PrivatePCA(3, epsilon=5.0, random_state=0, invalid="zero", **options)
+    return PrivatePCA(3, epsilon=5.0, random_state=0, **options)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -211,7 +211,7 @@ def test_new_cells_are_matched_by_their_genes():
 def test_sites_streams_and_other_tasks_take_cells():
     adata, counts = made_cells(cells=600)
     sites = {"north": adata[:300], "south": adata[300:, ::-1]}
-    options = {"epsilon": 5.0, "random_state": 0, "invalid": "zero"}
+    options = {"epsilon": 5.0, "random_state": 0}
     found = FederatedPCA(3, unit="donor_id", **options).fit(sites)
     ids = np.asarray(adata.obs["donor_id"].astype(object))
     arrays = {"north": counts[:300], "south": counts[300:]}

@@ -15,7 +15,7 @@ from eigenveil.errors import DataError, PrivacyError
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.models.pca.estimator import FittedPCA
-from object_tools import arrays_of, contents_of
+from object_tools import arrays_of
 
 D = 6
 
@@ -156,24 +156,6 @@ def test_a_merge_of_other_streams_is_refused(rows):
     refused(DataError, "other-columns", lambda: named.merge(fitted_open(frame[list("bacdef")])))
     assert mine.merge(PrivateStreamingPCA(2)) is mine
     assert mine.blocks_ == 1
-
-
-@pytest.mark.parametrize(
-    ("block", "code"),
-    [
-        (lambda x: np.where(np.arange(D) == 4, np.nan, x[:3]), "invalid-row"),
-        (lambda x: np.where(np.arange(D) == 0, np.inf, x[:3]), "invalid-row"),
-    ],
-)
-@pytest.mark.parametrize("publish", [{}, {"publish": "continual", "horizon": 9}])
-def test_a_bad_block_changes_nothing(rows, block, code, publish):
-    stream = fitted_open(rows, invalid="error", **publish)
-    state = contents_of(stream._stream)
-    text = refused(DataError, code, lambda: stream.partial_fit(block(rows)))
-    assert "row index 0, column index " in text
-    with pytest.raises(ValueError, match="features"):
-        stream.partial_fit(rows[:, :3])
-    assert contents_of(stream._stream) == state
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 
 from eigenveil import DataError, OutputError, PrivacyError, PrivatePCA, PrivateTopicModel
+from eigenveil.errors import InvalidRowsWarning
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models.tensors.plan import TopicPlan
 from eigenveil.moments.source import ArrayRows
@@ -340,60 +341,33 @@ def with_document(words):
     return counts
 
 
-ERROR = {"invalid": "error"}
 LONG = [2**24, 1, 0, 0, 0]
 NAMED = pd.DataFrame(with_count(-1.0), columns=["apple", "bear", "cow", "dog", "eel"])
 
 
 @pytest.mark.parametrize(
+    ("match", "rows"),
+    [
+        (r"index 1234, column index 2 .* counted -1 times", with_count(-1, int)),
+        (r"index 1234, column index 2 .* counted 0\.5 times", with_count(0.5)),
+        ("index 1234, column index 2 .* counted nan times", with_count(np.nan)),
+        ("index 1234, column index 2 .* counted inf times", with_count(np.inf)),
+        ("row index 1234 .from 0., column 'cow' is counted", NAMED),
+        ("1234, column index 2", scipy.sparse.csr_array(with_count(0.5))),
+        ("1234, column index 2", scipy.sparse.csc_matrix(with_count(np.nan))),
+        ("index 1234, column index 2 .* counted 1e", with_count(1e30)),
+        ("row index 77 .* of 16777217 words", with_document(LONG)),
+        ("row index 77", scipy.sparse.csr_array(with_document(LONG))),
+    ],
+)
+def test_a_document_that_is_not_valid_is_told_to_its_owner(match, rows):
+    with pytest.warns(InvalidRowsWarning, match=match):
+        PrivateTopicModel(1).fit(rows)
+
+
+@pytest.mark.parametrize(
     ("error", "match", "rows", "options"),
     [
-        (
-            DataError,
-            r"index 1234, column index 2 .* counted -1 times",
-            with_count(-1),
-            ERROR,
-        ),
-        (
-            DataError,
-            r"index 1234, column index 2 .* counted -1 times",
-            with_count(-1, int),
-            ERROR,
-        ),
-        (
-            DataError,
-            r"index 1234, column index 2 .* counted 0\.5 times",
-            with_count(0.5),
-            ERROR,
-        ),
-        (
-            DataError,
-            "index 1234, column index 2 .* counted nan times",
-            with_count(np.nan),
-            ERROR,
-        ),
-        (
-            DataError,
-            "index 1234, column index 2 .* counted inf times",
-            with_count(np.inf),
-            ERROR,
-        ),
-        (DataError, "row index 1234 .from 0., column 'cow' is counted", NAMED, ERROR),
-        (DataError, r"1234, column index 2", scipy.sparse.csr_array(with_count(0.5)), ERROR),
-        (DataError, "1234, column index 2", scipy.sparse.csc_matrix(with_count(np.nan)), ERROR),
-        (
-            DataError,
-            "index 1234, column index 2 .* counted 1e",
-            with_count(1e30),
-            ERROR,
-        ),
-        (
-            DataError,
-            "row index 77 .* of 16777217 words",
-            with_document(LONG),
-            ERROR,
-        ),
-        (DataError, "row index 77", scipy.sparse.csr_array(with_document(LONG)), ERROR),
         (DataError, "n_components = 6", COUNTS, {"n_components": 6}),
         (PrivacyError, "delta = 0", COUNTS, {"delta": 0, "mechanism": "gaussian"}),
         (PrivacyError, "delta = 1e-300", COUNTS, {"delta": 1e-300}),
@@ -428,16 +402,6 @@ def test_what_is_no_matrix_of_numbers_is_refused_as_scikit_learn_does(match, row
     with pytest.raises(ValueError, match=match) as caught:
         PrivateTopicModel(1).fit(rows)
     assert not getattr(caught.value, "released", ())
-
-
-def test_an_invalid_document_in_a_later_block_is_found_before_anything_is_released():
-    counts = scipy.sparse.csr_array(np.tile(COUNTS, (20, 1)))
-    counts.data[counts.indptr[39_000]] = -1
-    with pytest.raises(
-        DataError, match=r"index 39000, column index 0 .* counted -1 times"
-    ) as caught:
-        PrivateTopicModel(2, invalid="error").fit(counts)
-    assert caught.value.released == ()
 
 
 # The fitted model

@@ -62,7 +62,7 @@ BAD = {
 def methods(request):
     """What takes rows: fit, partial_fit and that of a fitted model."""
     estimator = request.param
-    options = {"epsilon": 30.0, "invalid": "error", "n_components": 1}
+    options = {"epsilon": 30.0, "n_components": 1}
     known = inspect.signature(estimator).parameters
     make = lambda: estimator(**{name: value for name, value in options.items() if name in known})  # noqa: E731
     if not estimator.__name__.startswith("Federated"):

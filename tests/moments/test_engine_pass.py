@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sums_tools import SEEDS, make
 
 from eigenveil.errors import DataError
-from eigenveil.moments.engine import accumulate, check_rows
+from eigenveil.moments.engine import accumulate
 from eigenveil.moments.source import ArrayRows, SparseRows, block_rows
 
 D = 4
@@ -30,11 +30,6 @@ def test_an_invalid_row_is_named_by_origin_row_and_column(row, column, rows_a_bl
     assert found.rows == 401
     assert (found.invalid.count, found.invalid.first) == (1, place)
     assert str(found.invalid).endswith(place)
-    with pytest.raises(DataError) as caught:
-        check_rows(source)
-    assert str(caught.value).startswith(f"{place}.")
-    assert caught.value.code == "invalid-row"
-    assert "zero" in caught.value.hint
 
 
 def test_without_names_the_place_is_numbered():
@@ -60,8 +55,6 @@ def test_the_first_of_many_is_named_whichever_worker_met_it(seed, rows_a_block):
 
 
 def test_valid_rows_are_checked_and_nothing_is_said():
-    check_rows(ArrayRows(np.ones((10, D))))
-    check_rows(ArrayRows(np.ones((0, D))))
     assert accumulate(ArrayRows(np.ones((10, D))), [make("row sum", D)]).invalid is None
 
 

@@ -68,8 +68,7 @@ class FederatedFit(Configured):
         Raises
         ------
         DataError
-            Naming the site whose columns cannot be used, or with a row that is not valid where
-            ``invalid="error"``; nothing was charged.
+            Naming the site whose columns cannot be used; nothing was charged.
         PrivacyError
             When the target cannot be met, or the data are too few for it; ``spent`` is the
             guarantee of what was released before that was known, or ``None``.

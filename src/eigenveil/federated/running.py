@@ -36,7 +36,7 @@ from eigenveil.models.inputs import (
     usable,
     without_units,
 )
-from eigenveil.moments.engine import InvalidRows, check_rows
+from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import PartitionedRows, RowSource
 from eigenveil.noise.source import RandomSource
 from eigenveil.planning.protocol import choose_protocol
@@ -176,8 +176,7 @@ def run_study(
     Raises
     ------
     DataError, BudgetExceeded
-        Naming the site whose columns or ledger refuse, or with a row that is not valid where the
-        study states ``invalid="error"``.
+        Naming the site whose columns or ledger refuse.
     PrivacyError
         When the target cannot be met, or the data are too few for it.
     ProtocolError
@@ -196,8 +195,6 @@ def run_study(
             for name in terms.names
         }
         parties: dict[str, Party] = dict(sites)
-        if settled.invalid == "error":
-            _check_valid(sites)
         if terms.mask_kind == "helper":
             parties[HELPER] = Helper(terms)
         transport = InProcess(parties)
@@ -414,18 +411,6 @@ def check_sites(study: Study, rows: Mapping[str, RowSource]) -> None:
             hint="Give rows for every site of the study.",
             code="no-rows-for-site",
         )
-
-
-def _check_valid(sites: Mapping[str, Site]) -> None:
-    """Read all sites' rows before any is charged; a site that may be lost is checked as well."""
-    for name, site in sites.items():
-        try:
-            check_rows(site.rows, holes=site.plan.holes)
-        except DataError as error:
-            message = error.message
-            if f"site {name}" not in message:
-                message = f"site {name}: {message}"
-            raise DataError(message, hint=error.hint, code=error.code) from None
 
 
 def _for_the_owner(error: EigenveilError, sites: Mapping[str, Site]) -> EigenveilError:

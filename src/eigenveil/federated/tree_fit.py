@@ -29,7 +29,6 @@ _OF_PLAN = (
     "unit",
     "max_rows_per_unit",
     "row_norm",
-    "invalid",
     "precision",
     "publish",
     "forgetting",

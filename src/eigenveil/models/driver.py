@@ -13,7 +13,7 @@ from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, certificate_of
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.task import task_of_plan
-from eigenveil.moments.engine import InvalidRows, accumulate, check_rows
+from eigenveil.moments.engine import InvalidRows, accumulate
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.source import PartitionedRows, RowSource, read_as
 from eigenveil.noise.source import RandomSource
@@ -74,8 +74,6 @@ def certified_fit(
 
     Raises
     ------
-    DataError
-        When a row is not valid and the plan states ``invalid="error"``; nothing was released.
     PrivacyError
         When the target cannot be met.
     BaseException
@@ -84,8 +82,6 @@ def certified_fit(
     """
     secure = source.secure
     plan = plan.drawn_from(secure=secure)
-    if plan.invalid == "error":
-        check_rows(rows, holes=plan.holes)
     with Spending(
         plan.delta,
         plan.adjacency,

@@ -903,14 +903,6 @@ OPTIONS: tuple[Option, ...] = (
         (PCA, COVARIANCE), _FITS,
     ),
     Option(
-        "invalid", (Choice(("zero", "error")),), "zero",
-        "A row that is not valid (an entry that is not a finite number; a document with other "
-        "counts "
-        "than whole numbers from 0) becomes a zero row ('zero'), or none is "
-        "used and nothing is released ('error'), which all then see.",
-        _ALL, _PRIVATE,
-    ),
-    Option(
         "precision", (Choice(("double", "single")),), "double",
         "The arithmetic in which rows are prepared, however they are stored: 'double', or "
         "'single', which is faster and used where its rounding does not show above the noise.",

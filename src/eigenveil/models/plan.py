@@ -29,7 +29,6 @@ Step = Literal[
 ]
 
 
-Invalid = Literal["zero", "error"]
 Missing = Literal["leave-out", "zero", "independent", "pairs"]
 # Of a pure reservation, for events that no sampler avoids; what is charged is far less.
 _PURE_DISTANCE = NEGLIGIBLE / 16
@@ -155,8 +154,6 @@ class BasePlan(BaseModel):
     ``centered`` is "private", "public" or "no"; ``fractions`` divide the budget over the steps
     that are taken; ``sketch_columns`` is the number of columns of a sketch; ``noise_draws`` is how
     many draws of lattice noise make up a released value, and ``noise_source`` where they come from;
-    with ``invalid`` a
-    row that is not valid becomes a zero row, or stops the fit before anything is released;
     ``missing`` says what becomes of entries that were not observed; ``precision`` in which
     arithmetic rows are prepared, however they are stored; ``unit``
     names whose rows are protected together, each counting 1 over ``max_rows_per_unit`` or over
@@ -177,7 +174,6 @@ class BasePlan(BaseModel):
     fractions: dict[Step, float]
     sketch_columns: int
     noise_draws: int = Field(default=1, ge=1)
-    invalid: Invalid = "zero"
     noise_source: NoiseSource = "operating system"
     missing: Missing = "leave-out"
     precision: Precision = "double"
@@ -512,7 +508,6 @@ def fields_of(
         "row_bound": None if bound is None else float(bound),
         "centered": center_kind(options.get("center", False)),
         "noise_draws": noise_draws,
-        "invalid": options.invalid,
         "missing": options.get("missing", "leave-out"),
         "precision": options.get("precision", "double"),
         "unit": options.get("unit"),

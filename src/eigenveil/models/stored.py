@@ -221,7 +221,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # an estimator of which nothing is fitted, such as a loaded result, takes no rows to fit
-        tags.input_tags.allow_nan = getattr(self, "invalid", "error") == "zero"
+        tags.input_tags.allow_nan = hasattr(self, "epsilon")
         tags.input_tags.sparse = True
         tags.non_deterministic = getattr(self, "random_state", None) is None
         return tags

@@ -53,8 +53,7 @@ class TableFit(Configured):
         ------
         DataError
             When a parameter is not what it may be (then it is scikit-learn's
-            ``InvalidParameterError`` too), there is no row, or one is not valid and
-            ``invalid="error"``; nothing was released.
+            ``InvalidParameterError`` too), or there is no row; nothing was released.
         PrivacyError
             When the target cannot be met; nothing was released. Rows that are too few for what was
             requested raise nothing: ``usable_`` is all False then, and a NoisyResultWarning says

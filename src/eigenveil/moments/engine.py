@@ -16,7 +16,7 @@ from eigenveil.errors import DataError
 from eigenveil.linalg.threads import single_threaded_blas
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.rows import Block, Precision
-from eigenveil.moments.source import PartitionedRows, Reading, RowSource, read_rows
+from eigenveil.moments.source import PartitionedRows, Reading, RowSource
 
 # Above this many sums a worker's own copy costs more than its share of the preparation saves; the
 # matrix product then runs on all processors by itself.
@@ -203,13 +203,9 @@ def _all_invalid(parts: Sequence[InvalidRows]) -> InvalidRows | None:
 
 @dataclass(frozen=True)
 class RowCount:
-    """How many rows there are, and what is wrong with the first that is not valid.
-
-    ``invalid`` is for the owner of the rows only.
-    """
+    """How many rows there are."""
 
     rows: int
-    invalid: str = ""
 
 
 class CountRows(Reading[RowCount]):
@@ -221,58 +217,20 @@ class CountRows(Reading[RowCount]):
 
     def merge(self, parts: Sequence[RowCount]) -> RowCount:
         """Of all parts."""
-        first = next((part.invalid for part in parts if part.invalid), "")
-        return RowCount(sum(part.rows for part in parts), first)
+        return RowCount(sum(part.rows for part in parts))
 
 
-class _CheckRows(CountRows):
-    """The first row that is not valid."""
-
-    def __init__(self, *, holes: bool) -> None:
-        self._holes = holes
-
-    def read(self, rows: RowSource) -> RowCount:
-        """Of a part."""
-        count, first = 0, ""
-        for block in rows.blocks():
-            count += int(block.values.shape[0])
-            if not first:
-                block.check(holes=self._holes)
-                first = "" if block.first_invalid is None else _place(block, rows.names)
-        return RowCount(count, first)
-
-
-def check_rows(rows: RowSource, *, holes: bool = False) -> None:
-    """Read all rows, and raise where one is not valid. Nothing is computed from them.
-
-    With ``holes`` an entry may be missing.
+def check_block(block: Block, names: Sequence[str] | None, *, hint: str) -> None:
+    """Raise where a row of a block is not valid; for what makes no private statement.
 
     Raises
     ------
     DataError
         Naming file, row and column of the first that is not.
     """
-    if not isinstance(rows, PartitionedRows):  # it ends with the first that is not
-        for block in rows.blocks():
-            check_block(block, rows.names, holes=holes)
-    elif first := read_rows(rows, _CheckRows(holes=holes)).invalid:
-        raise _not_valid(first)
-
-
-_OR_ZERO = "Correct or remove such rows, or choose invalid='zero', which takes them for zero rows."
-
-
-def check_block(
-    block: Block, names: Sequence[str] | None, *, holes: bool = False, hint: str = _OR_ZERO
-) -> None:
-    """The same for the rows of one block."""
-    block.check(holes=holes)
+    block.check()
     if block.first_invalid is not None:
-        raise _not_valid(_place(block, names), hint)
-
-
-def _not_valid(first: str, hint: str = _OR_ZERO) -> DataError:
-    return DataError(f"{first}.", hint=hint, code="invalid-row")
+        raise DataError(f"{_place(block, names)}.", hint=hint, code="invalid-row")
 
 
 @dataclass(frozen=True)

@@ -562,10 +562,9 @@ class Block:
         """What belongs to each row, without those of rows that are left out."""
         return np.delete(each, self.left_out, axis=0) if self.left_out.size else each
 
-    def check(self, *, holes: bool = False) -> None:
+    def check(self) -> None:
         """Find the invalid rows where no sum is to be made of them."""
-        preparation = Preparation(holes=True) if holes else AS_IT_IS
-        self.residuals(None, "double", preparation)
+        self.residuals(None, "double")
 
     def _mended(
         self,

@@ -38,10 +38,6 @@ ONE_BLOCK = (
     "each row is in one block of the stream: of a row that comes again in a later one, each is "
     "protected by itself"
 )
-VISIBLE_VALIDITY = (
-    "invalid='error' lets everybody see whether all rows are valid: where one is not, there is no "
-    "result, or none with its site"
-)
 NOT_COUNTED = (
     "this fit was charged to no ledger: other fits of the same rows cost on top of it, and nothing "
     "counts them together"
@@ -187,8 +183,6 @@ class Certificate(BaseModel):
             caveats.append(PURE_SAMPLING)
         if any(record.stream is not None or record.disjoint for record in self.releases):
             caveats.append(SAME_BLOCKS)
-        if self.plan.get("invalid") == "error":
-            caveats.append(VISIBLE_VALIDITY)
         caveats.append(self.left_out)
         if not self.counted:
             caveats.append(NOT_COUNTED)

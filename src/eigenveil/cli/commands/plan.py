@@ -249,7 +249,7 @@ _ALL = "all"
 FloatVector = NDArray[np.float64]
 
 
-@options.declared("table", without=("random_state", "invalid"))
+@options.declared("table", without=("random_state",))
 def plan(
     context: typer.Context,
     features: Annotated[int, typer.Option(help="Number of columns.")],

@@ -74,7 +74,7 @@ class WatchOut:
 
 _PRIVATE = "With --epsilon: "
 _OF_PRIVATE = (
-    "delta", "horizon", "publish", "adjacency", "row_norm", "invalid", "ledger", "data_set",
+    "delta", "horizon", "publish", "adjacency", "row_norm", "ledger", "data_set",
     "no_ledger",
 )  # fmt: skip
 _OF_PLAIN = ("adaptive_rank", "center")
@@ -160,13 +160,6 @@ def watch(
     row_norm: Annotated[
         str, typer.Option(help=_PRIVATE + "unit, or a public number that rows are clipped at.")
     ] = "unit",
-    invalid: Annotated[
-        str,
-        typer.Option(
-            help=_PRIVATE + "zero (a row that is not valid counts as a zero row) or error (it ends "
-            "the stream, which is then visible)."
-        ),
-    ] = "zero",
     ledger: options.LedgerOption = None,
     data_set: options.DataSetOption = None,
     no_ledger: options.NoLedger = False,
@@ -195,7 +188,6 @@ def watch(
             horizon=horizon,
             forgetting=forgetting,
             row_norm=options.read_number(row_norm),
-            invalid=invalid,
         )
     else:
         tracking = Tracking(
@@ -223,7 +215,7 @@ def watch(
                 follow=follow,
                 poll=poll,
                 stop=stop,
-                strict=epsilon is None or invalid == "error",
+                strict=epsilon is None,
             ),
             _Pace(block_size, every, limit),
             Report(stop, json=json, quiet=quiet),

@@ -48,7 +48,7 @@ from eigenveil.models.driver import rows_for
 from eigenveil.models.inputs import check_names, first_difference
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.task import TASKS
-from eigenveil.moments.engine import InvalidRows, check_rows
+from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource, SecureSource
@@ -185,8 +185,6 @@ class Site:
 
     def _join(self, message: Message, request: bytes) -> bytes:
         message.read(payloads.JoinRequest)
-        if self.study.invalid == "error":
-            check_rows(self.rows, holes=self.plan.holes)
         terms = self._settled
         if self.name not in terms.names:
             raise ProtocolError(f"{self.name} does not take part in this study.", code="not-a-site")

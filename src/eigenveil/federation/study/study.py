@@ -45,7 +45,7 @@ from eigenveil.models.options import (
     tasks_with,
 )
 from eigenveil.models.pca.covariates import numbered
-from eigenveil.models.plan import BasePlan, Invalid
+from eigenveil.models.plan import BasePlan
 from eigenveil.models.task import TASKS, part
 from eigenveil.moments.columns import count_variables
 from eigenveil.planning.protocol import choose_protocol
@@ -219,7 +219,6 @@ class Study(StudyOptions):
         dropouts: int
         neighbours: int | None
         expected_rows: int | None
-        invalid: Invalid
 
     @model_validator(mode="before")
     @classmethod

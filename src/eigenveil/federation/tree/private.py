@@ -20,7 +20,7 @@ from eigenveil.models.inputs import warn_owner
 from eigenveil.models.options import Options
 from eigenveil.models.rounds import Round
 from eigenveil.models.streaming.plan import StreamPlan, make_stream_plan, stream_queries
-from eigenveil.moments.engine import Findings, check_block
+from eigenveil.moments.engine import Findings
 from eigenveil.moments.release import noisy_integers
 from eigenveil.moments.rows import Block
 from eigenveil.noise.source import RandomSource
@@ -261,8 +261,6 @@ class Leaf:
                     hint="Leave them out, or make the study with a unit.",
                     code="bad-groups",
                 )
-            if self._study.plan.invalid == "error":
-                check_block(block, None)
             yield block
 
     def again(self, session: str) -> Leaf:

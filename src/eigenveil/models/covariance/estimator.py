@@ -124,7 +124,6 @@ class PrivateCovariance(TableFit, FittedCovariance):
         The arithmetic in which rows are prepared, however they are stored. "single" is faster,
         and used where its rounding does not show above the noise.
     missing : {"leave-out", "zero", "independent", "pairs"}, default="leave-out"
-    invalid : {"zero", "error"}, default="zero"
     noise : {"secure"}, default="secure"
     random_state : int, Generator or RandomState, default=None
     ledger : path, URL or eigenveil.Ledger, default=None
@@ -185,7 +184,6 @@ class PrivateCovariance(TableFit, FittedCovariance):
         budget_split: dict[str, float] | None = None,
         precision: str = "double",
         missing: str = "leave-out",
-        invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
         ledger: LedgerPlace | None = None,

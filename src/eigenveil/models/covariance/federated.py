@@ -28,7 +28,7 @@ class FederatedCovariance(FederatedFit, FittedCovariance):
     collusion, dropouts, masks, adjacency, neighbours, site_epsilon, expected_rows, \
 unit, max_rows_per_unit, sites_per_unit
         As of :class:`eigenveil.FederatedPCA`.
-    row_bound, center, scale, ranges, budget_split, precision, missing, invalid, random_state
+    row_bound, center, scale, ranges, budget_split, precision, missing, random_state
         As of :class:`eigenveil.PrivateCovariance`.
 
     Attributes
@@ -66,7 +66,6 @@ clipped_energy_, n_samples_, guarantee_, certificate_
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
         missing: str = "leave-out",
-        invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self._take(locals())

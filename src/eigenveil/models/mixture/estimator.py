@@ -177,11 +177,6 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         and used where its rounding does not show above the noise.
     sketch_size : int, default=None
         Columns of the sketch; by default 4 times ``n_components``. Not with ``pair="full"``.
-    invalid : {"zero", "error"}, default="zero"
-        What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
-        it is left out, and not counted; a warning gives their
-        number and the first to whoever fits. "error": a DataError names it before anything is
-        released; it then shows that all rows are valid, as the certificate states.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
@@ -263,7 +258,6 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         budget_split: dict[str, float] | None = None,
         precision: str = "double",
         sketch_size: int | None = None,
-        invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
         ledger: LedgerPlace | None = None,
@@ -284,7 +278,6 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         self.budget_split = budget_split
         self.precision = precision
         self.sketch_size = sketch_size
-        self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
         self.ledger = ledger

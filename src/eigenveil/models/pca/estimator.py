@@ -337,11 +337,6 @@ class PrivatePCA(TableFit, FittedPCA):
         counted, so that the result is of complete rows. "zero": a missing entry is taken for the
         mean. "independent", "pairs": and corrected for by released counts of each column's entries,
         or of each pair's, for few columns. A row with an infinite entry is always left out.
-    invalid : {"zero", "error"}, default="zero"
-        What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
-        it is left out, and not counted; a warning gives their
-        number and the first to whoever fits. "error": a DataError names it before anything is
-        released; it then shows that all rows are valid, as the certificate states.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
@@ -445,7 +440,6 @@ class PrivatePCA(TableFit, FittedPCA):
         precision: str = "double",
         whiten: bool = False,
         missing: str = "leave-out",
-        invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
         sketch_size: int | None = None,
@@ -470,7 +464,6 @@ class PrivatePCA(TableFit, FittedPCA):
         self.precision = precision
         self.whiten = whiten
         self.missing = missing
-        self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
         self.sketch_size = sketch_size

@@ -74,9 +74,6 @@ class FederatedPCA(FederatedFit, FittedPCA):
         A public guess of all sites' rows, with which "auto" predicts the protocols' results.
     missing : {"leave-out", "zero", "independent", "pairs"}, default="leave-out"
         As of :class:`eigenveil.PrivatePCA`.
-    invalid : {"zero", "error"}, default="zero"
-        As of :class:`eigenveil.PrivatePCA`; "error": all sites' rows are checked
-        before any is charged.
     random_state : int, Generator or RandomState, default=None
         For tests: reproducible noise, and a result that is not certified.
 
@@ -140,7 +137,6 @@ n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
         expected_rows: int | None = None,
         whiten: bool = False,
         missing: str = "leave-out",
-        invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
@@ -169,5 +165,4 @@ n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
         self.expected_rows = expected_rows
         self.whiten = whiten
         self.missing = missing
-        self.invalid = invalid
         self.random_state = random_state

@@ -83,11 +83,6 @@ class PrivateStreamingPCA(Configured, FittedPCA):
     precision : {"double", "single"}, default="double"
         The arithmetic in which rows are prepared, however they are stored. "single" is faster,
         and used where its rounding does not show above the noise.
-    invalid : {"zero", "error"}, default="zero"
-        What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
-        it is left out, and not counted; a warning gives their
-        number and the first to whoever fits. "error": a DataError names it before anything is
-        released; it then shows that all rows are valid, as the certificate states.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
@@ -157,7 +152,6 @@ n_samples_, guarantee_, certificate_
         ranges: ArrayLike | None = None,
         precision: str = "double",
         whiten: bool = False,
-        invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
         ledger: LedgerPlace | None = None,
@@ -179,7 +173,6 @@ n_samples_, guarantee_, certificate_
         self.ranges = ranges
         self.precision = precision
         self.whiten = whiten
-        self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
         self.ledger = ledger
@@ -237,8 +230,7 @@ n_samples_, guarantee_, certificate_
         Raises
         ------
         DataError
-            When the columns cannot be used, or a row is not valid and ``invalid="error"``, naming
-            row and column; nothing was added.
+            When the columns cannot be used; nothing was added.
         PrivacyError
             When the target cannot be met, the stream was released, merged, torn or loaded from a
             file, belongs to another process, or its horizon is over.

@@ -20,7 +20,7 @@ from eigenveil.models.driver import certified
 from eigenveil.models.result import EstimatorSpec, Result
 from eigenveil.models.streaming.plan import StreamPlan, stream_factors, stream_queries
 from eigenveil.moments.accumulators import Accumulator
-from eigenveil.moments.engine import Findings, InvalidRows, check_rows
+from eigenveil.moments.engine import Findings, InvalidRows
 from eigenveil.moments.release import Release
 from eigenveil.moments.source import RowSource
 from eigenveil.moments.stream_sums import DiscountedSum, PrefixSum, horizon_over
@@ -121,12 +121,9 @@ class StreamState:
         Raises
         ------
         PrivacyError, DataError
-            When the stream is not open, or a row is not valid and the plan states
-            ``invalid="error"``. Nothing was added.
+            When the stream is not open. Nothing was added.
         """
         self.check_open()
-        if self.plan.invalid == "error":
-            check_rows(rows)
         found = Findings(rows.names)
         for prefix in self._prefixes:
             prefix.check_room()

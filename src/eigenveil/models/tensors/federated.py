@@ -55,9 +55,6 @@ class FederatedGaussianMixture(FederatedFit, FittedMixture):
         given, and "cape" has none.
     expected_rows : int, default=None
         A public guess of all sites' rows.
-    invalid : {"zero", "error"}, default="zero"
-        As of :class:`eigenveil.PrivateGaussianMixture`; "error": all sites' rows are checked
-        before any is charged.
     random_state : int, Generator or RandomState, default=None
         For tests: reproducible noise, and a result that is not certified.
 
@@ -112,7 +109,6 @@ noise_floor_, converged_, guarantee_, certificate_
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
-        invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
@@ -137,7 +133,6 @@ noise_floor_, converged_, guarantee_, certificate_
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon
         self.expected_rows = expected_rows
-        self.invalid = invalid
         self.random_state = random_state
 
 
@@ -179,9 +174,6 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
         given, and "cape" has none.
     expected_rows : int, default=None
         A public guess of all sites' documents.
-    invalid : {"zero", "error"}, default="zero"
-        As of :class:`eigenveil.PrivateTopicModel`; "error": all sites' rows are checked
-        before any is charged.
     random_state : int, Generator or RandomState, default=None
         For tests: reproducible noise, and a result that is not certified.
 
@@ -238,7 +230,6 @@ converged_, guarantee_, certificate_
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
-        invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
@@ -260,5 +251,4 @@ converged_, guarantee_, certificate_
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon
         self.expected_rows = expected_rows
-        self.invalid = invalid
         self.random_state = random_state

@@ -211,12 +211,6 @@ class PrivateTopicModel(TableFit, FittedTopics):
         if ``alpha0`` is above 0), "moment" (pairs) and "tensor" (triples).
     sketch_size : int, default=None
         Columns of the sketch; by default 4 times ``n_components``. Not with ``pair="full"``.
-    invalid : {"zero", "error"}, default="zero"
-        What becomes of a document that is not valid: with counts that are not whole numbers from 0,
-        or more than 2**24 words. (One of fewer than 3 words is valid, and counts as one without
-        words.) "zero": one that is counted and adds nothing to any other sum; a warning gives their
-        number and the first to whoever fits. "error": a DataError names it before anything is
-        released; that all are valid then shows, which the certificate states.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
@@ -289,7 +283,6 @@ class PrivateTopicModel(TableFit, FittedTopics):
         clip_documents: bool = True,
         budget_split: dict[str, float] | None = None,
         sketch_size: int | None = None,
-        invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
         ledger: LedgerPlace | None = None,
@@ -307,7 +300,6 @@ class PrivateTopicModel(TableFit, FittedTopics):
         self.clip_documents = clip_documents
         self.budget_split = budget_split
         self.sketch_size = sketch_size
-        self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
         self.ledger = ledger
