@@ -16,6 +16,8 @@ from eigenveil.io.files import rechunk
 from eigenveil.models.inputs import check_names, named_frame
 from eigenveil.moments.rows import Block, FloatArray
 from eigenveil.moments.source import block_rows
+from eigenveil.tables.entries import numbers, text
+from eigenveil.tables.ids import identifier
 from eigenveil.tables.schema import Schema
 
 _WHOSE = "The frame"
@@ -36,8 +38,9 @@ def read_frame(frame: Any, schema: Schema) -> FrameRows:
     Raises
     ------
     DataError
-        When it is no frame, a column is not there or twice, holds values of several types or none
-        of its kind, or the schema has what was not confirmed.
+        When it is no frame, a column is not there or twice, has a type that cannot be of its kind,
+        or the schema has what was not confirmed. Of a column of objects each entry is read by
+        itself.
     """
     return FrameRows(frame, schema)
 
@@ -65,7 +68,8 @@ class FrameRows:
         self.features, self.variables = len(self.names), schema.variable_numbers()
         self._table = _arrow(found, self._encoder)
         types = dict(zip(self._table.schema.names, self._table.schema.types, strict=True))
-        self._encoder.check_types(_WHOSE, types)
+        whole = {name: pa.null() for name in types if _is_of_objects(found[name])}
+        self._encoder.check_types(_WHOSE, types | whole)
 
     def blocks(self) -> Iterator[Block]:
         """All rows once, in order, with their units where the schema names them."""
@@ -101,15 +105,23 @@ def _arrow(frame: nw.DataFrame[Any], encoder: RowEncoder) -> Any:
                 hint=f"Its columns are {', '.join(map(repr, there[:20]))}.",
                 code="missing-column",
             )
-    wanted = frame.select(*encoder.columns)
-    mixed = ""
-    try:
-        for mixed in encoder.columns:
-            wanted[mixed].to_arrow()
-        return wanted.to_arrow().select(list(encoder.columns))  # less what pandas adds
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise DataError(
-            f"{_WHOSE}: column {mixed!r} has values of several types.",
-            hint="Make it a column of one type first, such as frame[...].astype(str).",
-            code="column-kind",
-        ) from None
+    return pa.table({name: _cells_of(frame[name], encoder, name) for name in encoder.columns})
+
+
+def _cells_of(column: nw.Series[Any], encoder: RowEncoder, name: str) -> Any:
+    """A column as Arrow has it; of entries of no one type numbers or texts, each by itself."""
+    if not _is_of_objects(column):
+        try:
+            return column.to_arrow()
+        except (pa.ArrowException, UnicodeError):  # a text that has no UTF-8
+            pass
+    if name not in encoder.texts:
+        return pa.array(numbers(column.to_list()))
+    read = identifier if name == encoder.unit else text
+    return pa.array([read(entry) for entry in column.to_list()], pa.string())
+
+
+def _is_of_objects(column: nw.Series[Any]) -> bool:
+    kind: Any = getattr(column.to_native(), "dtype", None)
+    kind = getattr(getattr(kind, "categories", None), "dtype", kind)
+    return column.dtype == nw.Object or bool(getattr(kind, "hasobject", False))

@@ -21,6 +21,7 @@ from eigenveil.models.inputs import (
     has_units,
     is_collection,
     less_units,
+    of_numbers,
     usable,
 )
 from eigenveil.moments.dask_rows import CurrentCluster, DaskRows
@@ -154,6 +155,7 @@ class _Opener:
         try:
             if self.names is not None:
                 part = part[list(self.names)]
+            part = of_numbers(part)
             with usable(part):
                 array = _checked(part)
         except DataError as error:
@@ -175,7 +177,7 @@ def _checked(part: Any) -> Any:
         part,
         accept_sparse="csr",
         dtype=[np.float64, np.float32],
-        ensure_all_finite=False,  # ``invalid`` decides what becomes of such rows
+        ensure_all_finite=False,  # such rows become zero rows
         ensure_min_samples=0,
     )
 

@@ -29,6 +29,7 @@ from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
 from eigenveil.origins import Origin
 from eigenveil.privacy.certificate import rule_of_rows
+from eigenveil.tables.entries import numbers, rows_of_numbers
 from eigenveil.tables.identifiers import check_identifiers
 from eigenveil.tables.units import LabelledRows, exact, unit_ids
 
@@ -243,6 +244,8 @@ def new_columns(
 ) -> tuple[NDArray[np.floating[Any]], list[str] | None]:
     """Checked entries of an array, frame or sparse matrix, and the columns' names if it has any.
 
+    Only types of columns are refused: see :func:`of_numbers`.
+
     Raises
     ------
     DataError
@@ -252,11 +255,11 @@ def new_columns(
     genes = genes_of(X) if is_cells(X) else None
     array = validated(
         columns,
-        X,
+        of_numbers(X),
         estimator=estimator,
         accept_sparse="csr",
         dtype=[np.float64, np.float32],
-        ensure_all_finite=False,  # ``invalid`` decides what becomes of such rows
+        ensure_all_finite=False,  # such rows become zero rows
         **checks,
     )
     names = getattr(columns, "feature_names_in_", None)
@@ -265,6 +268,45 @@ def new_columns(
     texts = genes if names is None else [str(name) for name in names]
     check_names("The frame", texts)
     return array, texts
+
+
+def of_numbers(X: Any) -> Any:
+    """A table whose entries of no one type are numbers, each by itself; NaN where it is none.
+
+    So are those of lists, of arrays and columns of objects and texts, and under a mask: one odd
+    entry makes a row that is not valid, and no other one and no refusal.
+    """
+    if is_cells(X) or is_collection(X):
+        return X
+    X = in_memory(X)
+    frame = frame_of(X)
+    if frame is not None:
+        odd = [name for name, kind in frame.schema.items() if not _is_typed(kind)]
+        made = [
+            nw.new_series(name, numbers(frame[name].to_list()), backend=frame.implementation)
+            for name in odd
+        ]
+        return frame.with_columns(*made).to_native() if made else X
+    if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biuf":
+        return np.ma.filled(X if X.dtype.kind == "f" else X.astype(np.float64), np.nan)
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS":
+        return numbers(X.ravel().tolist()).reshape(X.shape)
+    if isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype.kind == "O"):
+        try:
+            known = np.array(X)
+        except (ValueError, OverflowError):
+            known = np.array(None)
+        if known.ndim != 2 or known.dtype.kind not in "biuf":
+            found = rows_of_numbers(list(X)) if known.ndim < 3 else None
+            return X if found is None else found
+    return X
+
+
+def _is_typed(kind: Any) -> bool:
+    """Whether a column's type says what its entries are; what is no number is refused by it."""
+    return bool(
+        (kind.is_numeric() and kind != nw.Decimal) or kind == nw.Boolean or kind.is_temporal()
+    )
 
 
 def is_collection(X: Any) -> bool:

@@ -25,6 +25,7 @@ from eigenveil.io.formats.named import Named
 from eigenveil.models.inputs import check_names, check_width
 from eigenveil.moments.source import part_rows
 from eigenveil.origins import FileOrigin
+from eigenveil.tables.entries import NUMBER, TRUTHS
 
 if TYPE_CHECKING:
     from eigenveil.io.encode import RowEncoder
@@ -240,18 +241,14 @@ def is_numeric(kind: Any) -> bool:
     )
 
 
-_NUMBER = r"^[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
-_TRUTHS = {1.0: ("true", "True", "TRUE"), 0.0: ("false", "False", "FALSE")}
-
-
 def _cells(column: Any) -> NDArray[np.float64]:
     """Values of cells of text, each by itself; NaN for what is no number."""
     values = np.full(len(column), np.nan)
-    numeric = pa.compute.fill_null(pa.compute.match_substring_regex(column, _NUMBER), False)
+    numeric = pa.compute.fill_null(pa.compute.match_substring_regex(column, NUMBER), False)
     text = column.filter(numeric).cast(pa.string())
     bare = pa.compute.ascii_ltrim(pa.compute.ascii_trim(text, " \t"), "+")
     values[numeric.to_numpy(zero_copy_only=False)] = bare.cast(pa.float64()).to_numpy()
-    for value, words in _TRUTHS.items():
+    for value, words in TRUTHS.items():
         found = pa.compute.is_in(column, pa.array(words, pa.binary()))
         values[found.to_numpy(zero_copy_only=False)] = value
     return values
