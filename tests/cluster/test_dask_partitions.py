@@ -67,7 +67,7 @@ def added(rows):
 
 def parts_of(pieces, opener=None, **more):
     """Arrays as partitions."""
-    known = {"features": 5, "names": None, "single": False, "cluster": Here()} | more
+    known = {"features": 5, "names": None, "cluster": Here()} | more
     return DaskRows(pieces, opener or (lambda part, number: ArrayRows(part)), **known)
 
 

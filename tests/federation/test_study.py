@@ -420,6 +420,7 @@ NUMBERS = {
 HALVED = NUMBERS | {"columns": [*NUMBERS["columns"][:7], NUMBERS["columns"][7] | {"range": [0, 1]}]}
 
 CHANGES = [
+    {"precision": "single"},
     {"name": "other"},
     {"requested_by": "somebody"},
     {"purpose": "another"},

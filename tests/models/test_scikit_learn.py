@@ -7,6 +7,8 @@ from eigenveil import StreamingPCA
 from eigenveil.models.task import TASKS
 
 NO_CLASSIFIER = "of sparse rows, predict_proba is to have as many columns as the check has classes"
+ENTRIES = "one entry that is no number makes a row that is not valid: only types are refused"
+OF_PRIVATE = {"check_dtype_object": ENTRIES}
 EXPECTED = {
     "PrivateGaussianMixture": {
         "check_estimator_sparse_array": NO_CLASSIFIER,
@@ -34,5 +36,6 @@ TRACKING = [
 @pytest.mark.filterwarnings("ignore")
 def test_conventions(estimator):
     expected = EXPECTED.get(type(estimator).__name__, {})
+    expected = expected | (OF_PRIVATE if hasattr(estimator, "epsilon") else {})
     found = check_estimator(estimator, expected_failed_checks=expected, on_skip=None)
     assert {each["check_name"] for each in found if each["status"] == "xfail"} == set(expected)

@@ -544,6 +544,17 @@ _OF_TEXT: Mapping[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "newlines_in_cells": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--newlines-in-cells",
+                help="Of text files: quoted cells go on over the ends of lines; by default they "
+                "end with their line. The certificate then assumes that every quote is closed.",
+            ),
+        ],
+        False,
+    ),
 }
 """How text files are written: the fields of a dialect, and their options."""
 _OF_FORMATS: Mapping[str, tuple[Any, Any]] = {

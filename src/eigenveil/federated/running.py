@@ -33,6 +33,7 @@ from eigenveil.models.inputs import (
     check_names,
     in_order,
     is_collection,
+    of_numbers,
     usable,
     without_units,
 )
@@ -323,6 +324,7 @@ def site_rows(
                 )
                 found[name], wanted = cells, list(cells.names)
                 continue
+        array = of_numbers(array)
         with _of_site(name), usable(array):
             columns = _get_feature_names(array)
         if columns is not None and wanted is not None and set(columns) == set(wanted):

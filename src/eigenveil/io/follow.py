@@ -200,7 +200,7 @@ class _Names(Table):
     def _read_names(self) -> list[str]:
         names: list[str] = _read_csv(
             self._line,
-            parse_options=pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+            parse_options=pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=False),
         ).schema.names
         return names
 
@@ -309,7 +309,7 @@ class _Parser:
                 block_size=len(piece) + 1,
             ),
             parse_options=pa.csv.ParseOptions(
-                delimiter=self._text.separator, newlines_in_values=True, invalid_row_handler=skip
+                delimiter=self._text.separator, newlines_in_values=False, invalid_row_handler=skip
             ),
             convert_options=conversion(
                 self._na, self._settled.likely, include_columns=list(self.names), column_types=kinds

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 import stat
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from eigenveil.errors import DataError
 from eigenveil.io.files import reading
-from eigenveil.io.formats.dialect import PLAIN, Dialect, Emptied, Settled, settle
+from eigenveil.io.formats.dialect import PLAIN, Dialect, PlainLines, Settled, settle
 from eigenveil.io.stopping import Stop
 
 STANDARD_INPUT = Path("standard input")
@@ -55,6 +53,12 @@ class GrowingText:
         stop: Stop,
         dialect: Dialect = PLAIN,
     ) -> None:
+        if dialect.newlines_in_cells:
+            raise DataError(
+                "newlines_in_cells is not of text that is watched, each line of which is a row.",
+                hint="Leave it out; a quoted cell ends with its line.",
+                code="bad-dialect",
+            )
         self.path = STANDARD_INPUT if path is None else path
         self._file = path
         self._follow, self._poll, self._stop = follow and path is not None, poll, stop
@@ -62,7 +66,7 @@ class GrowingText:
         self._usual = "," if path is None else _usual_separator(path)
         self._decoder: codecs.IncrementalDecoder | None = None
         self._plain = True
-        self._emptied = Emptied(0, dialect.comment)
+        self._plain_lines: PlainLines | None = None
         self._head, self._decided = b"", False
         self.settled: Settled | None = None
         """How the text is written, once its first line is there."""
@@ -78,7 +82,7 @@ class GrowingText:
         Raises
         ------
         DataError
-            When the file was made shorter or replaced by another, or a line has no end.
+            When the file was made shorter or replaced by another.
         """
         kept = b""
         with reading(self.path), self._opened() as file:
@@ -87,28 +91,20 @@ class GrowingText:
                 end = self._whole_lines(kept)
                 if end:
                     self._head = b"" if self._decided else self._head + kept[:end]
-                    yield self._emptied(kept[:end])
+                    yield self._plainly(kept[:end])
                     kept = kept[end:]
                 elif len(kept) > _LONGEST_LINE:
-                    raise DataError(
-                        f"{self.path} cannot be read: a line is longer than "
-                        f"{_LONGEST_LINE >> 20} MiB, or a quote is not closed.",
-                        hint="Correct or remove that line.",
-                        code="unreadable",
-                    )
+                    kept = b"?"  # one row, which is not valid
         if kept and not self._stop.requested:
             self._whole_lines(kept + b"\n")  # for the separator
-            yield self._emptied(kept)
+            yield self._plainly(kept)
 
     def lines(self, piece: bytes) -> Iterator[tuple[int, bytes]]:
-        """Each line of a piece with where it begins; one with newlines within quotes is one."""
-        pattern = _line(self.separator)
+        """Each line of a piece with where it begins."""
         place = 0
-        while found := pattern.match(piece, place):
-            yield place, found[0]
-            place = found.end()
-        if place < len(piece):
-            yield place, piece[place:]
+        for line in piece.splitlines(keepends=True):
+            yield place, line
+            place += len(line)
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -165,16 +161,16 @@ class GrowingText:
         end = text.rfind(b"\n") + 1
         if end and not self._decided:
             self._settle(self._head + text[:end])
-        if b'"' in text[:end]:
-            found = _lines(self.separator).match(text)
-            end = 0 if found is None else found.end()
         return end
+
+    def _plainly(self, lines: bytes) -> bytes:
+        return lines if self._plain_lines is None else self._plain_lines(lines)
 
     def _settle(self, start: bytes) -> None:
         """How text that begins like this is written; its decimal point shows in the first row."""
         found = settle(replace(self._dialect, encoding="utf-8"), start, usual=self._usual)
-        if self.settled is None:
-            self._emptied = Emptied(found.skipped, self._dialect.comment)
+        if self._plain_lines is None:
+            self._plain_lines = PlainLines(found, self._dialect)
         self.settled = found
         lines = [line for line in start.splitlines() if line.strip()]
         self._decided = len(lines) - found.skipped > self._dialect.header
@@ -205,21 +201,3 @@ def _usual_separator(path: Path) -> str:
             code="unknown-format",
         )
     return ","
-
-
-def _pattern(separator: str) -> bytes:
-    """A pattern of one line; quotes count at the beginning of a cell only, as for pyarrow."""
-    delimiter = re.escape(separator.encode())
-    rest = b"[^" + delimiter + rb"\n]*+"
-    cell = rb'(?>"[^"]*+(?:""[^"]*+)*+"' + rest + rb'|(?!")' + rest + rb")"
-    return b"(?>" + cell + b"(?:" + delimiter + cell + rb")*+\n)"
-
-
-@cache
-def _line(separator: str) -> re.Pattern[bytes]:
-    return re.compile(_pattern(separator))
-
-
-@cache
-def _lines(separator: str) -> re.Pattern[bytes]:
-    return re.compile(_pattern(separator) + b"++")

@@ -281,7 +281,7 @@ def of_numbers(X: Any) -> Any:
     X = in_memory(X)
     frame = frame_of(X)
     if frame is not None:
-        odd = [name for name, kind in frame.schema.items() if not _is_typed(kind)]
+        odd = [name for name, kind in frame.schema.items() if kind in _OF_ENTRIES]
         made = [
             nw.new_series(name, numbers(frame[name].to_list()), backend=frame.implementation)
             for name in odd
@@ -302,11 +302,8 @@ def of_numbers(X: Any) -> Any:
     return X
 
 
-def _is_typed(kind: Any) -> bool:
-    """Whether a column's type says what its entries are; what is no number is refused by it."""
-    return bool(
-        (kind.is_numeric() and kind != nw.Decimal) or kind == nw.Boolean or kind.is_temporal()
-    )
+# Types of columns that do not say what their entries are.
+_OF_ENTRIES = (nw.Object, nw.String, nw.Categorical, nw.Enum, nw.Decimal)
 
 
 def is_collection(X: Any) -> bool:

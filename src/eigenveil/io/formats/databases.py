@@ -9,17 +9,19 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from eigenveil.errors import DataError
 from eigenveil.io.formats.extras import library
-from eigenveil.io.formats.tabular import Table
+from eigenveil.io.formats.tabular import Table, numbers_of
 from eigenveil.io.query import Query
+from eigenveil.tables.entries import numbers
 
 # One state of the database for all passes, read only; and rows in one order, whoever reads beside.
 _POSTGRESQL = (
@@ -34,8 +36,9 @@ _READ_ONLY = {
     "adbc.connection.readonly": "true",
     "adbc.connection.transaction.isolation_level": "adbc.connection.transaction.isolation.snapshot",
 }
-# Of SQLite, whose columns have no types: those of the first rows, as many as its driver looks at.
-_LOOKED_AT = 1024
+# SQLite's columns have a declared type at most, which its cells need not be of. The view tells it.
+_VIEW = "eigenveil_rows"
+_OF_TEXTS = ("CHAR", "CLOB", "TEXT")
 _TYPE = b"ADBC:postgresql:typname"
 # Classes of SQL's error codes whose messages quote cells.
 _QUOTING = ("22", "23")
@@ -59,34 +62,78 @@ class QueryTable(Table):
         super().__init__(query)
 
     def _fields(self) -> list[tuple[str, Any]]:
-        few = _LOOKED_AT if self._kind == "sqlite" else 0
-        with self._asking(), self._answer("*", limit=few) as reader:
+        with self._asking(), self._answer(self._asked("*") + " LIMIT 0") as reader:
             found = [(field.name, _kind_of(field)) for field in reader.schema]
-            if few:
-                for _ in reader:
-                    pass
+            for _ in reader:
+                pass
+        if self._kind == "sqlite":
+            found = [(name, kind) for (name, _), kind in zip(found, self._declared(), strict=True)]
         if not found:
             raise self._failed("it has no columns")
         return found
 
+    @property
+    def kinds(self) -> Mapping[str, Any]:
+        """Of SQLite nothing: a cell is what it is, whatever its column was declared to be."""
+        return dict.fromkeys(self.types, pa.null()) if self._kind == "sqlite" else self.types
+
+    def _declared(self) -> list[Any]:
+        """Texts or numbers, by SQLite's rules for a column's declared type."""
+        with self._asking(), self._connection.cursor() as cursor:
+            cursor.execute(f"PRAGMA temp.table_info('{_VIEW}')")
+            declared = [str(row[2]).upper() for row in cursor.fetchall()]
+        texts = ("INT" not in each and any(t in each for t in _OF_TEXTS) for each in declared)
+        return [pa.string() if text else pa.float64() for text in texts]
+
     def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
-        del texts  # cells have types
-        named = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
-        with self._asking(), self._answer(named) as reader:
+        if self._kind == "sqlite":
+            yield from self._cells(columns, texts)
+            return
+        with self._asking(), self._answer(self._asked(", ".join(map(_quoted, columns)))) as reader:
             for batch in reader:
                 cells = [
-                    cell.cast(self.types[name]) if cell.type != self.types[name] else cell
+                    cell if cell.type == self.types[name] else pa.array(numbers(cell.to_pylist()))
                     for name, cell in zip(columns, batch.columns, strict=True)
                 ]
                 yield pa.RecordBatch.from_arrays(cells, list(columns))
 
+    def _cells(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
+        """Numbers, or texts as bytes where they are wanted: each cell of SQLite by itself.
+
+        Its driver takes a column's type from its first rows, and ends at a cell of another one: so
+        decimals and other cells are two columns, whose types a row in front says.
+        """
+        pairs = []
+        for name in map(_quoted, columns):
+            is_real = f"CASE typeof({name}) WHEN 'real' THEN"
+            pairs.append(f"{is_real} {name} END, {is_real} NULL ELSE CAST({name} AS BLOB) END")
+        front = ", ".join(["0.5, x'00'"] * len(columns))
+        asked = f"SELECT {front} UNION ALL {self._asked(', '.join(pairs))}"
+        with self._asking(), self._answer(asked) as reader:
+            first = 1
+            for batch in reader:
+                batch, first = batch.slice(first), 0
+                cells = []
+                for name, reals, others in zip(
+                    columns, batch.columns[::2], batch.columns[1::2], strict=True
+                ):
+                    if name in texts:
+                        found = reals.to_pylist()
+                        written = [None if each is None else repr(each).encode() for each in found]
+                        cells.append(pc.coalesce(pa.array(written, pa.binary()), others))
+                    else:
+                        cells.append(pc.coalesce(reals, pa.array(numbers_of(others))))
+                yield pa.RecordBatch.from_arrays(cells, list(columns))
+
+    def _asked(self, columns: str) -> str:
+        return f"SELECT {columns} FROM (\n{self._query.text}\n) AS query_rows"
+
     @contextmanager
-    def _answer(self, columns: str, *, limit: int | None = None) -> Iterator[Any]:
-        """A reader of the query's Arrow batches."""
-        most = "" if limit is None else f" LIMIT {limit}"
+    def _answer(self, asked: str) -> Iterator[Any]:
+        """A reader of the Arrow batches."""
         cursor = self._connection.cursor()
         try:
-            cursor.execute(f"SELECT {columns} FROM (\n{self._query.text}\n) AS query_rows{most}")
+            cursor.execute(asked)
             yield cursor.fetch_record_batch()
         finally:
             cursor.close()
@@ -121,7 +168,8 @@ class QueryTable(Table):
         file = self._query.file.absolute()
         if not file.is_file():
             raise DataError(f"{file} does not exist.", hint="Check the path.", code="no-such-file")
-        made = _begun(driver.connect(f"file:{quote(str(file))}?mode=ro"), _SQLITE)
+        view = f"CREATE TEMP VIEW {_VIEW} AS {self._asked('*')}"
+        made = _begun(driver.connect(f"file:{quote(str(file))}?mode=ro"), (view, *_SQLITE))
         with made.cursor() as cursor:
             cursor.execute("PRAGMA journal_mode")
             in_wal = cursor.fetchone() == ("wal",)
@@ -162,8 +210,6 @@ class QueryTable(Table):
     def _failed(
         self, why: str, *, hint: str = "Check the query and the database; nothing was written."
     ) -> DataError:
-        if "Type mismatch" in why or "type mismatch" in why:
-            hint = "Give columns of a database without types one: CAST(name AS REAL) AS name."
         return DataError(f"{self._query}: {why}.", hint=hint, code="query-failed")
 
 
@@ -186,6 +232,10 @@ def _close(connection: Any) -> None:
         connection.close()
     except Exception:  # the server went away: nothing was written, and nothing is left
         return
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _kind_of(field: Any) -> Any:

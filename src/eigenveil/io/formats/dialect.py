@@ -13,6 +13,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from eigenveil.errors import DataError
 
@@ -53,6 +54,10 @@ class Dialect:
         only.
     header : bool
         Whether the first line has the names. If not, it is a row, and the names are c1, c2, ...
+    newlines_in_cells : bool
+        Whether a quoted cell goes on over the ends of lines. By default it ends with its line, so
+        that what a line is depends on that line alone; otherwise a quote that is not closed takes
+        in all lines after it, and the certificate states as an assumption that none is.
 
     Raises
     ------
@@ -66,6 +71,7 @@ class Dialect:
     na: Sequence[str] = ()
     comment: str | None = None
     header: bool = True
+    newlines_in_cells: bool = False
 
     def __post_init__(self) -> None:
         separator = self.separator
@@ -155,31 +161,57 @@ def settle(dialect: Dialect, head: bytes, *, usual: str) -> Settled:
     return Settled(separator, decimal, likely, encoding, skipped, tuple(guessed))
 
 
-class Emptied:
-    """Makes lines empty that are no rows and no names: the first ones, and comments.
+class PlainLines:
+    """Makes each line what it is by itself: lines that are no rows empty, and cells closed.
 
     Parameters
     ----------
-    skipped : int
-        How many lines come before the first that counts.
-    comment : str or None
-        What other such lines begin with.
+    settled : Settled
+        How many lines come before the first that counts, and what is between cells.
+    dialect : Dialect
+        What other lines begin with that are no rows, and whether a quoted cell ends with its line.
     """
 
-    def __init__(self, skipped: int, comment: str | None) -> None:
-        self._skipped = skipped
-        self._comment = None if comment is None else comment.encode()
+    def __init__(self, settled: Settled, dialect: Dialect) -> None:
+        self._skipped = settled.skipped
+        self._comment = None if dialect.comment is None else dialect.comment.encode()
+        self._closed = None if dialect.newlines_in_cells else _closed_cells(settled.separator)
 
     def __call__(self, lines: bytes) -> bytes:
         """Whole lines, those that go on where the last ones ended."""
-        if not self._skipped and self._comment is None:
+        if self._skipped or self._comment is not None:
+            kept = []
+            for line in lines.splitlines(keepends=True):
+                comment = self._comment is not None and line.startswith(self._comment)
+                kept.append(b"\n" if comment or self._skipped > 0 else line)
+                self._skipped = max(0, self._skipped - 1)
+            lines = b"".join(kept)
+        if self._closed is None or b'"' not in lines:
             return lines
-        kept = []
-        for line in lines.splitlines(keepends=True):
-            comment = self._comment is not None and line.startswith(self._comment)
-            kept.append(b"\n" if comment or self._skipped > 0 else line)
-            self._skipped = max(0, self._skipped - 1)
-        return b"".join(kept)
+        one, every = self._closed
+        if every.fullmatch(lines):
+            return lines
+        found = (each.groups() for each in _LINE.finditer(lines))
+        return b"".join(
+            text + (b"" if b'"' not in text or one.fullmatch(text) else b'"') + end
+            for text, end in found
+        )
+
+
+_LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|$)")
+
+
+@cache
+def _closed_cells(separator: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """Patterns of a line whose quotes are closed, and of many such lines.
+
+    Quotes count at the beginning of a cell only, as for pyarrow.
+    """
+    between = re.escape(separator.encode())
+    rest = b"[^" + between + rb"\r\n]*+"
+    cell = rb'(?>"(?:[^"\r\n]|"")*+"' + rest + rb'|(?!")' + rest + rb")"
+    line = cell + b"(?:" + between + cell + b")*+"
+    return re.compile(line), re.compile(b"(?:(?>" + line + rb")(?:\r\n|\r|\n))*+(?:" + line + b")?")
 
 
 def _encoding_of(head: bytes) -> str:

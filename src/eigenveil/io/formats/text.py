@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -22,7 +23,7 @@ import pyarrow.csv
 from eigenveil.errors import DataError, FileDialectWarning, callers_level
 from eigenveil.files import Place
 from eigenveil.io.files import Lent
-from eigenveil.io.formats.dialect import EITHER, PLAIN, Dialect, Emptied, Settled, settle
+from eigenveil.io.formats.dialect import EITHER, PLAIN, Dialect, PlainLines, Settled, settle
 from eigenveil.io.formats.tabular import Table, is_numeric, numbers_of
 from eigenveil.models.inputs import check_width
 from eigenveil.models.names import numbered_names
@@ -186,18 +187,13 @@ class TextTable(Table):
         return pa.input_stream(source, compression=self._compression)
 
     def _text(self, lent: Lent | None = None) -> Any:
-        """The text in UTF-8; lines that are no rows and no names are empty."""
-        stream, settled = self._raw(), self._settled
-        other = settled.encoding != "utf-8"
-        if other:
-            stream = pa.transcoding_input_stream(stream, settled.encoding, "utf-8")
-        emptied: Callable[[bytes], bytes] = bytes
-        if settled.skipped or self._dialect.comment is not None:
-            emptied = Emptied(settled.skipped, self._dialect.comment)
-        if emptied is bytes and not other and isinstance(self.path, Path):
-            return stream
-        lines = _Lines(stream, emptied)  # with all that is Python's below it
-        return pa.PythonFile(lines if lent is None else lent(lines), "r")
+        """The text in UTF-8, each line as it is by itself."""
+        plain = PlainLines(self._settled, self._dialect)
+        endless = self._dialect.newlines_in_cells
+        lines = _Lines(self._raw(), self._settled.encoding, plain, endless=endless)
+        if lent is None:
+            return pa.PythonFile(lines, "r")
+        return pa.PythonFile(lent(lines), "r")  # with all that is Python's below it
 
     def _stream(self, lent: Lent) -> Any:
         """The same; a line of names alone, without an end, gets one."""
@@ -229,7 +225,7 @@ class TextTable(Table):
                 ),
                 parse_options=pa.csv.ParseOptions(
                     delimiter=self._settled.separator,
-                    newlines_in_values=True,
+                    newlines_in_values=self._dialect.newlines_in_cells,
                     invalid_row_handler=lent(self._skipping()),
                 ),
                 convert_options=convert,
@@ -351,10 +347,17 @@ class _Reader:
 
 
 class _Lines(io.RawIOBase):
-    """A text some of whose lines are made empty."""
+    """A text in UTF-8, whose lines are made plain.
 
-    def __init__(self, stream: Any, emptied: Callable[[bytes], bytes]) -> None:
-        self._stream, self._emptied = stream, emptied
+    What has no characters in its encoding becomes others. Of a line that is too long to be read the
+    beginning is left out, so that it is one row, which is not valid.
+    """
+
+    def __init__(self, stream: Any, encoding: str, plain: PlainLines, *, endless: bool) -> None:
+        self._stream, self._plain, self._endless = stream, plain, endless
+        self._decoder = None
+        if encoding != "utf-8":
+            self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
         self._ready, self._rest = b"", b""
 
     def readable(self) -> bool:
@@ -365,9 +368,13 @@ class _Lines(io.RawIOBase):
         """Up to so many bytes; none at the end."""
         while not self._ready:
             more = self._stream.read(_READ_BYTES)
-            text = self._rest + more
-            end = text.rfind(b"\n") + 1 if more else len(text)
-            self._ready, self._rest = self._emptied(text[:end]), text[end:]
+            new = more if self._decoder is None else self._decoder.decode(more, not more).encode()
+            text = self._rest + new
+            # an end of a line may be \r, which may be half of one
+            end = (text.rfind(b"\n") + 1 or text.rfind(b"\r", 0, -1) + 1) if more else len(text)
+            self._ready, self._rest = self._plain(text[:end]), text[end:]
+            if len(self._rest) > _MOST_READ_BYTES - _READ_BYTES and not self._endless:
+                self._rest = b"?"
             if not more:
                 break
         size = len(self._ready) if size < 0 else size

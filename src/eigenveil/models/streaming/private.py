@@ -15,6 +15,7 @@ from eigenveil.models.constraints import Configured
 from eigenveil.models.inputs import (
     array_rows,
     new_columns,
+    of_numbers,
     validated,
     warn_owner,
     without_units,
@@ -420,7 +421,7 @@ def _next_block(
         return rows
     array = validated(
         estimator,
-        X,
+        of_numbers(X),
         reset=False,
         accept_sparse="csr",
         dtype=[np.float64, np.float32],
