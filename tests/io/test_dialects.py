@@ -66,8 +66,8 @@ def test_guesses_are_told_once_and_the_usual_is_not(tmp_path, recwarn):
 @pytest.mark.filterwarnings("ignore::eigenveil.FileDialectWarning")
 def test_a_number_is_what_it_reads_as_by_itself(tmp_path):
     """Whatever other rows have: a decimal point or a comma, and with both it is none."""
-    cells = ["1,5", "1.25", "-1,234", "1.500,5", "1,500,5", "7", "x"]
-    expected = [1.5, 1.25, -1.234, np.nan, np.nan, 7.0, np.nan]
+    cells = ["1,5", "1.25", "-1,234", "1.500,5", "1,500,5", "7", "x", "8", "9", "10"]
+    expected = [1.5, 1.25, -1.234, np.nan, np.nan, 7.0, np.nan, 8.0, 9.0, 10.0]
     for first in ("2", "2,5", "2.5"):
         path = put(tmp_path, "a;b\n" + "".join(f"{cell};0\n" for cell in [first, *cells]))
         assert np.array_equal(read(path)[1][1:, 0], expected, equal_nan=True)

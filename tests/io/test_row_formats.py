@@ -14,7 +14,8 @@ import pyarrow.parquet
 import pytest
 from row_formats import NAMED, NAMELESS, NAMES, values
 
-from eigenveil.io import Query, open_rows
+from eigenveil.io import Query, ReadOptions, open_rows
+from eigenveil.io.formats.dialect import Dialect
 from eigenveil.io.formats.registry import format_of, formats
 from eigenveil.moments.accumulators import RowSum
 from eigenveil.moments.engine import accumulate
@@ -177,7 +178,13 @@ def test_text_of_other_programs(text, tmp_path):
     path.write_bytes(
         b'\xef\xbb\xbf"a",b,note\r\n"1.5", 2 ,"two\r\nlines, one ""cell"""\r\n3,4e2,\r\n'
     )
-    assert values(open_rows([path], exclude=["note"])).tolist() == [[1.5, 2], [3, 400]]
+    read = ReadOptions(dialect=Dialect(newlines_in_cells=True))
+    rows = open_rows([path], exclude=["note"], read=read)
+    assert values(rows).tolist() == [[1.5, 2], [3, 400]]
+    assert rows.newlines_in_cells
+    cut = open_rows([path], exclude=["note"])  # the cell ends with its line, and the rest is no row
+    np.testing.assert_array_equal(values(cut), [[1.5, 2], [3, 400], [np.nan, np.nan]])
+    assert not cut.newlines_in_cells
 
 
 def test_text_that_looks_like_whole_numbers_at_first(text, monkeypatch):

@@ -16,7 +16,8 @@ import scipy.sparse
 from row_formats import NAMED, NAMELESS, NAMES, values
 
 from eigenveil.errors import DataError
-from eigenveil.io import open_rows
+from eigenveil.io import ReadOptions, open_rows
+from eigenveil.io.formats.dialect import Dialect
 from eigenveil.moments.accumulators import NormHistogram
 from eigenveil.moments.engine import accumulate
 
@@ -33,7 +34,6 @@ WORDS = {
     "text": ["secret", "words"],
     "day": [datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)],
     "list": [[1.0], [2.0]],
-    "nothing": pa.nulls(2),
 }
 
 
@@ -57,12 +57,16 @@ def test_a_column_that_is_not_numeric(kind, name, tmp_path):
         assert values(open_rows([path], **options)).tolist() == [[1.0], [2.0]]
 
 
-@pytest.mark.parametrize("content", ["x,secret\n2,y\n", "1,2020-01-01\n2,\n", "1,12:30\n2,z\n"])
+@pytest.mark.parametrize(
+    "content", ["x,secret\n2,y\n", "1,2020-01-01\n2,2020-01-02\n", "1,12:30\n2,z\n"]
+)
 def test_a_text_column_that_is_not_numeric(content, text):
     path = text("t.csv", "good,bad\n" + content)
     for options in ({}, {"columns": ["bad"]}):
         error = refusal([path], **options)
-        assert error.message == f"{path}: column 'bad' has no number in its first lines."
+        assert (
+            error.message == f"{path}: column 'bad' is of texts, as most of its first lines show."
+        )
         assert "--exclude" in error.hint
     assert values(open_rows([path], exclude=["bad"])).shape == (2, 1)
 
@@ -190,9 +194,19 @@ def test_a_quote_that_never_ends(text, monkeypatch):
     monkeypatch.setattr("eigenveil.io.formats.text._READ_BYTES", 64)
     monkeypatch.setattr("eigenveil.io.formats.text._MOST_READ_BYTES", 256)
     path = text("t.csv", 'a,b\n1,"2\n' + "3,4\n" * 300)
-    error = refusal([path])
+    assert values(open_rows([path])).shape == (301, 2)
+    error = refusal([path], read=ReadOptions(dialect=Dialect(newlines_in_cells=True)))
     assert str(path) in error.message
     assert "a quote never ends" in error.message
+
+
+def test_a_line_that_is_too_long_is_a_row_that_is_not_valid(text, monkeypatch):
+    monkeypatch.setattr("eigenveil.io.formats.text._READ_BYTES", 64)
+    monkeypatch.setattr("eigenveil.io.formats.text._MOST_READ_BYTES", 256)
+    found = values(open_rows([text("t.csv", "a,b\n1,2\n" + "x" * 5000 + ",7\n" + "3,4\n" * 30)]))
+    np.testing.assert_array_equal(found[0], [1, 2])
+    np.testing.assert_array_equal(found[1], [np.nan, 7])
+    np.testing.assert_array_equal(found[2:], np.tile([3, 4], (30, 1)))
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -295,6 +295,8 @@ class FileRows:
         The variable that each column belongs to, where a schema says it: a category has several.
     unit : str or None
         Name of the column that says which unit a row belongs to.
+    newlines_in_cells : bool
+        Whether a quote of a text file that is not closed takes in other rows.
     in_parts : bool
         Whether a file lies in folders that say columns of it, such as ``year=2024``.
     """
@@ -310,6 +312,7 @@ class FileRows:
         self._files, self._encoder = files, encoder
         self.paths = tuple(path for file in files for path in file.files)
         self._states = tuple(map(_state, files))
+        self.newlines_in_cells = any(getattr(file, "newlines_in_cells", False) for file in files)
         self.in_parts = any(isinstance(file, PartTable) for file in files)
         self.names = names if encoder is None or names is not None else encoder.names
         self.schema = None if encoder is None else encoder.schema

@@ -60,6 +60,7 @@ class WorkerFiles(DaskRows):
     def __init__(self, rows: FileRows, cluster: SchedulerAt, read: ReadOptions) -> None:
         self.paths, self.schema = rows.paths, rows.schema
         self.variables, self.unit = rows.variables, rows.unit
+        self.newlines_in_cells = rows.newlines_in_cells
         super().__init__(
             [_Part(str(path.absolute()), path.stat().st_size) for path in map(Path, rows.paths)],
             _Opener(rows.features, rows.names, rows.schema, rows.unit, read),

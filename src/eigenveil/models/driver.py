@@ -15,7 +15,7 @@ from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.task import task_of_plan
 from eigenveil.moments.engine import InvalidRows, accumulate
 from eigenveil.moments.independence import dependence
-from eigenveil.moments.source import PartitionedRows, RowSource, read_as
+from eigenveil.moments.source import PartitionedRows, RowSource, newlines_in_cells, read_as
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.certificate import reasons_of
 from eigenveil.privacy.releases import ReleaseRecord
@@ -103,6 +103,7 @@ def certified_fit(
                 secure=secure,
                 counted=charges.counted,
                 cluster=isinstance(rows, PartitionedRows),
+                newlines_in_cells=newlines_in_cells(rows),
             )
         )
         warn_owner(run.invalid, plan)
@@ -119,6 +120,7 @@ def certified(
     secure: bool,
     counted: bool,
     cluster: bool = False,
+    newlines_in_cells: bool = False,
 ) -> Result:
     """What was made of one data set's releases under a plan, with the certificate of both."""
     certificate = certificate_of(
@@ -131,6 +133,7 @@ def certified(
         dependent=dependence(),
         counted=counted,
         cluster=cluster,
+        newlines_in_cells=newlines_in_cells,
     )
     return Result(spec, plan, factors, features, names, certificate)
 

@@ -235,6 +235,7 @@ def certificate_of(
     dependent: bool,
     counted: bool = False,
     cluster: bool = False,
+    newlines_in_cells: bool = False,
     view: str = "outsider",
     **of_many: Any,
 ) -> Certificate:
@@ -251,6 +252,8 @@ def certificate_of(
         Whether every release was charged to the ledger of its rows' owner.
     cluster : bool
         Whether workers of a cluster read the rows.
+    newlines_in_cells : bool
+        Whether cells of text files may go on over the ends of lines.
     view : str
         The adversary that the plan's epsilon and delta are promised against.
     **of_many
@@ -267,6 +270,7 @@ def certificate_of(
         dependent=dependent,
         counted=counted,
         cluster=cluster,
+        newlines_in_cells=newlines_in_cells,
         **of_many,
     )
 

@@ -187,6 +187,16 @@ def read_rows(rows: RowSource, reading: Reading[FoundT]) -> FoundT:
     return rows.fold(reading) if isinstance(rows, PartitionedRows) else reading.read(rows)
 
 
+def newlines_in_cells(rows: RowSource) -> bool:
+    """Whether in some of the rows' files a quote that is not closed takes in other rows."""
+    found: Any = rows
+    while found is not None:
+        if getattr(found, "newlines_in_cells", False):
+            return True
+        found = getattr(found, "_rows", None)
+    return False
+
+
 def read_as(rows: RowSource, reader: Callable[[RowSource], RowSource]) -> RowSource:
     """Rows read as something else, one for one: where they are, and with what goes beside them."""
     if hasattr(rows, "read_by"):

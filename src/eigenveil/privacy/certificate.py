@@ -52,6 +52,10 @@ MISSING_LEFT_OUT = (
     "it: the result is of complete rows. missing='independent' or 'pairs' keeps such rows and "
     "corrects for what is missing, 'zero' takes it for the mean"
 )
+CLOSED_QUOTES = (
+    "in text files that were read with newlines_in_cells every quote is closed: one that is not "
+    "takes in the rows of others"
+)
 NOT_PREPARED = (
     "nothing was done to the rows before that depended on other rows, such as a StandardScaler "
     "fitted to them: center and scale here, where it is counted"
@@ -124,6 +128,7 @@ class Certificate(BaseModel):
     ``counted``: every release was charged, before it was drawn, to a ledger that counts all fits of
     the same rows; that this was so is the word of whoever ran the software.
     ``cluster``: workers of a cluster read the rows; of a study's sites, in one process alone.
+    ``newlines_in_cells``: of text files a quoted cell may go on over the ends of lines.
     ``signatures`` are there between organisations.
     """
 
@@ -138,6 +143,7 @@ class Certificate(BaseModel):
     dependent: bool = False
     counted: bool = False
     cluster: bool = False
+    newlines_in_cells: bool = False
     target: Claim
     releases: tuple[ReleaseRecord, ...]
     stopped: str | None = None
@@ -209,6 +215,8 @@ class Certificate(BaseModel):
         schema = (self.study or {}).get("table_schema")
         if self.plan.get("ranged") or self.plan.get("scaled") == "public" or schema is not None:
             found.append(PUBLIC_COLUMNS)
+        if self.newlines_in_cells:
+            found.append(CLOSED_QUOTES)
         if self.cluster:
             found.append(ON_CLUSTER)
         if self.federation is not None and self.federation.sites > 1:
@@ -249,6 +257,7 @@ def make_certificate(
     dependent: bool = False,
     counted: bool = False,
     cluster: bool = False,
+    newlines_in_cells: bool = False,
     federation: Federation | None = None,
     study: dict[str, Any] | None = None,
     study_hash: str | None = None,
@@ -270,6 +279,7 @@ def make_certificate(
         dependent=dependent,
         counted=counted,
         cluster=cluster,
+        newlines_in_cells=newlines_in_cells,
         target=target,
         releases=tuple(r.model_copy(update={"noise_source": source}) for r in releases),
         stopped=stopped,

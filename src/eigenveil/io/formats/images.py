@@ -136,8 +136,7 @@ class _Images(NamedArrayFile):
         first, grid = self._paths[0], headers[0].grid
         every = np.ones(grid.shape, dtype=np.bool_)
         self._inside = every if self._mask is None else self._mask.inside
-        names = [name for name in headers[0].labels if all(h.labels.get(name) for h in headers)]
-        self.label_names = (*names, "image")
+        self.label_names = (*headers[0].labels, "image")
         if self._mask is None and self._inside.size > inputs.MOST_COLUMNS:
             raise DataError(
                 f"{first} has {self._inside.size:,} voxels, and at most {inputs.MOST_COLUMNS:,} "
@@ -178,7 +177,7 @@ class _Images(NamedArrayFile):
 class NiftiImages(_Images):
     """NIfTI files: one image each, or one for each volume of a file of four dimensions.
 
-    Labels of rows are the name of the file, the subject where all paths have one as BIDS writes it
+    Labels of rows are the name of the file, the subject where its path has one as BIDS writes it
     (``sub-01``), and ``image``, the number of the volume from 0.
     """
 
@@ -203,7 +202,7 @@ class DicomImages(_Images):
     """DICOM files of one channel: one image each, or one for each frame.
 
     Values are those after the rescale slope and intercept. Labels of rows are ``PatientID``,
-    ``SeriesInstanceUID`` and the name of the file, where all files have them, and ``image``.
+    ``SeriesInstanceUID`` and the name of the file, where it has them, and ``image``.
     """
 
     _TAGS = ("PatientID", "SeriesInstanceUID")

@@ -45,6 +45,9 @@ class Table(Named, ABC):
         Named in messages as it was given.
     """
 
+    newlines_in_cells = False
+    """Whether a quote that is not closed takes in other rows."""
+
     def __init__(self, path: Place) -> None:
         self.path = path
         self.files = (path,)
@@ -79,8 +82,8 @@ class Table(Named, ABC):
         return {name for name in names if not is_numeric(self.types[name])}
 
     def require_numeric(self, name: str) -> None:
-        """Raise a DataError that names the column unless it is numeric."""
-        if not is_numeric(self.types[name]):
+        """Raise a DataError that names the column unless it is numeric, or has no entry at all."""
+        if not is_numeric(self.types[name]) and not pa.types.is_null(self.types[name]):
             raise self.not_numeric(name, f"is {self.types[name]}, not numeric")
 
     def not_numeric(self, name: str, what: str) -> DataError:

@@ -28,6 +28,7 @@ from eigenveil.io.formats.tabular import Table, is_numeric, numbers_of
 from eigenveil.models.inputs import check_width
 from eigenveil.models.names import numbered_names
 from eigenveil.origins import FileOrigin, TextOrigin
+from eigenveil.tables.ids import MISSING
 
 # Bytes read at a time, more where lines are so long that one does not fit. pyarrow holds some 50
 # times as much, and is no faster with more.
@@ -39,6 +40,7 @@ _FEW = 2
 _LONG_LINE = re.compile("straddling object|CSV parse error: Empty CSV file or block")
 # pyarrow's message about a cell or a line, up to where it quotes it: the owner's data has no
 # business in a message. Its rows count from 1, with the line of names.
+_EMPTY = pa.array([*(word.encode() for word in MISSING), None], pa.binary())
 BAD_CELL = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+)")
 BAD_LINE = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
@@ -50,8 +52,8 @@ class TextTable(Table):
     guessed: :class:`~eigenveil.io.formats.dialect.Dialect`. A cell is a number, or one of the words
     true and false (1 and 0), whatever its column's first lines look like; any other is NaN, as are
     empty ones. A line with too many cells or too few is a row of NaN; such rows come last. A column
-    with no number in the first lines, as many as are read at once, is one of text: that it is none
-    is taken for public.
+    most of whose cells in the first lines, as many as are read at once, are other texts is one of
+    texts: that it is one is taken for public.
 
     Parameters
     ----------
@@ -71,6 +73,7 @@ class TextTable(Table):
         self._cell_by_cell: set[str] = set()
         self._any_bytes = False
         self._width = self.malformed = 0
+        self.newlines_in_cells = dialect.newlines_in_cells
         self._lines: dict[tuple[int, bool], int] = {}
         super().__init__(path)
         self.flags = frozenset(self._words)
@@ -80,7 +83,7 @@ class TextTable(Table):
     def require_numeric(self, name: str) -> None:
         """Raise a DataError that names the column unless it has numbers."""
         if not is_numeric(self.types[name]):
-            raise self.not_numeric(name, "has no number in its first lines")
+            raise self.not_numeric(name, "is of texts, as most of its first lines show")
 
     def _fields(self) -> list[tuple[str, Any]]:
         with self._raw() as stream:
@@ -95,15 +98,15 @@ class TextTable(Table):
                 schema = reader.stream.schema
             seen = [(self._known(field.name), field.type) for field in schema]
             numeric = {name for name, kind in seen if is_numeric(kind) or pa.types.is_null(kind)}
-            numeric |= self._with_some_number([name for name, _ in seen if name not in numeric])
+            numeric |= self._of_numbers([name for name, _ in seen if name not in numeric])
         except _AgainError:
             return self._fields()
         self._names = [name for name, _ in seen]
         self._words = {name for name, kind in seen if pa.types.is_boolean(kind)}
         return [(name, pa.float64() if name in numeric else kind) for name, kind in seen]
 
-    def _with_some_number(self, names: Sequence[str]) -> set[str]:
-        """Which of these columns have a number in the first lines, among other things."""
+    def _of_numbers(self, names: Sequence[str]) -> set[str]:
+        """Those of these columns most of whose cells in the first lines are no other text."""
         if not names:
             return set()
         stored = self._stored(names)
@@ -114,12 +117,14 @@ class TextTable(Table):
             first = reader.next()
         if first is None:
             return set()
-        columns = zip(names, first.columns, strict=True)
-        return {
-            name
-            for name, cells in columns
-            if np.isfinite(numbers_of(self._plainly(cells, number=True))).any()
-        }
+        found = set()
+        for name, cells in zip(names, first.columns, strict=True):
+            plainly = self._plainly(cells, number=True)
+            empty = pc.is_in(plainly, value_set=_EMPTY).to_numpy(zero_copy_only=False)
+            texts = ~np.isfinite(numbers_of(plainly)) & ~empty
+            if 2 * np.count_nonzero(texts) <= len(cells):
+                found.add(name)
+        return found
 
     @property
     def kinds(self) -> Mapping[str, Any]:
