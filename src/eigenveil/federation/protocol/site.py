@@ -8,9 +8,7 @@ the state that this process saw last, and if another one has gone on since, agai
 asked is checked against the study: a site runs its own software only, works out sensitivities
 itself (docs/proofs/views.md, claim 9: of every query that it accepts), and never spends more than
 the study's target, whoever sends the query. Nothing about its
-rows decides whether it answers, unless the study states ``invalid="error"``: then a row that is not
-valid keeps it from joining, before anything is charged. (Files that cannot be read do so at any
-time.)
+rows decides whether it answers. (Files that cannot be read do so at any time.)
 """
 
 from __future__ import annotations
