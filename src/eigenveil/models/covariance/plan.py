@@ -9,10 +9,8 @@ import numpy as np
 from eigenveil.models.options import Options
 from eigenveil.models.pca.plan import POWER_ROUNDS, Plan
 from eigenveil.models.plan import (
-    CENTERED_SCALE,
     COUNTS_OF_HOLES,
     BasePlan,
-    Planned,
     Step,
     check_pure,
     fields_of,
@@ -55,12 +53,6 @@ class CovariancePlan(Plan):
     def context(self) -> dict[str, Any]:
         """What makes this plan beside its options."""
         return BasePlan.context(self)
-
-    def _centered_scale(self) -> tuple[list[Planned], list[Planned]]:
-        """As PCA's; under a public bound the rows are counted where nothing else counts them."""
-        if self.row_bound is not None and "scale" in self.fractions:
-            return [], [Planned(CENTERED_SCALE, "scale", "norm-histogram", beside=True)]
-        return super()._centered_scale()
 
     def choose_bound(self, scale: NormScale, *, edge: float) -> float:
         """The bound with the smallest error: energy that is cut off against the noise.

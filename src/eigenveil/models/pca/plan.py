@@ -188,7 +188,12 @@ class Plan(BasePlan):
         return tuple(found)
 
     def _centered_scale(self) -> tuple[list[Planned], list[Planned]]:
-        """The norms of centred rows, before the moment or read beside it: one pass for both."""
+        """The norms of centred rows, before the moment or read beside it: one pass for both.
+
+        Under a public bound they count the rows, where that is needed and nothing else does.
+        """
+        if self.row_bound is not None and "scale" in self.fractions:
+            return [], [Planned(CENTERED_SCALE, "scale", "norm-histogram", beside=True)]
         wanted = self.one_pass or self.row_norm == "auto" or "variance" in self.fractions
         # of columns of variance 1 the norms are known, and those before the centre will do
         known = self.finds_scales and not self.covariates
@@ -395,9 +400,13 @@ def _fractions(plan: Plan, options: Options) -> dict[Step, float]:
     variance = split is None or split.get("variance", 0) > 0 or plan.way is DIRECTIONS
     private = plan.centered == "private"
     joint = bool(plan.covariates)
-    scale = plan.row_bound is None and (private or plan.row_norm == "auto" or variance or joint)
+    holes = plan.missing in COUNTS_OF_HOLES
+    if plan.row_bound is None:
+        scale = private or plan.row_norm == "auto" or variance or joint
+    else:  # what is left of a moment is told by the number of rows
+        scale = holes and not private and not plan.count_is_public
     taken = {"scale": scale, "center": private, "moment": True, "variance": variance}
-    taken |= {"columns": plan.finds_scales, "missing": plan.missing in COUNTS_OF_HOLES}
+    taken |= {"columns": plan.finds_scales, "missing": holes}
     taken["covariates"] = joint
     usual = {
         step: fraction

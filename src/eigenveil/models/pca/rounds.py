@@ -358,8 +358,7 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     others = np.setdiff1d(np.arange(plan.features), plan.covariates)
     mended = None
     if state.observed is not None:
-        assert state.rows is not None
-        kept = state.observed.kept(state.rows)
+        kept = state.observed.kept(_rows(state, answers))
         mended = corrected(matrix, edge, kept, components=plan.n_components)
         matrix, edge = mended.matrix, mended.edge
     if plan.refines_scales and not released.cut_off:
@@ -695,10 +694,16 @@ def _mean_left(state: _State, answers: Answers, name: str = MEAN_LEFT) -> MeanLe
     release = answers.get(name)
     if release is None:
         return None
-    if state.rows is None:  # a scale that is read only now
-        state.rows = max(1.0, float(answers[CENTERED_SCALE].values[-1]))
     error = deviation(release.record.noise, state.plan.features)
-    return MeanLeft(release.values, error, state.rows, release.record.mechanism)
+    return MeanLeft(release.values, error, _rows(state, answers), release.record.mechanism)
+
+
+def _rows(state: _State, answers: Answers) -> float:
+    """Their number, of a histogram that is released beside the moment where none was before."""
+    if state.rows is None:
+        state.read(answers[CENTERED_SCALE])
+    assert state.rows is not None
+    return state.rows
 
 
 def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
