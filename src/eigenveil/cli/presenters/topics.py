@@ -69,7 +69,7 @@ class TopicPresenter(Presenter):
         out.print(table)
         alpha0 = float(model.concentration_.sum())
         if alpha0 > 0:
-            found = " (found from the releases)" if model.alpha0 == "auto" else ""
+            found = " (found from the releases)" if model.plan_.auto_alpha0 else ""
             out.print(f"topics of a document: a Dirichlet law of alpha0 = {alpha0:.3g}{found}")
         print_strengths(model, out, things="topics")
 

@@ -21,7 +21,7 @@ from eigenveil.federation.secagg.keys import point_of
 from eigenveil.federation.secagg.masks import neighbours
 from eigenveil.models.certify import check_record
 from eigenveil.models.pca.plan import ADAPTED_MEAN, COVARIATES, ENERGIES, MEAN_LEFT, Plan
-from eigenveil.models.plan import CENTER, COLUMNS, SCALE, BasePlan, Planned
+from eigenveil.models.plan import CENTER, COLUMNS, OBSERVED, SCALE, BasePlan, Planned
 from eigenveil.models.rounds import prepared_center
 from eigenveil.models.shapes import SHAPES
 from eigenveil.models.tensors.plan import TopicPlan
@@ -192,7 +192,7 @@ def check_public(
     """
     study, plan, right = terms.study, terms.plan, True
     _check_preparation(terms, planned, asked, message, index)
-    if plan.centered == "no" or planned.name in (SCALE, CENTER):
+    if plan.centered == "no" or planned.name in (SCALE, CENTER, OBSERVED):
         right = not asked.centered
     elif plan.centered == "public" and isinstance(plan, Plan):
         first = study.public_columns.get("preparation", AS_IT_IS)

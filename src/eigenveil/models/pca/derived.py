@@ -55,6 +55,12 @@ def advice_for_more(ratio: Array, usable: _Flags, share: float) -> str:
     )
 
 
+def _least_of(highest: float, size: int) -> float:
+    """Variances up to this are rounding beside the highest, or have no finite inverse."""
+    kind = np.finfo(np.float64)
+    return float(max(size * kind.eps * highest, kind.tiny))
+
+
 @dataclass(frozen=True)
 class ProbabilisticPCA:
     """The Gaussian that a PCA stands for: its components, and the same variance in all the rest.
@@ -98,7 +104,7 @@ class ProbabilisticPCA:
         some = self.along[:count] if 0 < count <= self.variance.size else [self.rest]
         highest = max(self.rest, float(np.max(self.along)))
         least = max(self.rest, float(np.min(some)))
-        return bool(least <= self.scale.size * np.finfo(np.float64).eps * highest)
+        return least <= _least_of(highest, self.scale.size)
 
     def covariance(self) -> Array:
         """In the data's units, shape (D, D)."""
@@ -110,10 +116,10 @@ class ProbabilisticPCA:
 
     def precision(self) -> Array:
         """Inverse of the covariance, its pseudo-inverse where it has none; the same shape."""
-        rest = 0.0 if self.singular else 1.0 / self.rest if self.rest > 0 else 0.0
+        hidden = self.singular or self.rest < np.finfo(np.float64).tiny
+        rest = 0.0 if hidden else 1.0 / self.rest
         variance = np.maximum(self.along, self.rest)
-        least = variance.size * np.finfo(np.float64).eps * float(np.max(variance))
-        above = variance > least
+        above = variance > _least_of(float(np.max(variance)), variance.size)
         inverse = np.divide(1.0, variance, out=np.zeros_like(variance), where=above)
         found = (self.components.T * (inverse - rest)) @ self.components
         np.fill_diagonal(found, np.diag(found) + rest)
