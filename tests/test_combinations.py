@@ -67,7 +67,7 @@ def chosen(draw, task, path):
         domain = draw(st.sampled_from(known[name].values))
         found[name] = draw(VALUES[type(domain)](domain))
     rows = draw(st.sampled_from(["many", "few", "one", "zero", "holes", "single", "long"]))
-    return found, rows, False  # draw(st.booleans())
+    return found, rows, draw(st.booleans())
 
 
 def rows_of(kind, *, words, units, beside, site=0):

@@ -27,6 +27,7 @@ from eigenveil.models.task import TASKS, task_of_plan
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.certificate import Certificate, plan_hash, proofs_of
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
+from eigenveil.tables.scales import public_preparation
 
 # Records are calibrated from the plan's own numbers: they agree to rounding.
 _AGREE = 1e-9
@@ -159,15 +160,18 @@ def _of_columns(
     factors: Any, plan: BasePlan, parameters: Mapping[str, Any]
 ) -> Iterator[tuple[str, bool]]:
     """Whether a model has its parameters' public centre and scales, or none where none are."""
-    for name, kind, given, none in (
-        ("mean", plan.centered, parameters.get("center"), 0.0),
-        ("scale", plan.scaled, parameters.get("scale"), 1.0),
+    scale, ranges, center = (parameters.get(name) for name in ("scale", "ranges", "center"))
+    public = public_preparation(scale, ranges, plan.features)
+    known = not plan.ranged or ranges is not None  # else they are those of the rows' schema
+    middle = 0.0 if public.offset is None else public.offset
+    for name, kind, given in (
+        ("mean", plan.centered, middle if plan.centered == "no" else center),
+        ("scale", plan.scaled, 1.0 if public.scale is None else public.scale),
     ):
         found = getattr(factors, name, None)
-        if found is None or kind == "private" or (kind == "public" and given is None):
-            continue
-        wanted = np.full(plan.features, none) if kind == "no" else np.asarray(given, np.float64)
-        yield name, wanted.shape == found.shape and np.allclose(found, wanted, rtol=1e-9, atol=0.0)
+        if found is not None and kind != "private" and given is not None and known:
+            wanted = np.asarray(given, np.float64) + np.zeros(plan.features)
+            yield name, found.shape == wanted.shape and np.allclose(found, wanted, 1e-9, 0.0)
 
 
 def _is_a(value: Any, kind: Any) -> bool:
@@ -190,11 +194,7 @@ def _other_than(study: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iter
     for name, value in parameters.items():
         found = settled.get(name, study.get(name))
         chosen = value == "auto" or (name == "ranges" and value is None)
-        if (
-            (name in settled or name in study)
-            and not chosen
-            and plan_hash({"": value}) != plan_hash({"": found})
-        ):
+        if (name in settled or name in study) and not chosen and value != found:
             yield name
 
 

@@ -404,7 +404,7 @@ def _fractions(plan: Plan, options: Options) -> dict[Step, float]:
     if plan.row_bound is None:
         scale = private or plan.row_norm == "auto" or variance or joint
     else:  # what is left of a moment is told by the number of rows
-        scale = holes and not private and not plan.count_is_public
+        scale = holes and not private
     taken = {"scale": scale, "center": private, "moment": True, "variance": variance}
     taken |= {"columns": plan.finds_scales, "missing": holes}
     taken["covariates"] = joint
