@@ -164,14 +164,18 @@ def _of_columns(
     public = public_preparation(scale, ranges, plan.features)
     known = not plan.ranged or ranges is not None  # else they are those of the rows' schema
     middle = 0.0 if public.offset is None else public.offset
+    widths = np.ones(plan.features) if public.scale is None else public.scale
     for name, kind, given in (
         ("mean", plan.centered, middle if plan.centered == "no" else center),
-        ("scale", plan.scaled, 1.0 if public.scale is None else public.scale),
+        ("scale", plan.scaled, widths),
     ):
         found = getattr(factors, name, None)
         if found is not None and kind != "private" and given is not None and known:
             wanted = np.asarray(given, np.float64) + np.zeros(plan.features)
-            yield name, found.shape == wanted.shape and np.allclose(found, wanted, 1e-9, 0.0)
+            right = found.shape == wanted.shape and np.isclose(found, wanted, 1e-9, 0.0)
+            if name == "mean":
+                right |= widths == 0  # a column that is left out has none
+            yield name, bool(np.all(right))
 
 
 def _is_a(value: Any, kind: Any) -> bool:
