@@ -11,10 +11,18 @@ from hypothesis import strategies as st
 from scipy import stats
 from sums_tools import KINDS, make, python
 
-from eigenveil.moments.release import calibrated_record, release_sum, release_vectors
+from eigenveil.moments import release
+from eigenveil.moments.exact import modulo
+from eigenveil.moments.release import (
+    calibrated_record,
+    noisy_integers,
+    release_sum,
+    release_vectors,
+)
 from eigenveil.moments.rows import Block
 from eigenveil.noise.cube import tensor_copies
 from eigenveil.noise.entries import coordinates
+from eigenveil.noise.sampler import NoiseSampler
 from eigenveil.noise.source import SecureSource, SeededSource
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
@@ -83,16 +91,35 @@ def test_a_record_spends_the_budget_and_not_more(kind, noise, adjacency, loss, n
 def noise_of(accumulator, record, source=None):
     """Released values less the exact sum, without rounding, and their coordinates on the grid."""
     grid = record.noise.grid
-    release = release_sum(accumulator, record, source or SecureSource())
-    assert release.record == record
+    released = release_sum(accumulator, record, source or SecureSource())
+    assert released.record == record
     unit = Fraction(2) ** grid
-    steps = [Fraction(float(v)) / unit for v in release.values.ravel()]
+    steps = [Fraction(float(v)) / unit for v in released.values.ravel()]
     assert all(step.denominator == 1 for step in steps), "released values are on the grid"
     shift = accumulator.grid - grid
     assert shift >= 0, "the grid holds the exact sum"
     exact = python(accumulator).ravel()
     added = [int(step) - (int(e) << shift) for step, e in zip(steps, exact, strict=True)]
-    return np.array([math.ldexp(float(a), grid) for a in added]).reshape(release.values.shape)
+    return np.array([math.ldexp(float(a), grid) for a in added]).reshape(released.values.shape)
+
+
+@every_noise
+def test_a_sampler_gets_the_recorded_noise_and_what_it_gives_is_added(kind, noise, monkeypatch):
+    """Exactly: laws of samplers are tested where they are."""
+    accumulator = filled(kind)
+    record = record_of(accumulator, noise, noise_parts=3)
+    given = np.arange(record.noise.size) - 7
+
+    class Sampler(NoiseSampler):
+        def noise(self, layout, shape, noise, source):
+            assert (layout, shape, noise) == (accumulator.layout, accumulator.shape, record.noise)
+            assert isinstance(source, SecureSource)
+            return given
+
+    monkeypatch.setattr(release, "sampler_of", lambda kind: {record.noise.kind: Sampler()}[kind])
+    found = noisy_integers(accumulator, record, SecureSource())
+    exact = coordinates(accumulator.layout, accumulator.integers())
+    assert np.array_equal(found - modulo(exact << accumulator.grid - record.noise.grid), given)
 
 
 @every_noise

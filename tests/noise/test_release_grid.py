@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from eigenveil.errors import PrivacyError
 from eigenveil.noise import draws, vector, wishart
 from eigenveil.noise.grid import grid_exponent, spectral_edge
+from eigenveil.noise.sampler import sampler_of
 from eigenveil.noise.source import SecureSource
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import Noise
-from statistics_tools import OFF_BY_30_PERCENT
+from statistics_tools import FALSE_ALARM, OFF_BY_30_PERCENT, REJECTED
 
 STEPS = 2.0**26  # in the noise of one coordinate
 LARGEST = 2.0**16
@@ -112,3 +114,26 @@ def test_edge_scales_with_the_noise():
             spectral_edge(Noise(kind=kind, scale=s, size=55, grid=-30), 10, 10) for s in (1.0, 3.0)
         )
         assert three == pytest.approx(3 * one)
+
+
+# a stated law of 200,000 coordinates in one draw: its only parameter is the scale
+LENGTHS = {
+    "gaussian": lambda x: stats.chi2(x.size).cdf(np.sum(x * x)),
+    "laplace": lambda x: stats.gamma(x.size).cdf(np.sum(np.abs(x))),
+    "vector": lambda x: stats.gamma(x.size).cdf(np.linalg.norm(x)),
+}
+
+
+@pytest.mark.parametrize("kind", LENGTHS)
+def test_one_long_draw_has_the_recorded_scale(kind):
+    """Five percent less or more noise is rejected."""
+    noise = Noise(kind=kind, scale=0.7, size=200_000, grid=-30)
+    drawn = sampler_of(kind).noise("vector", (200_000,), noise, SecureSource())
+
+    def p_value(times):
+        below = LENGTHS[kind](drawn * (2.0**-30 / 0.7 * times))
+        return 2 * min(below, 1 - below)
+
+    assert p_value(1.0) > FALSE_ALARM
+    assert p_value(0.95) < REJECTED
+    assert p_value(1.05) < REJECTED
