@@ -90,7 +90,7 @@ def test_variances_are_those_of_theory():
 
 def test_one_dimension_is_the_laplace_mechanism():
     epsilon = 0.8
-    noise = differences(20_000, 1, scale=1 / (2 * epsilon)).ravel()
+    noise = differences(8_000, 1, scale=1 / (2 * epsilon)).ravel()
     assert kolmogorov(noise, stats.laplace(scale=1 / epsilon).cdf) > FALSE_ALARM
     for factor in OFF_BY_30_PERCENT:
         assert kolmogorov(noise * factor, stats.laplace(scale=1 / epsilon).cdf) < REJECTED

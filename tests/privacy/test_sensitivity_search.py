@@ -266,7 +266,7 @@ VARIANCES = [0.0, 0.05, 0.2, 0.3, 1 / 3, 0.6, 0.95, 1.2, 4.0]
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("variance", VARIANCES)
-@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.parametrize("rows", [1, 2, pytest.param(5, marks=pytest.mark.thorough)])
 def test_third_moments_move_as_far_as_claimed(rows, variance, adjacency):
     assert is_tight(*third_moment_search(rows, variance, adjacency))
 

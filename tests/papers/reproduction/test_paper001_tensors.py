@@ -302,7 +302,7 @@ def test_isometric_noise_looks_the_same_whichever_way_it_is_turned():
     assert seen == pytest.approx(math.sqrt(np.mean(cube**2)) * 4**1.5)
 
 
-@pytest.mark.parametrize("model", ["mixture", "topics"])
+@pytest.mark.parametrize("model", ["mixture", pytest.param("topics", marks=pytest.mark.thorough)])
 def test_our_noise_is_the_release_less_the_exact_moment(model):
     """It falls as the tensor's mu grows, from 0.28 to 1.5 of the mixture, and as rows do.
 

@@ -85,7 +85,11 @@ def claim(experiment: Experiment, numbers: Numbers, words: str) -> Claim:
 
 @pytest.mark.parametrize(
     ("experiment", "numbers", "panels"),
-    [(FIG2, "projections", 12), (FIG3, "utility", 10), (FIG4, "computing", 14)],
+    [
+        (FIG2, "projections", 12),
+        pytest.param(FIG3, "utility", 10, marks=pytest.mark.thorough),
+        pytest.param(FIG4, "computing", 14, marks=pytest.mark.thorough),
+    ],
 )
 def test_figures_have_all_their_panels(
     experiment: Experiment, numbers: str, panels: int, request: pytest.FixtureRequest
