@@ -8,7 +8,7 @@ import numpy as np
 
 from eigenveil.models.covariance.estimator import FittedCovariance
 from eigenveil.models.pca.estimator import FittedPCA
-from eigenveil.plots.style import INK, RED, axes_of, feature_names, promise, whole_numbers
+from eigenveil.plots.style import GREY, INK, RED, axes_of, feature_names, promise, whole_numbers
 
 _MOST_FEATURES, _MOST_NAMED, _LONGEST_NAME = 20, 30, 24
 
@@ -49,11 +49,13 @@ def plot_loadings(model: FittedPCA, ax: Any = None, *, n_features: int = _MOST_F
 
 
 def plot_correlations(model: FittedCovariance, ax: Any = None) -> Any:
-    """The correlations of the features of a model, as a coloured square."""
+    """The correlations of the features of a model, as a coloured square; grey what noise hides."""
     axes = axes_of(ax, (5.6, 4.8))
     image = axes.imshow(model.correlation_, cmap="RdBu_r", vmin=-1.0, vmax=1.0)
+    axes.set_facecolor(GREY)
     axes.figure.colorbar(image, ax=axes, label="correlation")
-    axes.set_xlabel("feature")
+    hidden = np.isnan(model.correlation_).any()
+    axes.set_xlabel("feature (grey: hidden by noise)" if hidden else "feature")
     names = feature_names(model, _LONGEST_NAME)
     if len(names) <= _MOST_NAMED:
         axes.set_yticks(np.arange(len(names)), names, parse_math=False, fontsize=8)
