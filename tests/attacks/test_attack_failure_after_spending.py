@@ -118,7 +118,6 @@ def test_a_fit_of_a_mixture_never_fails_after_a_release(
     plan = rounds_or_refused(
         "gaussian-mixture",
         features=5,
-        rows=count,
         n_components=components,
         epsilon=epsilon,
         delta=delta,
@@ -156,7 +155,6 @@ def test_a_fit_of_topics_never_fails_after_a_release(
     plan = rounds_or_refused(
         "topic-model",
         features=6,
-        rows=count,
         n_components=components,
         epsilon=epsilon,
         delta=delta,

@@ -47,7 +47,7 @@ def test_each_row_that_is_wrong_is_told_of(table):
         PrivatePCA(2, epsilon=4.0).fit(rows, groups=patients)
     (text,) = texts(caught)
     assert text.startswith("1 row is not valid and was left out: row index 7, column index 2 (from")
-    assert text.endswith(f"{SAID}.")
+    assert f"{SAID}. By rule, missing='leave-out'" in text
 
 
 def test_a_table_of_which_every_row_has_a_unit_is_silent(table):
