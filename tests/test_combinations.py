@@ -220,4 +220,5 @@ def test_options_together_are_refused_or_give_a_result(task, path, tmp_path):
             ended[tried(task, path, options, rows, beside, tmp_path)] += 1
 
     run()
+    soak_tools.count("combined", f"options of {task} ({path})", ended.total())
     assert ended[True] > EACH / 8, ended

@@ -44,6 +44,7 @@ from eigenveil.privacy.certificate import certificate_from, plan_hash
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import NoiseSource
 from eigenveil.privacy.statistics import STATISTICS
+from soak_tools import count as count_tried
 
 D, ROWS = 5, 2000
 PERSONS = np.arange(ROWS) // 2
@@ -368,8 +369,11 @@ def walked(name, folder, count):
     every = all_edits(made.tree)
     step = 1 if count is None else len(every) // count
     first = sum(map(ord, name)) % step  # of each run another part
-    found = (found_valid(made, before, made.tree, *each) for each in every[first::step])
-    return [problem for problem in found if problem is not None]
+    edits = every[first::step]
+    found = (found_valid(made, before, made.tree, *each) for each in edits)
+    wrong = [problem for problem in found if problem is not None]
+    count_tried("edited", "certificates and their models", len(edits), len(wrong))
+    return wrong
 
 
 @pytest.mark.parametrize("name", RUNS)
