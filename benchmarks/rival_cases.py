@@ -39,6 +39,7 @@ def cases(*, fast: bool = False) -> tuple[list[Case], list[str]]:
         "little noise about one direction": (*one_direction(), 10),
         "fewer rows than columns, exactly of rank 2": (*wide(), 2),
         "5 % of rows ten times longer in other directions": (*long_rows(), 5),
+        "the same, rotated": (*long_rows(rotated=True), 5),
     }
     if "mnist" in wanted:
         wanted["mnist"] = (*found["mnist"], 2)
@@ -69,12 +70,14 @@ def wide() -> tuple[Array, int]:
     return rng.standard_normal((n, 2)) @ plane.T, 2
 
 
-def long_rows() -> tuple[Array, int]:
-    """95 % of rows in five directions, 5 % ten times longer in five others."""
+def long_rows(*, rotated: bool = False) -> tuple[Array, int]:
+    """95 % of rows in five directions, 5 % ten times longer in five others: columns, or others."""
     rng = np.random.default_rng(3)
     n, features = 20_000, 50
     rows = rng.standard_normal((n, features)) * np.repeat([1.0, 0.0, 0.05], [5, 5, features - 10])
     far = rng.random(n) < 0.05
     rows[far] = rng.standard_normal((int(far.sum()), features)) * 10.0
     rows[far] *= np.repeat([0.0, 1.0, 0.0], [5, 5, features - 10])
+    if rotated:
+        rows = rows @ np.linalg.qr(rng.standard_normal((features, features)))[0]
     return rows, 5

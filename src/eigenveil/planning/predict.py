@@ -297,16 +297,18 @@ class SyntheticRows:
 def rows_of_spectrum(
     plan: Plan, data: Scenario, features: int, drawn: int, seed: tuple[int, ...]
 ) -> SyntheticRows:
-    """Gaussian rows with the expected spectrum: the first of as many as are asked for."""
+    """Gaussian rows with the expected spectrum: the first of as many as are asked for.
+
+    In directions drawn by chance: that a spectrum's directions were the columns is not known.
+    """
     rng = np.random.default_rng((*seed, 0))  # of the rows alone: more rows begin with the same
     leading = np.sort(data.spectrum)[::-1][:features]
     synthetic = rng.standard_normal((drawn, features), dtype=np.float32)
     synthetic *= np.sqrt(leading / leading.sum()).astype(np.float32)  # mean squared norm 1
     rng = np.random.default_rng((*seed, 1))
-    preparation = AS_IT_IS
+    basis = np.linalg.qr(rng.standard_normal((features, features)))[0].astype(np.float32)
+    synthetic, preparation = synthetic @ basis, AS_IT_IS
     if plan.scaled != "no" or plan.ranged:  # the spectrum is that of columns of equal variance
-        basis = np.linalg.qr(rng.standard_normal((features, features)))[0].astype(np.float32)
-        synthetic = synthetic @ basis
         deviations = synthetic.std(axis=0)
         synthetic /= deviations * np.float32(math.sqrt(features))
         public = np.full(features, 1.0 / math.sqrt(features))

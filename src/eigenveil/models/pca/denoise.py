@@ -14,6 +14,7 @@ the other by the energy that it captures there.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,7 @@ from eigenveil.linalg.eigen import leading_eigenpairs
 
 Array = NDArray[np.float64]
 
-# Pairs of matrices that are judged on, one where these are large.
+# Pairs of matrices that are judged on, both ways; one, and one way, where these are large.
 _PAIRS, _LARGE = 2, 300
 # Points of a prior, and rounds of its fixed point.
 _GRID, _ROUNDS = 60, 60
@@ -55,9 +56,7 @@ class Denoised:
     kept: Array
 
 
-def denoised(
-    matrix: Array, basis: Array | None, variances: Array, *, apart: bool = True
-) -> Denoised:
+def denoised(matrix: Array, basis: Array | None, variances: Array) -> Denoised:
     """Empirical Bayes: columns of little energy have small entries, in directions and in the rest.
 
     Parameters
@@ -67,15 +66,9 @@ def denoised(
         In which noise is independent entry by entry; ``None``: in the features themselves.
     variances : array of shape (D, D)
         Of its entries off the diagonal; twice as large on it.
-    apart : bool
-        Whether directions that stand above the noise are treated apart; else all is columns.
     """
     size = matrix.shape[0]
-    noise = across = variances
-    if basis is not None:
-        squares = basis**2
-        across = variances @ squares.T  # directions of the basis times columns
-        noise = squares @ across  # columns times columns
+    across, noise = _in_columns(basis, variances)
     diagonal = np.diag(matrix)
     deviations = np.sqrt(2.0 * np.diag(noise))
     values, vectors = np.linalg.eigh(matrix)
@@ -88,7 +81,7 @@ def denoised(
     r, level, root = 0, whole / size, np.zeros(0)
     for _ in range(size):
         cut = 2.0 * math.sqrt(e2[min(r, size - 1)]) * (1.0 + 0.5 * size ** (-2 / 3))
-        if not apart or r >= size or not values[r] - level > cut:
+        if r >= size or not values[r] - level > cut:
             break
         r += 1
         above = values[:r] - level
@@ -106,11 +99,26 @@ def denoised(
         found /= np.maximum(np.linalg.norm(found, axis=0), 1e-300)
         strong = (found * shown) @ found.T
     left = matrix - strong
-    weak = empirical_bayes(np.diag(left), deviations)
-    kept = _kept(left, weak, noise)
-    result = strong + kept * left
-    np.fill_diagonal(result, np.diag(strong) + weak)
-    return Denoised(result, strengths, shown, level, left, kept)
+    rest, kept = _by_columns(left, noise)
+    return Denoised(strong + rest, strengths, shown, level, left, kept)
+
+
+def _in_columns(basis: Array | None, variances: Array) -> tuple[Array, Array]:
+    """Variances of the entries, directions of the basis times columns and columns times columns."""
+    if basis is None:
+        return variances, variances
+    squares = basis**2
+    across = variances @ squares.T
+    return across, squares @ across
+
+
+def _by_columns(matrix: Array, noise: Array) -> tuple[Array, Array]:
+    """The matrix less its noise entry by entry, and what is kept of each."""
+    weak = empirical_bayes(np.diag(matrix), np.sqrt(2.0 * np.diag(noise)))
+    kept = _kept(matrix, weak, noise)
+    result = kept * matrix
+    np.fill_diagonal(result, weak)
+    return result, kept
 
 
 @dataclass(frozen=True)
@@ -141,21 +149,29 @@ def judged(matrix: Array, basis: Array | None, variances: Array, *, components: 
         return Judged(matrix, 0.0)
     rng = np.random.default_rng(size)
     deviations, pairs = np.sqrt(0.5 * variances), 1 if size > _LARGE else _PAIRS
-    gains = dict.fromkeys((True, False), 0.0)
+    gains = [0.0] * len(_SHRUNK)
     for _ in range(pairs):
         drawn = rng.standard_normal((size, size))
         noise = deviations * (drawn + drawn.T)
         if basis is not None:
             noise = basis @ noise @ basis.T
-        for one, other in ((matrix + noise, matrix - noise), (matrix - noise, matrix + noise)):
-            as_it_is = _energy(one, other, components) / (2 * pairs)
-            for apart in gains:
-                clean = denoised(one, basis, 2.0 * variances, apart=apart).matrix
-                gains[apart] += _energy(clean, other, components) / (2 * pairs) - as_it_is
-    best = max(gains, key=lambda apart: gains[apart])
+        for sign in (1.0,) if size > _LARGE else (1.0, -1.0):
+            one, other = matrix + sign * noise, matrix - sign * noise
+            as_it_is = _energy(one, other, components)
+            for place, shrink in enumerate(_SHRUNK):
+                found = _energy(shrink(one, basis, 2.0 * variances), other, components)
+                gains[place] += (found - as_it_is) / (pairs if size > _LARGE else 2 * pairs)
+    best = int(np.argmax(gains))
     if gains[best] <= 0:
         return Judged(matrix, 0.0)
-    return Judged(denoised(matrix, basis, variances, apart=best).matrix, gains[best])
+    return Judged(_SHRUNK[best](matrix, basis, variances), gains[best])
+
+
+# Directions that stand above the noise apart, or columns alone.
+_SHRUNK: tuple[Callable[[Array, Array | None, Array], Array], ...] = (
+    lambda matrix, basis, variances: denoised(matrix, basis, variances).matrix,
+    lambda matrix, basis, variances: _by_columns(matrix, _in_columns(basis, variances)[1])[0],
+)
 
 
 def _energy(matrix: Array, other: Array, components: int) -> float:
