@@ -16,6 +16,7 @@ from eigenveil import (
     PrivatePCA,
     PrivateStreamingPCA,
 )
+from eigenveil.cli.app import main
 from eigenveil.errors import DataError, EigenveilError, InvalidRowsWarning
 from eigenveil.io import open_rows
 from eigenveil.models.certify import plan_of
@@ -245,8 +246,8 @@ def test_a_stream_counts_complete_rows(publish):
 
 @quiet
 @pytest.mark.parametrize("kind", LEFT)
-def test_the_rule_is_told_whether_a_row_fell_under_it_or_not(kind):
-    """In the guarantee, which the certificate, the report and ``show`` print."""
+def test_the_rule_is_told_whether_a_row_fell_under_it_or_not(kind, tmp_path, capsys):
+    """In the guarantee, and where ``show`` and ``certify`` print it; the report lists it, too."""
     said = []
     for rows in (BY_AGE, COMPLETE):
         with warnings.catch_warnings():
@@ -258,6 +259,12 @@ def test_the_rule_is_told_whether_a_row_fell_under_it_or_not(kind):
     wanted = "left out" if kind == "mixture" else RULE
     assert re.search(wanted, " ".join(said[0]))
     kept = PrivatePCA(2, epsilon=20.0, missing="zero").fit(BY_AGE)
+    kept.save(tmp_path / "model.npz")
+    kept.certificate_.write(tmp_path / "certificate.json")
+    for words in (["show", tmp_path], ["certify", tmp_path]):
+        with pytest.raises(SystemExit):
+            main([*map(str, words)])
+        assert "infinite entry are left out" in " ".join(capsys.readouterr().out.split())
     assert "rows with an infinite entry are left out" in " ".join(kept.guarantee_.caveats)
 
 

@@ -122,9 +122,11 @@ def test_a_unit_more_moves_a_sum_by_no_more_than_recorded(kind, noise, seed, row
 def test_a_unit_replaced_moves_a_sum_by_no_more_than_recorded(
     kind, noise, seed, rows, others, most
 ):
-    """Also where the sum of weights is released, and is not public."""
-    one = total(make(kind, noise), by_unit(nasty_rows(rows, D, seed), [1] * rows, most))
-    two = total(make(kind, noise), by_unit(nasty_rows(others, D, seed + 1), [1] * others, most))
+    """Also the sum of weights, of the rows that are not left out."""
+    first, second = nasty_rows(rows, D, seed), nasty_rows(others, D, seed + 1)
+    second[np.random.default_rng(seed).random(others) < 0.3, 0] = np.nan
+    one = total(make(kind, noise), by_unit(first, [1] * rows, most))
+    two = total(make(kind, noise), by_unit(second, [1] * others, most))
     grid = make(kind, noise).grid
     if noise == "wishart":  # a removal and an addition
         change = moved(one, noise, grid) + moved(two, noise, grid)

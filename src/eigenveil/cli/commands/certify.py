@@ -102,7 +102,7 @@ def certify(
         screen.print(verdict.explanation)
         if verdict.guarantee is not None:
             screen.print(f"claim: {verdict.guarantee}")
-            print_assumptions(verdict.guarantee.assumptions, screen)
+            print_assumptions(verdict.guarantee, screen)
         if len(verdict.views) > 1:
             print_views(verdict.views, screen)
         screen.print(f"releases: {', '.join(short_name(r.name) for r in certificate.releases)}")

@@ -47,9 +47,7 @@ def print_model(model: StoredModel, out: Screen) -> None:
     print_releases(model.certificate_.releases, out)
     _print_worst_view(getattr(model, "views_", {}), model.guarantee_, out)
     out.print(bold("guarantee:"), model.guarantee_)
-    print_assumptions(model.guarantee_.assumptions, out)
-    for caveat in model.guarantee_.caveats if model.guarantee_.certified else ():
-        out.print(f"  note: {caveat}.")
+    print_assumptions(model.guarantee_, out)
 
 
 def _print_worst_view(views: Mapping[str, Guarantee], target: Guarantee, out: Screen) -> None:
@@ -70,10 +68,15 @@ def _print_worst_view(views: Mapping[str, Guarantee], target: Guarantee, out: Sc
     out.print(bold("worst view:"), f"{text}.")
 
 
-def print_assumptions(assumptions: Sequence[str], out: Screen) -> None:
-    """What must be true of the rows for a guarantee to mean what it says."""
-    for each in assumptions:
+def print_assumptions(guarantee: Guarantee, out: Screen) -> None:
+    """What must be true of the rows for a guarantee to mean what it says, and what else to know.
+
+    Of one that is not certified its sentence says that.
+    """
+    for each in guarantee.assumptions:
         out.print(f"  assumes: {each}.")
+    for each in guarantee.caveats if guarantee.certified else ():
+        out.print(f"  note: {each}.")
 
 
 def print_releases(
