@@ -84,8 +84,6 @@ def honest(name):
     """All queries of a study, as rows of two groups and no noise to speak of make them."""
     study = make_study(**(_USUAL | STUDIES[name]))
     terms = settle(study)
-    rows_public = 1200 if terms.plan.count_is_public else None
-    terms = terms.counting(rows_public)
     source, rng = SeededSource(np.random.default_rng(0)), np.random.default_rng(1)
     if study.task == "topic-model":
         shares = np.array([[0.7, 0.3, 0.0, 0.0], [0.0, 0.1, 0.3, 0.6]])
@@ -169,6 +167,15 @@ _CHOICES = {
     "covariates": ((), (0,), (3, 1), (0, 1, 2), (0, 0), (9,)),
     "columns": (0, 1, 2, 3, D, 5),
     "kind": ("norm-histogram", "row-sum", "second-moment", "column-histogram", "em-sums"),
+    "mixture": (
+        None,
+        *(
+            {"components": count, "squares": squares, "form": form}
+            for count in (1, 2, 3)
+            for squares in ("none", "trace", "diag", "full", "tied")
+            for form in ("spherical", "diag", "full")
+        ),
+    ),
 }
 _NUMBERS_OF = ("bound", "count_weight", "clip", "variance")
 _THERE = {"centered": "center", "offset": "offset", "scaled": "scale"}

@@ -89,7 +89,7 @@ def forget_the_rule(patch):
     patch.setattr(Block, "residuals", mutant(Block.residuals, "hidden | np.isnan(norms)", "hidden"))
 
 
-def test_a_row_that_is_no_number_when_it_was_prepared_must_be_a_zero_row(monkeypatch):
+def test_a_row_that_is_no_number_when_it_was_prepared_must_be_left_out(monkeypatch):
     forget_the_rule(monkeypatch)
     assert search("single, scales", "second moment", "[scale]") > 1.0
 

@@ -1,14 +1,16 @@
 """Prepared rows: integer vectors no longer than the bound, each a function of its row alone."""
 
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from sums_tools import PRECISIONS, SEEDS, nasty_rows
+from sums_tools import PRECISIONS, SEEDS, nasty_rows, python, total
 
+from eigenveil.moments.accumulators import NormHistogram, RowSum
 from eigenveil.moments.columns import ColumnHistogram
 from eigenveil.moments.rows import (
     DTYPE,
@@ -69,7 +71,7 @@ def test_no_prepared_row_is_longer_than_the_bound(precision, data):
     ],
     ids=str,
 )
-def test_a_row_that_overflows_to_no_number_is_a_zero_row(precision, entry, preparation):
+def test_a_row_that_overflows_to_no_number_is_left_out(precision, entry, preparation):
     """Whether or not entries are clipped; it is told to the owner as any that is not valid."""
     block = Block(np.array([[3.0, 1.0, 4.0], [entry, 1.0, 4.0]]))
     q, squares = RowRule(precision=precision, preparation=preparation)(block)
@@ -79,7 +81,21 @@ def test_a_row_that_overflows_to_no_number_is_a_zero_row(precision, entry, prepa
     assert (block.invalid, block.first_invalid.row) == (1, 1)
     histogram = ColumnHistogram(3, precision=precision, preparation=preparation)
     histogram.update(block)
-    assert histogram.integers().sum() == 6  # a bin of each column, of each row
+    assert histogram.integers().sum() == 3  # a bin of each column, of the other row
+    # beside another sum of the pass that can prepare the row, whichever comes first
+    empty = [
+        lambda: RowSum(RowRule(preparation=preparation), features=3, count_weight=0.25),
+        lambda: RowSum(RowRule(bound=9.0, precision=precision), features=3, count_weight=0.25),
+        lambda: ColumnHistogram(3, precision=precision),
+        lambda: NormHistogram(None, precision=precision, preparation=preparation),
+    ]
+    alone = [total(make(), block.values) for make in empty]
+    for order in permutations(range(4)):
+        shared, sums = Block(block.values), [make() for make in empty]
+        for place in (*order, *order):
+            sums[place].update(shared)
+        for one, each in zip(alone, sums, strict=True):
+            assert np.array_equal(2 * one, python(each))
 
 
 @pytest.mark.parametrize("features", WIDTHS)

@@ -184,6 +184,7 @@ class ColumnHistogram(CountSum):
             rows = self.preparation(block.values, DTYPE[self.precision])
             sums = [np.sum(each, dtype=np.float64) for each in (block.values, rows)]
         if np.isfinite(sums).all():  # no norms are needed, and no entry is wrong
+            block.left_out = block.left_out[:0]
             return rows
         return block.residuals(None, self.precision, self.preparation)[0]
 

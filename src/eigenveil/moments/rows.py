@@ -411,7 +411,9 @@ class RowRule:
             *(id(self.center), id(self.preparation), id(self.basis), self.clip),
             *(self.bound, self.precision, self.extra_bits, weighting),
         )
-        if key in block.prepared:  # another sum of the same pass has the same rule
+        # also where another sum of the pass has the same rule: it says which rows are left out
+        residuals = block.residuals(self.center, self.precision, self.preparation)
+        if key in block.prepared:
             ready, squares = block.prepared[key]
             if out is not None:
                 out[...] = ready
@@ -419,7 +421,7 @@ class RowRule:
             return ready, squares
         limits = self.limits(block, weighting)
         if self.basis is None:
-            rows, norms = block.residuals(self.center, self.precision, self.preparation)
+            rows, norms = residuals
             longest = np.maximum(norms, self.bound)
         else:
             # exact integers, so that a row does not depend on its neighbours in the block
@@ -469,6 +471,10 @@ class InvalidPlace(NamedTuple):
     """As the end of a sentence that begins with the row and the column."""
 
 
+# Rows, their norms, and which of them are left out.
+_Residuals = tuple[FloatArray, NDArray[np.float64], NDArray[np.intp]]
+
+
 class Block:
     """Consecutive rows and where they come from.
 
@@ -499,7 +505,8 @@ class Block:
     first_invalid : InvalidPlace or None
         The first of them.
     left_out : array of int
-        Which rows add nothing to any sum, and are not counted; known as ``invalid`` is.
+        Which rows add nothing to the sum that prepared them last, and are not counted in it: where
+        sums of one pass prepare rows in different ways, each may leave out others.
     unidentified : int
         How many rows have no identifier of a unit, and weight 0. For the owner of the rows only.
     """
@@ -523,7 +530,7 @@ class Block:
         self.invalid = self.unidentified = 0
         self.first_invalid: InvalidPlace | None = None
         self.left_out: NDArray[np.intp] = _NONE
-        self._residuals: dict[tuple[Any, ...], tuple[FloatArray, NDArray[np.float64]]] = {}
+        self._residuals: dict[tuple[Any, ...], _Residuals] = {}
 
     def residuals(
         self,
@@ -553,10 +560,12 @@ class Block:
                 # what is not finite may have been clipped
                 hidden = ~np.isfinite(self.values).all(axis=1)
                 broken = np.flatnonzero(hidden | np.isnan(norms))
+            left_out = _NONE
             if broken.size:
-                rows, norms = self._mended(rows, norms, broken, holes=preparation.holes)
-            self._residuals[key] = (rows, norms)
-        return self._residuals[key]
+                rows, norms, left_out = self._mended(rows, norms, broken, holes=preparation.holes)
+            self._residuals[key] = (rows, norms, left_out)
+        rows, norms, self.left_out = self._residuals[key]
+        return rows, norms
 
     def taking_part(self, each: NDArray[Any]) -> NDArray[Any]:
         """What belongs to each row, without those of rows that are left out."""
@@ -573,7 +582,7 @@ class Block:
         broken: NDArray[np.intp],
         *,
         holes: bool,
-    ) -> tuple[FloatArray, NDArray[np.float64]]:
+    ) -> _Residuals:
         """Residuals without entries that are not finite, in the rows that have some.
 
         With ``holes`` an entry that is not a number is none that was observed.
@@ -590,15 +599,15 @@ class Block:
         if holes:
             observed = np.maximum(1, rows.shape[1] - np.count_nonzero(empty, axis=1))
             norms[broken] *= np.sqrt(rows.shape[1] / observed)
-        self.left_out = broken[~valid]
-        self.invalid = self.left_out.size
+        left_out = broken[~valid]
+        self.invalid = left_out.size
         if self.invalid:
             first = int(np.argmin(valid))
             row, column = int(broken[first]), int(np.argmin(found[first]))
             entry = self.values[row, column]
             what = self._nan if np.isnan(entry) else entry
             self.first_invalid = InvalidPlace(row, column, f"is {what}")
-        return mended, norms
+        return mended, norms, left_out
 
 
 # Entries that one call of a loop is to take, for what it costs beside them to be little.
