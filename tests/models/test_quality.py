@@ -1,6 +1,7 @@
 """The plan says how often a fit shows nothing, and what it takes to reach a quality."""
 
 import math
+import re
 import warnings
 
 import numpy as np
@@ -198,3 +199,15 @@ def test_an_answer_whose_fits_show_nothing_says_so():
 def test_a_quality_is_a_share(wrong):
     with pytest.raises(DataError, match="quality"):
         smallest(wrong, "epsilon", epsilons(), lambda *_: Trials((1.0,)))
+
+
+def test_a_plan_says_in_how_many_fits_columns_were_left_out():
+    """It named a number of rows by a rule, fewer than those of fits that left columns out."""
+    spectrum = parse_spectrum("power:1.0", FEATURES)
+    notes = {}
+    for rows in (100, 800, 20_000):
+        plan = pca(n_components=2, scale="private", epsilon=1.2)
+        notes[rows] = try_pca(plan, Scenario(rows, spectrum), fits=5).note
+    assert "above its noise" in notes[100]
+    assert re.search("in [1-5] of 5 fits noise hid the scale of some columns", notes[800])
+    assert not notes[20_000]

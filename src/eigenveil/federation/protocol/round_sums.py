@@ -34,8 +34,8 @@ def marked_where_wrapped(factors: Any, records: Sequence[ReleaseRecord]) -> Any:
     if rows <= capacity(tightest):
         return factors
     advice = (
-        f"The sites have about {rows:.2g} rows, and the sum {tightest.name!r} of several "
-        f"sites surely holds {capacity(tightest):.2g}: it may have wrapped. Give fewer rows to a "
+        f"The sites have about {rows:,.0f} rows, and the sum {tightest.name!r} of several "
+        f"sites surely holds {capacity(tightest):,.0f}: it may have wrapped. Give fewer rows to a "
         "study, for instance a sample of each site's."
     )
     return replace(factors, usable=np.zeros_like(factors.usable), advice=advice)
