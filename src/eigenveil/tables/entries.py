@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 NUMBER = r"^[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
 """A text that is a number."""
+INFINITE = r"(?i)^[ \t]*[+-]?inf(inity)?[ \t]*$"
+"""One that is beyond all numbers, as programs write it."""
 TRUTHS = {1.0: ("true", "True", "TRUE"), 0.0: ("false", "False", "FALSE")}
-_NUMBER = re.compile(NUMBER)
+_NUMBER = re.compile(f"{NUMBER}|{INFINITE.removeprefix('(?i)')}", re.IGNORECASE)
 _WORDS = {word: value for value, words in TRUTHS.items() for word in words}
 
 

@@ -25,7 +25,7 @@ from eigenveil.io.formats.named import Named
 from eigenveil.models.inputs import check_names, check_width
 from eigenveil.moments.source import part_rows
 from eigenveil.origins import FileOrigin
-from eigenveil.tables.entries import NUMBER, TRUTHS
+from eigenveil.tables.entries import INFINITE, NUMBER, TRUTHS
 
 if TYPE_CHECKING:
     from eigenveil.io.encode import RowEncoder
@@ -251,6 +251,10 @@ def _cells(column: Any) -> NDArray[np.float64]:
     text = column.filter(numeric).cast(pa.string())
     bare = pa.compute.ascii_ltrim(pa.compute.ascii_trim(text, " \t"), "+")
     values[numeric.to_numpy(zero_copy_only=False)] = bare.cast(pa.float64()).to_numpy()
+    infinite = pa.compute.fill_null(pa.compute.match_substring_regex(column, INFINITE), False)
+    negative = pa.compute.fill_null(pa.compute.match_substring(column, "-"), False)
+    values[infinite.to_numpy(zero_copy_only=False)] = np.inf
+    values[pa.compute.and_(infinite, negative).to_numpy(zero_copy_only=False)] = -np.inf
     for value, words in TRUTHS.items():
         found = pa.compute.is_in(column, pa.array(words, pa.binary()))
         values[found.to_numpy(zero_copy_only=False)] = value
