@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import functools
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -71,6 +73,68 @@ def test_the_commands_of_a_page_exist_with_their_options(page):
             flag = word.partition("=")[0]
             if re.fullmatch(r"--[a-z][a-z-]*", flag):
                 assert flag in known[name], f"{flag} of eigenveil {shlex.join(words)}"
+
+
+def _missing(words: list[str]) -> str:
+    """Why the parser refuses a call as it is printed; empty where it does not."""
+    name = next((tuple(words[:n]) for n in (3, 2, 1) if tuple(words[:n]) in _options()), ())
+    command = all_commands()[name[0]].load(name[0])
+    for word in name[1:]:
+        command = command.commands[word]
+    printed = {"...", "[OPTIONS]"} & set(words) or any(word.endswith("...") for word in words)
+    needed = {
+        each.opts[0]
+        for each in command.params
+        if each.required and each.param_type_name == "option"
+    }
+    given = {word.partition("=")[0] for word in words}
+    return "" if printed else ", ".join(sorted(needed - given))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_commands_of_a_page_have_the_options_that_they_need(page):
+    for words in _commands(page.read_text("utf-8")):
+        if any(tuple(words[:n]) in _options() for n in (1, 2, 3)):
+            assert not _missing(words), f"eigenveil {shlex.join(words)}: {_missing(words)}"
+
+
+NAMED = re.compile(r"`(?:eigenveil\.)?((?:plots|io|eigenveil)\.\w+)[(`]")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_names_of_python_on_a_page_exist(page):
+    text = page.read_text("utf-8")
+    for name in NAMED.findall(text):
+        module, _, attribute = name.partition(".")
+        found = importlib.import_module(f"eigenveil.{module}" if module != "eigenveil" else module)
+        file = attribute in ("py", "md", "toml", "commands", "audits")
+        assert file or hasattr(found, attribute), name
+    for name in re.findall(r"from (eigenveil[\w.]*) import \(?([\w, ]+)", text):
+        for each in name[1].split(","):
+            if each.strip():
+                assert hasattr(importlib.import_module(name[0]), each.strip().split()[0]), name
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/overview.md"])
+def test_the_first_block_of_a_page_runs_twice_in_one_folder(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall((ROOT / page).read_text("utf-8"))
+    first = next(body for language, body in blocks if language == "python run")
+    for _ in range(2):
+        exec(first, {})
+
+
+def test_no_error_names_a_file_that_an_installed_package_does_not_have():
+    pages = re.compile(r"docs/[a-z-]+\.md|README|CONTRIBUTING")
+    wrong = []
+    for file in ROOT.glob("src/eigenveil/**/*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg in ("hint", "help"):
+                wrong += pages.findall(ast.unparse(node.value))
+    assert wrong == []
+    assert not pages.search(
+        (ROOT / "src/eigenveil/error_codes.toml").read_text().split("\n\n", 1)[1]
+    )
 
 
 def test_a_command_that_does_not_exist_is_found():

@@ -264,7 +264,7 @@ def summary(findings: Sequence[Finding], *, confidence: float) -> str:
             "Not broken, but with a larger mu than the paper's own calculation gives (a "
             f"sensitivity or a view that is wrong, covered by slack): {', '.join(short)}."
         )
-    lines.append("A bound under its claim proves nothing; the proofs are in docs/proofs.")
+    lines.append("A bound under its claim proves nothing; 'eigenveil proofs' prints the proofs.")
     return " ".join(lines)
 
 

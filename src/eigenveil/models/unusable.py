@@ -153,7 +153,7 @@ def _no_numbers(rows: _Rows) -> DataError | None:
             f"{_HERE.row(row)}, of type {type(entry).__name__.rstrip('_')}.",
             hint="An entry of the argument must be a number, or a string that reads as a number. "
             "Leave the column out, or make numbers of it; a schema reads categories and dates "
-            "(docs/tables.md).",
+            "(eigenveil.io.read_frame).",
             code="not-numeric",
         )
     return None
