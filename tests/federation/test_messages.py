@@ -361,7 +361,7 @@ def test_a_refusal_never_repeats_a_long_field():
     "body",
     [
         payloads.JoinRequest(),
-        payloads.KeysRequest(lost=("a",), neighbours={}, rows=5),
+        payloads.KeysRequest(lost=("a",), neighbours={}),
         payloads.KeysReply(sealed={"north": "00ff"}),
         payloads.SharesRequest(members="e0", sealed={}),
         payloads.RoundRequest(round_number=2, queries=(payloads.QueryBody(**ASK),)),
