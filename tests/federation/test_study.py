@@ -435,7 +435,6 @@ CHANGES = [
     {"unit": "patient", "max_rows_per_unit": 2},
     {"unit": "patient", "sites_per_unit": 2},
     {"missing": "zero"},
-    {"precision": "single"},
     {"epsilon": 1.0 + 2**-52},
     {"delta": 1e-7},
     {"adjacency": "replace-one"},
