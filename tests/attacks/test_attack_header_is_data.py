@@ -347,10 +347,10 @@ def test_written_tables_are_read_again(tmp_path):
         assert open_rows([tmp_path / name]).features == 3
 
 
-def test_a_million_columns_are_refused_by_the_header_alone(tmp_path):
-    """12 MB of text with as many columns took 18.5 GB."""
+def test_too_many_columns_are_refused_by_the_header_alone(tmp_path):
+    """12 MB of text with a million columns took 18.5 GB."""
     file, words = tmp_path / "wide.csv", tmp_path / "wide.tsv"
-    file.write_text(",".join(f"x{i}" for i in range(1_000_000)) + "\n" + "1," * 999_999 + "1\n")
+    file.write_text(",".join(f"x{i}" for i in range(200_000)) + "\n" + "1," * 199_999 + "1\n")
     words.write_text('"a\tb"\t' * 70_000 + "c\n")
     tracemalloc.start()
     try:
@@ -363,7 +363,7 @@ def test_a_million_columns_are_refused_by_the_header_alone(tmp_path):
             with pytest.raises(DataError) as caught:
                 action()
             assert caught.value.code == "too-many-columns"
-        assert tracemalloc.get_traced_memory()[1] < 2**28
+        assert tracemalloc.get_traced_memory()[1] < 2**26
     finally:
         tracemalloc.stop()
 

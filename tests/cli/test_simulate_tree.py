@@ -231,7 +231,3 @@ def test_a_folder_that_exists_is_kept(tmp_path, run):
         status, _, err = run("simulate-tree", *SMALL, "--out", tmp_path / "tree", *more)
         assert status == 7
         assert "exists" in err
-    assert run("simulate-tree", *SMALL, "--out", tmp_path / "ours", "--quiet")[0] == 0
-    assert run("simulate-tree", *SMALL, "--out", tmp_path / "ours", "--quiet")[0] == 7
-    words = ("--out", tmp_path / "ours", "--quiet", "--overwrite")
-    assert run("simulate-tree", *SMALL, *words)[0] == 0
