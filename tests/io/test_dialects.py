@@ -79,7 +79,10 @@ def test_a_number_is_what_it_reads_as_by_itself(tmp_path):
 
 def test_words_for_missing_values(tmp_path):
     path = put(tmp_path, "a,b\n-999,1\n2,missing\nNA,-999\n3,4\n")
-    _, values = read(path, na=["-999", "missing"])
+    with pytest.warns(FileDialectWarning, match="'-999' in 2 cells, 'missing' in 1 cells") as told:
+        rows, values = read(path, na=["-999", "missing"])
+    assert len(told) == 1
+    assert len(list(rows.blocks())) == 1  # a second pass says nothing more
     assert np.array_equal(
         values, [[np.nan, 1], [2, np.nan], [np.nan, np.nan], [3, 4]], equal_nan=True
     )
@@ -87,6 +90,17 @@ def test_words_for_missing_values(tmp_path):
     assert values[0, 0] == -999
 
 
+@pytest.mark.parametrize("other", ["", "x;x\n"])
+def test_a_code_is_a_number_however_it_is_written(other, tmp_path):
+    """In one way whether all cells of a column are numbers or not."""
+    path = put(tmp_path, "a;b\n999,0;1\n 999;2,5\n1999;999.00\n3;9,99e2\n" + other)
+    with pytest.warns(FileDialectWarning, match="'999' in 4 cells"):
+        _, values = read(path, na=["999"], separator=";", decimal=None)
+    wanted = [[np.nan, 1], [np.nan, 2.5], [1999, np.nan], [3, np.nan]]
+    assert np.array_equal(values[:4], wanted, equal_nan=True)
+
+
+@pytest.mark.filterwarnings("ignore::eigenveil.FileDialectWarning")
 def test_words_for_missing_units_and_levels(tmp_path):
     path = put(tmp_path, "who,x\n7,1\n-1,2\nb,3\n")
     rows = open_rows([path], unit="who", read=ReadOptions(dialect=Dialect(na=["-1"])))

@@ -21,6 +21,7 @@ from eigenveil.io.formats.text import (
     BAD_CELL,
     BAD_LINE,
     cells_of_first_line,
+    codes_of,
     conversion,
     plain,
     tell_guesses,
@@ -222,6 +223,7 @@ class _Parser:
         na: Sequence[str],
     ) -> None:
         self._text, self._strict, self._na = text, strict, na
+        self._codes = list(codes_of(na).values())
         self._table = names
         self.names = select([self._table], columns, exclude)
         self._kinds: dict[str, Any] | None = None
@@ -293,9 +295,8 @@ class _Parser:
         rows[malformed] = False
         for index, name in enumerate(self.names):
             cells = table.column(name).combine_chunks()
-            values[rows, index] = numbers_of(
-                plain(cells, self._na, self._settled.decimal, number=True)
-            )
+            found = numbers_of(plain(cells, self._na, self._settled.decimal, number=True))
+            values[rows, index] = np.where(np.isin(found, self._codes), np.nan, found)
         return values
 
     def _parsed(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import math
 import re
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -28,6 +30,7 @@ from eigenveil.io.formats.tabular import Table, is_numeric, numbers_of
 from eigenveil.models.inputs import check_width
 from eigenveil.models.names import numbered_names
 from eigenveil.origins import FileOrigin, TextOrigin
+from eigenveil.tables.entries import number
 from eigenveil.tables.ids import MISSING
 
 # Bytes read at a time, more where lines are so long that one does not fit. pyarrow holds some 50
@@ -64,6 +67,9 @@ class TextTable(Table):
 
     def __init__(self, path: Place, *, dialect: Dialect = PLAIN) -> None:
         self._dialect = dialect
+        self._codes = codes_of(dialect.na)
+        self._found: Counter[str] = Counter()
+        self._told = False
         self._given_names: list[str] | None = None
         kind = path.name.lower()
         self._settled: Settled
@@ -136,6 +142,7 @@ class TextTable(Table):
         while True:
             seen = 0
             self.malformed = 0
+            self._found = Counter(dict.fromkeys(self._codes, 0))
             try:
                 with self._batch_reader(self._convert(columns, texts)) as reader:
                     while (batch := reader.next()) is not None:
@@ -144,9 +151,21 @@ class TextTable(Table):
                         seen += batch.num_rows
                         given = max(given, seen)
                         yield new
+                self._tell_codes()
                 return
             except _AgainError:
                 continue
+
+    def _tell_codes(self) -> None:
+        """Tell the owner, once, how many cells each code for missing values was."""
+        if self._codes and not self._told:
+            self._told = True
+            counts = ", ".join(f"{code!r} in {n:,} cells" for code, n in self._found.items())
+            warnings.warn(
+                f"{self.path}: taken for missing values: {counts}.",
+                FileDialectWarning,
+                stacklevel=callers_level(),
+            )
 
     def _convert(self, columns: Sequence[str], texts: Collection[str]) -> Any:
         """How cells become values: fast where all of a column's are of one kind, as most are."""
@@ -154,7 +173,8 @@ class TextTable(Table):
             self._cell_by_cell |= set(columns)
         # the first lines may look like whole numbers where later ones have decimals
         kinds = {name: pa.bool_() if name in self._words else pa.float64() for name in columns}
-        as_bytes = self._cell_by_cell.union(texts)
+        wordy = columns if any(math.isnan(value) for value in self._codes.values()) else ()
+        as_bytes = self._cell_by_cell.union(texts, wordy)
         kinds |= {name: pa.binary() for name in columns if name in as_bytes}
         stored = self._stored(columns)
         types = dict(zip(stored, kinds.values(), strict=True))
@@ -162,20 +182,33 @@ class TextTable(Table):
 
     def _options(self, **more: Any) -> Any:
         """Of conversion, with the dialect's decimal point and words for what is missing."""
-        return conversion(self._dialect.na, self._settled.likely, **more)
+        return conversion((), self._settled.likely, **more)
 
     def _plain_batch(self, batch: Any, texts: Collection[str]) -> Any:
         """A batch whose cells of text are as of plain text, where the dialect is another."""
         if not self._dialect.na and self._settled.decimal == ".":
             return batch
         columns = [
-            self._plainly(cells, number=name not in texts)
+            self._plainly(cells, number=name not in texts, found=self._found)
             for name, cells in zip(batch.schema.names, batch.columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
-    def _plainly(self, cells: Any, *, number: bool) -> Any:
-        return plain(cells, self._dialect.na, self._settled.decimal, number=number)
+    def _plainly(self, cells: Any, *, number: bool, found: Counter[str] | None = None) -> Any:
+        """Cells without codes for missing values, of which ``found`` counts the cells."""
+        plainly = plain(cells, (), self._settled.decimal, number=number)
+        is_text = pa.types.is_binary(cells.type)
+        for code, value in self._codes.items():
+            if number and not math.isnan(value):
+                here = pa.array(numbers_of(plainly) == value)
+            elif is_text:
+                here = pc.fill_null(pc.equal(cells, code.encode()), False)
+            else:
+                continue
+            if found is not None:
+                found[code] += here.true_count
+            plainly = pc.if_else(here, pa.scalar(None, plainly.type), plainly)
+        return plainly
 
     def _stored(self, names: Sequence[str]) -> list[str]:
         """Names as the reader has them."""
@@ -304,6 +337,11 @@ def tell_guesses(path: Place, settled: Settled) -> None:
             FileDialectWarning,
             stacklevel=callers_level(),
         )
+
+
+def codes_of(na: Sequence[str]) -> dict[str, float]:
+    """The numbers that codes for missing values are, however they are written; NaN for words."""
+    return {code: number(code.strip().replace(",", ".")) for code in na}
 
 
 def conversion(na: Sequence[str], decimal: str, **more: Any) -> Any:
