@@ -22,8 +22,9 @@ from eigenveil.models.options import Options, options_of
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan, Planned, Step
 from eigenveil.models.result import Result, changed, claim_of
-from eigenveil.models.shapes import ranges_of, sizes_of
+from eigenveil.models.shapes import SHAPES, ranges_of, sizes_of
 from eigenveil.models.task import TASKS, task_of_plan
+from eigenveil.moments.release import release_grid
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.certificate import Certificate, plan_hash, proofs_of
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
@@ -336,6 +337,14 @@ def check_record(record: ReleaseRecord, planned: Planned, plan: BasePlan, sharin
         )
     if noise.grid is None:
         raise _refused(f"Release {record.name!r} has no grid: nothing is proved of its sampler.")
+    if (own := SHAPES[planned.statistic].grid) is not None:
+        size, rows = noise.size, plan.features
+        grid = release_grid(noise.kind, noise.scale, own(plan), size, rows, sharing)
+        if noise.grid != grid:
+            raise _refused(
+                f"Release {record.name!r} has a grid of 2**{noise.grid}, where counts of "
+                f"{'parts of ' if plan.weighted else ''}rows have 2**{grid}."
+            )
 
 
 def _budgets(plan: BasePlan) -> dict[Step, StepBudget]:

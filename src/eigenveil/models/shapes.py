@@ -10,7 +10,7 @@ from types import MappingProxyType
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.plan import BasePlan, Planned, Step, exactly
 from eigenveil.models.tensors.plan import SUMS, MixturePlan
-from eigenveil.moments.accumulators import BINS
+from eigenveil.moments.accumulators import BINS, WEIGHT_BITS
 from eigenveil.moments.documents.triples import triples_error
 from eigenveil.moments.exact import Description
 from eigenveil.moments.release import calibrated_record
@@ -73,6 +73,9 @@ class ReleaseShape:
         Number of variables of which a row counts in a histogram.
     counts_shares : bool
         Whether rows with weights count in whole shares, of which the sum must know.
+    grid : function of a plan, or None
+        Exponent of the sum's own grid, where the plan alone gives it: of counts of rows, or of
+        parts of them, of which a person's are 1 together.
     """
 
     size: Callable[[BasePlan], int]
@@ -84,6 +87,11 @@ class ReleaseShape:
     fits: Callable[[BasePlan, Description], bool] = _always
     variables: Callable[[BasePlan], int] = _one_variable
     counts_shares: bool = False
+    grid: Callable[[BasePlan], int] | None = None
+
+
+def _of_counts(plan: BasePlan) -> int:
+    return -WEIGHT_BITS if plan.weighted else 0
 
 
 def _symmetric(plan: BasePlan) -> int:
@@ -126,15 +134,18 @@ def _same_norm(plan: BasePlan, asked: Description) -> bool:
 
 SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
     {
-        "norm-histogram": ReleaseShape(lambda _: BINS + 1, counts_shares=True),
+        "norm-histogram": ReleaseShape(lambda _: BINS + 1, counts_shares=True, grid=_of_counts),
         "column-histogram": ReleaseShape(
             _planned,
             counts_shares=True,
+            grid=_of_counts,
             variables=lambda plan: plan.variables,
             costliest=lambda plan: [{"variables": plan.variables}],
         ),
-        "column-counts": ReleaseShape(lambda plan: plan.features, counts_shares=True),
-        "pair-counts": ReleaseShape(_symmetric, counts_shares=True),
+        "column-counts": ReleaseShape(
+            lambda plan: plan.features, counts_shares=True, grid=_of_counts
+        ),
+        "pair-counts": ReleaseShape(_symmetric, counts_shares=True, grid=_of_counts),
         "row-sum": ReleaseShape(lambda plan: plan.features, counts=(1.0, 1.0)),
         "second-moment": ReleaseShape(_symmetric),
         "bingham-vectors": ReleaseShape(_symmetric),

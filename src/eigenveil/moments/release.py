@@ -71,9 +71,6 @@ def calibrated_record(
     ``sharing`` states how many parties draw the noise together and how their rows are weighted.
     """
     mechanism = MECHANISMS[kind]
-    statistic_grid = accumulator.grid - sharing.weight_bits
-    if sharing.stream is not None:
-        statistic_grid = min(statistic_grid, STREAM_UNIT)
 
     def record(scale: float, grid: int | None) -> ReleaseRecord:
         return record_of(
@@ -88,16 +85,8 @@ def calibrated_record(
         )
 
     def on_grid(scale: float) -> ReleaseRecord:
-        fixed, finest = mechanism.fixed_grid(), mechanism.finest_grid(scale)
-        if fixed is not None:
-            return record(scale, fixed)
-        rows = accumulator.shape[0]
-        grid = grid_exponent(statistic_grid, mechanism.spread(scale, accumulator.size, rows))
-        if finest is not None:
-            grid = min(statistic_grid, max(grid, finest))
-            if grid < finest:
-                raise AssertionError(f"rows are prepared too finely for {kind} noise: a defect")
-        return record(scale, grid)
+        size, rows = accumulator.size, accumulator.shape[0]
+        return record(scale, release_grid(kind, scale, accumulator.grid, size, rows, sharing))
 
     unit = record(1.0, None)
     if not mechanism.pure:  # the sampler's error is part of what the budget was made from
@@ -117,6 +106,28 @@ def calibrated_record(
             code="epsilon-below-resolution",
         )
     return on_grid(math.nextafter(unit.epsilon() / left, math.inf))
+
+
+def release_grid(
+    kind: NoiseKind, scale: float, own: int, size: int, rows: int, sharing: Sharing
+) -> int:
+    """Exponent of the grid of a release with this noise, of a sum on the grid ``2**own``.
+
+    The sum has ``size`` coordinates and ``rows`` rows.
+    """
+    mechanism = MECHANISMS[kind]
+    fixed, finest = mechanism.fixed_grid(), mechanism.finest_grid(scale)
+    if fixed is not None:
+        return fixed
+    own -= sharing.weight_bits
+    if sharing.stream is not None:
+        own = min(own, STREAM_UNIT)
+    grid = grid_exponent(own, mechanism.spread(scale, size, rows))
+    if finest is not None:
+        grid = min(own, max(grid, finest))
+        if grid < finest:
+            raise AssertionError(f"rows are prepared too finely for {kind} noise: a defect")
+    return grid
 
 
 def record_of(
