@@ -198,7 +198,7 @@ def _other_than(study: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iter
     settled = {"n_components": study.get("components"), "site_epsilon": own or None}
     for name, value in parameters.items():
         found = settled.get(name, study.get(name))
-        chosen = value == "auto" or (name == "ranges" and value is None)
+        chosen = (name, value) in (("protocol", "auto"), ("ranges", None))
         if (name in settled or name in study) and not chosen and value != found:
             yield name
 
