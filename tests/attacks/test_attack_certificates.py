@@ -296,13 +296,19 @@ def same(first, second):
     return type(first) is type(second) and first == second
 
 
+def written_otherwise(path, new, old):
+    """1.0 or true for 1, in the parameters: they make the same plan."""
+    parameter = path[:2] == ("model", "parameters") and new is not DROP
+    return parameter and isinstance(new, bool | int | float) and new == old
+
+
 def all_edits(tree):
     return [
         (path, new)
         for path in places(tree)
         if len(path) > 1
         for new in edits(at(tree, path))
-        if not same(new, at(tree, path))
+        if not same(new, at(tree, path)) and not written_otherwise(path, new, at(tree, path))
     ]
 
 
@@ -332,7 +338,6 @@ HARMLESS = {
     r"certificate\.tree\.least\[\]": "of levels above the first, within what the tree allows: the "
     "nodes' word",
     r"model\.(arrays|numbers|names)(\..*|\[\])?": OF_RELEASES,
-    r"model\.parameters\.budget_split\..*": "1.0 for 1: the same shares",
     r"model\.parameters\.whiten": "how scores are scaled, after the fit",
     r"model\.parameters\.expected_rows": "a hope",
 }
