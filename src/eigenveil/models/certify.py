@@ -338,8 +338,8 @@ def check_record(record: ReleaseRecord, planned: Planned, plan: BasePlan, sharin
     if noise.grid is None:
         raise _refused(f"Release {record.name!r} has no grid: nothing is proved of its sampler.")
     if (own := SHAPES[planned.statistic].grid) is not None:
-        size, rows = noise.size, plan.features
-        grid = release_grid(noise.kind, noise.scale, own(plan), size, rows, sharing)
+        columns = plan.features
+        grid = release_grid(noise.kind, noise.scale, own(plan), noise.size, columns, sharing)
         if noise.grid != grid:
             raise _refused(
                 f"Release {record.name!r} has a grid of 2**{noise.grid}, where counts of "
