@@ -15,7 +15,6 @@ from plan_tools import plan_of
 def plan(features, components, **changes):
     options = {
         "features": features,
-        "rows": 20_000,
         "n_components": components,
         "epsilon": 1.0,
         "delta": 1e-6,
@@ -62,8 +61,9 @@ def test_more_features_than_are_simulated():
     rng = np.random.default_rng()
     features, components, count = 1000, 10, 4000
     spectrum = parse_spectrum("power:1.5", features)
-    rows = rng.standard_normal((count, features), dtype=np.float32) * np.sqrt(spectrum)
-    requested = plan(features, components, rows=count, epsilon=2.0)
+    basis, _ = np.linalg.qr(rng.standard_normal((features, features)))
+    rows = (rng.standard_normal((count, features)) * np.sqrt(spectrum)) @ basis
+    requested = plan(features, components, epsilon=2.0)
     predicted = predict(requested, spectrum, rows=count).captured_energy
     model = PrivatePCA(components, epsilon=2.0).fit(rows)
     measured = captured_energy(rows.T @ rows, model.components_)
@@ -77,7 +77,7 @@ def test_energy_in_directions_that_are_not_simulated_is_not_taken_for_that_of_ot
     spectrum = parse_spectrum(f"spike:{components}:0.3", features)
     rows = rng.standard_normal((count, features), dtype=np.float32)
     rows *= np.sqrt(spectrum).astype(np.float32)
-    changes = {"mechanism": "sketch", "center": False, "rows": count}
+    changes = {"mechanism": "sketch", "center": False}
     predicted = predict(plan(features, components, **changes), spectrum, rows=count, fits=8)
     exact = (rows[:, :components] ** 2).sum()
     measured = [
