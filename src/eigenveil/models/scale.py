@@ -40,6 +40,8 @@ class NormScale:
         The point from which the norms are; zero where there is none.
     deviation : float
         Of the noise in each of the masses.
+    longest : float
+        The longest norm that rows may have: beyond the last edge where some are in no bin of these.
     """
 
     rows: float
@@ -47,6 +49,7 @@ class NormScale:
     masses: NDArray[np.float64]
     origin: NDArray[np.float64] | None = None
     deviation: float = 0.0
+    longest: float = 0.0
 
     @property
     def found(self) -> bool:
@@ -158,19 +161,21 @@ def read_scale(
 
     Beyond the strongest run others are looked for where rows are missing in it. The row count is
     the histogram's last coordinate. Where the norms about another point are ``known``, noise is not
-    looked at beyond twice the longest of them, or far below it.
+    looked at beyond twice the longest of them, or far below it, and less is enough to be seen.
     """
     counts = release.values[:BINS]
     rows = float(release.values[BINS])
     noise = release.record.noise
     each = deviation(noise, noise.size)
     strength = run_strengths(counts, each)
+    chance, longest = _FALSE / BINS, 0.0
     if known is not None and known.found:
-        top = int(np.searchsorted(bin_upper_edges(), 2.0 * known.edges[-1]))
+        chance, longest = _FALSE, known.longest  # noise has few bins to show in
+        top = int(np.searchsorted(bin_upper_edges(), 2.0 * longest))
         strength[:, top + 2 :] = -np.inf
         strength[: max(0, top - _SPAN), :] = -np.inf
     seen = np.zeros(BINS, dtype=np.bool_)
-    far = exceeded(_FALSE / BINS, pure=release.record.pure)
+    far = exceeded(chance, pure=release.record.pure)
     for first, last in standing_runs(strength, CORE, far):
         if not seen.any() and not (rows > 0 and counts[first:last].sum() >= _ENOUGH * rows):
             break
@@ -178,10 +183,12 @@ def read_scale(
         strength[0, :] = -np.inf  # rows of no length add nothing
         unseen = rows - float(np.sum(counts[seen]))
         if unseen < _UNSEEN * each * math.sqrt(1.0 + np.count_nonzero(seen)):
+            longest = 0.0
             break
     upper = bin_upper_edges()
     upper[-1] = upper[-2] * 2.0  # the open bin, as far as clipping is concerned
-    return NormScale(rows, upper[seen], counts[seen], origin, each)
+    longest = max(longest, float(np.max(upper[seen], initial=0.0)))
+    return NormScale(rows, upper[seen], counts[seen], origin, each, longest)
 
 
 # -- Choosing the clipping quantile from released norms and the noise level alone.
