@@ -152,7 +152,10 @@ def test_a_saved_model_has_as_many(tmp_path):
     assert again.fit(X).n_components_ == model.n_components_
 
 
-@pytest.mark.parametrize(("text", "value"), [("0.8", 0.8), ("auto", "auto"), ("3", 3)])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0.8", 0.8), ("auto", "auto"), pytest.param("3", 3, marks=pytest.mark.thorough)],
+)
 def test_on_the_command_line(tmp_path, capsys, text, value):
     np.save(tmp_path / "rows.npy", X[:4000])
     rows, out = str(tmp_path / "rows.npy"), str(tmp_path / "result")

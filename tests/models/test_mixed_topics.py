@@ -205,7 +205,7 @@ def test_documents_without_words_do_not_spoil_the_topics_of_others():
 
 
 @pytest.mark.parametrize("alpha0", [0.0, 1.0])
-@pytest.mark.parametrize("pair", ["full", "sketch"])
+@pytest.mark.parametrize("pair", ["full", pytest.param("sketch", marks=pytest.mark.thorough)])
 def test_documents_without_topics_show_one(alpha0, pair):
     """Words drawn alike in all documents, and five topics asked for: usable are one at the most.
 
