@@ -297,8 +297,8 @@ def same(first, second):
 
 
 def written_otherwise(path, new, old):
-    """1.0 or true for 1, in the parameters: they make the same plan."""
-    parameter = path[:2] == ("model", "parameters") and new is not DROP
+    """1.0 or true for 1, in parameters or a study: they make the same plan."""
+    parameter = path[:2] in (("model", "parameters"), ("certificate", "study")) and new is not DROP
     return parameter and isinstance(new, bool | int | float) and new == old
 
 
