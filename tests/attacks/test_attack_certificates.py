@@ -320,7 +320,7 @@ OF_RELEASES = (
     "anew it is another model (WHAT_IT_CANNOT_SHOW)"
 )
 HARMLESS = {
-    r"certificate\.(software|counted|cluster|dependent)": OF_THE_RUN,
+    r"certificate\.(software|counted|cluster|dependent|newlines_in_cells)": OF_THE_RUN,
     r"certificate\.releases\[\]\.noise\.grid": "the sampler's error, and with it the loss, is "
     "computed from it, and must be what the plan gives",
     r"certificate\.releases\[\]\.noise\.size": "as many components as sums can be of; the loss is "
