@@ -321,6 +321,8 @@ OF_RELEASES = (
 )
 HARMLESS = {
     r"certificate\.(software|counted|cluster|dependent|newlines_in_cells)": OF_THE_RUN,
+    r"certificate\.target\.view": "where leaves of a tree draw all of the noise: as true, of "
+    "those who see the result alone",
     r"certificate\.releases\[\]\.noise\.grid": "the sampler's error, and with it the loss, is "
     "computed from it, and must be what the plan gives",
     r"certificate\.releases\[\]\.noise\.size": "as many components as sums can be of; the loss is "
@@ -358,7 +360,7 @@ def found_valid(made, before, tree, path, new):
             continue
         if not any(re.fullmatch(known, place) for known in HARMLESS):
             return f"{change}: {verdict.word}: {verdict.explanation}"
-        told = verdict.guarantee.epsilon / before.guarantee.epsilon
+        told = verdict.guarantee.epsilon / before.views[verdict.guarantee.view].epsilon
         if told < 1.0 - 1e-9 or (
             before.word != verdict.word == "VALID" and path[-1] != "dependent"
         ):
