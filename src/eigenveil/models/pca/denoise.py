@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 
 # Pairs of matrices that are judged on, both ways; one, and one way, where these are large.
 _PAIRS, _LARGE = 2, 300
+# Standard errors of the difference by which what shrinks must be better.
+_DOUBT = 0.5
 # Points of a prior, and rounds of its fixed point.
 _GRID, _ROUNDS = 60, 60
 
@@ -150,6 +152,7 @@ def judged(matrix: Array, basis: Array | None, variances: Array, *, components: 
     rng = np.random.default_rng(size)
     deviations, pairs = np.sqrt(0.5 * variances), 1 if size > _LARGE else _PAIRS
     gains = [0.0] * len(_SHRUNK)
+    level = 2.0 * math.sqrt(float(np.mean(variances)))  # of twice the variance, on the diagonal
     for _ in range(pairs):
         drawn = rng.standard_normal((size, size))
         noise = deviations * (drawn + drawn.T)
@@ -157,10 +160,11 @@ def judged(matrix: Array, basis: Array | None, variances: Array, *, components: 
             noise = basis @ noise @ basis.T
         for sign in (1.0,) if size > _LARGE else (1.0, -1.0):
             one, other = matrix + sign * noise, matrix - sign * noise
-            as_it_is = _energy(one, other, components)
+            before = leading_eigenpairs(one, components)[1]
             for place, shrink in enumerate(_SHRUNK):
-                found = _energy(shrink(one, basis, 2.0 * variances), other, components)
-                gains[place] += (found - as_it_is) / (pairs if size > _LARGE else 2 * pairs)
+                found = leading_eigenpairs(shrink(one, basis, 2.0 * variances), components)[1]
+                gain = _gain(found, before, other) - _DOUBT * level * _apart(found, before)
+                gains[place] += gain / (pairs if size > _LARGE else 2 * pairs)
     best = int(np.argmax(gains))
     if gains[best] <= 0:
         return Judged(matrix, 0.0)
@@ -174,10 +178,15 @@ _SHRUNK: tuple[Callable[[Array, Array | None, Array], Array], ...] = (
 )
 
 
-def _energy(matrix: Array, other: Array, components: int) -> float:
-    """What the components of one matrix capture of another."""
-    found = leading_eigenpairs(matrix, components)[1]
-    return float(np.sum((found @ other) * found))
+def _gain(found: Array, before: Array, other: Array) -> float:
+    """What components capture of a matrix more than others."""
+    return float(np.sum((found @ other) * found) - np.sum((before @ other) * before))
+
+
+def _apart(found: Array, before: Array) -> float:
+    """Frobenius norm of the difference of two projectors of the same rank."""
+    same = float(np.sum((found @ before.T) ** 2))
+    return math.sqrt(2.0 * max(0.0, found.shape[0] - same))
 
 
 def _kept(left: Array, diagonal: Array, noise: Array) -> Array:
