@@ -144,7 +144,7 @@ def test_check_looks_at_sites_files(file, rows, tmp_path, run):
     assert "site 'south'" in err
     assert "no column 'pulse'" in err
     assert "site 'east'" in err
-    assert "column 'pulse' has no number in its first lines" in err
+    assert "column 'pulse' is of texts, as most of its first lines show" in err
     assert "site 'west'" in err
     assert "does not exist" in err
     assert "site 'north'" not in err
