@@ -245,11 +245,11 @@ def test_a_trees_certificate_is_of_its_components():
 
 def test_a_result_of_nothing_but_noise_is_told():
     model = KINDS["PrivatePCA"]()
-    none = with_factors(model, usable=np.zeros(2, dtype=bool))._result
+    none = with_factors(model, usable=np.zeros(2, dtype=bool), advice="")._result
     with pytest.warns(NoisyResultWarning, match="nothing of the data") as caught:
         model._take_over(none)
     assert caught[0].filename == __file__
-    some = with_factors(model, usable=np.array([True, False]))._result
+    some = with_factors(model, usable=np.array([True, False]), advice="")._result
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model._take_over(some)

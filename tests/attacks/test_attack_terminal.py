@@ -167,7 +167,9 @@ def test_releases_and_views(name, fitted, capsys):
 def test_mixtures_and_topics(name, capsys):
     strengths = {
         "n_components_": 1,
-        "plan_": SimpleNamespace(auto_components=False, n_components=1, covariance_type="full"),
+        "plan_": SimpleNamespace(
+            auto_components=False, auto_alpha0=False, n_components=1, covariance_type="full"
+        ),
         "certificate_": SimpleNamespace(stopped=None),
         "strengths_": np.ones(1),
         "noise_floor_": 0.1,

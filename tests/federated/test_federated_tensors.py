@@ -343,7 +343,6 @@ BAD = [
     (COUNTS, "one array"),
     (scipy.sparse.csr_array(COUNTS), "PrivateTopicModel"),
     ({"a": COUNTS, "b": COUNTS[:, :10]}, "site b.*10"),
-    ({"a": COUNTS, "b": np.full((30, 12), "x")}, "site b"),
     ({"a": COUNTS, "bad name!": COUNTS}, "bad name!"),
     (
         {

@@ -257,12 +257,12 @@ def test_a_change_of_subspace_is_followed_where_old_blocks_are_forgotten():
 
 
 def test_counted_rows_are_discounted_and_ranks_chosen_at_no_cost():
-    """Public counts under replace-one; "auto" follows the released spectrum from block to block."""
+    """Counts are released; "auto" follows the released spectrum from block to block."""
     stream = stream_of(adjacency="replace-one", forgetting=0.5, epsilon=8.0)
     stream.set_params(n_components="auto")
     for block in blocks_of(3, 1000):
         stream.partial_fit(block)
-    assert stream.n_samples_ == 1750
+    assert abs(stream.n_samples_ - 1750) < 100  # ten deviations of the noise
     before = stream.n_components_
     for block in blocks_of(6, 1000) * np.array([1.0, 0.0, 0.0, 0.0]):
         stream.partial_fit(block)

@@ -811,6 +811,7 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
         known = is_known(total, total_error)
     total = max(total, np.finfo(float).tiny)
     offset = offset_left(state, found, total)
+    hidden = state.advice or ALL_HIDDEN
     if found.strengths is None:
         variance = descending(along)
         nominal = offset * total + energy_floor(along, error)
@@ -846,7 +847,8 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
         variance, total, noise_floor = _of_variance_one(state, variance, total, noise_floor)
     usable = np.asarray(variance > noise_floor)
     seen = np.where(usable, variance, np.nan)
-    advice = state.advice or (_cut_short(cut, bound) if usable.any() else ALL_HIDDEN)
+    # what components of noise explain of these rows or others is nothing to advise on
+    advice = state.advice or _cut_short(cut, bound) if usable.any() else hidden
     if usable.any() and plan.variance_share is not None:
         advice = advice or advice_for_more(variance / total, usable, plan.variance_share)
     if plan.variance_share is not None:
