@@ -30,7 +30,7 @@ from eigenveil.models.plan import NO_BOUND
 from eigenveil.network.kit import FILE, FORMAT
 from eigenveil.network.results import write_result_files
 from eigenveil.noise.source import SeededSource
-from eigenveil.privacy.certificate import Signatures, plan_hash
+from eigenveil.privacy.certificate import CLOSED_QUOTES, Signatures, plan_hash
 
 SITES = ("s0", "s1", "s2")
 HOST = "aggregator.example.org"
@@ -321,6 +321,20 @@ def test_a_site_does_not_sign_what_did_not_happen(lie, played, registrar):
     assert consortium.parties["s1"].last_error.code == "other-certificate"
     assert check(found.outcome.certificate, root=registrar.root).signed.unsigned == ("s1",)
     assert consortium.account("s1", found.session).outcome == "finished"
+
+
+def test_a_site_states_that_quotes_of_its_files_must_be_closed(played):
+    """It says so where it joins, and signs no certificate that does not."""
+    hidden = shown(lambda true: true.model_copy(update={"newlines_in_cells": False}))
+
+    def fate(name, step, request, party):
+        if name == "s1":
+            party.rows.newlines_in_cells = True
+        return hidden(name, step, request, party)
+
+    found, _ = played(fate=fate)
+    assert CLOSED_QUOTES in found.outcome.certificate.assumptions
+    assert found.wire.refusals()["s1", "sign"][0] == "other-certificate"
 
 
 OPEN = {"protocol": "full", "center": False, "budget_split": {"moment": 1.0}}  # no masked round

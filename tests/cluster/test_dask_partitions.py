@@ -29,9 +29,9 @@ from eigenveil.models.dask_tables import collection_rows
 from eigenveil.moments import dask_rows
 from eigenveil.moments.accumulators import RowSum, SecondMoment
 from eigenveil.moments.dask_rows import DaskRows, code_digest, merge_parts
-from eigenveil.moments.engine import CountRows, accumulate
+from eigenveil.moments.engine import accumulate
 from eigenveil.moments.rows import RowRule
-from eigenveil.moments.source import ArrayRows
+from eigenveil.moments.source import ArrayRows, Reading
 from eigenveil.privacy.certificate import ON_CLUSTER
 from eigenveil.tables.units import LabelledRows, UnitRows, unit_rows
 
@@ -129,6 +129,14 @@ def test_a_unit_never_weighs_more_than_one_whatever_is_read():
 class WithWeights:
     def __init__(self, rows):
         self.rows = rows
+
+
+class CountRows(Reading):
+    def read(self, rows):
+        return Collected(sum(len(block.values) for block in rows.blocks()))
+
+    def merge(self, parts):
+        return Collected(sum(part.rows for part in parts))
 
 
 class Collect(CountRows):

@@ -16,7 +16,13 @@ from eigenveil import (
     StreamingPCA,
 )
 from eigenveil.federated.running import site_rows
+from eigenveil.federated.tree_fit import fit_tree
+from eigenveil.federation.tree.private import make_tree_study
+from eigenveil.federation.tree.tree import MergeTree
+from eigenveil.io import ReadOptions, open_rows
+from eigenveil.io.formats.dialect import Dialect
 from eigenveil.moments.source import ArrayRows
+from eigenveil.privacy.certificate import CLOSED_QUOTES
 
 ROWS = np.random.default_rng(5).normal(size=(60, 4))
 HUGE = ROWS.astype(object)
@@ -84,3 +90,27 @@ def test_where_nothing_is_private_it_is_an_error_of_the_data(call):
 def test_every_estimator_that_takes_rows_is_tried():
     kinds = {name for name in eigenveil.__all__ if name.endswith(("PCA", "Mixture", "TopicModel"))}
     assert kinds == {*CALLS, "StreamingPCA"}
+
+
+def of_a_study(sites):
+    return FederatedPCA(1, epsilon=9.0, random_state=0).fit_rows(sites)
+
+
+def of_a_tree(sites):
+    shape = MergeTree.with_leaves(2, fan_out=2)
+    study = make_tree_study(shape, features=4, n_components=1, epsilon=9.0, delta=1e-6)
+    return fit_tree(study, sites, random_state=0)
+
+
+@pytest.mark.filterwarnings("ignore::eigenveil.errors.NoisyResultWarning")
+@pytest.mark.parametrize("fit", [of_a_study, of_a_tree])
+@pytest.mark.parametrize("newlines", [False, True])
+def test_newlines_in_cells_of_any_site_are_stated(fit, newlines, tmp_path):
+    """A site says so itself where it joins: in a study over a network nobody else knows."""
+    sites = {}
+    for name, own in (("a", False), ("b", newlines)):
+        np.savetxt(tmp_path / f"{name}.csv", ROWS, delimiter=",", header="a,b,c,d", comments="")
+        read = ReadOptions(dialect=Dialect(newlines_in_cells=own))
+        sites[name] = open_rows([tmp_path / f"{name}.csv"], read=read)
+    found = fit(sites).certificate_.assumptions
+    assert (CLOSED_QUOTES in found) == newlines

@@ -578,6 +578,12 @@ def test_one_person_changes_nobody_else(name, data, others, place, odd):
     compare(name, others, draw(data.draw), place)
 
 
+@pytest.mark.parametrize("first", [[1.0], None, 7, "abc", [[1], 2, 3], [[1, [2]], 2, 3]], ids=str)
+def test_the_first_row_of_a_list_does_not_say_what_a_row_is(first):
+    others = [[n, 0.5, math.nan] for n in range(4)]
+    compare("lists", [(2, row) for row in others], (70, first), 0)
+
+
 def test_every_format_is_tried():
     assert {form for form, *_ in FILES.values()} == set(formats())
 

@@ -38,7 +38,7 @@ from eigenveil.models.inputs import (
     without_units,
 )
 from eigenveil.moments.engine import InvalidRows
-from eigenveil.moments.source import PartitionedRows, RowSource, newlines_in_cells
+from eigenveil.moments.source import PartitionedRows, RowSource
 from eigenveil.noise.source import RandomSource
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import Certificate
@@ -208,11 +208,7 @@ def run_study(
                 name: site.invalid for name, site in sites.items() if site.invalid is not None
             }
             cluster = any(isinstance(each, PartitionedRows) for each in rows.values())
-            known = {
-                "counted": ledgers is not None,
-                "cluster": cluster,
-                "newlines_in_cells": any(map(newlines_in_cells, rows.values())),
-            }
+            known = {"counted": ledgers is not None, "cluster": cluster}
             certificate = run.certificate.model_copy(update=known)
             run = replace(run, invalid=invalid, certificate=certificate)
             if keep is not None:

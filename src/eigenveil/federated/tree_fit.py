@@ -18,7 +18,7 @@ from eigenveil.models.result import EstimatorSpec, Result
 from eigenveil.models.stored import noise_source
 from eigenveil.models.streaming.private import PrivateStreamingPCA
 from eigenveil.moments.independence import dependence
-from eigenveil.moments.source import RowSource
+from eigenveil.moments.source import RowSource, newlines_in_cells
 from eigenveil.origins import FileOrigin
 
 # What a tree's plan has of a stream's parameters.
@@ -105,6 +105,7 @@ def fit_tree(
         dependent=dependence(),
         names=names,
         counted=bool(charges) and all(each.counted for each in charges),
+        newlines_in_cells=any(map(newlines_in_cells, sites.values())),
     )
     model = PrivateStreamingPCA(
         study.plan.n_components,

@@ -177,7 +177,7 @@ def _checked(part: Any) -> Any:
         part,
         accept_sparse="csr",
         dtype=[np.float64, np.float32],
-        ensure_all_finite=False,  # such rows become zero rows
+        ensure_all_finite=False,  # such rows are left out
         ensure_min_samples=0,
     )
 

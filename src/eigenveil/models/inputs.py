@@ -259,7 +259,7 @@ def new_columns(
         estimator=estimator,
         accept_sparse="csr",
         dtype=[np.float64, np.float32],
-        ensure_all_finite=False,  # such rows become zero rows
+        ensure_all_finite=False,  # such rows are left out
         **checks,
     )
     names = getattr(columns, "feature_names_in_", None)

@@ -201,25 +201,6 @@ def _all_invalid(parts: Sequence[InvalidRows]) -> InvalidRows | None:
     )
 
 
-@dataclass(frozen=True)
-class RowCount:
-    """How many rows there are."""
-
-    rows: int
-
-
-class CountRows(Reading[RowCount]):
-    """How many rows there are."""
-
-    def read(self, rows: RowSource) -> RowCount:
-        """Of a part."""
-        return RowCount(sum(int(block.values.shape[0]) for block in rows.blocks()))
-
-    def merge(self, parts: Sequence[RowCount]) -> RowCount:
-        """Of all parts."""
-        return RowCount(sum(part.rows for part in parts))
-
-
 def check_block(block: Block, names: Sequence[str] | None, *, hint: str) -> None:
     """Raise where a row of a block is not valid; for what makes no private statement.
 

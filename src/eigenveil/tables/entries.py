@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -66,17 +67,19 @@ def text(entry: Any) -> str | None:
 
 
 def rows_of_numbers(rows: Sequence[Any]) -> NDArray[np.float64] | None:
-    """Rows of entries, as many as the first has, as numbers; ``None`` where that is no row.
+    """Rows of entries, as many as most have, as numbers; ``None`` where most are no such rows.
 
     What is no row, or has more entries or fewer, is a row of NaN.
     """
-    first = _entries(rows[0]) if len(rows) else None
-    if not first or np.ndim(first[0]) > 0:
+    every = [_entries(row) or [] for row in rows]
+    # the first row does not decide by itself: it is one person's
+    sizes = Counter(0 if own and _entries(own[0]) is not None else len(own) for own in every)
+    size = sizes.most_common(1)[0][0] if sizes else 0
+    if size == 0:
         return None
-    found = np.full((len(rows), len(first)), np.nan)
-    for place, row in enumerate(rows):
-        own = _entries(row)
-        if own is not None and len(own) == len(first):
+    found = np.full((len(rows), size), np.nan)
+    for place, own in enumerate(every):
+        if len(own) == size:
             found[place] = numbers(own)
     return found
 

@@ -198,6 +198,7 @@ class Aggregator:
                 secure=secure,
                 dependent=dependent,
                 counted=True,  # no site answers otherwise
+                newlines_in_cells=any(site.newlines_in_cells for site in know.joined.values()),
                 view=federation.requested_view,
                 federation=federation,
                 study=self.study.model_dump(mode="json"),

@@ -337,8 +337,8 @@ class Part:
         What its ledger was charged for, in order.
     most : int
         The most sites that can be in each of these sums, as far as it was informed.
-    secure, dependent : bool
-        Of its noise, and of its processor.
+    secure, dependent, newlines_in_cells : bool
+        Of its noise, of its processor, and of its text files.
     """
 
     terms: Terms
@@ -347,6 +347,7 @@ class Part:
     most: int
     secure: bool
     dependent: bool
+    newlines_in_cells: bool
 
 
 def check_part(certificate: Certificate, part: Part) -> None:
@@ -376,6 +377,8 @@ def check_part(certificate: Certificate, part: Part) -> None:
         raise _other("it does not say that noise was seeded")
     if part.dependent and not certificate.dependent:
         raise _other("it does not say that rounding depends on a row's neighbours")
+    if part.newlines_in_cells and not certificate.newlines_in_cells:
+        raise _other("it does not say that all quotes must be closed")
     verdict = check(
         certificate, terms=part.terms
     )  # last: what is checked is known to be of this study

@@ -82,7 +82,8 @@ class JoinReply(_Body):
     """The columns of a site's table, and its keys.
 
     ``seeded`` means that its noise is for a rehearsal, ``dependent`` that on its processor a row's
-    rounding depends on its neighbours: the result cannot be certified.
+    rounding depends on its neighbours: the result cannot be certified. ``newlines_in_cells``: of
+    its text files a quoted cell may go on over the ends of lines.
     """
 
     columns: tuple[str, ...] | None
@@ -90,6 +91,7 @@ class JoinReply(_Body):
     keys: PublicKeys
     seeded: bool = False
     dependent: bool = False
+    newlines_in_cells: bool = False
 
 
 class KeysRequest(_Body):

@@ -48,7 +48,7 @@ from eigenveil.models.plan import BasePlan
 from eigenveil.models.task import TASKS
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.independence import dependence
-from eigenveil.moments.source import RowSource
+from eigenveil.moments.source import RowSource, newlines_in_cells
 from eigenveil.noise.source import RandomSource, SecureSource
 from eigenveil.origins import FileOrigin
 from eigenveil.tables.schema import Schema
@@ -204,6 +204,7 @@ class Site:
             keys=self._signed(message, self._public_keys(now)),
             seeded=not self._source.secure,
             dependent=dependence(),
+            newlines_in_cells=newlines_in_cells(self.rows),
         )
         return self._answer(message, request, lambda now: self._draft(now, reply))
 
@@ -380,6 +381,7 @@ class Site:
                 most=now.state.fewest,
                 secure=self._source.secure,
                 dependent=dependence(),
+                newlines_in_cells=newlines_in_cells(self.rows),
             )
             check_part(certificate, part)
             made = own_signature(identity, certificate, message.session, aggregator=False)

@@ -257,7 +257,8 @@ def publish(
     dependent : bool
         Whether a row's rounding depended on its neighbours on the processor that ran it.
     **of_result
-        ``names`` of the features, and whether each leaf's ledger ``counted`` the releases.
+        ``names`` of the features, whether each leaf's ledger ``counted`` the releases, and whether
+        in text files of some leaf there are ``newlines_in_cells``.
 
     Raises
     ------
@@ -299,6 +300,7 @@ def outcome_of(
     dependent: bool,
     names: Sequence[str] | None = None,
     counted: bool = False,
+    newlines_in_cells: bool = False,
 ) -> TreeOutcome:
     """What the root may publish of these releases, made in such a run."""
     plan = study.plan
@@ -313,6 +315,7 @@ def outcome_of(
         secure=secure,
         dependent=dependent,
         counted=counted,
+        newlines_in_cells=newlines_in_cells,
         view="outsider" if study.protect == "outsider" else "aggregator at level 1",
         tree=run,
     )

@@ -164,7 +164,7 @@ def precondition(
     components : int
         K.
     rows : float
-        Released or public number of rows; may be noisy, or 0 where it is not known.
+        Released number of rows; may be noisy, or 0 where it is not known.
     bounds : mapping of str to float, optional
         Where rows have lengths: where to shorten what is seen of them through the one candidate of
         which that was released, in units of their own bound. By default all rows have length 1,

@@ -105,9 +105,8 @@ class DocumentBlock(Block):
         self.lengths: NDArray[np.int64] = lengths.astype(np.int64)
         self.entries = int(values.nnz)
 
-    def check(self, *, holes: bool = False) -> None:
+    def check(self) -> None:
         """Nothing more is to be found."""
-        del holes
 
     def residuals(
         self,
