@@ -570,7 +570,7 @@ def staying(person):
 @settings(max_examples=times(100))
 @given(data=st.data(), others=OTHERS, place=st.integers(1, 8), odd=st.booleans())
 def test_one_person_changes_nobody_else(name, data, others, place, odd):
-    """How many entries a row has, the first one says where nothing else does: it stays."""
+    """The first row is another one's here: two tests below are about it."""
     draw = EVERY[name][0]
     others = [(who, list(row)) for who, *row in others]
     if odd:
@@ -582,6 +582,12 @@ def test_one_person_changes_nobody_else(name, data, others, place, odd):
 def test_the_first_row_of_a_list_does_not_say_what_a_row_is(first):
     others = [[n, 0.5, math.nan] for n in range(4)]
     compare("lists", [(2, row) for row in others], (70, first), 0)
+
+
+@pytest.mark.parametrize("first", [*LINES, "70;1;2;3;4;5"], ids=lambda line: repr(line)[:20])
+def test_the_first_row_of_a_file_without_names_does_not_say_what_a_row_is(first):
+    others = [(n, [n, 0.5, None]) for n in range(2, 6)]
+    compare("file: no header.csv", others, first, 0)
 
 
 def test_every_format_is_tried():

@@ -11,6 +11,7 @@ import codecs
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -143,8 +144,8 @@ def settle(dialect: Dialect, head: bytes, *, usual: str) -> Settled:
     lines = text.removeprefix("\ufeff").splitlines()[: 10 * _LINES]
     skipped = _comments(lines, dialect.comment, dialect.separator)
     lines = [line for line in lines[skipped:] if line.strip()][: _LINES + 1]
-    separator = dialect.separator or _separator_of(lines, usual)
     rows = lines[1:] if dialect.header else lines
+    separator = dialect.separator or _separator_of(lines[:1] if dialect.header else lines, usual)
     decimal = dialect.decimal or ("." if separator == "," else EITHER)
     likely = _decimal_of(rows, separator) if decimal == EITHER else decimal
     guessed = [
@@ -256,7 +257,10 @@ def _comments(lines: Sequence[str], comment: str | None, separator: str | None) 
 def _separator_of(lines: Sequence[str], usual: str) -> str:
     if not lines:
         return usual
-    found = {each: _cells(lines[0], each) for each in dict.fromkeys((usual, *SEPARATORS))}
+    found = {  # of most lines: the first of several rows is one person's
+        each: Counter(_cells(line, each) for line in lines).most_common(1)[0][0]
+        for each in dict.fromkeys((usual, *SEPARATORS))
+    }
     return max(found, key=lambda each: found[each])  # the usual one of several
 
 

@@ -40,6 +40,8 @@ _READ_BYTES, _MOST_READ_BYTES = 1 << 20, 1 << 24
 _HEAD_BYTES = 1 << 18
 # Columns read cell by cell; where there are more, all are, for each means to start again.
 _FEW = 2
+# Rows that say how many cells a row has, where no line of names does.
+_FIRST_ROWS = 30
 _LONG_LINE = re.compile("straddling object|CSV parse error: Empty CSV file or block")
 # pyarrow's message about a cell or a line, up to where it quotes it: the owner's data has no
 # business in a message. Its rows count from 1, with the line of names.
@@ -95,7 +97,8 @@ class TextTable(Table):
         with self._raw() as stream:
             self._settled = settle(self._dialect, stream.read(_HEAD_BYTES), usual=self._usual)
         with self._text() as stream:
-            self._width = width = cells_of_first_line(stream, self._settled.separator)
+            lines = 1 if self._dialect.header else _FIRST_ROWS
+            self._width = width = cells_of_first_line(stream, self._settled.separator, lines)
         check_width(str(self.path), width)  # pyarrow takes 20 KB a column
         if not self._dialect.header:
             self._given_names = numbered_names(width)
@@ -469,8 +472,8 @@ def records(stream: Any, separator: str) -> Iterator[tuple[int, int]]:
             yield number, line.count(separator) + 1
 
 
-def cells_of_first_line(text: Any, delimiter: str) -> int:
-    """How many cells the first line with any has, found by reading no further than its end.
+def cells_of_first_line(text: Any, delimiter: str, most: int = 1) -> int:
+    """How many cells the first line with any has, found by reading little further than its end.
 
     Parameters
     ----------
@@ -478,12 +481,15 @@ def cells_of_first_line(text: Any, delimiter: str) -> int:
         Read from where it stands, some megabytes at most.
     delimiter : str
         What is between two cells.
+    most : int
+        Lines of which it is the usual number: where the first is a row, it is one person's.
     """
     start: bytes = text.read(_READ_BYTES)
     if b"\n" not in start.strip():
         start += text.read(_MOST_READ_BYTES)
     lines = csv.reader(io.StringIO(start.decode("latin-1"), newline=""), delimiter=delimiter)
     try:
-        return next((len(cells) for cells in lines if cells), 0)
+        found = Counter(islice((len(cells) for cells in lines if cells), most))
+        return found.most_common(1)[0][0] if found else 0
     except csv.Error:  # pyarrow reports what is wrong, if it is
         return start.count(delimiter.encode()) + 1
