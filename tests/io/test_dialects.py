@@ -193,3 +193,12 @@ def test_standard_input_is_guessed(monkeypatch):
     with pytest.warns(FileDialectWarning):
         values = np.concatenate([block.values for block in FollowedRows(None).blocks(2)])
     assert np.array_equal(values, ROWS)
+
+
+@pytest.mark.parametrize("row", [b"\xe9,1\n", b"a;1;2;3;4\n", b"a\n"])
+def test_one_row_of_a_text_without_names_does_not_say_how_it_is_written(row):
+    others = "é,1\nè,2\n".encode() * 2
+    with_it = settle(Dialect(header=False), row + others, usual=",")
+    assert with_it == settle(Dialect(header=False), others, usual=",")
+    foreign = others.decode().encode("latin-1")
+    assert settle(Dialect(header=False), foreign, usual=",").encoding == "iso8859-1"

@@ -139,7 +139,7 @@ def settle(dialect: Dialect, head: bytes, *, usual: str) -> Settled:
     usual : str
         The separator that the file's name stands for.
     """
-    encoding = dialect.encoding or _encoding_of(head)
+    encoding = dialect.encoding or _encoding_of(head, header=dialect.header)
     text = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head)
     lines = text.removeprefix("\ufeff").splitlines()[: 10 * _LINES]
     skipped = _comments(lines, dialect.comment, dialect.separator)
@@ -215,13 +215,17 @@ def _closed_cells(separator: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]
     return re.compile(line), re.compile(b"(?:(?>" + line + rb")(?:\r\n|\r|\n))*+(?:" + line + b")?")
 
 
-def _encoding_of(head: bytes) -> str:
+def _encoding_of(head: bytes, *, header: bool) -> str:
     for mark, encoding in _MARKS.items():
         if head.startswith(mark):
             return encoding
     first = head.lstrip(b"\r\n").split(b"\n", 1)[0]
     if first[1::2] and not any(first[1::2].rstrip(b"\r")) and any(first[::2]):
         return "utf-16-le"
+    if not header:  # no row decides by itself
+        rows = [line for line in head.splitlines()[:_LINES] if not line.isascii()]
+        strange = sum("\ufffd" in line.decode(errors="replace") for line in rows)
+        return "iso8859-1" if strange > max(1, len(rows) - strange) else "utf-8"
     start = b""
     for line in head.splitlines(keepends=True):
         start += line
