@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import eigenveil
@@ -34,14 +35,21 @@ def last(entry):
 
 NAMED, FIRST = "Column 'weight' has entries that are no numbers", r"index 0 \(from 0\)"
 COUNTED = r"Column index 1 \(from 0\) .* row index 41 \(from 0\)"
+TEXTS = FRAME.assign(weight="secret")
 BAD = {
-    "texts": (FRAME.assign(weight="secret"), f"{NAMED}.*{FIRST}, of type str"),
+    "texts": (TEXTS, f"{NAMED}.*{FIRST}, of type str"),
     "one text": (last("secret"), rf"{NAMED}.*row index 59 \(from 0\)"),
     "dates": (FRAME.assign(weight=pd.Timestamp("2020-01-01")), NAMED),
     "categories": (FRAME.assign(weight=pd.Categorical(["secret"] * 60)), NAMED),
     "objects": (FRAME.assign(weight=[{"secret": 1}] * 60), f"{NAMED}.*of type dict"),
     "lists": (FRAME.assign(weight=[["secret"]] * 60), f"{NAMED}.*of type list"),
     "dates of polars": (pl.from_pandas(FRAME.assign(weight=pd.Timestamp("2020-01-01"))), NAMED),
+    "texts of polars": (pl.from_pandas(TEXTS), "Column 'weight' is of type String"),
+    "texts of Arrow": (pa.Table.from_pandas(TEXTS), "Column 'weight' is of type String"),
+    "categories of polars": (
+        pl.from_pandas(TEXTS).with_columns(pl.col("weight").cast(pl.Categorical)),
+        "Column 'weight' is of type Categorical",
+    ),
     "complex": (FRAME.assign(weight=1j), "Complex data not supported: column 'weight'"),
     "twice": (pd.DataFrame(ROWS, columns=["weight"] * 2), "more than one column 'weight'"),
     "other names": (FRAME.rename(columns={"age": 7}), "The name of column index 0 .* type int"),
@@ -92,7 +100,10 @@ def test_no_estimator_leaves_the_words_to_numpy_or_scikit_learn(methods, what):
         if private and method is not use and what in OF_ENTRIES:
             with pytest.warns(InvalidRowsWarning, match="left out") as told:
                 method(X)
-            assert not any("secret" in str(each.message) for each in told)
+            words = "\n".join(str(each.message) for each in told)
+            assert "secret" not in words
+            whole = what in ("texts", "categories")
+            assert ("Column 'weight': 60 of 60 entries are texts" in words) == whole
             continue
         with pytest.raises(DataError, match=said) as caught:
             method(X)

@@ -24,7 +24,7 @@ from eigenveil.errors import DataError, InvalidRowsWarning
 from eigenveil.models.cells import CellRows, genes_of, is_cells, units_of
 from eigenveil.models.names import are_damaged_genes, is_counted, reads_as_value
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.unusable import check_kind, refusal
+from eigenveil.models.unusable import NUMBERS_ONLY, TEXTS, check_kind, refusal, refuse_texts
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
 from eigenveil.origins import Origin
@@ -274,7 +274,12 @@ def of_numbers(X: Any) -> Any:
     """A table whose entries of no one type are numbers, each by itself; NaN where it is none.
 
     So are those of lists, of arrays and columns of objects and texts, and under a mask: one odd
-    entry makes a row that is not valid, and no other one and no refusal.
+    entry makes a row that is not valid, and no other one and no refusal.  A column that Arrow or
+    Polars declares to be of texts is refused: that is public.
+
+    Raises
+    ------
+    NotNumbersError
     """
     if is_cells(X) or is_collection(X):
         return X
@@ -282,15 +287,17 @@ def of_numbers(X: Any) -> Any:
     frame = frame_of(X)
     if frame is not None:
         odd = [name for name, kind in frame.schema.items() if kind in _OF_ENTRIES]
+        refuse_texts(frame)
         made = [
-            nw.new_series(name, numbers(frame[name].to_list()), backend=frame.implementation)
+            nw.new_series(name, _tried(repr(name), frame[name].to_list()), backend=frame.implementation)
             for name in odd
         ]
         return frame.with_columns(*made).to_native() if made else X
     if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biuf":
         return np.ma.filled(X if X.dtype.kind == "f" else X.astype(np.float64), np.nan)
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS":
-        return numbers(X.ravel().tolist()).reshape(X.shape)
+        made = [_tried(f"index {at} (from 0)", list(column)) for at, column in enumerate(X.T)]
+        return np.array(made, dtype=np.float64).T.reshape(X.shape)
     if isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype.kind == "O"):
         try:
             known = np.array(X)
@@ -302,8 +309,23 @@ def of_numbers(X: Any) -> Any:
     return X
 
 
+def _tried(column: str, entries: list[Any]) -> NDArray[np.float64]:
+    """A column's entries as numbers; its owner is told where most are other texts."""
+    found = numbers(entries)
+    pairs = zip(entries, found, strict=True)
+    texts = sum(isinstance(entry, str | bytes) and bool(np.isnan(value)) for entry, value in pairs)
+    if 2 * texts > len(entries):
+        warnings.warn(
+            f"Column {column}: {texts:,} of {len(entries):,} entries are texts that are no "
+            f"numbers, and count as missing. {NUMBERS_ONLY}",
+            InvalidRowsWarning,
+            stacklevel=6,
+        )
+    return found
+
+
 # Types of columns that do not say what their entries are.
-_OF_ENTRIES = (nw.Object, nw.String, nw.Categorical, nw.Enum, nw.Decimal)
+_OF_ENTRIES = (nw.Object, *TEXTS, nw.Decimal)
 
 
 def is_collection(X: Any) -> bool:

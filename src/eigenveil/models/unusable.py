@@ -18,6 +18,12 @@ from eigenveil.errors import DataError, first_line
 from eigenveil.origins import Origin
 
 _HERE = Origin()
+NUMBERS_ONLY = (
+    "Leave the column out, or make numbers of it; a schema reads categories and dates "
+    "(eigenveil.io.read_frame)."
+)
+TEXTS = (nw.String, nw.Categorical, nw.Enum)
+"""Types of columns of texts."""
 
 
 class NotNumbersError(DataError, TypeError):
@@ -38,7 +44,7 @@ def refusal(X: Any, frame: nw.DataFrame[Any] | None, error: Exception) -> DataEr
 
 
 def check_kind(X: Any, frame: nw.DataFrame[Any] | None) -> None:
-    """Refuse what would be taken for other numbers in silence: dates, and entries under a mask.
+    """Refuse what would be taken for other numbers in silence: dates, declared texts, masked entries.
 
     Raises
     ------
@@ -46,6 +52,7 @@ def check_kind(X: Any, frame: nw.DataFrame[Any] | None) -> None:
         ``not-numeric``.
     """
     if frame is not None:
+        refuse_texts(frame)
         dates = any(kind.is_temporal() for kind in frame.schema.values())
     else:
         dates = getattr(getattr(X, "dtype", None), "kind", "") in ("m", "M")
@@ -57,6 +64,24 @@ def check_kind(X: Any, frame: nw.DataFrame[Any] | None) -> None:
             hint="Say what they are: X.filled(numpy.nan) makes missing ones of them.",
             code="not-numeric",
         )
+
+
+def refuse_texts(frame: nw.DataFrame[Any]) -> None:
+    """Refuse columns that Arrow or Polars declares to be of texts; pandas infers texts from rows.
+
+    Raises
+    ------
+    NotNumbersError
+    """
+    if frame.implementation.is_pandas_like():
+        return
+    for name, kind in frame.schema.items():
+        if kind in TEXTS:
+            raise NotNumbersError(
+                f"Column {name!r} is of type {kind}, not of numbers.",
+                hint=NUMBERS_ONLY,
+                code="not-numeric",
+            )
 
 
 @dataclass(frozen=True)
@@ -152,8 +177,7 @@ def _no_numbers(rows: _Rows) -> DataError | None:
             f"{column[:1].upper()}{column[1:]} has entries that are no numbers, the first at "
             f"{_HERE.row(row)}, of type {type(entry).__name__.rstrip('_')}.",
             hint="An entry of the argument must be a number, or a string that reads as a number. "
-            "Leave the column out, or make numbers of it; a schema reads categories and dates "
-            "(eigenveil.io.read_frame).",
+            + NUMBERS_ONLY,
             code="not-numeric",
         )
     return None

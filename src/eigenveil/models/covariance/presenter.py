@@ -52,7 +52,7 @@ class CovariancePresenter(Presenter):
         """A line a feature, those of most variance first."""
         names, count = names_of(model), model.n_features_in_
         variance, correlation = np.diag(model.covariance_), model.correlation_
-        others = np.nan_to_num(np.abs(correlation - np.eye(count)))
+        others = np.where(np.eye(count) + np.isnan(correlation) > 0, -1.0, np.abs(correlation))
         hidden = np.isnan(np.diag(correlation))
         table = Table(title=f"mean and covariance of {count} features")
         for name in ("feature", "mean", "deviation", "strongest correlation", "above noise"):
@@ -65,6 +65,8 @@ class CovariancePresenter(Presenter):
                 f"{np.sqrt(variance[index]):.4g}",
                 "hidden by noise"
                 if hidden[index]
+                else "no other shows"
+                if others[index, other] < 0
                 else f"{short_name(name_of(names, other))} ({correlation[index, other]:+.2f})",
                 "NO: not usable" if hidden[index] else "yes",
             )
