@@ -229,9 +229,7 @@ def test_nothing_but_sums_leaves_a_site(tmp_path):
         kind = step.partition(" ")[0]
         seen.setdefault(kind, set()).add((tuple(message.body), tuple(message.arrays)))
     assert seen == {
-        "join": {
-            (("columns", "features", "keys", "seeded", "dependent", "newlines_in_cells"), ())
-        },
+        "join": {(("columns", "features", "keys", "seeded", "dependent", "newlines_in_cells"), ())},
         "keys": {(("sealed",), ())},
         "shares": {((), ())},
         "round": {((), ("sum 0",)), ((), ("sum 0", "sum 1"))},

@@ -289,15 +289,17 @@ def of_numbers(X: Any) -> Any:
         odd = [name for name, kind in frame.schema.items() if kind in _OF_ENTRIES]
         refuse_texts(frame)
         made = [
-            nw.new_series(name, _tried(repr(name), frame[name].to_list()), backend=frame.implementation)
+            nw.new_series(
+                name, _tried(repr(name), frame[name].to_list()), backend=frame.implementation
+            )
             for name in odd
         ]
         return frame.with_columns(*made).to_native() if made else X
     if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biuf":
         return np.ma.filled(X if X.dtype.kind == "f" else X.astype(np.float64), np.nan)
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS":
-        made = [_tried(f"index {at} (from 0)", list(column)) for at, column in enumerate(X.T)]
-        return np.array(made, dtype=np.float64).T.reshape(X.shape)
+        columns = [_tried(f"index {at} (from 0)", list(column)) for at, column in enumerate(X.T)]
+        return np.array(columns, dtype=np.float64).T.reshape(X.shape)
     if isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype.kind == "O"):
         try:
             known = np.array(X)
