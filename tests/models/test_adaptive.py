@@ -4,6 +4,7 @@ Tests of captured energy compare means of fits with margins of more than six sta
 """
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -134,9 +135,21 @@ def test_long_rows_in_other_directions_are_found(row_norm, more):
 def test_a_false_ratio_is_not_published():
     """Unit rows follow the short ones: .16 of the variance, of which .82 was said; .16 +- .01."""
     rows = long_rows(0.05)
-    with pytest.warns(NoisyResultWarning, match="row_norm='auto'"):
+    with pytest.warns(NoisyResultWarning, match="row_norm='auto'") as told:
         model = PrivatePCA(5, epsilon=5.0, delta=1e-5).fit(rows)
     assert 0.08 < model.explained_variance_ratio_.sum() < 0.25
+    said = f"lengths up to {model.variance_bound_:.3g} (variance_bound_), which is"
+    assert said in str(told[0].message)
+
+
+@pytest.mark.parametrize("row_norm", ["unit", "auto"])
+def test_no_choice_is_advised_that_was_made(row_norm):
+    state = SimpleNamespace(plan=SimpleNamespace(row_norm=row_norm), advice="")
+    found = SimpleNamespace(strengths=np.array([9e3]), edge=1.0, row_bound=0.0)
+    said = rounds.Explained.released(np.array([0.2]), 1.0, 0.01)
+    assert rounds._are_of_other_rows(state, found, said, 1e4, 10, 7.0)
+    assert ("row_norm='auto'" in state.advice) == (row_norm == "unit")
+    assert "public number" in state.advice
 
 
 def test_unit_rows_are_kept_where_length_says_nothing_of_direction():

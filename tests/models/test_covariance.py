@@ -304,6 +304,18 @@ def test_scaled_columns_are_saved_planned_and_shown(tmp_path, capsys):
     assert names[0] == "columns"
 
 
+def test_a_column_beside_hidden_ones_has_no_correlation_to_show(tmp_path, capsys):
+    big = np.random.default_rng(3).normal(0, 1e6, 4000)
+    model = PrivateCovariance(**STRONG).fit(np.column_stack([big, np.sin(big)]))
+    assert np.isnan(model.correlation_).tolist() == [[False, True], [True, True]]
+    model.save(tmp_path / "model.npz")
+    model.certificate_.write(tmp_path / "certificate.json")
+    assert run(["show", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "no other shows" in shown
+    assert "nan" not in shown
+
+
 @pytest.mark.parametrize(
     ("options", "code"),
     [

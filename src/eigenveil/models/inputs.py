@@ -280,6 +280,7 @@ def of_numbers(X: Any) -> Any:
     Raises
     ------
     NotNumbersError
+        With code ``not-numeric``.
     """
     if is_cells(X) or is_collection(X):
         return X

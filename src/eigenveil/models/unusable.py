@@ -44,7 +44,7 @@ def refusal(X: Any, frame: nw.DataFrame[Any] | None, error: Exception) -> DataEr
 
 
 def check_kind(X: Any, frame: nw.DataFrame[Any] | None) -> None:
-    """Refuse what would be taken for other numbers in silence: dates, declared texts, masked entries.
+    """Refuse what would be taken for other numbers in silence: dates, texts, masked entries.
 
     Raises
     ------
@@ -72,6 +72,7 @@ def refuse_texts(frame: nw.DataFrame[Any]) -> None:
     Raises
     ------
     NotNumbersError
+        With code ``not-numeric``.
     """
     if frame.implementation.is_pandas_like():
         return

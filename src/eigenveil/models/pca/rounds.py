@@ -825,7 +825,7 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
             apart = known and whole > 0
             if apart:
                 said = Explained.released(along, total, error)
-                apart = _are_of_other_rows(state, found, said, whole, unit_rows)
+                apart = _are_of_other_rows(state, found, said, whole, unit_rows, bound)
             if not apart:
                 along, energies = with_eigenvalues(
                     along,
@@ -872,7 +872,12 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
 
 
 def _are_of_other_rows(
-    state: _State, found: Moment, said: Explained, energy: float, unit_rows: int | None
+    state: _State,
+    found: Moment,
+    said: Explained,
+    energy: float,
+    unit_rows: int | None,
+    longest: float | None,
 ) -> bool:
     """Whether the eigenvalues say something else than the released variances: the latter hold then.
 
@@ -884,10 +889,12 @@ def _are_of_other_rows(
         return said.exceeds(other)
     bound = found.row_bound
     made = f"shortened to {bound:.3g}" if bound > 0 else "divided by their norms"
+    kept = "" if longest is None else f" up to {longest:.3g} (variance_bound_)"
+    way = "" if state.plan.row_norm == "auto" else "'auto', or "
     state.advice = state.advice or (
         f"The components explain {other.share:.0%} of the variance of rows that are {made}, and "
-        f"{said.share:.0%} of that of rows with their lengths, which is what is published: long "
-        "rows lie in other directions. Where these matter, give row_norm='auto', or a public "
+        f"{said.share:.0%} of that of rows with their lengths{kept}, which is what is published: "
+        f"long rows lie in other directions. Where these matter, give row_norm={way}a public "
         "number that few rows exceed."
     )
     return True
