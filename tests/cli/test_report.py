@@ -1,6 +1,7 @@
 """The report: one page that stands alone, of every task, and of nothing but what was released."""
 
 import functools
+import html
 import json
 import warnings
 from html.parser import HTMLParser
@@ -141,6 +142,13 @@ def test_a_seeded_result_says_at_its_head_that_it_is_not_certified():
     text = Reader(report_page(model, check(model.certificate_))).text
     assert text.index("NOT CERTIFIED") < text.index("Methods")
     assert "may be published" not in text.split("Result")[0]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_methods_name_each_release_apart_from_the_next(name):
+    model, page = made(name)
+    said = html.unescape(page).partition("Rows were read for")[2].partition("all else was")[0]
+    assert all(f'"{each.name}"' in said for each in model.certificate_.releases)
 
 
 def test_a_name_in_a_certificate_cannot_close_its_bibtex_entry():

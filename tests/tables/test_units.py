@@ -85,11 +85,12 @@ def test_rows_without_an_identifier_do_not_count(ids):
     assert (rows.count().units, rows.count().without) == (2, 2)
 
 
-@pytest.mark.parametrize("groups", [[1, 2], [[1], [2], [3]], 7])
+@pytest.mark.parametrize("groups", [[1, 2], [[1], [2], [3]], 7, "patient"])
 def test_units_are_one_a_row(groups):
     with pytest.raises(DataError) as error:
         unit_ids(groups, 3)
     assert error.value.code == "bad-groups"
+    assert "column is unit=" in error.value.hint
 
 
 def test_rows_that_no_unit_was_read_with_are_refused():

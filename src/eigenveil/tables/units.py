@@ -347,7 +347,8 @@ def unit_ids(groups: ArrayLike, rows: int) -> NDArray[np.generic]:
     if found.ndim != 1 or found.shape[0] != rows:
         raise DataError(
             f"groups has shape {found.shape}, and there are {rows} rows.",
-            hint="Give one identifier a row: the unit, such as the patient, that it belongs to.",
+            hint="Give one identifier a row: the unit, such as the patient, that it belongs to. "
+            "The name of a frame's column is unit=.",
             code="bad-groups",
         )
     return found

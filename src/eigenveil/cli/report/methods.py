@@ -74,7 +74,7 @@ def _releases(records: tuple[ReleaseRecord, ...]) -> Iterator[str]:
     for each in records:
         kinds.setdefault(each.noise.kind, Counter())[each.name] += 1
     for kind, names in kinds.items():
-        counted = (name if n == 1 else f"{name} ({n} times)" for name, n in names.items())
+        counted = (f'"{name}"' + f" ({n} times)" * (n > 1) for name, n in names.items())
         yield f"{kind} noise: {', '.join(counted)}"
 
 
