@@ -231,7 +231,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
 
 
 def _left_out(result: Result) -> str:
-    """The columns that a result leaves out, or that noise hides, by their names or numbers."""
+    """The columns that a result leaves out, or that noise hides, by their names or indices."""
     left = np.flatnonzero(getattr(result.factors, "scale", np.ones(0)) == 0)
     hidden = np.flatnonzero(getattr(result.factors, "hidden", np.zeros(0)))
     return _these(result, "Left out", left) + _these(result, "Hidden", np.setdiff1d(hidden, left))
@@ -240,10 +240,10 @@ def _left_out(result: Result) -> str:
 def _these(result: Result, what: str, columns: NDArray[np.intp]) -> str:
     if columns.size == 0:
         return ""
-    names = [str(c + 1) if result.names is None else short_name(result.names[c]) for c in columns]
+    names = [str(c) if result.names is None else short_name(result.names[c]) for c in columns]
     shown = listed(names[:_SHOWN]) if columns.size <= _SHOWN else ", ".join(names[:_SHOWN])
     more = f" and {columns.size - _SHOWN} more" if columns.size > _SHOWN else ""
-    return f" {what}: {shown}{more}."
+    return f" {what}: {shown}{more}{' (from 0)' if result.names is None else ''}."
 
 
 def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
