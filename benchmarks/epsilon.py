@@ -182,6 +182,8 @@ def draw(found: dict[tuple[str, bool], Array], path: Path) -> None:
         axes.set_xticks((0.1, 0.3, 1.0, 3.0), ("0.1", "0.3", "1", "3"))
         axes.minorticks_off()
         axes.grid(visible=True, alpha=0.3)
+    for axes in panels[max(0, len(names) - 4) : len(names)]:
+        axes.set_xlabel("epsilon", fontsize=8)
     for axes in panels[len(names) :]:
         axes.set_visible(False)
     panels[0].set_ylabel("captured energy")

@@ -40,7 +40,7 @@ CHOICES: dict[str, tuple[str | float, str]] = {
     **{f"q{quantile:g}": (quantile, "auto") for quantile in QUANTILES},
     **{f"q{quantile:g}, one release": (quantile, "gaussian") for quantile in QUANTILES},
 }
-_FITS, _FITS_WHERE_LARGE, _LARGE = 12, 4, 2_000_000
+_FITS, _FITS_WHERE_LARGE, _LARGE = 6, 2, 2_000_000
 _IMAGE = Path(__file__).parents[1] / "docs" / "images" / "lengths.png"
 
 
@@ -230,6 +230,8 @@ def draw(means: dict[tuple[str, float], dict[str, float]], path: Path) -> None:
         axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
         axes.minorticks_off()
         axes.grid(visible=True, alpha=0.3)
+    for axes in panels[max(0, len(names) - 4) : len(names)]:
+        axes.set_xlabel("epsilon", fontsize=8)
     for axes in panels[len(names) :]:
         axes.set_visible(False)
     panels[0].set_ylabel("loss of energy")
