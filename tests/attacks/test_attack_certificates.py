@@ -12,6 +12,7 @@ fields that were left out, a whole second moment's plan with any number of colum
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import warnings
@@ -515,6 +516,16 @@ def test_the_model_contradicts_a_certificate_that_agrees_with_itself(tmp_path):
     whole = Made("gaussian", tmp_path)
     cut_off(whole.tree["certificate"])
     assert whole.stands(whole.rehashed(whole.tree)) is None
+
+
+def test_parameters_of_another_shape_are_no_other_error(tmp_path):
+    public = Made("public scales", tmp_path)
+    for name in ("center", "scale"):
+        for value in ([], [[1.0]], [1.0] * (D + 1)):
+            forged = copy.deepcopy(public.tree)
+            assert name in forged["model"]["parameters"]
+            forged["model"]["parameters"][name] = value
+            assert public.stands(forged) is None
 
 
 @pytest.mark.parametrize("name", ["gaussian", "not centred", "covariance"])

@@ -138,6 +138,7 @@ def check_model(result: Result) -> None:
             other = [name for name, _, _ in _differences(plan, again)]
         else:
             other = list(_other_than(study, spec.parameters))
+        columns = list(_of_columns(result.factors, plan, spec.parameters))
     except (EigenveilError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise changed(f"The parameters cannot be those of the fit ({_first(error)}).") from None
     types = get_type_hints(type(result.factors))
@@ -149,7 +150,7 @@ def check_model(result: Result) -> None:
         ("what stays where it was fitted", all(given.get(name) is None for name in local)),
         ("the columns", result.features == plan.features),
         *((n, _is_a(getattr(result.factors, n), of)) for n, of in types.items()),
-        *_of_columns(result.factors, plan, given),
+        *columns,
         *((name, False) for name in other),
     ]
     for name, right in fits:
