@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.isotonic import isotonic_regression
 
 from benchmarks import adaptive
 from benchmarks.adaptive import fitted, second_moment
 from benchmarks.data import power_law
+from benchmarks.panels import draw_panels
 from benchmarks.report import Report
 
 Array = NDArray[np.float64]
@@ -164,12 +164,9 @@ def measure(
 
 def draw(found: dict[tuple[str, bool], Array], path: Path) -> None:
     """A panel a data set: captured energy against epsilon, with the rows' own axes and rotated."""
-    names = list(dict.fromkeys(name for name, _ in found))
-    rows = math.ceil(len(names) / 4)
-    figure = Figure(figsize=(11.0, 2.4 * rows + 0.5), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(rows, 4)).ravel()
-    drawn = {}
-    for axes, name in zip(panels, names, strict=False):
+
+    def lines(axes: Any, name: str) -> dict[str, Any]:
+        drawn = {}
         for rotated, color in ((False, "#0072B2"), (True, "#D55E00")):
             means = found[name, rotated].mean(axis=0)
             place = "rotated" if rotated else "own axes"
@@ -178,18 +175,10 @@ def draw(found: dict[tuple[str, bool], Array], path: Path) -> None:
                 (drawn[label],) = axes.semilogx(
                     EPSILONS, means[:, index], line, color=color, markersize=3.5
                 )
-        axes.set_title(name, fontsize=9)
-        axes.set_xticks((0.1, 0.3, 1.0, 3.0), ("0.1", "0.3", "1", "3"))
-        axes.minorticks_off()
-        axes.grid(visible=True, alpha=0.3)
-    for axes in panels[max(0, len(names) - 4) : len(names)]:
-        axes.set_xlabel("epsilon", fontsize=8)
-    for axes in panels[len(names) :]:
-        axes.set_visible(False)
-    panels[0].set_ylabel("captured energy")
-    figure.legend(drawn.values(), drawn.keys(), loc="outside lower center", ncols=4, fontsize=8)
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=110)
+        return drawn
+
+    names = list(dict.fromkeys(name for name, _ in found))
+    draw_panels(names, lines, path, ticks=(0.1, 0.3, 1.0, 3.0), what="captured energy")
 
 
 if __name__ == "__main__":  # named cases, a few runs of each

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
 from benchmarks.data import FILES, SHARED, real_data
+from benchmarks.panels import draw_panels
 from benchmarks.report import Report
 from eigenveil import NoisyResultWarning, PrivatePCA
 from eigenveil.linalg.eigen import leading_eigenpairs
@@ -209,35 +209,24 @@ def measure(
 
 def draw(means: dict[tuple[str, float], dict[str, float]], path: Path) -> None:
     """A panel a case: loss against epsilon, downwards."""
-    names = list(dict.fromkeys(name for name, _ in means))
-    rows = math.ceil(len(names) / 4)
-    figure = Figure(figsize=(11.0, 2.4 * rows + 0.5), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(rows, 4)).ravel()
     of = {
         "unit rows": ("#56B4E9", "s", ("unit",)),
         "row_norm='auto'": ("#0072B2", "o", ("auto",)),
         "best quantile, known beforehand": ("#D55E00", "^", [f"q{q:g}" for q in QUANTILES]),
         "the same, one release": ("#999999", "v", [f"q{q:g}, one release" for q in QUANTILES]),
     }
-    drawn = {}
-    for axes, name in zip(panels, names, strict=False):
+
+    def lines(axes: Any, name: str) -> dict[str, Any]:
+        found = {}
         for label, (color, marker, choices) in of.items():
             energy = [max(means[name, e][choice] for choice in choices) for e in EPSILONS]
             loss = [max(1e-4, 1.0 - each) for each in energy]
-            (drawn[label],) = axes.loglog(EPSILONS, loss, "-", color=color, marker=marker)
-        axes.set_title(name, fontsize=9)
+            (found[label],) = axes.loglog(EPSILONS, loss, "-", color=color, marker=marker)
         axes.set_ylim(1.2, 1e-4)
-        axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
-        axes.minorticks_off()
-        axes.grid(visible=True, alpha=0.3)
-    for axes in panels[max(0, len(names) - 4) : len(names)]:
-        axes.set_xlabel("epsilon", fontsize=8)
-    for axes in panels[len(names) :]:
-        axes.set_visible(False)
-    panels[0].set_ylabel("loss of energy")
-    figure.legend(drawn.values(), drawn.keys(), loc="outside lower center", ncols=4, fontsize=8)
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=110)
+        return found
+
+    names = list(dict.fromkeys(name for name, _ in means))
+    draw_panels(names, lines, path, ticks=EPSILONS, what="loss of energy")
 
 
 if __name__ == "__main__":  # named cases, two fits of each
