@@ -97,19 +97,26 @@ def strength_floor(edge: float, remaining: float, *, size: int) -> float:
     return shown + 0.5 * edge * _TRACY_WIDOM * math.pow(size, -2 / 3)
 
 
-def shrunk(strengths: Array, edge: float) -> Array:
-    """Eigenvalues of a symmetric matrix, given those of its sum with noise of this edge.
+def above_noise(strengths: Array, edge: float) -> Array:
+    """What to keep of eigenvalues that were found beside noise of this edge; 0 at or below it.
 
     Noise of edge 2 s shows a direction of strength theta as ``theta + s^2/theta`` and turns its
     eigenvector so far that ``theta - s^2/theta = sqrt(y^2 - edge^2)`` of an observed y is the best
-    to keep (Benaych-Georges & Nadakuditi 2011; Frobenius loss: Gavish & Donoho 2017). Those at or
-    below the edge cannot be told apart: all become their mean, at least 0, on top of which the
-    others are.
+    to keep (Benaych-Georges & Nadakuditi 2011; Frobenius loss: Gavish & Donoho 2017).
+    """
+    above = np.maximum(strengths, edge)
+    return np.asarray(np.sqrt((above - edge) * (above + edge)))
+
+
+def shrunk(strengths: Array, edge: float) -> Array:
+    """Eigenvalues of a symmetric matrix, given those of its sum with noise of this edge.
+
+    Those at or below the edge cannot be told apart: all become their mean, at least 0, on top of
+    which the others are (:func:`above_noise`).
     """
     hidden = strengths <= edge
     level = max(0.0, float(np.mean(strengths[hidden]))) if hidden.any() else 0.0
-    above = np.maximum(strengths - level, edge)
-    return np.asarray(level + np.sqrt((above - edge) * (above + edge)))
+    return level + above_noise(strengths - level, edge)
 
 
 def energy_floor(along: Array, error: float | None) -> float:
@@ -168,8 +175,7 @@ def shares_of(strengths: Array, edge: float, energy: float, *, unit_rows_of: int
 
     Parameters are those of :func:`with_eigenvalues`.
     """
-    above = np.maximum(strengths, edge)
-    shares = np.sqrt((above - edge) * (above + edge)) / energy
+    shares = above_noise(strengths, edge) / energy
     return shares if unit_rows_of is None else of_whole_rows(shares, unit_rows_of)
 
 

@@ -274,7 +274,7 @@ def of_numbers(X: Any) -> Any:
     """A table whose entries of no one type are numbers, each by itself; NaN where it is none.
 
     So are those of lists, of arrays and columns of objects and texts, and under a mask: one odd
-    entry makes a row that is not valid, and no other one and no refusal.  A column that Arrow or
+    entry makes a row that is not valid, and no other one and no refusal. A column that Arrow or
     Polars declares to be of texts is refused: that is public.
 
     Raises

@@ -15,6 +15,7 @@ from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs, left_singular,
 from eigenveil.models.explained import (
     Explained,
     MeanLeft,
+    above_noise,
     consistent_floor,
     descending,
     energy_floor,
@@ -574,8 +575,7 @@ def _of_whole_rows(
     directions = leading_eigenpairs(own, components)[1]
     values = leading_eigenpairs(matrix, components)[0]
     captured = float(np.sum((directions @ matrix) * directions))
-    above = np.maximum(values, edge)
-    kept = float(np.sum(np.sqrt((above - edge) * (above + edge))))  # as of ``shrunk``
+    kept = float(np.sum(above_noise(values, edge)))
     most = max(captured, kept, np.finfo(float).tiny)
     losses = {
         UNIT_ROWS: 1.0 - max(captured, 0.0) / most,
