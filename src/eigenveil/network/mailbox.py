@@ -1,0 +1,153 @@
+"""What a carrier is: a mailbox a member, into which anybody may put and from which nothing is lost.
+
+At least once, in any order, late or never: roles answer a repeated question with their stored
+answer, and nothing is believed of a carrier. One is a class in one file with an entry point of the
+group ``eigenveil.carriers``, named by the scheme of its addresses; ``tests/network/contract.py``
+says what all must do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from eigenveil.errors import ProtocolError, short_name
+
+GROUP = "eigenveil.carriers"
+LARGEST = 1 << 28
+"""Most bytes of an envelope that a carrier takes, whatever its study."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,63}")
+# The extra that a scheme of ours needs.
+_EXTRAS = {"https": "sites", "s3": "stores", "sftp": "stores"}
+
+
+class CarrierError(ProtocolError):
+    """A mailbox cannot be reached, or takes no more; a later try may help (``no-mailbox``)."""
+
+
+class Mailbox(Protocol):
+    """What one member may do with a carrier."""
+
+    def put(self, recipient: str, envelope: bytes) -> None:
+        """Leave an envelope; twice the same is once. Raises :class:`CarrierError`."""
+        ...
+
+    def take(self, wait: float, known: Collection[str] = ()) -> list[bytes]:
+        """Own mail whose digest is not ``known``, oldest first; waits for some, removes nothing."""
+        ...
+
+    def forget(self, digests: Collection[str]) -> None:
+        """Own mail that is dealt with, by digest."""
+        ...
+
+    def close(self) -> None:
+        """End all waiting and give connections back."""
+        ...
+
+
+class Carrier(Protocol):
+    """Opens mailboxes at addresses of one scheme."""
+
+    scheme: str
+
+    def open(self, party: Any, address: str) -> Mailbox:
+        """The mailbox of a party, the owner of a :class:`~eigenveil.network.folder.PartyFolder`."""
+        ...
+
+
+def digest_of(envelope: bytes) -> str:
+    """What a carrier calls an envelope."""
+    return hashlib.sha256(envelope).hexdigest()
+
+
+def check_recipient(name: str) -> str:
+    """The name, if a member can have it: carriers make paths of it."""
+    if not _NAME.fullmatch(name):
+        raise ProtocolError(
+            f"Nobody can be called {short_name(name)!r}: no mail is left for that name.",
+            hint="Names are letters, digits and _ . - @ + (64 at most).",
+            code="wrong-recipient",
+        )
+    return name
+
+
+def open_mailbox(party: Any, address: str | None = None) -> Mailbox:
+    """A party's mailbox at an address; by default at the one that the party uses."""
+    where = address or party.address
+    scheme = where.partition(":")[0]
+    found = next(iter(entry_points(group=GROUP, name=scheme)), None)
+    if found is None:
+        raise ProtocolError(
+            f"No carrier is known for the address {short_name(where)!r}.",
+            hint=f"Carriers here: {', '.join(sorted(schemes())) or 'none'}; another package may "
+            "bring more. In a checkout: pip install -e .",
+            code="no-carrier",
+        )
+    try:
+        carrier: Carrier = found.load()()
+    except ImportError as error:
+        extra = _EXTRAS.get(scheme)
+        raise ProtocolError(
+            f"Addresses {scheme}:... need a package that is not here: {error.name or error}.",
+            hint=f"pip install 'eigenveil[{extra}]'" if extra else "Install what it names.",
+            code="no-carrier",
+        ) from None
+    return carrier.open(party, where)
+
+
+def schemes() -> Iterator[str]:
+    """Schemes of the carriers that are installed."""
+    return (each.name for each in entry_points(group=GROUP))
+
+
+class MemoryMailboxes:
+    """The mailboxes of parties in one process."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.mail: dict[str, dict[str, bytes]] = defaultdict(dict)
+
+    def of(self, name: str) -> Mailbox:
+        """The mailbox of one of them."""
+        return _Memory(self, check_recipient(name))
+
+
+class _Memory:
+    def __init__(self, boxes: MemoryMailboxes, name: str) -> None:
+        self._boxes, self._name, self._closed = boxes, name, False
+
+    def put(self, recipient: str, envelope: bytes) -> None:
+        if self._closed:
+            raise CarrierError(
+                f"The mailbox of {self._name} is closed.", hint="Open it.", code="no-mailbox"
+            )
+        with self._boxes.changed:
+            self._boxes.mail[check_recipient(recipient)].setdefault(digest_of(envelope), envelope)
+            self._boxes.changed.notify_all()
+
+    def take(self, wait: float, known: Collection[str] = ()) -> list[bytes]:
+        end = time.monotonic() + wait
+        with self._boxes.changed:
+            while True:
+                mail = self._boxes.mail[self._name]
+                found = [each for digest, each in mail.items() if digest not in known]
+                left = end - time.monotonic()
+                if found or left <= 0 or self._closed:
+                    return found
+                self._boxes.changed.wait(left)
+
+    def forget(self, digests: Collection[str]) -> None:
+        with self._boxes.changed:
+            for digest in digests:
+                self._boxes.mail[self._name].pop(digest, None)
+
+    def close(self) -> None:
+        with self._boxes.changed:
+            self._closed = True
+            self._boxes.changed.notify_all()
