@@ -76,6 +76,7 @@ def next_ledger(tmp_path_factory):
         return place
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EIGENVEIL_STATE", str(tmp_path_factory.mktemp("state")))
         patch.setenv("EIGENVEIL_LEDGER", "")  # to be put back as it was
         name_it()
         yield name_it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import tempfile
 import textwrap
 import tomllib
@@ -79,6 +80,38 @@ def replacing(target: Path) -> Iterator[Path]:
             hint="Choose a folder that can be written.",
             code="cannot-write",
         ) from None
+
+
+def user_folder(kind: Literal["data", "state"]) -> Path:
+    """Where this system keeps what programs store for a user; RuntimeError where nobody has one."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support"
+    given = Path(os.environ.get(f"XDG_{kind.upper()}_HOME") or "")
+    usual = "share" if kind == "data" else "state"
+    return given if given.is_absolute() else Path.home() / ".local" / usual
+
+
+def state_folder() -> Path:
+    """Where what must outlast a ledger is kept: ``EIGENVEIL_STATE``, or a folder of this user's.
+
+    Raises
+    ------
+    OutputError
+        When this user has none.
+    """
+    if given := os.environ.get("EIGENVEIL_STATE"):
+        return Path(given).absolute()
+    try:
+        found = user_folder("state") / "eigenveil"
+    except RuntimeError as error:
+        raise OutputError(
+            f"The heads of ledgers have no place: {error}.",
+            hint="Name a folder that lasts in EIGENVEIL_STATE.",
+            code="cannot-write",
+        ) from None
+    return found / "state" if sys.platform in ("win32", "darwin") else found
 
 
 def sync_folder(folder: Path) -> None:

@@ -10,7 +10,8 @@ import sqlite3
 
 import pytest
 
-from eigenveil.errors import OutputError
+from eigenveil.errors import DataError, OutputError
+from eigenveil.federation.ledger.entries import FIRST, canonical, seal
 from eigenveil.federation.ledger.heads import HeadsFile
 from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.privacy.accountant import Loss
@@ -92,7 +93,7 @@ OLD_STATE = "UPDATE ledger_states SET state = CAST('secret after round 1' AS BLO
 def test_a_charge_taken_away_with_the_head(ledger, path, more):
     """Each alone leaves a trace in the ledger itself; both together need a head kept elsewhere."""
     tamper(path, *CUT, *more)
-    found = Ledger(path).verify()
+    found = Ledger(path, heads=None).verify()
     assert not found.holds
     assert "has no entry" in found.explanation or "state" in found.explanation
 
@@ -100,8 +101,8 @@ def test_a_charge_taken_away_with_the_head(ledger, path, more):
 def test_a_cut_without_a_trace_is_found_by_a_hash_noted_elsewhere(ledger, path, heads):
     noted = last(ledger)
     tamper(path, *CUT, NO_ANSWER, OLD_STATE)
-    assert Ledger(path).verify().holds  # nothing in the ledger can tell
-    found = Ledger(path).verify(against=noted)
+    assert Ledger(path, heads=None).verify().holds  # nothing in the ledger can tell
+    found = Ledger(path, heads=None).verify(against=noted)
     assert not found.holds
     assert "No entry has the hash" in found.explanation
     found = Ledger(path, heads=HeadsFile(heads)).verify()
@@ -113,7 +114,7 @@ def test_an_old_copy_put_back_is_found_even_after_it_went_on(ledger, path, heads
     """It would answer round 2 again, with new noise."""
     noted = last(ledger)
     shutil.copy(path.with_suffix(".old"), path)
-    again = Ledger(path)  # without the heads, so nothing stops it
+    again = Ledger(path, heads=None)  # without the heads, so nothing stops it
     again.commit(
         KEY,
         "round 2",
@@ -125,6 +126,39 @@ def test_an_old_copy_put_back_is_found_even_after_it_went_on(ledger, path, heads
     found = Ledger(path, heads=HeadsFile(heads)).verify()
     assert not found.holds
     assert "Entry 5 is another one" in found.explanation
+
+
+def test_a_session_taken_from_the_middle_is_missed_by_heads_alone(ledger, path, heads):
+    """The chain is computed anew: whoever can write the ledger's file can do that."""
+    ledger.end(KEY, "done")
+    later = SessionKey("9f" * 32, "s2")
+    ledger.begin(later, data_set="rows", adjacency="add-remove", reserve=Loss(1e-3), state=b"s")
+    noted, count, before = last(ledger), 0, FIRST
+    with sqlite3.connect(path) as file:
+        for name in ("update", "delete"):
+            file.execute(f"DROP TRIGGER ledger_entries_no_{name}")
+        file.execute("DELETE FROM ledger_entries")
+        for each in [e for e in ledger.entries() if e.body.get("session") != KEY.session]:
+            count += 1
+            new = seal(count, each.time, each.kind, each.body, before)
+            words = (new.number, new.time, new.kind, canonical(new.body), before, new.hash)
+            names = (new.body.get("study"), new.body.get("session"))
+            file.execute(
+                "INSERT INTO ledger_entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", words + names
+            )
+            before = new.hash
+        file.execute("UPDATE ledger_head SET count = ?, hash = ?", (count, before))
+        file.execute("DELETE FROM ledger_replies WHERE session = ?", (KEY.session,))
+    file.close()
+    alone = Ledger(path, heads=None)
+    found = alone.verify()
+    assert (found.holds, found.entries) == (True, 2)  # and the budget reads as if nothing was spent
+    assert "no head of it is noted elsewhere" in found.explanation
+    assert not alone.verify(against=noted).holds
+    known = Ledger(path, heads=HeadsFile(heads))
+    assert "Entry 2 is another one" in known.verify().explanation
+    with pytest.raises(DataError, match="noted there"):
+        known.end(later, "done")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +190,7 @@ def test_every_head_is_elsewhere_before_the_answer_leaves(path, heads):
     ledger.set_budget(Budget("rows", "add-remove", 3.0, 1e-6))
     reserve = Loss.total([Loss.of(RELEASE)] * 3)
     ledger.begin(KEY, data_set="rows", adjacency="add-remove", reserve=reserve, state=b"")
-    assert [head.count for head in ledger._heads.read()] == [1, 2]
+    assert [head.count for head in ledger.heads.read()] == [1, 2]
     assert heads.stat().st_mode & 0o077 == 0
     kept = heads.read_bytes()
     heads.unlink()
@@ -168,7 +202,7 @@ def test_every_head_is_elsewhere_before_the_answer_leaves(path, heads):
     heads.rmdir()
     heads.write_bytes(kept)
     assert answer(ledger, "round 1") == b"round 1"
-    assert [head.count for head in ledger._heads.read()] == [1, 2, 3]
+    assert [head.count for head in ledger.heads.read()] == [1, 2, 3]
     assert ledger.verify().holds
     assert "All 3 heads" in ledger.verify().explanation
 
@@ -178,5 +212,5 @@ def test_heads_that_were_written_in_part(ledger, heads):
     heads.write_bytes(heads.read_bytes() + b'{"number": 6, "ha')
     assert ledger.verify().holds
     ledger.end(KEY, "done")
-    assert [head.count for head in ledger._heads.read()] == [1, 2, 3, 4, 5, 6]
+    assert [head.count for head in ledger.heads.read()] == [1, 2, 3, 4, 5, 6]
     assert ledger.verify().holds

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
 from eigenveil.errors import OutputError
+from eigenveil.files import user_folder
 
 VARIABLE = "EIGENVEIL_LEDGER"
 _ELSEWHERE = f"Name a place that lasts: --ledger FILE (or a database's URL), or {VARIABLE}."
@@ -31,7 +30,7 @@ def usual_ledger(*, make_folder: bool = False) -> str:
     if given := os.environ.get(VARIABLE):
         return given
     try:
-        folder = _data_folder() / "eigenveil"
+        folder = user_folder("data") / "eigenveil"
         if make_folder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not os.access(folder, os.W_OK | os.X_OK):
@@ -44,13 +43,3 @@ def usual_ledger(*, make_folder: bool = False) -> str:
             code="no-place-for-ledger",
         ) from None
     return str(folder / "tables.ledger")
-
-
-def _data_folder() -> Path:
-    """Where this system keeps what programs store for a user."""
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support"
-    given = Path(os.environ.get("XDG_DATA_HOME") or "")
-    return given if given.is_absolute() else Path.home() / ".local" / "share"

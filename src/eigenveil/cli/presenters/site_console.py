@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, Literal, NoReturn, cast
 
 from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen
@@ -82,7 +82,7 @@ class ReportingLedger(Ledger):
         data_set: str,
         say: Say,
         *,
-        heads: Heads | None = None,
+        heads: Heads | Literal["usual"] | None = "usual",
     ) -> None:
         super().__init__(place, heads=heads)
         self._data_set, self._say = data_set, say
@@ -146,7 +146,7 @@ class BudgetTarget:
 
 
 def check_budget(
-    place: str, target: BudgetTarget, screen: Screen, *, heads: Heads | None = None
+    place: str, target: BudgetTarget, screen: Screen, *, heads: Heads | Literal["usual"] = "usual"
 ) -> None:
     """See to it that the ledger has a budget: one from before, or this one.
 

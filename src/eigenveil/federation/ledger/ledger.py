@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from sqlalchemy import select
 
@@ -37,7 +37,7 @@ from eigenveil.federation.ledger.entries import (
     SessionKey,
 )
 from eigenveil.federation.ledger.file_marks import place_mark
-from eigenveil.federation.ledger.heads import Heads
+from eigenveil.federation.ledger.heads import Heads, UsualHeads
 from eigenveil.federation.ledger.placing import (
     Wanted,
     check_budget,
@@ -220,13 +220,17 @@ class Ledger:
         block's end the sessions of fits and streams that were not ended are ended.
     durable : bool, default=True
         False only for a simulation's ledger, which is thrown away: a power failure may lose it.
-    heads : Heads, optional
-        A second place: whatever a method returns, the ledger's head (number and hash of the last
-        entry) has been noted there before, so that ``verify`` finds entries that were taken away.
-        Before anything is written the head so far is noted, if it is missing: where that fails,
-        or the ledger was cut since, nothing is charged. When the place fails after that, what was
-        charged stays, and its answer waits until it is requested again and the head is noted.
+    heads : Heads, "usual" or None, default="usual"
+        A second place, by default a file of this user's outside the ledger's folder
+        (:class:`~eigenveil.federation.ledger.heads.UsualHeads`). Whatever a method returns, the
+        ledger's head (number and hash of the last entry) has been noted there before, so that
+        ``verify`` finds entries that were taken away. Before anything is written the head so far
+        is noted, if it is missing: where that fails, or the ledger was cut since, nothing is
+        charged. When the place fails after that, what was charged stays, and its answer waits until
+        it is requested again and the head is noted.
     """
+
+    heads: Heads | None
 
     def __init__(
         self,
@@ -234,12 +238,14 @@ class Ledger:
         *,
         budget: Budget | None = None,
         durable: bool = True,
-        heads: Heads | None = None,
+        heads: Heads | Literal["usual"] | None = "usual",
     ) -> None:
         self._store = Store(place, durable=durable)
         self.given_budget = budget
         self._fits: set[SessionKey] = set()
-        self._heads = heads
+        if heads == "usual":
+            heads = UsualHeads(self._store.name) if durable else None
+        self.heads = heads
         self._last: tuple[Head, Session] | None = None
 
     @property
@@ -771,7 +777,10 @@ class Ledger:
         DataError, OutputError
             When the second place holds something else than heads, or cannot be read.
         """
-        noted = None if self._heads is None else self._heads.read()
+        heads = self.heads
+        noted = None if heads is None else heads.read()
+        if heads is not None and not (noted or heads.begun):
+            noted = None  # nothing was ever noted there
         with self._store.reading() as connection:
             return check(connection, against=against, noted=noted)
 
@@ -783,7 +792,7 @@ class Ledger:
         DataError, OutputError
             When what was noted there is not of this ledger; when that place cannot be written.
         """
-        if self._heads is not None:
+        if self.heads is not None:
             with self._writing():
                 pass
 
@@ -808,7 +817,7 @@ class Ledger:
     @contextmanager
     def _writing(self, *, make: bool = False) -> Iterator[Writer]:
         """A transaction of the store, the heads before and after it noted."""
-        heads = self._heads
+        heads = self.heads
         if make and heads is not None:
             heads.note(Head(0, FIRST))  # no ledger is made where its heads cannot be kept
         with self._store.writing(make=make) as writer:

@@ -21,7 +21,6 @@ from sqlalchemy import (
     event,
     inspect,
     make_url,
-    select,
     text,
 )
 from sqlalchemy.engine import URL
@@ -143,22 +142,6 @@ class Store:
             self._check_exists()
         with self.transaction(writes=True) as connection:
             yield self._first_step(Writer, connection)
-
-    @contextmanager
-    def migrating(self) -> Iterator[Connection]:
-        """A transaction that no other writer runs beside, in a ledger of whatever format.
-
-        Raises
-        ------
-        OutputError, DataError
-            When there is no ledger, it is none, or it cannot be written.
-        """
-        self._check_exists()
-        with self.transaction(writes=True) as connection:
-            advisory_lock(connection)
-            self._check_is_ledger(connection)
-            connection.execute(select(HEAD.c.count).with_for_update())
-            yield connection
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[Connection]:

@@ -42,7 +42,7 @@ from sqlalchemy.types import TypeDecorator
 from eigenveil.errors import DataError
 from eigenveil.federation.ledger.entries import FIRST, Body, Entry, canonical, opened, seal
 
-FORMAT = "eigenveil-ledger-3"
+FORMAT = "eigenveil-ledger-4"
 LONGEST_NAME = 200
 _MOST_ENTRIES = 2**31 - 1  # as a database counts them
 
@@ -225,8 +225,8 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
     if row.format != FORMAT:
         raise DataError(
             f"The ledger's format is {row.format!r}, this version of eigenveil reads {FORMAT!r}.",
-            hint="Bring it to this format with 'eigenveil ledger migrate', or use the version that "
-            "wrote it.",
+            hint="Use the version that wrote it, or begin another ledger with what its budget "
+            "leaves.",
             code="other-format",
         )
     return Head(row.count, row.hash)
