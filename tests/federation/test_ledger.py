@@ -735,8 +735,12 @@ def not_root():
         os.seteuid(0)
 
 
-def test_a_ledger_that_may_not_be_written_can_be_read(not_root):
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # tmp_path is root's alone
+def test_a_ledger_that_may_not_be_written_can_be_read(not_root, monkeypatch):
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as state,
+        tempfile.TemporaryDirectory(dir="/tmp") as folder,  # tmp_path is root's alone
+    ):
+        monkeypatch.setenv("EIGENVEIL_STATE", state)
         path = Path(folder) / "ledger"
         ledger = with_budget(path)
         begin(ledger, key_of(), COST)

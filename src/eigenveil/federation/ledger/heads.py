@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -168,13 +168,21 @@ class UsualHeads(HeadsFile):
 
     @cached_property
     def _path(self) -> Path:  # type: ignore[override]
-        place = self._ledger if "://" in self._ledger else str(Path(self._ledger).resolve())
+        place = self._ledger
+        with suppress(OSError, ValueError):  # of a name that no file can have
+            place = place if "://" in place else str(Path(place).resolve())
         name = hashlib.sha256(os.fsencode(place)).hexdigest()[:32]
         return (self._folder or state_folder() / "heads") / f"{name}.heads"
 
     def read(self) -> list[Head]:
         """All heads, as of :meth:`Heads.read`; none where nothing was noted yet."""
-        return super().read() if self._path.exists() else []
+        try:
+            self._path.stat()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._unusable(error) from None
+        return super().read()
 
     @contextmanager
     def _open(self, mode: str, *, create: bool = False) -> Iterator[IO[Any]]:

@@ -778,10 +778,10 @@ class Ledger:
             When the second place holds something else than heads, or cannot be read.
         """
         heads = self.heads
-        noted = None if heads is None else heads.read()
-        if heads is not None and not (noted or heads.begun):
-            noted = None  # nothing was ever noted there
         with self._store.reading() as connection:
+            noted = None if heads is None else heads.read()
+            if heads is not None and not (noted or heads.begun):
+                noted = None  # nothing was ever noted there
             return check(connection, against=against, noted=noted)
 
     def note_head(self) -> None:
