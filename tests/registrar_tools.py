@@ -7,8 +7,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from eigenveil.federation.identity import Identity, role_extension
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
+from eigenveil.federation.x509_identity import Identity, role_extension
 
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)

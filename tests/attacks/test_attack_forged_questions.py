@@ -24,7 +24,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.identity import Identity, role_extension
 from eigenveil.federation.ledger.ledger import Budget, Ledger
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.certificates import who_signed
@@ -32,6 +31,7 @@ from eigenveil.federation.protocol.envelope import Correspondent, open_sealed, s
 from eigenveil.federation.protocol.messages import AGGREGATOR, decode
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
+from eigenveil.federation.x509_identity import Identity, role_extension
 from eigenveil.moments.source import ArrayRows
 from eigenveil.network.channel import BYE, HELLO, UNSIGNED, Stop
 from eigenveil.network.flare.job import sign_job

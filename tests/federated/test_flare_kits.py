@@ -13,22 +13,22 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from eigenveil.errors import DataError, EigenveilError, OutputError
-from eigenveil.federation.identity import role_extension
 from eigenveil.federation.study.study import make_study
+from eigenveil.federation.x509_identity import role_extension
 from eigenveil.network import certificates
 from eigenveil.network.enrolment import REQUEST_FORMAT, begin, package, read_request, request
 from eigenveil.network.flare.authority import need_flare
 from eigenveil.network.flare.policies import FLARE_ROLES, policies, startup
 from eigenveil.network.folders import new_folder
 from eigenveil.network.kit import FILE, Kit, describe, lock, open_kit, prepare, write_config
-from eigenveil.network.members import (
+from eigenveil.network.roles import check_host, check_port, check_site, check_user
+from eigenveil.network.x509_members import (
     Member,
     MemberList,
     federation_of,
     sign_members,
 )
-from eigenveil.network.registrar import parties
-from eigenveil.network.roles import check_host, check_port, check_site, check_user
+from eigenveil.network.x509_registrar import parties
 
 SERVICES = ("site", "helper", "aggregator")
 # What FLARE 2.9 keeps to itself of a site's settings; the rest goes to the aggregator.

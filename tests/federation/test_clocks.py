@@ -6,7 +6,6 @@ import pytest
 from identity_tools import DAY, NOW, Registrar
 
 from eigenveil.errors import DataError, ProtocolError
-from eigenveil.federation.identity import check_signature
 from eigenveil.federation.protocol import envelope as envelope_module
 from eigenveil.federation.protocol.envelope import (
     Correspondent,
@@ -16,6 +15,7 @@ from eigenveil.federation.protocol.envelope import (
     seal,
 )
 from eigenveil.federation.protocol.messages import AGGREGATOR
+from eigenveil.federation.x509_identity import check_signature
 from eigenveil.network.certificates import check_dates
 
 SENT = Envelope("", "", "join", "aggregator", "north", sent=1e9)

@@ -11,10 +11,10 @@ from identity_tools import DAY, NOW, Known, Registrar
 from roles_tools import run_study, study_of
 
 from eigenveil.errors import DataError, OutputError, ProtocolError
-from eigenveil.federation.identity import Identity, certified_role, check_signature
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, Message, decode, encode
 from eigenveil.federation.secagg.keys import Context, SiteKeys
+from eigenveil.federation.x509_identity import Identity, certified_role, check_signature
 from eigenveil.network.certificates import parse_certificate
 
 LIMIT = 1 << 24

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from eigenveil.errors import EigenveilError, ProtocolError
-from eigenveil.federation.identity import key_digest
 from eigenveil.federation.protocol.envelope import Correspondent, Envelope, open_sealed, seal
 from eigenveil.federation.protocol.messages import AGGREGATOR
-from eigenveil.network.members import (
+from eigenveil.federation.x509_identity import key_digest
+from eigenveil.network.signed import open_learning
+from eigenveil.network.x509_members import (
     LARGEST,
     KnownMembers,
     Member,
@@ -21,7 +22,6 @@ from eigenveil.network.members import (
     federation_of,
     sign_members,
 )
-from eigenveil.network.signed import open_learning
 from registrar_tools import Registrar
 
 OWN, OTHER = Registrar(), Registrar()

@@ -18,7 +18,6 @@ import psutil
 import eigenveil
 from eigenveil.federated.base import fitted_of
 from eigenveil.federated.running import InProcess, carry, finished_study
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.ledger import Budget, Ledger
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.helper import Helper
@@ -26,6 +25,7 @@ from eigenveil.federation.protocol.messages import HELPER
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.federation.study.study import Study, make_study
+from eigenveil.federation.x509_identity import Identity
 from eigenveil.moments.source import ArrayRows
 from eigenveil.network.decisions import Decisions
 from eigenveil.network.flare.job import parties_of

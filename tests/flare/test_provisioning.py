@@ -30,8 +30,9 @@ from eigenveil.network.enrolment import package, request
 from eigenveil.network.flare import authority
 from eigenveil.network.flare.provision import provision
 from eigenveil.network.kit import FILE, open_kit, prepare
-from eigenveil.network.members import FILE as MEMBERS
-from eigenveil.network.members import (
+from eigenveil.network.signed import known_members
+from eigenveil.network.x509_members import FILE as MEMBERS
+from eigenveil.network.x509_members import (
     KnownMembers,
     Member,
     MemberList,
@@ -39,8 +40,7 @@ from eigenveil.network.members import (
     sign_members,
     write_members,
 )
-from eigenveil.network.registrar import approve, make_registrar
-from eigenveil.network.signed import known_members
+from eigenveil.network.x509_registrar import approve, make_registrar
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
 
@@ -384,7 +384,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
 
     provision(study(), tmp_path / "kits")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    monkeypatch.setattr("eigenveil.network.registrar.certificates.pem", fail)
+    monkeypatch.setattr("eigenveil.network.x509_registrar.certificates.pem", fail)
     for out, target in ((tmp_path / "kits", True), (tmp_path / "new", False)):
         with pytest.raises(OutputError, match="No space left"):
             provision(study(), out, overwrite=target)

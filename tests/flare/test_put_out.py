@@ -16,13 +16,14 @@ from nvflare.fuel.f3.drivers.driver_params import DriverParams
 from test_guard import ADMIN, HOST, JOB, LEAD, LIMIT, message, stream
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.identity import key_digest
 from eigenveil.federation.protocol.envelope import Correspondent, Envelope, open_sealed, seal
 from eigenveil.federation.protocol.messages import AGGREGATOR
+from eigenveil.federation.x509_identity import key_digest
 from eigenveil.network.flare import connections
 from eigenveil.network.flare.guard import AggregatorGuard, SiteGuard
 from eigenveil.network.flare.hardening import SERVER_COMMANDS
-from eigenveil.network.members import (
+from eigenveil.network.signed import aggregator_at, lead_called, party_called
+from eigenveil.network.x509_members import (
     KnownMembers,
     Member,
     MemberList,
@@ -30,7 +31,6 @@ from eigenveil.network.members import (
     federation_of,
     sign_members,
 )
-from eigenveil.network.signed import aggregator_at, lead_called, party_called
 from registrar_tools import Registrar
 
 OWN = Registrar()

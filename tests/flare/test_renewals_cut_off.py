@@ -19,10 +19,10 @@ from eigenveil.network.flare.connections import Connections
 from eigenveil.network.flare.provision import provision
 from eigenveil.network.flare.renewal import Renewal
 from eigenveil.network.kit import check_own_certificate, open_kit
-from eigenveil.network.members import LARGEST
-from eigenveil.network.registrar import approve
 from eigenveil.network.signed import identity_of, list_of, members_of, open_learning, party_called
 from eigenveil.network.signers import make_key
+from eigenveil.network.x509_members import LARGEST
+from eigenveil.network.x509_registrar import approve
 from kit_tools import study_of
 
 STUDY = study_of()

@@ -17,9 +17,9 @@ from eigenveil.federation.study.file import write_toml
 from eigenveil.network.decisions import Decisions
 from eigenveil.network.flare.provision import inspect, provision
 from eigenveil.network.kit import open_kit
-from eigenveil.network.members import LARGEST
 from eigenveil.network.signed import identity_of, list_of, open_learning
 from eigenveil.network.signers import open_key
+from eigenveil.network.x509_members import LARGEST
 from kit_tools import study_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"

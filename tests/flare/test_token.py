@@ -12,19 +12,19 @@ pytest.importorskip("pkcs11", reason="python-pkcs11 is not installed")
 import pkcs11
 
 from eigenveil.errors import DataError, EigenveilError, OutputError, ProtocolError
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol.envelope import Envelope, seal
 from eigenveil.federation.protocol.messages import AGGREGATOR
 from eigenveil.federation.study.study import make_study
 from eigenveil.federation.token_key import PIN_VARIABLE, Token, TokenKey, open_token
+from eigenveil.federation.x509_identity import Identity
 from eigenveil.network.certificates import fingerprint, read_certificate, read_key
 from eigenveil.network.enrolment import package, request
 from eigenveil.network.flare.provision import provision
 from eigenveil.network.kit import open_kit
-from eigenveil.network.members import LARGEST
-from eigenveil.network.registrar import approve
 from eigenveil.network.signed import identity_of, list_of, open_learning, party_called
 from eigenveil.network.signing import install_signing, request_signing
+from eigenveil.network.x509_members import LARGEST
+from eigenveil.network.x509_registrar import approve
 
 PLACES = [
     Path("/usr/lib/softhsm/libsofthsm2.so"),

@@ -5,12 +5,15 @@ from dataclasses import replace
 import pytest
 
 from eigenveil.errors import DataError
-from eigenveil.federation.identity import Identity, key_digest
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.envelope import Envelope, open_sealed, seal
+from eigenveil.federation.x509_identity import Identity, key_digest
 from eigenveil.network import approvals
 from eigenveil.network.channel import MOST_SURVEYED, SURVEY, UNSIGNED
-from eigenveil.network.members import (
+from eigenveil.network.parties import SiteParty
+from eigenveil.network.signed import lead_called, party_called
+from eigenveil.network.survey import PartyAnswer, Telling, ask_parties
+from eigenveil.network.x509_members import (
     KnownMembers,
     Member,
     MemberList,
@@ -18,9 +21,6 @@ from eigenveil.network.members import (
     federation_of,
     sign_members,
 )
-from eigenveil.network.parties import SiteParty
-from eigenveil.network.signed import lead_called, party_called
-from eigenveil.network.survey import PartyAnswer, Telling, ask_parties
 from eigenveil.tables.schema import parse_schema
 from kit_tools import identity_of_site, registrar, site_kit, study_of
 

@@ -1,6 +1,7 @@
 """A party's signing key in a PKCS#11 token: it signs there, and never leaves it.
 
-A :class:`TokenKey` stands wherever :class:`~eigenveil.federation.identity.Identity` has a private
+A :class:`TokenKey` stands wherever :class:`~eigenveil.federation.x509_identity.Identity`
+has a private
 key: signatures are the same (RSA-PSS with SHA-256), and whoever verifies them sees no difference.
 """
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from eigenveil.errors import DataError, OutputError
-from eigenveil.federation.identity import UNREADABLE, certified_role
+from eigenveil.federation.x509_identity import UNREADABLE, certified_role
 from eigenveil.files import replacing
 
 PARTY_BITS = 2048  # of a key that lasts a year

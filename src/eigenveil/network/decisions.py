@@ -22,7 +22,6 @@ from typing import Literal
 from pydantic import ValidationError
 
 from eigenveil.errors import DataError, DecisionRefused, EigenveilError, OutputError
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.books import Books
 from eigenveil.federation.ledger.budgets import BudgetRecord
 from eigenveil.federation.ledger.decisions import (
@@ -58,6 +57,7 @@ from eigenveil.federation.ledger.entries import (
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.ledger.placing import capped, check_budget, noted
 from eigenveil.federation.study.study import Study
+from eigenveil.federation.x509_identity import Identity
 from eigenveil.network.approvals import decided_study, forget_waiting, keep, waiting_study
 from eigenveil.network.kit import Kit
 from eigenveil.network.signed import identity_of

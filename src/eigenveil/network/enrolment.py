@@ -12,9 +12,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from eigenveil.errors import DataError, OutputError, ProtocolError
-from eigenveil.federation.identity import UNREADABLE
 from eigenveil.federation.protocol.terms import active_sites
 from eigenveil.federation.study.study import Study
+from eigenveil.federation.x509_identity import UNREADABLE
 from eigenveil.files import replacing
 from eigenveil.network import certificates
 from eigenveil.network.folders import new_folder
@@ -28,7 +28,6 @@ from eigenveil.network.kit import (
     write_config,
     write_json,
 )
-from eigenveil.network.members import KnownMembers
 from eigenveil.network.roles import (
     HELPER_NAME,
     LEAD_NAME,
@@ -41,6 +40,7 @@ from eigenveil.network.roles import (
     organisation,
 )
 from eigenveil.network.together import write_together
+from eigenveil.network.x509_members import KnownMembers
 
 REQUEST_FORMAT = "eigenveil-request-1"
 APPROVAL_FORMAT = "eigenveil-approval-1"

@@ -1,436 +1,320 @@
-"""Who is in a federation: a numbered list that the registrar signs, and every party checks.
-
-A certificate shows who somebody is until it ends. The list shows who is in now: it names the
-parties, the key that each one signs with, and the certificates and keys that were revoked. Each
-list holds the digests of all before it, so a party takes only one that follows from the list it
-has; an older one, or one of another history, is refused. Since it is signed by itself, it may come
-from anybody: other parties' kits stay as they are.
-"""
+"""The lists of members that a party has seen: the newest counts, and none goes back or aside."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import ClassVar
 
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.hashes import SHA256
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import ValidationError
 
-from eigenveil.errors import DataError, EigenveilError, OutputError, ProtocolError
-from eigenveil.federation.identity import (
-    PADDING,
-    CertifiedRole,
-    Membership,
-    certificate_digest,
-    key_digest,
+from eigenveil.errors import OutputError, ProtocolError
+from eigenveil.federation.members import (
+    WARNING,
+    Entry,
+    Evidence,
+    MemberList,
+    Role,
+    bad_members,
+    check_time,
+    find,
 )
-from eigenveil.federation.ledger.documents import Document, Hex, Utc
-from eigenveil.federation.ledger.entries import canonical
-from eigenveil.files import replacing
-from eigenveil.network.together import turn
+from eigenveil.federation.public_key import PublicKey
+from eigenveil.federation.signed import canonical
+from eigenveil.files import hold, replacing
 
-FILE = "members.json"
-LARGEST = 1 << 18
-"""Bytes of a list at the most: about a thousand changes of a hundred parties."""
-_DOMAIN = b"eigenveil members 1\n"
+LARGEST = 1 << 24
+"""Bytes of a list at the most: some thousand parties, and as many changes."""
+_LOOK = 0.5
+"""Seconds after which the file is looked at again."""
 _log = logging.getLogger(__name__)
 
-_Serial = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,40}$")]
-_Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
-
-class Member(Document):
-    """A party by its role and the name in its certificate."""
-
-    role: CertifiedRole
-    name: _Name
-
-
-class SigningKey(Member):
-    """The one key that a party's messages are signed with: SHA-256 of its public part, in hex."""
-
-    key: Hex
-
-
-class Revoked(Member):
-    """A certificate that is no longer good, nor is its key.
-
-    Attributes
-    ----------
-    serial : str
-        Its serial number in hex.
-    key : str
-        SHA-256 of its public key, in hex: no other certificate is made for it.
-    """
-
-    serial: _Serial
-    key: Hex
-
-
-class MemberList(Document):
-    """Who is in.
-
-    Attributes
-    ----------
-    federation : str
-        SHA-256 of the root certificate, in hex.
-    number : int
-        From 1, one more with each change.
-    parties : tuple of Member
-        Sites, helper and aggregator; leads who were certified so far.
-    removed : tuple of Member
-        Who was in and is not any more, whatever certificate they show.
-    revoked : tuple of Revoked
-    keys : tuple of SigningKey
-        At most one of a party. A party without one was not certified yet, or its key was revoked:
-        until a newer list names one, its certificate alone counts.
-    history : tuple of str
-        SHA-256 of all lists before, in order.
-    """
-
-    format: Literal["eigenveil-members-2"] = "eigenveil-members-2"
-    project: _Name
-    federation: Hex
-    number: Annotated[int, Field(ge=1, strict=True)]
-    time: Utc
-    parties: tuple[Member, ...]
-    removed: tuple[Member, ...] = ()
-    revoked: tuple[Revoked, ...] = ()
-    keys: tuple[SigningKey, ...] = ()
-    history: tuple[Hex, ...] = ()
-
-    def key_of(self, role: str, name: str) -> str:
-        """What a party signs with; empty where nothing is pinned."""
-        found = (each.key for each in self.keys if (each.role, each.name) == (role, name))
-        return next(found, "")
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of its text, in hex."""
-        return hashlib.sha256(self.text()).hexdigest()
-
-    def text(self) -> bytes:
-        """What is signed."""
-        return _DOMAIN + canonical(self.model_dump(mode="json")).encode()
-
-    def next(
-        self,
-        *,
-        parties: tuple[Member, ...] | None = None,
-        removed: tuple[Member, ...] | None = None,
-        revoked: tuple[Revoked, ...] | None = None,
-        keys: tuple[SigningKey, ...] | None = None,
-    ) -> MemberList:
-        """The list after this one."""
-        return MemberList(
-            project=self.project,
-            federation=self.federation,
-            number=self.number + 1,
-            time=datetime.now(UTC),
-            parties=self.parties if parties is None else parties,
-            removed=self.removed if removed is None else removed,
-            revoked=self.revoked if revoked is None else revoked,
-            keys=self.keys if keys is None else keys,
-            history=(*self.history, self.digest),
-        )
-
-
-class SignedMembers(Document):
-    """A list and the registrar's signature, in hex."""
-
-    members: MemberList
-    signature: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2})+$", max_length=2048)]
-
-    def line(self) -> bytes:
-        """As it is kept in a file and sent."""
-        return self.model_dump_json(indent=1).encode() + b"\n"
-
-
-def sign_members(members: MemberList, key: rsa.RSAPrivateKey) -> SignedMembers:
-    """As the registrar, with the root key."""
-    signature = key.sign(members.text(), PADDING, SHA256()).hex()
-    return SignedMembers(members=members, signature=signature)
-
-
-def federation_of(root: x509.Certificate) -> str:
-    """What lists call a federation: SHA-256 of its root certificate, in hex."""
-    return certificate_digest(root)
-
-
-def read_members(data: bytes, root: x509.Certificate) -> SignedMembers:
-    """A list, if the holder of the root key signed it.
-
-    Raises
-    ------
-    ProtocolError
-        ``bad-members``.
-    """
+def read_members(data: bytes, origin: str) -> MemberList:
+    """A list, if it is the federation's and whole."""
     try:
         if len(data) > LARGEST:
             raise ValueError
-        found = SignedMembers.model_validate_json(data)
+        found = MemberList.model_validate_json(data)
     except (ValidationError, ValueError):
-        raise _bad("it cannot be read") from None
-    if found.members.federation != federation_of(root):
-        raise _bad("it is another federation's")
-    if len(found.members.history) != found.members.number - 1:
-        raise _bad("its history is not of its number")
-    public = root.public_key()
-    try:
-        if not isinstance(public, rsa.RSAPublicKey):
-            raise InvalidSignature
-        public.verify(bytes.fromhex(found.signature), found.members.text(), PADDING, SHA256())
-    except InvalidSignature:
-        raise _bad("the registrar did not sign it") from None
+        raise bad_members("it cannot be read") from None
+    found.check(origin)
     return found
 
 
+def line(members: MemberList) -> bytes:
+    """A list as it is kept and sent."""
+    return canonical(members.model_dump(mode="json")).encode() + b"\n"
+
+
+def write_members(file: Path, members: MemberList) -> None:
+    """Write a list, for everybody to read."""
+    with replacing(file) as scratch:
+        scratch.write_bytes(line(members))
+        scratch.chmod(0o644)  # made to be sent
+
+
 @dataclass
-class KnownMembers(Membership):
-    """The newest list that a party has seen, in its kit; read again whenever the file changes.
+class View:
+    """Who is in by one list, as far as the newest does not revoke them (``Membership``)."""
+
+    members: MemberList
+    newest: KnownMembers
+    named: dict[str, list[Entry]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for each in self.members.entries:
+            self.named.setdefault(each.name, []).append(each)
+
+    @property
+    def federation(self) -> str:
+        """The fingerprint of the federation's first registrar."""
+        return self.newest.origin
+
+    @property
+    def digest(self) -> str:
+        """Of this list's head."""
+        return self.members.digest
+
+    def role(self, name: str) -> Role:
+        """A member's role."""
+        return self.entry(name).role
+
+    def key(self, *, role: str, name: str) -> PublicKey:
+        """What a member signs with."""
+        return PublicKey.parse(self.entry(name, role).key)
+
+    def sealing(self, name: str) -> str:
+        """SHA-256, in hex, of what is sealed for a member with."""
+        return self.entry(name).sealing
+
+    def evidence(self, names: Collection[str]) -> Evidence:
+        """What shows others, later, who these members were."""
+        return Evidence.of(self.members, names)
+
+    def entry(self, name: str, role: str | None = None) -> Entry:
+        """A member's entry in this list, which the newest must not have revoked."""
+        newest, now = self.newest.view(), datetime.now(UTC)
+        check_time(newest.members.head, now)
+        own = self.named.get(name, [])
+        if newest is self:
+            return find(own, name, now, role=role)
+        found = find(own, name, self.members.head.since, role=role)
+        later = [each for each in newest.named.get(name, []) if each.key == found.key]
+        if not later or later[0].revoked:
+            find(later, name, now)  # says so
+        return found
+
+
+@dataclass
+class KnownMembers:
+    """The newest list that a party has seen; read again whenever its file changes (``Membership``).
 
     Parameters
     ----------
     file : Path
-        Absent in a kit that was given no list: then certificates alone count.
-    root : x509.Certificate
-        Whose key signs lists.
+        The list; older ones are kept in the folder ``lists`` beside it, for runs that go on.
+    origin : str
+        The fingerprint of the federation's first registrar, which the party pinned.
     """
 
+    LISTS: ClassVar[str] = "lists"
     file: Path
-    root: x509.Certificate
+    origin: str
     _mark: tuple[int, int, int] | None = None
-    _known: SignedMembers | None = None
-    _settled: MemberList | None = None
+    _known: MemberList | None = None
+    _looked: float = 0.0
+    _views: dict[str, View] = field(default_factory=dict)
     _guard: threading.RLock = field(default_factory=threading.RLock)
 
-    def signed(self) -> SignedMembers | None:
-        """The list as it was signed, or ``None``.
+    @property
+    def federation(self) -> str:
+        """What the federation is called in documents."""
+        return self.origin
 
-        Raises
-        ------
-        ProtocolError
-            ``bad-members`` when the file is there and is none.
-        OutputError
-            When it cannot be read.
-        """
+    @property
+    def digest(self) -> str:
+        """Of the newest list's head."""
+        return self.current().digest
+
+    def role(self, name: str) -> Role:
+        """A member's role."""
+        return self.view().role(name)
+
+    def key(self, *, role: str, name: str) -> PublicKey:
+        """What a member signs with."""
+        return self.view().key(role=role, name=name)
+
+    def sealing(self, name: str) -> str:
+        """SHA-256, in hex, of what is sealed for a member with."""
+        return self.view().sealing(name)
+
+    def evidence(self, names: Collection[str]) -> Evidence:
+        """What shows others, later, who these members were."""
+        return Evidence.of(self.current(), names)
+
+    def at(self, digest: str) -> View:
+        """Who is in by a list that was seen, as a run that began with it goes on with it."""
         with self._guard:
-            try:
-                found = self.file.stat()
-            except FileNotFoundError:
-                return None
-            except OSError as problem:
-                raise _unreadable(self.file, problem) from None
-            mark = (found.st_mtime_ns, found.st_size, found.st_ino)
-            if mark != self._mark:
-                try:
-                    data = self.file.read_bytes()
-                except OSError as problem:
-                    raise _unreadable(self.file, problem) from None
-                self._known, self._mark = read_members(data, self.root), mark
+            if digest == self.current().digest:
+                return self.view()
+            if digest not in self._views:
+                self._views[digest] = View(self._kept(digest), self)
+            return self._views[digest]
+
+    def current(self) -> MemberList:
+        """The newest list."""
+        with self._guard:
+            now = time.monotonic()
+            if self._known is None or now - self._looked >= _LOOK:
+                self._read()
+                self._looked = now
+            if self._known is None:
+                raise ProtocolError(
+                    f"{self.file.parent} has no list of members yet.",
+                    hint="Ask the registrar for it: 'eigenveil federation members FOLDER --take "
+                    "FILE'.",
+                    code="no-members",
+                )
             return self._known
 
-    def current(self) -> MemberList | None:
-        """Who is in, or ``None`` where no list was given."""
-        found = self.signed()
-        return None if found is None else found.members
+    def data(self) -> bytes:
+        """The newest list, to be sent."""
+        return line(self.current())
 
-    def is_newer(self, data: bytes) -> bool:
-        """Whether a list that somebody brought is to take the place of the one before.
+    def mark(self) -> tuple[int, str]:
+        """What a ledger keeps of the newest list: its number and digest."""
+        head = self.current().head
+        return head.number, head.digest
 
-        Raises
-        ------
-        ProtocolError
-            ``bad-members``; ``older-members`` when a newer one was seen; ``other-members`` when it
-            does not follow from the one that was seen.
-        """
-        new, before = read_members(data, self.root).members, self.current()
-        if before is None:
-            return True
-        if new.number < before.number:
-            raise ProtocolError(
-                f"The list of members has number {new.number}, and number "
-                f"{before.number} was seen already.",
-                hint="Install the newest list at the aggregator: 'eigenveil flare members'.",
-                code="older-members",
-            )
-        known = new.digest if new.number == before.number else new.history[before.number - 1]
-        if known != before.digest:
-            raise ProtocolError(
-                f"The list of members, number {new.number}, does not follow from number "
-                f"{before.number} that was seen.",
-                hint="The registrar signed two histories: ask there which one holds.",
-                code="other-members",
-            )
-        return new.number > before.number
+    def not_before(self, number: int, digest: str) -> None:
+        """Raise where the newest list is older than, or aside from, one that was marked."""
+        self._follows(self.current(), number, digest, "a list was restored from a backup")
+
+    def warning(self) -> str:
+        """What to say of a list that expires soon; empty where it does not."""
+        head = self.current().head
+        left = head.until - datetime.now(UTC)
+        if left > WARNING:
+            return ""
+        return (
+            f"The list of members, number {head.number}, expires in {max(left.days, 0)} days: ask "
+            "the registrar for the next one."
+        )
 
     def adopt(self, data: bytes) -> bool:
-        """Take over a list that somebody brought; whether it is newer than the one before.
-
-        Raises
-        ------
-        ProtocolError
-            As :meth:`is_newer`.
-        """
+        """Take over a list that somebody brought; whether it is newer than the one before."""
+        new = read_members(data, self.origin)
         with self._guard, self._turn():
-            if not self.is_newer(data):
-                return False
-            with replacing(self.file) as scratch:
-                scratch.write_bytes(data)
-            _log.info("a newer list of members was taken over")
+            self._read()
+            known = self._known
+            if known is not None:
+                if new.head.number <= known.head.number:
+                    # an older one that is of the same chain is no reproach
+                    self._same(known, new.head.number, new.digest)
+                    return False
+                self._follows(new, known.head.number, known.digest, "")
+            check_time(new.head, datetime.now(UTC))
+            write_members(self._place(new.digest), new)
+            write_members(self.file, new)
+            self._read()
+            _log.info("list of members, number %d, was taken over", new.head.number)
             return True
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Other processes of the same kit bring lists as well."""
+    def _read(self) -> None:
         try:
-            with turn(self.file.parent):
-                yield
+            found = self.file.stat()
+        except FileNotFoundError:
+            self._known = None
+            return
         except OSError as problem:
-            raise OutputError(
-                f"{self.file} cannot be written: {problem.strerror or problem}.",
-                hint="Check who may write the kit.",
-                code="cannot-write",
+            raise _unreadable(self.file, problem) from None
+        mark = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if mark == self._mark:
+            return
+        try:
+            new = read_members(self.file.read_bytes(), self.origin)
+        except OSError as problem:
+            raise _unreadable(self.file, problem) from None
+        if self._known is not None:  # in this process, at least, nothing goes back
+            head = self._known.head
+            self._follows(new, head.number, head.digest, "its file was replaced by an older one")
+        self._known, self._mark = new, mark
+
+    def view(self) -> View:
+        """Who is in by the newest list."""
+        known = self.current()
+        if known.digest not in self._views:
+            self._views[known.digest] = View(known, self)
+        return self._views[known.digest]
+
+    def _kept(self, digest: str) -> MemberList:
+        try:
+            return read_members(self._place(digest).read_bytes(), self.origin)
+        except OSError:
+            raise ProtocolError(
+                "A run began with a list of members that this party never saw.",
+                hint="Take the newest list everywhere, and run the study again.",
+                code="other-members",
             ) from None
 
-    def adopt_newer(self, data: bytes) -> bool:
-        """The same, where a list that came late is no reproach: one that was seen stays.
+    def _place(self, digest: str) -> Path:
+        return self.file.parent / self.LISTS / f"{digest}.json"
 
-        Raises
-        ------
-        ProtocolError
-            ``bad-members`` or ``other-members``.
-        """
+    def _follows(self, new: MemberList, number: int, digest: str, why: str) -> None:
+        if new.head.number < number:
+            raise ProtocolError(
+                f"The list of members has number {new.head.number}, and number {number} was seen "
+                f"already{f': {why}' if why else ''}.",
+                hint="Take the newest list: 'eigenveil federation members FOLDER --take FILE'.",
+                code="older-members",
+            )
+        self._same(new, number, digest)
+
+    def _same(self, members: MemberList, number: int, digest: str) -> None:
+        if members.heads[number - 1].said.digest != digest:
+            raise ProtocolError(
+                f"There are two lists of members with number {number}: the registrar signed two "
+                "histories, or somebody did with its key.",
+                hint="Compare the fingerprints of the lists with the registrar and the other "
+                "parties, by telephone. Nothing runs until it is known which one holds.",
+                code="forked-members",
+            )
+
+    def _turn(self) -> _Turn:
+        return _Turn(self.file)
+
+
+class _Turn:
+    """One process at a time brings a list."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __enter__(self) -> None:
         try:
-            return self.adopt(data)
-        except ProtocolError as error:
-            if error.code != "older-members":
-                raise
-            return False
+            (self._file.parent / KnownMembers.LISTS).mkdir(parents=True, exist_ok=True)
+            self._lock = (self._file.parent / KnownMembers.LISTS / ".lock").open("a")
+        except OSError as problem:
+            raise OutputError(
+                f"{self._file} cannot be written: {problem.strerror or problem}.",
+                hint="Check who may write the party's folder, and that the disk is not full.",
+                code="cannot-write",
+            ) from None
+        hold(self._lock, wait=True)
 
-    def check(self, *, role: str, name: str, certificate: x509.Certificate) -> None:
-        """Raise where a party is not in, or signs with another key than the list has for it.
-
-        Raises
-        ------
-        ProtocolError
-            ``revoked-party``, ``not-a-member`` or ``other-signing-key``.
-        """
-        known = self.current()
-        if known is None:
-            return
-        if _is_revoked(known, certificate.serial_number):
-            raise ProtocolError(
-                f"{name}: its certificate was revoked (list of members, number {known.number}).",
-                hint="It is refused. The party may ask the registrar for another certificate.",
-                code="revoked-party",
-            )
-        out = any((each.role, each.name) == (role, name) for each in known.removed)
-        listed = any((each.role, each.name) == (role, name) for each in known.parties)
-        # a lead who was certified after this list comes before the list that names them
-        if out or (role != "lead" and not listed):
-            raise ProtocolError(
-                f"{name} is not in the federation's list of members (number {known.number}).",
-                hint="It is refused. The registrar adds parties: 'eigenveil flare add-party'.",
-                code="not-a-member",
-            )
-        shown = key_digest(certificate.public_key())
-        if known.key_of(role, name) not in ("", shown) and not self._is_settled(
-            known, role, name, shown
-        ):
-            raise ProtocolError(
-                f"{name} signed with another key than the list of members (number {known.number}) "
-                "has for it.",
-                hint="It is refused. If the party has a new key, bring its newest list: 'eigenveil "
-                "flare members'. If not, somebody else has another key of this party: revoke it.",
-                code="other-signing-key",
-            )
-
-    def settle(self) -> None:
-        """A run begins: the keys of its parties are good until it is over, unless revoked."""
-        self._settled = self.current()
-
-    def release(self) -> None:
-        """The run is over."""
-        self._settled = None
-
-    def _is_settled(self, known: MemberList, role: str, name: str, key: str) -> bool:
-        revoked = any(each.key == key for each in known.revoked)
-        return self._settled is not None and not revoked and self._settled.key_of(role, name) == key
-
-    def connects(self, *, name: str, serial: int) -> bool:
-        """Whether a connection of this certificate is kept: one with FLARE's key, not the signing.
-
-        A list that cannot be read lets nobody connect.
-        """
-        try:
-            known = self.current()
-        except EigenveilError as error:
-            _log.warning("%s", error.message)
-            return False
-        if known is None:
-            return True
-        gone = any(each.name == name for each in known.removed)
-        back = any(each.name == name for each in known.parties)
-        return not _is_revoked(known, serial) and (back or not gone)
-
-
-def _is_revoked(known: MemberList, serial: int) -> bool:
-    shown = f"{serial:x}"
-    return any(each.serial == shown for each in known.revoked)
-
-
-def write_members(file: Path, signed: SignedMembers) -> None:
-    """Write a list, for everybody to read."""
-    with replacing(file) as scratch:
-        scratch.write_bytes(signed.line())
-        scratch.chmod(0o644)  # made to be sent
-
-
-def read_file(path: Path) -> bytes:
-    """The bytes of a list's file.
-
-    Raises
-    ------
-    OutputError
-        When it cannot be read.
-    DataError
-        When it is too large to be one.
-    """
-    try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
-    except OSError as problem:
-        raise _unreadable(path, problem) from None
-    if len(data) > LARGEST:
-        raise DataError(
-            f"{path} is too large to be a list of members.",
-            hint="Give the file that the registrar sent.",
-            code="bad-file",
-        )
-    return data
-
-
-def _bad(why: str) -> ProtocolError:
-    return ProtocolError(
-        f"The list of members is refused: {why}.",
-        hint="Give the list that the registrar of this federation signed.",
-        code="bad-members",
-    )
+    def __exit__(self, *failed: object) -> None:
+        self._lock.close()
 
 
 def _unreadable(file: Path, problem: OSError) -> OutputError:
     return OutputError(
         f"{file} cannot be read: {problem.strerror or problem}.",
-        hint="Check who may read the kit.",
+        hint="Check who may read the party's folder.",
         code="cannot-read",
     )

@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Protocol
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.ledger import Ledger, SessionKey
 from eigenveil.federation.protocol.envelope import (
     MOST_BESIDE,
@@ -32,6 +31,7 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, decode
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import Study
+from eigenveil.federation.x509_identity import Identity
 from eigenveil.models.inputs import told_owner
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import RowSource
@@ -42,7 +42,6 @@ from eigenveil.network.decisions import Decisions, Standing
 from eigenveil.network.flare.job import SignedJob, is_job, is_session, parties_of
 from eigenveil.network.health import Connection
 from eigenveil.network.kit import Kit, write_json
-from eigenveil.network.members import LARGEST, KnownMembers
 from eigenveil.network.metrics import Activity
 from eigenveil.network.signed import (
     KitIdentity,
@@ -52,6 +51,7 @@ from eigenveil.network.signed import (
     open_learning,
 )
 from eigenveil.network.survey import Respondent, Telling
+from eigenveil.network.x509_members import LARGEST, KnownMembers
 from eigenveil.noise.source import RandomSource
 
 Approve = Literal["manual", "all"]

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from eigenveil.errors import EigenveilError, ProtocolError, same_spent
 from eigenveil.federated.running import finished_study
-from eigenveil.federation.identity import Current
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.requests import Call, Replies
 from eigenveil.federation.protocol.terms import active_sites, settle
+from eigenveil.federation.x509_identity import Current
 from eigenveil.network.channel import (
     ABORTED,
     NO_ANSWER,

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Protocol
 
 from eigenveil.errors import EigenveilError, ProtocolError
-from eigenveil.federation.identity import Current, Identity, key_digest
 from eigenveil.federation.protocol.envelope import (
     Correspondent,
     Envelope,
@@ -24,6 +23,7 @@ from eigenveil.federation.protocol.envelope import (
     unverified,
 )
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
+from eigenveil.federation.x509_identity import Current, Identity, key_digest
 from eigenveil.files import replacing
 from eigenveil.network.certificates import check_certificate, read_certificate
 from eigenveil.network.channel import (
@@ -37,9 +37,9 @@ from eigenveil.network.channel import (
     Stop,
 )
 from eigenveil.network.kit import Kit
-from eigenveil.network.members import LARGEST, KnownMembers
 from eigenveil.network.signing import token_identity, token_of
 from eigenveil.network.together import finish_writing
+from eigenveil.network.x509_members import LARGEST, KnownMembers
 
 _Mark = tuple[tuple[int, int, int] | None, ...]
 _log = logging.getLogger(__name__)

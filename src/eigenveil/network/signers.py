@@ -26,8 +26,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from eigenveil.errors import DataError, DecisionRefused, OutputError
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.decisions import SMALLEST_RSA, public_pem
+from eigenveil.federation.x509_identity import Identity
 from eigenveil.files import replacing
 from eigenveil.network.together import cannot_write
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from cryptography import x509
 
 from eigenveil.errors import DataError, OutputError
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.token_key import Token, open_token
+from eigenveil.federation.x509_identity import Identity
 from eigenveil.network import certificates
 from eigenveil.network.enrolment import (
     APPROVAL_FORMAT,

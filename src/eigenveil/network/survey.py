@@ -21,11 +21,11 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import Field, StringConstraints, ValidationError
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
-from eigenveil.federation.identity import Current, Identity
 from eigenveil.federation.ledger.decisions import Standing
 from eigenveil.federation.ledger.documents import Document
 from eigenveil.federation.protocol.envelope import Envelope, certified_name, open_sealed, seal
 from eigenveil.federation.study.study import Study, parse_study
+from eigenveil.federation.x509_identity import Current, Identity
 from eigenveil.network.approvals import MOST_ASKED, waiting_study
 from eigenveil.network.channel import HELLO, MOST_SURVEYED, SURVEY, TROUBLE, UNSIGNED
 from eigenveil.network.flare.job import parties_of

@@ -13,8 +13,8 @@ from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.federation.study.file import read_study
 
 if TYPE_CHECKING:  # loaded by the commands: cryptography takes a while
-    from eigenveil.network.members import SignedMembers
     from eigenveil.network.roles import Role
+    from eigenveil.network.x509_members import SignedMembers
 
 flare_app = typer.Typer(
     help="Kits for studies between organisations: key, certificate and policy of each party.",
@@ -54,7 +54,7 @@ def provision(
     from eigenveil.network.flare.authority import need_flare
     from eigenveil.network.flare.provision import provision as make_kits
     from eigenveil.network.kit import open_kit
-    from eigenveil.network.registrar import make_registrar
+    from eigenveil.network.x509_registrar import make_registrar
 
     agreed = read_study(study)
     need_flare()
@@ -155,7 +155,7 @@ def approve(
     from eigenveil.network.enrolment import read_request
     from eigenveil.network.flare.authority import need_flare
     from eigenveil.network.kit import open_kit
-    from eigenveil.network.registrar import approve as certify
+    from eigenveil.network.x509_registrar import approve as certify
 
     registrar = open_kit(kit, role="registrar")
     found = read_request(request)
@@ -230,7 +230,7 @@ def add_party(
     quiet: options.Quiet = False,
 ) -> None:
     """As the registrar, let a party in: its request can then be approved. Nobody stops."""
-    from eigenveil.network.registrar import add_party as add
+    from eigenveil.network.x509_registrar import add_party as add
 
     signed = add(kit, role=_role(role), name=name)
     _print_change(signed, out, f"added: {role} {name}", quiet=quiet)
@@ -244,7 +244,7 @@ def remove_party(
     quiet: options.Quiet = False,
 ) -> None:
     """As the registrar, put a party out, and revoke its certificates. Nobody else stops."""
-    from eigenveil.network.registrar import remove_party as remove
+    from eigenveil.network.x509_registrar import remove_party as remove
 
     _print_change(remove(kit, name), out, f"removed: {name}", quiet=quiet)
 
@@ -257,7 +257,7 @@ def revoke(
     quiet: options.Quiet = False,
 ) -> None:
     """As the registrar, revoke a party's certificates, as after its key was lost; it stays in."""
-    from eigenveil.network.registrar import revoke as revoke_certificates
+    from eigenveil.network.x509_registrar import revoke as revoke_certificates
 
     _print_change(
         revoke_certificates(kit, name),
@@ -281,7 +281,7 @@ def members(
     """Show who is in the federation; or take over a newer list, also while the party runs."""
     from eigenveil.network.certificates import read_certificate
     from eigenveil.network.kit import open_kit
-    from eigenveil.network.members import KnownMembers, read_file
+    from eigenveil.network.x509_members import KnownMembers, read_file
 
     opened = open_kit(kit)
     known = KnownMembers(opened.members, read_certificate(opened.root_certificate))
@@ -308,7 +308,7 @@ def members(
 
 
 def _print_change(signed: SignedMembers, out: Path, done: str, *, quiet: bool) -> None:
-    from eigenveil.network.members import write_members
+    from eigenveil.network.x509_members import write_members
 
     write_members(out, signed)
     screen = Screen(quiet=quiet)

@@ -22,13 +22,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_publ
 from cryptography.x509 import load_pem_x509_certificate
 
 from eigenveil.errors import DecisionRefused, ProtocolError
-from eigenveil.federation.identity import (
-    PADDING,
-    UNREADABLE,
-    certificate_digest,
-    check_signature,
-    key_digest,
-)
 from eigenveil.federation.ledger.books import Books
 from eigenveil.federation.ledger.documents import (
     DECIDING,
@@ -46,6 +39,13 @@ from eigenveil.federation.ledger.entries import (
     DecisionBody,
     SessionKey,
     canonical,
+)
+from eigenveil.federation.x509_identity import (
+    PADDING,
+    UNREADABLE,
+    certificate_digest,
+    check_signature,
+    key_digest,
 )
 
 CLOCK = timedelta(minutes=10)

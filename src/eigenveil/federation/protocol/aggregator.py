@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.certificates import signed_by_all
 from eigenveil.federation.protocol.messages import HELPER, MASK, Message, encode, fingerprint
@@ -30,6 +29,7 @@ from eigenveil.federation.secagg.consistency import bitmap
 from eigenveil.federation.secagg.keys import RoundFacts
 from eigenveil.federation.secagg.masks import neighbours
 from eigenveil.federation.secagg.recovery import Mending
+from eigenveil.federation.x509_identity import Identity
 from eigenveil.models.driver import driven, rounds_of
 from eigenveil.models.inputs import first_difference
 from eigenveil.models.plan import BasePlan

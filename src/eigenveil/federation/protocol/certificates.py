@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from pydantic import BaseModel
 
 from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
-from eigenveil.federation.identity import Identity, check_signature
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.requests import SMALL, Call, Replies, Requests
 from eigenveil.federation.protocol.terms import Terms, active_sites, settle
 from eigenveil.federation.study.study import parse_study
+from eigenveil.federation.x509_identity import Identity, check_signature
 from eigenveil.models.certify import check_against_plan, how_far, plan_of
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.streaming.plan import StreamPlan

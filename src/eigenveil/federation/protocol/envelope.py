@@ -3,7 +3,8 @@
 A network only carries; nothing that it reports about who sent what is believed. An envelope states
 whose it is, for whom, about which study, session and step, and, of a reply, which question it
 answers. The signature of its sender's certificate covers all of that and the SHA-256 of what is
-inside (:class:`eigenveil.federation.identity.Identity` knows whose certificate is good for what).
+inside (:class:`eigenveil.federation.x509_identity.Identity`
+knows whose certificate is good for what).
 Whoever receives one opens it first: before anything is computed, charged, ended or deleted.
 
 ``EVE1``, the lengths of header and signature (4 and 2 bytes, little-endian), the header as JSON,
@@ -24,7 +25,7 @@ from cryptography.x509.oid import NameOID
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.identity import UNREADABLE, CertifiedRole, Identity
+from eigenveil.federation.x509_identity import UNREADABLE, CertifiedRole, Identity
 
 VERSION = 1
 MAGIC = b"EVE1"

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import EigenveilError, ProtocolError
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import (
     AGGREGATOR,
@@ -26,6 +25,7 @@ from eigenveil.federation.protocol.messages import (
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.keys import Context, SiteKeys, derive
+from eigenveil.federation.x509_identity import Identity
 from eigenveil.files import replacing, sync_folder
 from eigenveil.models.shapes import sizes_of
 from eigenveil.noise.cube import tensor_size

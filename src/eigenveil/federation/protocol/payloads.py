@@ -39,7 +39,7 @@ class _Body(BaseModel):
 class Proof(_Body):
     """That keys are a party's: its certificate, and a signature by the certificate's key."""
 
-    certificate: Annotated[str, StringConstraints(max_length=1 << 14)]
+    certificate: Annotated[str, StringConstraints(max_length=1 << 14)] = ""
     signature: Hex
 
 

@@ -21,7 +21,6 @@ from functools import cached_property
 from pydantic import BaseModel
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.entries import UNIT
 from eigenveil.federation.ledger.ledger import Draft, Ledger, Session, SessionKey
 from eigenveil.federation.protocol import payloads, validation
@@ -42,6 +41,7 @@ from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.client import SecaggClient, State
 from eigenveil.federation.secagg.consistency import bitmap, check_signatures, members_of
 from eigenveil.federation.secagg.keys import Context, SiteKeys
+from eigenveil.federation.x509_identity import Identity
 from eigenveil.models.driver import rows_for
 from eigenveil.models.inputs import check_names, first_difference
 from eigenveil.models.plan import BasePlan

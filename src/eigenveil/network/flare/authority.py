@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from eigenveil.errors import DataError, OutputError, listed, printable
-from eigenveil.federation.identity import role_extension
+from eigenveil.federation.x509_identity import role_extension
 from eigenveil.network.certificates import common_name
 from eigenveil.network.roles import Role
 

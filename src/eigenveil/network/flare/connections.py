@@ -19,8 +19,8 @@ from cryptography.x509 import load_der_x509_certificate
 from nvflare.fuel.f3.drivers import aio_http_driver, net_utils
 from nvflare.fuel.f3.drivers.driver_params import DriverParams
 
-from eigenveil.federation.identity import key_digest
-from eigenveil.network.members import KnownMembers
+from eigenveil.federation.x509_identity import key_digest
+from eigenveil.network.x509_members import KnownMembers
 
 _log = logging.getLogger(__name__)
 # In the place of a certificate's name, where the certificate counts for nothing: nobody's name.

@@ -18,8 +18,8 @@ from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
 from eigenveil.errors import EigenveilError
-from eigenveil.federation.identity import Current, Identity
 from eigenveil.federation.protocol.envelope import MOST_BESIDE
+from eigenveil.federation.x509_identity import Current, Identity
 from eigenveil.network.channel import (
     ABORTED,
     CHANNEL,

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol.messages import HELPER
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.federation.study.study import Study, parse_study
+from eigenveil.federation.x509_identity import Identity
 from eigenveil.network.flare.policies import CONTROLLER, EXECUTOR
 from eigenveil.network.roles import check_site
 from eigenveil.network.signed import check_order, members_of

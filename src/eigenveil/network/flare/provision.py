@@ -19,8 +19,8 @@ from eigenveil.network.enrolment import package as complete
 from eigenveil.network.flare.policies import allowed_classes
 from eigenveil.network.folders import new_folder
 from eigenveil.network.kit import Kit, check_own_certificate, open_kit, prepare
-from eigenveil.network.registrar import approve, fill_registrar, parties
 from eigenveil.network.signed import known_members
+from eigenveil.network.x509_registrar import approve, fill_registrar, parties
 
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 8102

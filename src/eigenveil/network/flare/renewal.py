@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eigenveil.errors import EigenveilError
-from eigenveil.federation.identity import key_digest
+from eigenveil.federation.x509_identity import key_digest
 from eigenveil.network.certificates import fingerprint, read_certificate
 from eigenveil.network.flare.connections import Connections
 from eigenveil.network.kit import Kit, check_own_certificate

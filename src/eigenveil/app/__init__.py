@@ -1,0 +1,1 @@
+"""What the commands and the console do, as functions that return values."""

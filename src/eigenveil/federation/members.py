@@ -1,0 +1,311 @@
+"""A federation's list of members: what its registrar signs.
+
+A head says which list of entries is the newest and follows from which; heads make a chain from
+number 1. So a party that has seen one takes none that goes back or aside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, ClassVar, Literal, Protocol, get_args
+
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
+
+from eigenveil.errors import ProtocolError, printable
+from eigenveil.federation.public_key import PublicKey
+from eigenveil.federation.signed import Document, KeyText, Signed
+
+Role = Literal["site", "aggregator", "helper", "lead"]
+ROLES: tuple[Role, ...] = get_args(Role)
+LONGEST = timedelta(days=90)
+"""How long a list is good at the most."""
+WARNING = timedelta(days=30)
+SLACK = timedelta(minutes=5)
+"""By how much a clock may be behind the registrar's."""
+MOST_ENTRIES = 1 << 14
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%+@-]{0,62}")
+_SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_ONE: dict[str, str] = {"aggregator": "aggregator", "helper": "helper"}
+_TAKEN = {"aggregator", "helper", "registrar", "all", "lead"}
+
+Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Utc = Annotated[AwareDatetime, AfterValidator(lambda time: time.astimezone(UTC))]
+
+
+def _shown(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("it holds characters that cannot be shown")
+    return text
+
+
+Words = Annotated[str, StringConstraints(max_length=200), AfterValidator(_shown)]
+
+
+def name_problem(role: str, name: str) -> str:
+    """What is wrong with a party's name; empty where nothing is."""
+    if role in _ONE:
+        return "" if name == _ONE[role] else f"the {role} of a federation is called {_ONE[role]!r}"
+    if name.casefold() in _TAKEN and (role, name) != ("lead", "lead"):
+        return f"{name!r} is a name of another role"
+    if role == "site" and not _SITE.fullmatch(name):
+        return "a site's name has letters, digits, _ and -, at most 63"
+    if not _NAME.fullmatch(name):
+        return "a name has letters, digits and . _ % + @ -, at most 63"
+    return ""
+
+
+class Entry(Document):
+    """A party and its keys; ``until`` ends it quietly, ``revoked`` at once."""
+
+    DOMAIN: ClassVar[str] = "member 1"
+    name: str
+    role: Role
+    organisation: Words
+    key: KeyText
+    sealing: Hex
+    since: Utc
+    until: Utc | None = None
+    revoked: bool = False
+    reason: Words = ""
+
+    def is_in(self, time: datetime) -> bool:
+        """Whether it counts at a time."""
+        return not self.revoked and (self.until is None or time < self.until)
+
+
+class Head(Document):
+    """What stands for a list: who has it has them all.
+
+    ``origin`` is the fingerprint of the federation's first registrar, which never changes;
+    ``next_registrar`` that of the key that may take over, with both signatures; ``previous`` the
+    digest of the head before; ``entries`` that of the entries' digests.
+    """
+
+    DOMAIN: ClassVar[str] = "list of members 1"
+    origin: Hex
+    name: Words
+    number: Annotated[int, Field(ge=1, lt=1 << 31, strict=True)]
+    previous: Hex | Literal[""]
+    registrar: KeyText
+    next_registrar: Hex
+    since: Utc
+    until: Utc
+    address: Annotated[str, StringConstraints(max_length=500), AfterValidator(_shown)] = ""
+    entries: Hex
+
+
+class MemberList(Document):
+    """All signed heads from number 1, and the entries of the last."""
+
+    heads: Annotated[tuple[Signed[Head], ...], Field(min_length=1, max_length=1 << 14)]
+    entries: Annotated[tuple[Entry, ...], Field(max_length=MOST_ENTRIES)]
+
+    @property
+    def head(self) -> Head:
+        """The newest."""
+        return self.heads[-1].said
+
+    @property
+    def digest(self) -> str:
+        """What names the list everywhere: of its head."""
+        return self.head.digest
+
+    def check(self, origin: str) -> None:
+        """Raise unless it is the list of the federation that ``origin`` names, whole and right."""
+        check_heads(self.heads, origin)
+        if digest_of(each.digest for each in self.entries) != self.head.entries:
+            raise bad_members("its entries are not those that the registrar signed")
+        check_entries(self.entries)
+
+
+def check_heads(heads: Sequence[Signed[Head]], origin: str, *, whole: bool = True) -> None:
+    """Raise unless heads lead from a federation's first registrar to the last of them.
+
+    Where they are not the ``whole`` chain they are those that changed the registrar, and the last.
+    """
+    before: Head | None = None
+    for number, signed in enumerate(heads, 1):
+        head = signed.said
+        key = PublicKey.parse(head.registrar)
+        if head.origin != origin:
+            raise ProtocolError(
+                "The list of members is another federation's.",
+                hint="Give the list of the federation whose registrar this party pinned.",
+                code="other-federation",
+            )
+        if not signed.holds(key):
+            raise bad_members("its registrar did not sign it")
+        if before is None:
+            if key.fingerprint != origin:
+                raise bad_members("its first registrar is not the one that is pinned")
+        elif head.registrar != before.registrar:
+            if not signed.holds(PublicKey.parse(before.registrar)):
+                raise bad_members("the registrar before did not sign the change of registrar")
+            if whole and key.fingerprint != before.next_registrar:
+                raise bad_members("its registrar is not the one that was announced")
+        if whole:
+            expected = "" if before is None else before.digest
+            if head.number != number or head.previous != expected:
+                raise bad_members("its numbers do not follow each other")
+        elif before is not None and head.number <= before.number:
+            raise bad_members("its numbers do not follow each other")
+        if not head.since < head.until <= head.since + LONGEST:
+            raise bad_members(f"it is good for more than {LONGEST.days} days, or for none")
+        before = head
+
+
+def check_entries(entries: Collection[Entry]) -> None:
+    """Raise where entries contradict each other: a name or a key that two parties have."""
+    points: dict[str, str] = {}
+    named: dict[str, Entry] = {}
+    for each in entries:
+        if problem := name_problem(each.role, each.name):
+            raise bad_members(f"{printable(each.name)}: {problem}")
+        for held in (PublicKey.parse(each.key).point, each.sealing):
+            if held in points:
+                raise bad_members(f"{each.name} has a key of {points[held]}")
+            points[held] = each.name
+        other = named.setdefault(each.name.casefold(), each)
+        if (other.name, other.role) != (each.name, each.role):
+            raise bad_members(f"two parties are called {each.name}")
+        over = other is each or other.revoked or (other.until and other.until <= each.since)
+        if not over:
+            raise bad_members(f"{each.name} has two keys")
+        named[each.name.casefold()] = each
+
+
+class Evidence(Document):
+    """What shows years later that some parties were members: no other file is needed.
+
+    ``heads`` are those at which the registrar changed, the first, and the list's; ``digests`` of
+    all its entries.
+    """
+
+    heads: Annotated[tuple[Signed[Head], ...], Field(min_length=1, max_length=1 << 10)]
+    digests: Annotated[tuple[Hex, ...], Field(max_length=MOST_ENTRIES)]
+    entries: Annotated[tuple[Entry, ...], Field(max_length=MOST_ENTRIES)]
+
+    @classmethod
+    def of(cls, members: MemberList, names: Collection[str]) -> Evidence:
+        """Of the parties called so."""
+        heads = [members.heads[0]]
+        for each in members.heads[1:]:
+            if each.said.registrar != heads[-1].said.registrar:
+                heads.append(each)
+        if heads[-1] is not members.heads[-1]:
+            heads.append(members.heads[-1])
+        return cls(
+            heads=tuple(heads),
+            digests=tuple(each.digest for each in members.entries),
+            entries=tuple(each for each in members.entries if each.name in names),
+        )
+
+    @property
+    def head(self) -> Head:
+        """The list's."""
+        return self.heads[-1].said
+
+    def check(self, origin: str) -> None:
+        """Raise unless the registrar of the federation ``origin`` signed these entries."""
+        check_heads(self.heads, origin, whole=False)
+        if digest_of(self.digests) != self.head.entries:
+            raise bad_members("its entries are not those that the registrar signed")
+        check_entries(self.entries)
+        if not {each.digest for each in self.entries} <= set(self.digests):
+            raise bad_members("an entry is not of the list")
+
+    def key(self, role: str, name: str) -> PublicKey:
+        """What a party of the list signed with."""
+        return PublicKey.parse(find(self.entries, name, self.head.since, role=role).key)
+
+
+class Membership(Protocol):
+    """Knows who is in a federation, and with which keys: of the newest list, or of a run's."""
+
+    @property
+    def federation(self) -> str:
+        """The fingerprint of the federation's first registrar: what it is called in documents."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Names the list that is in use."""
+        ...
+
+    def role(self, name: str) -> Role:
+        """A member's role."""
+        ...
+
+    def key(self, *, role: str, name: str) -> PublicKey:
+        """What a member signs with."""
+        ...
+
+    def sealing(self, name: str) -> str:
+        """SHA-256, in hex, of what is sealed for a member with."""
+        ...
+
+    def evidence(self, names: Collection[str]) -> Evidence:
+        """What shows others, later, who these members were."""
+        ...
+
+
+def find(
+    entries: Collection[Entry], name: str, time: datetime, *, role: str | None = None
+) -> Entry:
+    """The entry of a party that is in."""
+    named = [each for each in entries if each.name == name]
+    if role is not None:
+        named = [each for each in named if each.role == role]
+    for each in named:
+        if each.is_in(time):
+            return each
+    if any(each.revoked for each in named):
+        why = next(each.reason for each in reversed(named) if each.revoked)
+        raise ProtocolError(
+            f"{name} was revoked by the registrar{f': {why}' if why else ''}.",
+            hint="It is refused. It may ask the registrar to be admitted with new keys.",
+            code="revoked-party",
+        )
+    what = f"no {role} of this federation" if role else "no member of this federation"
+    raise ProtocolError(
+        f"{printable(name, most=80)} is {what}, by its list of members.",
+        hint="It is refused. The registrar admits parties: 'eigenveil federation admit'.",
+        code="not-a-member",
+    )
+
+
+def check_time(head: Head, time: datetime) -> None:
+    """Raise where a list is not good now."""
+    if time >= head.until:
+        raise ProtocolError(
+            f"The list of members, number {head.number}, expired at {head.until:%Y-%m-%d %H:%M} "
+            f"UTC; this machine's clock says {time:%Y-%m-%d %H:%M} UTC.",
+            hint="Ask the registrar for the newest list ('eigenveil federation members REGISTRAR "
+            "--renew' makes it), or set the clock.",
+            code="expired-list",
+        )
+    if time < head.since - SLACK:
+        raise ProtocolError(
+            f"The list of members, number {head.number}, begins at {head.since:%Y-%m-%d %H:%M} "
+            f"UTC; this machine's clock says {time:%Y-%m-%d %H:%M} UTC.",
+            hint="The clocks of this machine and of the registrar's differ: set the one that is "
+            "wrong.",
+            code="clock-differs",
+        )
+
+
+def digest_of(digests: object) -> str:
+    """SHA-256 over digests in hex, in order."""
+    return hashlib.sha256("".join(digests).encode()).hexdigest()  # type: ignore[arg-type]
+
+
+def bad_members(why: str) -> ProtocolError:
+    """What is raised for a list that does not hold."""
+    return ProtocolError(
+        f"The list of members is refused: {why}.",
+        hint="Give the list that the registrar of this federation signed.",
+        code="bad-members",
+    )

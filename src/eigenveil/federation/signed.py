@@ -1,0 +1,102 @@
+"""Documents that are signed: one text of each, and who has signed it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from eigenveil.errors import ProtocolError
+from eigenveil.federation.public_key import PublicKey, Signer
+
+KeyText = Annotated[
+    str, StringConstraints(pattern=r"^(ed25519:[0-9a-f]{64}|p256:0[23][0-9a-f]{64})$")
+]
+SignatureText = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$")]
+
+
+def canonical(value: object) -> str:
+    """The one JSON text of a value: keys in order, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+class Document(BaseModel):
+    """What is signed: fixed once made, and nothing beside its fields.
+
+    ``DOMAIN`` names its kind and version. It is part of what is signed, so that nothing else that
+    a party signs is one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    DOMAIN: ClassVar[str] = ""
+
+    @property
+    def text(self) -> bytes:
+        """What is signed."""
+        assert self.DOMAIN
+        return f"eigenveil {self.DOMAIN}\n{canonical(self.model_dump(mode='json'))}".encode()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what is signed, in hex."""
+        return hashlib.sha256(self.text).hexdigest()
+
+
+T = TypeVar("T", bound=Document)
+
+
+class Signed(BaseModel, Generic[T]):
+    """A document, and signatures of it by the keys that made them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    said: T
+    signatures: Annotated[dict[KeyText, SignatureText], Field(max_length=64)]
+
+    @classmethod
+    def by(cls, said: T, *signers: Signer) -> Self:
+        """The document, signed by these."""
+        return cls(said=said, signatures={}).also(*signers)
+
+    @classmethod
+    def read(cls, data: bytes | str, *, limit: int, what: str) -> Self:
+        """What :meth:`line` wrote; no signature is checked yet."""
+        try:
+            if len(data) > limit:
+                raise ValueError
+            return cls.model_validate_json(data)
+        except (ValidationError, ValueError):
+            raise ProtocolError(
+                f"{what[:1].upper()}{what[1:]} cannot be read.",
+                hint="It was cut off or changed on its way. Ask for it again.",
+                code="bad-document",
+            ) from None
+
+    def also(self, *signers: Signer) -> Self:
+        """The same, signed by these as well."""
+        more = {each.public_key.text: each.sign(self.said.text).hex() for each in signers}
+        return self.model_copy(update={"signatures": {**self.signatures, **more}})
+
+    def holds(self, key: PublicKey) -> bool:
+        """Whether the holder of a key has signed it."""
+        found = self.signatures.get(key.text)
+        return found is not None and key.verify(self.said.text, bytes.fromhex(found))
+
+    def check(self, key: PublicKey, who: str) -> None:
+        """Raise where the holder of a key has not signed it."""
+        if not self.holds(key):
+            raise ProtocolError(
+                f"{who} has not signed this {self.said.DOMAIN.rpartition(' ')[0]}.",
+                hint="It is refused: anybody can have made it. Ask there for the one that is "
+                "signed.",
+                code="bad-signature",
+            )
+
+    def line(self) -> bytes:
+        """As it is kept and sent."""
+        return canonical(self.fields()).encode()
+
+    def fields(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return self.model_dump(mode="json")

@@ -1,0 +1,279 @@
+"""A party's folder: its keys, the federation it pinned, and what it must know after a stop.
+
+It can be moved to another machine; it must not run from two copies at once, which a lock in it
+prevents only on one disk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from eigenveil.errors import DataError, OutputError, ProtocolError
+from eigenveil.federation.identity import Identity
+from eigenveil.federation.members import ROLES, Entry, MemberList, Role
+from eigenveil.federation.sealing import SealingKey
+from eigenveil.files import hold, replacing
+from eigenveil.network.keys import PartyKeys, write_private
+from eigenveil.network.members import KnownMembers
+
+FORMAT = "eigenveil-party-1"
+FILE = "party.json"
+MEMBERS_FILE = "members.json"
+
+
+def described(role: str) -> str:
+    """A role in a sentence."""
+    return {
+        "site": "a site",
+        "aggregator": "an aggregator",
+        "lead": "a lead",
+        "helper": "a noise helper",
+        "registrar": "a registrar",
+    }[role]
+
+
+@dataclass(frozen=True)
+class PartyFolder:
+    """One party's folder; made by :func:`open_party`.
+
+    Attributes
+    ----------
+    folder : Path
+        Absolute.
+    role, name, organisation
+        As in the party's request, and its entry in the list of members.
+    origin : str
+        The fingerprint of the federation's first registrar, pinned once.
+    address : str
+        The party's own way to the mailbox, in place of the list's; empty where that counts.
+    ca : str
+        A file of certificates that a proxy, or the aggregator's organisation, is checked by.
+    signer : str
+        The plug-in that signs; empty where the key is a file.
+    """
+
+    folder: Path
+    role: Role
+    name: str
+    organisation: str
+    origin: str
+    address: str = ""
+    ca: str = ""
+    signer: str = ""
+    known: KnownMembers = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "known", _known(self.folder / MEMBERS_FILE, self.origin))
+
+    @property
+    def members(self) -> Path:
+        """The newest list of members that this party has seen."""
+        return self.folder / MEMBERS_FILE
+
+    @property
+    def keys(self) -> Path:
+        """A folder of private keys for each key that the party has, or had, by fingerprint."""
+        return self.folder / "keys"
+
+    @property
+    def state(self) -> Path:
+        """What a party must know after it was stopped."""
+        return self.folder / "state"
+
+    @property
+    def runs(self) -> Path:
+        """Of a site and a helper: what a run must know, a file each."""
+        return self.state / "runs"
+
+    @property
+    def ended_file(self) -> Path:
+        """Names of runs that are over, which are not admitted again."""
+        return self.state / "ended.txt"
+
+    @property
+    def journals(self) -> Path:
+        """Of the aggregator: a journal for each run that goes on, so that it outlives a kill."""
+        return self.state / "journals"
+
+    @property
+    def decided(self) -> Path:
+        """Of a site: studies that were decided about, ``<study hash>.json``."""
+        return self.folder / "decided"
+
+    @property
+    def waiting(self) -> Path:
+        """Of a site: studies requested and not decided yet, ``<study hash>.json``."""
+        return self.folder / "waiting"
+
+    @property
+    def approver_keys(self) -> Path:
+        """Of a site: keys of its approvers, each one encrypted with a password."""
+        return self.folder / "approvers"
+
+    @property
+    def results(self) -> Path:
+        """Of the aggregator: a folder for each run."""
+        return self.folder / "results"
+
+    @property
+    def log(self) -> Path:
+        """What a service has said."""
+        return self.folder / "log.txt"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one process that runs from this folder; see :func:`lock`."""
+        return self.state / "lock"
+
+    def mailbox_address(self) -> str:
+        """Where the party's mail is: its own choice, else the list's."""
+        return self.address or self.known.current().head.address
+
+
+@lru_cache(1 << 12)
+def _known(file: Path, origin: str) -> KnownMembers:
+    return KnownMembers(file, origin)  # one a file, whatever number of folders are opened
+
+
+def open_party(folder: str | Path, role: Role | None = None) -> PartyFolder:
+    """The party whose folder this is; ``role`` is the one it must be of."""
+    place = Path(folder).absolute()
+    file = place / FILE
+    try:
+        fields = json.loads(file.read_text(encoding="utf-8"))
+        if fields["format"] != FORMAT:
+            raise ValueError
+        names = ("role", "name", "organisation", "origin", "address", "ca", "signer")
+        party = PartyFolder(place, **{name: str(fields.get(name, "")) for name in names})  # type: ignore[arg-type]
+        if party.role not in ROLES or not party.name:
+            raise ValueError
+    except FileNotFoundError:
+        found = "is no party's folder" if place.is_dir() else "is not there"
+        raise OutputError(
+            f"{place} {found}.",
+            hint="Give a folder that 'eigenveil federation join' made.",
+            code="no-party",
+        ) from None
+    except OSError as problem:
+        raise OutputError(
+            f"{file} cannot be read: {problem.strerror or problem}.",
+            hint="Check who may read the party's folder.",
+            code="cannot-read",
+        ) from None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise DataError(
+            f"{file} is not the description of a party.",
+            hint="Restore a complete copy of the folder, or join again.",
+            code="bad-party",
+        ) from None
+    if role is not None and party.role != role:
+        raise DataError(
+            f"{folder} is the folder of {described(party.role)}, not of {described(role)}.",
+            hint=f"Give the folder of {described(role)}.",
+            code="other-role",
+        )
+    return party
+
+
+def describe(party: PartyFolder) -> dict[str, Any]:
+    """The party's own file, as :func:`open_party` reads it."""
+    names = ("role", "name", "organisation", "origin", "address", "ca", "signer")
+    return {"format": FORMAT} | {name: getattr(party, name) for name in names}
+
+
+def new_party(party: PartyFolder, keys: PartyKeys) -> None:
+    """Write a party's folder, which must not hold one."""
+    if (party.folder / FILE).exists():
+        raise OutputError(
+            f"{party.folder} is a party's folder already.",
+            hint="Choose another folder; 'eigenveil federation replace-key' makes it new keys.",
+            code="output-exists",
+        )
+    add_keys(party, keys)
+    write_json(party.folder / FILE, describe(party))
+
+
+def add_keys(party: PartyFolder, keys: PartyKeys) -> None:
+    """Put keys beside those that are there: the list of members says which of them count."""
+    write_private(party.folder, {})
+    keys.write(party.keys / PartyKeys.name_of(keys.signer.public_key.text))
+
+
+def keys_of(party: PartyFolder, members: MemberList) -> PartyKeys:
+    """The keys that a list has for the party."""
+    return _keys_of(party, [each for each in members.entries if each.name == party.name])
+
+
+def _keys_of(party: PartyFolder, entries: list[Entry]) -> PartyKeys:
+    now = datetime.now(UTC)
+    for entry in sorted(entries, key=lambda each: not each.is_in(now)):
+        found = party.keys / PartyKeys.name_of(entry.key)
+        if found.is_dir():
+            keys = PartyKeys.read(found, party=party.folder, signer=party.signer)
+            if keys.signer.public_key.text == entry.key and keys.sealing.digest == entry.sealing:
+                return keys
+    if entries:
+        raise ProtocolError(
+            f"The list of members has other keys for {party.name} than this folder.",
+            hint="Somebody else was admitted under this name, or the folder is an old copy: ask "
+            "the registrar.",
+            code="other-keys",
+        )
+    raise ProtocolError(
+        f"{party.name} is not in the list of members yet.",
+        hint="Send the registrar the line that 'eigenveil federation join' printed, and take the "
+        "list that comes back.",
+        code="not-a-member",
+    )
+
+
+def identity_of(party: PartyFolder, members: str = "") -> Identity:
+    """Who signs for the party, by the newest list, or by that of the digest ``members``."""
+    view = party.known.at(members or party.known.digest)
+    keys = keys_of(party, view.members)
+    return Identity(party.name, party.role, keys.signer, view if members else party.known)
+
+
+def sealing_of(party: PartyFolder, members: str = "") -> SealingKey:
+    """What others seal for the party with."""
+    return keys_of(party, party.known.at(members or party.known.digest).members).sealing
+
+
+@contextmanager
+def lock(party: PartyFolder) -> Iterator[None]:
+    """Hold the folder: one process at a time runs from it."""
+    try:
+        party.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = party.lock.open("a")
+    except OSError as problem:
+        raise OutputError(
+            f"{party.folder} cannot be written: {problem.strerror or problem}.",
+            hint="Check who may write the party's folder, and that the disk is not full.",
+            code="cannot-write",
+        ) from None
+    with file:
+        if not hold(file):
+            raise OutputError(
+                f"{party.folder} is in use by another process.",
+                hint="Stop that one first; a party runs once at a time.",
+                code="party-in-use",
+            )
+        yield
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a file whole or not at all; for its owner only."""
+    with replacing(path) as scratch:
+        scratch.write_bytes(json_text(content))
+
+
+def json_text(content: Mapping[str, Any]) -> bytes:
+    """A party's JSON, as it is in its files."""
+    return json.dumps(content, indent=2).encode() + b"\n"
