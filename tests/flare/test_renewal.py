@@ -10,13 +10,13 @@ import pytest
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
 
 from cryptography import x509
-from federation_tools import SITES, Federation, pca_study
 
 from eigenveil.network.certificates import fingerprint, read_certificate
 from eigenveil.network.enrolment import package, request
 from eigenveil.network.signed import known_members
 from eigenveil.network.status import read_progress
 from eigenveil.network.x509_registrar import approve, revoke
+from federation_tools import SITES, Federation, pca_study
 
 RNG = np.random.default_rng(6)
 ROWS = {name: RNG.standard_normal((500, 20)) * np.linspace(3.0, 0.3, 20) for name in SITES}
