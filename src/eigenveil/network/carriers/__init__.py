@@ -1,0 +1,1 @@
+"""Carriers: each one file and one entry point of the group ``eigenveil.carriers``."""
