@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 import numpy as np
-from federation_tools import SITES, SOURCES, Federation, in_process, pca_study
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.messages import decode
+from federation_tools import SITES, SOURCES, Federation, in_process, pca_study
 
 RNG = np.random.default_rng(3)
 ROWS = {name: RNG.standard_normal((1000, 20)) * np.linspace(3.0, 0.3, 20) for name in SITES}

@@ -24,7 +24,6 @@ import pytest
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
 
 from fault_tools import PATIENCE, FaultyFederation, pca_study, until
-from federation_tools import SITES
 from nvflare.private.defs import CellMessageHeaderKeys, JobFailureMsgKey, RequestHeader
 
 import eigenveil
@@ -34,6 +33,7 @@ from eigenveil.federation.protocol.envelope import Correspondent, Envelope, open
 from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, Message, decode, encode
 from eigenveil.network.channel import ABORT, BYE, CHANNEL, TOPIC
 from eigenveil.network.signed import identity_of, party_called, signed_abort
+from federation_tools import SITES
 from soak_tools import MANY, count
 
 ATTACKER = Path(__file__).with_name("attacker_process.py")

@@ -15,11 +15,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "console"))
 pytest.importorskip("starlette")
 from command_tools import command, free_port, until
-from federation_tools import SITES, Federation
 from selenium.webdriver.common.by import By
 
 from browser_tools import check, chromium, look, needs_browser, picture, press, wait, write
 from eigenveil.federation.ledger.ledger import Ledger
+from federation_tools import SITES, Federation
 
 pytestmark = needs_browser
 PASSWORD = "four words without sense"

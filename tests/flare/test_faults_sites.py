@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
 
 from fault_tools import PATIENCE, SITES, FaultyFederation, pca_study, until
-from federation_tools import Federation
 
 from eigenveil.federation.ledger.ledger import Budget, Ledger
+from federation_tools import Federation
 from soak_tools import count
 
 

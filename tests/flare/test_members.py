@@ -11,14 +11,13 @@ import pytest
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
 
 import federation_tools
-from federation_tools import SITES, Federation, pca_study
-
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.ledger.ledger import Budget, Ledger
 from eigenveil.network import registrar
 from eigenveil.network.certificates import fingerprint, read_certificate
 from eigenveil.network.enrolment import package, request
 from eigenveil.network.signed import identity_of, known_members, members_of
+from federation_tools import SITES, Federation, pca_study
 
 RNG = np.random.default_rng(4)
 ALL = (*SITES, "east")

@@ -10,8 +10,6 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
 
-from federation_tools import SITES, Federation, in_process, pca_study
-
 from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.network import certificates
@@ -20,6 +18,7 @@ from eigenveil.network.flare import authority
 from eigenveil.network.flare import job as job_module
 from eigenveil.network.flare.session import StudySession
 from eigenveil.network.kit import open_kit
+from federation_tools import SITES, Federation, in_process, pca_study
 
 RNG = np.random.default_rng(3)
 ROWS = {name: RNG.standard_normal((2000, 20)) * np.linspace(3.0, 0.3, 20) for name in SITES}

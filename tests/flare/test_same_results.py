@@ -7,13 +7,12 @@ import pytest
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
 
-from federation_tools import SITES, Federation, in_process, pca_study
-
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.federation.protocol.terms import active_sites
 from eigenveil.federation.study.study import make_study
 from eigenveil.models.task import TASKS
 from eigenveil.network.certificates import read_certificate
+from federation_tools import SITES, Federation, in_process, pca_study
 
 RNG = np.random.default_rng(7)
 MEANS = 5.0 * np.eye(3, 6) + 1.0
