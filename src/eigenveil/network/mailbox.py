@@ -15,16 +15,17 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import Protocol
 
 from eigenveil.errors import ProtocolError, short_name
+from eigenveil.network.folder import PartyFolder
 
 GROUP = "eigenveil.carriers"
 LARGEST = 1 << 28
 """Most bytes of an envelope that a carrier takes, whatever its study."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,63}")
 # The extra that a scheme of ours needs.
-_EXTRAS = {"https": "sites", "s3": "stores", "sftp": "stores"}
+_EXTRAS = {"https": "sites", "s3": "stores", "sftp": "stores", "gs": "stores"}
 
 
 class CarrierError(ProtocolError):
@@ -56,8 +57,8 @@ class Carrier(Protocol):
 
     scheme: str
 
-    def open(self, party: Any, address: str) -> Mailbox:
-        """The mailbox of a party, the owner of a :class:`~eigenveil.network.folder.PartyFolder`."""
+    def open(self, party: PartyFolder, address: str) -> Mailbox:
+        """A party's mailbox."""
         ...
 
 
@@ -77,9 +78,9 @@ def check_recipient(name: str) -> str:
     return name
 
 
-def open_mailbox(party: Any, address: str | None = None) -> Mailbox:
+def open_mailbox(party: PartyFolder, address: str | None = None) -> Mailbox:
     """A party's mailbox at an address; by default at the one that the party uses."""
-    where = address or party.address
+    where = address or party.mailbox_address()
     scheme = where.partition(":")[0]
     found = next(iter(entry_points(group=GROUP, name=scheme)), None)
     if found is None:
