@@ -377,12 +377,21 @@ def test_a_site_s_budget_has_its_unit(tmp_path):
 def test_site_start_tries_the_second_place_of_heads(start, tmp_path, ledger):
     """Before any study can ask, and before a ledger is made."""
     rows = ("--data", tmp_path / "rows.npy", "--budget-epsilon", 2, "--ledger")
-    cases = (((("--heads", tmp_path / "none" / "heads")), 7, "No such file"),)
+    gone = "postgresql://north:geheim@127.0.0.1:1/heads?ledger=north"
+    stamps, root = ("--timestamps", "http://127.0.0.1:1/tsr"), ("--authority", tmp_path / "none")
+    cases = (
+        (("--heads", tmp_path / "none" / "heads"), 7, "No such file"),
+        (("--heads", gone), 7, "127.0.0.1"),
+        (("--heads", tmp_path / "heads", *stamps), 2, "go together"),
+        (("--heads", tmp_path / "heads", *root), 2, "go together"),
+        (("--heads", tmp_path / "heads", *stamps, *root), 7, "No such file"),
+        (stamps, 2, "--heads is missing"),
+    )
     for words, wanted, said in cases:
         for place in (tmp_path / "new", ledger):
             before = ledger.read_bytes()
             status, _, err = start(*rows, place, *words)
-            assert (status, said in err) == (wanted, True), (words, err)
+            assert (status, said in err, "geheim" in err) == (wanted, True, False), (words, err)
             assert "hint:" in err
             assert ledger.read_bytes() == before
     assert not (tmp_path / "new").exists()

@@ -1,8 +1,9 @@
 """A second place for a ledger's heads: whoever cuts the ledger would have to cut this one, too.
 
-All it shows is how many entries there are. It belongs where those who can write the ledger cannot
-change it: a file that is named, on another machine for example. Where none is named it is a file of
-this user's, outside the ledger's folder, which notices whoever reaches the ledger alone.
+It belongs where those who can write the ledger cannot change it. All it shows is how many entries
+there are, and when. Here: what such a place is, and a file; ``heads_table`` is a database,
+``heads_stamped`` a file with timestamps of an authority. Where none is named it is a file of this
+user's, outside the ledger's folder, which notices whoever reaches the ledger alone.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -23,16 +26,23 @@ from eigenveil.files import hold, state_folder
 _LINE = 2**16  # bytes that the last line is within
 
 
+@dataclass(frozen=True)
+class Noted(Head):
+    """A noted head; ``time`` (UTC) where the place, not the ledger's owner, sets it."""
+
+    time: datetime | None = None
+
+
 class Heads(Protocol):
     """A second place for the heads of one ledger.
 
     Attributes
     ----------
-    begun : bool
-        Whether a ledger of which nothing is noted here is refused: the place was named by somebody.
+    named : bool
+        Whether somebody named it: then a ledger of which nothing is noted there is refused.
     """
 
-    begun: bool
+    named: bool
 
     def note(self, head: Head, *, last: bool = False) -> None:
         """Add a head, unless it or a later one is there; durable when this returns.
@@ -52,8 +62,37 @@ class Heads(Protocol):
             When the place cannot be reached or written: no answer may leave then.
         """
 
-    def read(self) -> list[Head]:
-        """All heads that were noted."""
+    def read(self) -> list[Noted]:
+        """All heads that were noted.
+
+        Raises
+        ------
+        DataError, OutputError
+            When something else is there, or it cannot be read.
+        """
+
+
+def is_there(head: Head, noted: Sequence[Head], *, last: bool, place: str) -> bool:
+    """Whether a head is among those that were ``noted``, which have its number or a later one.
+
+    Raises
+    ------
+    DataError
+        ``heads-differ``, as of :meth:`Heads.note`.
+    """
+    for other in noted:
+        if (other.count == head.count and other.hash != head.hash) or (
+            last and other.count > head.count
+        ):
+            its = "is another" if other.count == head.count else "is missing"
+            raise DataError(
+                f"{place}: entry {other.count} was noted there, and this ledger's {its}.",
+                hint="The ledger was cut, deleted, replaced by an old copy, or is another one; "
+                "nothing more is charged. Restore the copy that was used last, or keep another "
+                "ledger in another place, with heads of its own.",
+                code="heads-differ",
+            )
+    return bool(noted)
 
 
 class HeadsFile:
@@ -62,7 +101,8 @@ class HeadsFile:
     One line of JSON a head, ``{"number": ..., "hash": ...}``, only ever added.
     """
 
-    begun = True
+    keys = frozenset({"number", "hash"})
+    named = True
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
         self._path = Path(place).absolute()
@@ -80,50 +120,59 @@ class HeadsFile:
             whole, newline, torn = file.read().rpartition(b"\n")
             if torn:  # a power failure, before the answer that it was for had left
                 file.truncate(file.seek(0, os.SEEK_END) - len(torn))
-            noted = [self._head(whole.rpartition(b"\n")[2])] if newline else []
+            noted = [self._head(self._parsed(whole.rpartition(b"\n")[2]))] if newline else []
             if noted and noted[0].count > head.count:
                 file.seek(0)
-                noted = [self._head(line) for line in file.read().splitlines()]
+                noted = [self._head(self._parsed(line)) for line in file.read().splitlines()]
             noted = [other for other in noted if other.count >= head.count]
-            if self._is_there(head, noted, last=last) or not head.count:
+            if is_there(head, noted, last=last, place=str(self._path)) or not head.count:
                 return
-            file.write(json.dumps({"number": head.count, "hash": head.hash}).encode() + b"\n")
+            file.write(json.dumps(self._fields(head)).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def read(self) -> list[Head]:
+    def read(self) -> list[Noted]:
         """All heads, as of :meth:`Heads.read`; ``heads-damaged`` where a line holds none."""
         with self._open("rb") as file:
             *lines, _ = file.read().split(b"\n")  # what follows the last newline is torn
-        return [self._head(line) for line in lines]
+        return [self._noted(self._parsed(line)) for line in lines]
 
-    def _is_there(self, head: Head, noted: Sequence[Head], *, last: bool) -> bool:
-        """Whether a head is among those that were noted, which have its number or a later one."""
-        for other in noted:
-            if (other.count == head.count and other.hash != head.hash) or (
-                last and other.count > head.count
-            ):
-                its = "is another" if other.count == head.count else "is missing"
-                raise DataError(
-                    f"{self._path}: entry {other.count} was noted there, and this ledger's {its}.",
-                    hint="The ledger was cut, deleted, replaced by an old copy, or is another one; "
-                    "nothing more is charged. Restore the copy that was used last, or keep "
-                    "another ledger in another place, with heads of its own.",
-                    code="heads-differ",
-                )
-        return bool(noted)
+    def _fields(self, head: Head) -> dict[str, Any]:
+        """The head in a line."""
+        return {"number": head.count, "hash": head.hash}
 
-    def _head(self, line: bytes) -> Head:
+    def _noted(self, found: Mapping[str, Any]) -> Noted:
+        head = self._head(found)
+        return Noted(head.count, head.hash)
+
+    def _head(self, found: Mapping[str, Any]) -> Head:
+        return Head(found["number"], found["hash"])
+
+    def _parsed(self, line: bytes) -> Mapping[str, Any]:
         try:
             found = json.loads(line)
-            if found.keys() == {"number", "hash"} and type(found["number"]) is int:
-                return Head(found["number"], str(found["hash"]))
-        except (ValueError, AttributeError, RecursionError):
-            pass
+            if found.keys() >= HeadsFile.keys and found.keys() != self.keys:
+                raise self._other(stamped="timestamp" in found)
+            kinds = {name: type(value) for name, value in found.items()}
+            if kinds == {**dict.fromkeys(self.keys, str), "number": int}:
+                return dict(found)
+        except (ValueError, AttributeError, RecursionError) as error:
+            if isinstance(error, DataError):
+                raise
         raise DataError(
             f"{self._path}: a line holds no head of a ledger.",
             hint="Something other than eigenveil changed it; restore a copy of it.",
             code="heads-damaged",
+        )
+
+    def _other(self, *, stamped: bool) -> DataError:
+        hint = "Give the authority's root certificate (--authority), and where heads are noted its "
+        hint += "URL (--timestamps)."
+        none = "Leave --authority and --timestamps out, or give heads with timestamps a new file."
+        return DataError(
+            f"{self._path}: its heads have {'timestamps' if stamped else 'no timestamps'}.",
+            hint=hint if stamped else none,
+            code="other-heads",
         )
 
     @contextmanager
@@ -161,7 +210,7 @@ class UsualHeads(HeadsFile):
         ``XDG_STATE_HOME``.
     """
 
-    begun = False
+    named = False
 
     def __init__(self, ledger: str, folder: Path | None = None) -> None:
         self._ledger, self._folder = ledger, folder
@@ -174,7 +223,7 @@ class UsualHeads(HeadsFile):
         name = hashlib.sha256(os.fsencode(place)).hexdigest()[:32]
         return (self._folder or state_folder() / "heads") / f"{name}.heads"
 
-    def read(self) -> list[Head]:
+    def read(self) -> list[Noted]:
         """All heads, as of :meth:`Heads.read`; none where nothing was noted yet."""
         try:
             self._path.stat()

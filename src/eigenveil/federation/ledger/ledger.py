@@ -780,7 +780,7 @@ class Ledger:
         heads = self.heads
         with self._store.reading() as connection:
             noted = None if heads is None else heads.read()
-            if heads is not None and not (noted or heads.begun):
+            if heads is not None and not (noted or heads.named):
                 noted = None  # nothing was ever noted there
             return check(connection, against=against, noted=noted)
 
