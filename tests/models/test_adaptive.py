@@ -159,6 +159,8 @@ def test_unit_rows_are_kept_where_length_says_nothing_of_direction():
     for row_norm in ("unit", "auto"):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            # true of these rows, and said in 1 of 75 fits of unit rows, where the bound comes low
+            warnings.filterwarnings("ignore", "The explained variances are those of rows shortened")
             model = PrivatePCA(5, epsilon=1.0, delta=1e-5, row_norm=row_norm).fit(rows)
         assert captured(rows, model.components_) > 0.99
 

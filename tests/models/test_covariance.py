@@ -263,8 +263,11 @@ NINE = np.array([[26, -128, *np.zeros(7)], [46, -110, 28, 105, 17, 2.1, 7700, 7,
     "options", [{}, {"scale": "private"}, {"ranges": NINE}, {"scale": "private", "ranges": NINE}]
 )
 def test_columns_in_other_units_hide_nothing_where_each_has_a_scale(options, epsilon):
-    """In 180 fits at epsilon 2 an entry was .025 off, deviation .016: .16 is eight of them."""
-    table = nine_columns()
+    """In 180 fits of 8,000 rows an entry was .025 off, deviation .016: .16 is eight of them.
+
+    Of 8,000 rows a column got no private scale in 1 of 600 fits (3.6 deviations), of 20,000 in none.
+    """
+    table = nine_columns(20_000)
     exact = np.corrcoef(table.to_numpy().T)
     model = PrivateCovariance(epsilon=epsilon, delta=1e-6, **options)
     if not options:
@@ -280,7 +283,7 @@ def test_columns_in_other_units_hide_nothing_where_each_has_a_scale(options, eps
     assert (np.abs(model.location_ - table.mean()) < 0.3 * table.std()).all()
     assert model.guarantee_.certified
     sites = FederatedCovariance(epsilon=epsilon, delta=1e-6, **options)
-    sites.fit({"x": table[:3000], "y": table[3000:]})
+    sites.fit({"x": table[:8000], "y": table[8000:]})
     assert np.abs(sites.correlation_ - exact).max() < 0.16
 
 
