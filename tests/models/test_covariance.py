@@ -265,7 +265,7 @@ NINE = np.array([[26, -128, *np.zeros(7)], [46, -110, 28, 105, 17, 2.1, 7700, 7,
 def test_columns_in_other_units_hide_nothing_where_each_has_a_scale(options, epsilon):
     """In 180 fits of 8,000 rows an entry was .025 off, deviation .016: .16 is eight of them.
 
-    Of 8,000 rows a column got no private scale in 1 of 600 fits (3.6 deviations), of 20,000 in none.
+    Of 8,000 rows a column got no private scale in 1 of 600 fits, of 20,000 in none of 600.
     """
     table = nine_columns(20_000)
     exact = np.corrcoef(table.to_numpy().T)
