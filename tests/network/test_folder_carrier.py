@@ -22,6 +22,7 @@ from eigenveil.network.carriers.folder import (
     RelayCarrier,
     StoreShelf,
     folder_name,
+    member_name,
 )
 from eigenveil.network.mailbox import CarrierError, digest_of
 
@@ -44,6 +45,7 @@ def test_every_name_has_a_folder_of_its_own_on_every_share(first, other):
     assert not made.startswith(".")
     assert not made.endswith(".")
     assert made.partition(".")[0] not in {"con", "prn", "aux", "nul", "com1", "lpt9"}
+    assert member_name(made) == first
     assert first == other or made != folder_name(other)
 
 

@@ -144,6 +144,10 @@ COMMANDS = {
         "eigenveil.cli.commands.aggregator:aggregator_app",
         "The aggregator between organisations: it has no rows, and only its own key.",
     ),
+    "exchange": Command(
+        "eigenveil.cli.commands.exchange:exchange_app",
+        "Mail between organisations that a person carries: one file out, one file in.",
+    ),
     "ledger": Command(
         "eigenveil.cli.commands.ledger:ledger_app",
         "A ledger, of tables or of a site: the privacy budget of rows, and what was spent.",

@@ -170,7 +170,11 @@ class Registrar:
                 entries = _admitted(entries, each, members.head.origin, now, replace=replace)
             return tuple(entries)
 
-        addresses = [each.said.address for each in requests if each.said.role == "aggregator"]
+        addresses = [
+            each.said.address
+            for each in requests
+            if each.said.role == "aggregator" and each.said.address
+        ]
         return self._next(change, address=addresses[-1] if addresses else None)
 
     def revoke(self, name: str, reason: str) -> MemberList:

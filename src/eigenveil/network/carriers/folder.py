@@ -54,6 +54,11 @@ def folder_name(name: str) -> str:
     return quoted
 
 
+def member_name(quoted: str) -> str:
+    """The name that :func:`folder_name` made a folder's."""
+    return re.sub(r"=([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), quoted)
+
+
 class Found(NamedTuple):
     """A file that has the name of an envelope."""
 
@@ -471,6 +476,18 @@ class FolderCarrier:
         return FolderMailbox(shelf, folder_name(party.name), folder_name)
 
 
+def spool_of(party: Any, address: str) -> Path:
+    """Where a party's mail waits for a relay: by default a folder of its own."""
+    if address.partition(":")[0] not in ("flare", "flower", "exchange"):
+        raise DataError(
+            f"The mail of {party.name} goes by {printable(address)}, not through a spool.",
+            hint="Mail that is carried by hand has the address exchange: in party.json, or in the "
+            "list of members.",
+            code="bad-address",
+        )
+    return _place(address, Path(party.folder).absolute() / "mail")
+
+
 class RelayCarrier:
     """``flare:/path``, ``flower:/path``: a relay carries what is in the party's spool."""
 
@@ -479,10 +496,9 @@ class RelayCarrier:
     def open(self, party: Any, address: str) -> FolderMailbox:
         """The mailbox of a party, whose spool is made where it is missing.
 
-        ``exchange:`` is the folder ``exchange`` of the party, which a person carries; see
-        :mod:`eigenveil.app.exchange`.
+        ``exchange:`` is one that a person carries; see :mod:`eigenveil.app.exchange`.
         """
-        spool = _place(address, Path(party.folder).absolute() / "exchange")
+        spool = spool_of(party, address)
         shelf = LocalShelf(spool)
         shelf.make("in", "out")
         return FolderMailbox(shelf, "in", lambda name: f"out/{folder_name(name)}")
