@@ -30,12 +30,11 @@ from cryptography.x509.oid import NameOID
 from eigenveil.errors import DataError, ProtocolError, first_line
 from eigenveil.federation.identity import Current
 from eigenveil.files import replacing
+from eigenveil.network.folder import PartyFolder, identity_of
 from eigenveil.network.mailbox import LARGEST, CarrierError, check_recipient, digest_of
 
 if TYPE_CHECKING:
     import httpx
-
-    from eigenveil.network.folder import PartyFolder
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 """In the aggregator's folder: what its server shows."""
@@ -58,8 +57,6 @@ class HttpsCarrier:
 
     def open(self, party: PartyFolder, address: str) -> HttpsMailbox:
         """The mailbox of a party, at ``https://host:port``, perhaps with ``#sha256=...``."""
-        from eigenveil.network.folder import identity_of
-
         return HttpsMailbox(identity_of(party), address, ca=party.ca)
 
 
@@ -72,7 +69,7 @@ class HttpsMailbox:
         self._identity = identity
         self._url, pin = parse(address)
         self._client = httpx.Client(
-            verify=_context(ca, pin),
+            verify=_context("" if pin else ca or os.environ.get("SSL_CERT_FILE", ""), pin),
             headers={"accept-encoding": "identity", "user-agent": "eigenveil"},
             limits=httpx.Limits(keepalive_expiry=60.0),
             timeout=httpx.Timeout(30.0, connect=10.0, write=60.0),
@@ -176,8 +173,10 @@ class HttpsMailbox:
                 error, again = _named(problem, self._url)
                 if not again or tries == _TRIES:
                     raise error from None
-            except RuntimeError as problem:  # the client was closed, by another thread
-                raise _unreachable(self._url, str(problem)) from None
+            except RuntimeError as problem:
+                if isinstance(problem, CarrierError) or not self._client.is_closed:
+                    raise
+                raise _unreachable(self._url, "it was closed here") from None
             time.sleep(random.uniform(0.1, 0.3) * tries)
         raise AssertionError
 
@@ -274,10 +273,10 @@ def _context(ca: str, pin: str) -> ssl.SSLContext:
         context.pin = pin  # type: ignore[attr-defined]
     else:
         try:
-            context = ssl.create_default_context(cafile=ca or os.environ.get("SSL_CERT_FILE"))
+            context = ssl.create_default_context(cafile=ca or None)
         except (OSError, ssl.SSLError) as problem:
             raise DataError(
-                f"The file of authorities {ca or os.environ['SSL_CERT_FILE']} cannot be used: "
+                f"The file of authorities {ca} cannot be used: "
                 f"{first_line(problem.strerror or problem, empty='unreadable')}.",
                 hint="Give certificates as PEM, in SSL_CERT_FILE or as the party's ca.",
                 code="bad-tls-certificate",
@@ -381,8 +380,9 @@ def _named(problem: httpx.HTTPError, url: str) -> tuple[CarrierError, bool]:
                 code="other-pin",
             ), False
         if isinstance(cause, ssl.SSLCertVerificationError):
+            why = first_line(cause.verify_message, empty="it is not trusted")
             return CarrierError(
-                f"The certificate of {url} is refused: {first_line(cause.verify_message, empty='')}.",
+                f"The certificate of {url} is refused: {why}.",
                 hint="Check host and date; give the authority's file in SSL_CERT_FILE, or a pin.",
                 code="bad-tls",
             ), False

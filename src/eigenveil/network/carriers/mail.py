@@ -7,7 +7,6 @@ onto the disk: a killed server loses nothing, and after a power cut the senders 
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 import time
 from collections import Counter, defaultdict
@@ -77,7 +76,9 @@ class Store:
         found = [(file.stat(), file) for file in self._folder.glob("*/*-*.eve")]
         for state, file in sorted(found, key=lambda each: each[0].st_mtime_ns):
             sender, _, digest = file.stem.partition("-")
-            whole = hashlib.sha256(file.read_bytes()).hexdigest() == digest  # a power cut leaves parts
+            whole = (
+                hashlib.sha256(file.read_bytes()).hexdigest() == digest
+            )  # a power cut leaves parts
             if not whole or time.time() - state.st_mtime > _OLDEST:
                 file.unlink()
             else:
@@ -124,7 +125,7 @@ class Store:
             if coming.digest in self._lying[recipient]:
                 return
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            os.replace(scratch, path)
+            scratch.replace(path)
             self._keep(recipient, Mail(coming.digest, sender, coming.size, path))
             watching = tuple(self._watching[recipient])
         for call in watching:
@@ -133,7 +134,9 @@ class Store:
     def lying(self, recipient: str, known: Collection[str]) -> list[Mail]:
         """The oldest mail of a member that it does not know, as much as is brought at once."""
         with self._guard:
-            there = [each for each in self._lying[_key(recipient)].values() if each.digest not in known]
+            there = [
+                each for each in self._lying[_key(recipient)].values() if each.digest not in known
+            ]
         brought = 0
         for number, mail in enumerate(there):
             brought += mail.size

@@ -13,7 +13,6 @@ import hashlib
 import hmac
 import ipaddress
 import logging
-import os
 import secrets
 import socket
 import ssl
@@ -25,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from eigenveil.errors import DataError, OutputError, ProtocolError
+from eigenveil.errors import DataError, OutputError, ProtocolError, first_line
 from eigenveil.federation.identity import Current
 from eigenveil.network.carriers.https import (
     CERTIFICATE,
@@ -35,6 +34,7 @@ from eigenveil.network.carriers.https import (
     what_is_signed,
 )
 from eigenveil.network.carriers.mail import Mail, OwnMailbox, Store
+from eigenveil.network.folder import PartyFolder, identity_of
 from eigenveil.network.mailbox import LARGEST
 
 try:
@@ -52,6 +52,7 @@ except ImportError as problem:
         code="extra-missing",
     ) from None
 
+_log = logging.getLogger(__name__)
 _CHALLENGE = 30.0  # seconds that a challenge is good for
 _SESSION = 3600.0
 _PIECE = 1 << 18
@@ -305,25 +306,42 @@ class MailboxServer:
 
 
 def serve(
+    party: PartyFolder, *, host: str = "", port: int = 0, limits: Limits | None = None
+) -> MailboxServer:
+    """Serve a federation's mailboxes with the certificate in the aggregator's folder."""
+    folder = party.folder
+    return serve_mail(
+        identity_of(party),
+        party.state / "mail",
+        host=host,
+        port=port,
+        certificate=folder / CERTIFICATE,
+        key=folder / KEY,
+        limits=limits or Limits(),
+    )
+
+
+def serve_mail(
     identity: Current,
     folder: Path,
     *,
-    host: str = "",
-    port: int = 0,
+    host: str,
+    port: int,
     certificate: Path,
     key: Path,
-    limits: Limits | None = None,
+    limits: Limits,
 ) -> MailboxServer:
     """Serve mailboxes, whose mail lies in a folder, in a thread of its own."""
-    limits = limits or Limits()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as problem:
         raise DataError(
-            f"{certificate} and {key} are no certificate for TLS with its key: {problem}.",
-            hint="Give both as PEM, the key without a password.",
+            f"{certificate} and {key.name} are no certificate for TLS and its key: "
+            f"{first_line(problem.strerror or problem, empty='unreadable')}.",
+            hint="Put the organisation's there, as PEM, the key without a password; "
+            "'eigenveil federation join' makes a pair of its own.",
             code="bad-tls-certificate",
         ) from None
     store = Store(folder, most_bytes=limits.bytes, most_mails=limits.mails)
@@ -337,7 +355,7 @@ class _Guest:
     """One connection: of a stranger until a session was shown on it."""
 
     def __init__(self, guests: _Guests, address: str, found: socket.socket) -> None:
-        self._guests, self._address, self._socket = guests, address, found
+        self._guests, self.address, self._socket = guests, address, found
         self.member: str | None = None
         self.asked = 0
         self.transport: asyncio.Transport | None = None
@@ -363,7 +381,7 @@ class _Guest:
     def admit(self, name: str) -> None:
         """Count the connection as a member's."""
         if self.member is None:
-            self._guests.admit(self, self._address, name)
+            self._guests.admit(self, self.address, name)
             self.member = name
 
     def leave(self) -> None:
@@ -371,7 +389,7 @@ class _Guest:
         if not self._left:
             self._left = True
             self.wait(None)
-            self._guests.leave(self, self._address)
+            self._guests.leave(self, self.address)
 
 
 class _Guests:
@@ -388,7 +406,9 @@ class _Guests:
             found.close()
             return None
         if len(self._strangers) >= self._limits.strangers:
-            next(iter(self._strangers)).end()
+            oldest = next(iter(self._strangers))
+            self._forget_stranger(oldest, oldest.address)
+            oldest.end()
         guest = _Guest(self, address, found)
         self._strangers[guest] = None
         self._all.add(guest)
@@ -469,6 +489,9 @@ class _Watched:
         try:
             await self.app(scope, receive, send)
         except (TimeoutError, ClientDisconnect):
+            guest.end()
+        except Exception:
+            _log.exception("A request failed.")
             guest.end()
         finally:
             if guest.member is None and guest.asked >= _ASKED:
