@@ -390,5 +390,5 @@ def _named(problem: httpx.HTTPError, url: str) -> tuple[CarrierError, bool]:
             cause, (ssl.SSLEOFError, ssl.SSLZeroReturnError)
         ):
             return _no_mailbox(url, f"no TLS ({cause.reason or 'handshake failed'})"), False
-    why = "no answer in time" if isinstance(problem, httpx.TimeoutException) else problem
+    why = "no answer in time" if isinstance(problem, httpx.TimeoutException) else str(problem)
     return _unreachable(url, why), not isinstance(problem, httpx.TimeoutException)
