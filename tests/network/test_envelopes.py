@@ -1,0 +1,197 @@
+"""Envelopes: what they show, how long their keys last, and who may open them."""
+
+import dataclasses
+import hashlib
+
+import pytest
+from contract import letter, parties, post_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eigenveil.errors import ProtocolError
+from eigenveil.federation.sealing import SEALING_BYTES, encrypt_to
+from eigenveil.network import envelopes
+from eigenveil.network.envelopes import (
+    BESIDE,
+    FileKeys,
+    MemoryKeys,
+    OtherMembers,
+    Post,
+    brought_list,
+    is_hello,
+    list_of_hello,
+    sender_of,
+)
+from eigenveil.network.folder import identity_of, sealing_of
+
+WORDS = st.from_regex(r"[a-z0-9 _-]{0,64}", fullmatch=True)
+DIGESTS = st.just("") | st.binary(min_size=32, max_size=32).filter(any).map(bytes.hex)
+
+
+def refused(work, *codes):
+    with pytest.raises(ProtocolError) as found:
+        work()
+    assert found.value.code in codes
+
+
+def test_all_messages_of_a_step_look_alike_to_who_carries_them():
+    north = post_of("north")
+    sealed = [
+        north.seal(letter("north", "aggregator", body, code=code), bound=5000)[0]
+        for body, code in ((b"", "refused"), (b"x", ""), (b"x" * 5000, ""))
+    ]
+    assert len({len(each) for each in sealed}) == 1
+    assert len(sealed[0]) <= 5000 + BESIDE
+    study = bytes.fromhex(letter("north", "aggregator").study)
+    for each in sealed:
+        assert study not in each
+        assert b"round 1" not in each
+        assert sender_of(each) == "north"
+        assert not is_hello(each)
+    with pytest.raises(RuntimeError):
+        north.seal(letter("north", "aggregator", b"x" * 5001), bound=5000)
+
+
+@settings(max_examples=50, deadline=None)
+@given(study=DIGESTS, question=DIGESTS, session=WORDS, code=WORDS, body=st.binary(max_size=99))
+def test_what_was_sealed_is_opened_and_one_text_has_one_encoding(
+    study, question, session, code, body
+):
+    text = letter("north", "aggregator", body, study=study, session=session, code=code)
+    text = dataclasses.replace(text, question=question, sent=12.345, members="ab" * 32)
+    inside, mark = envelopes._encoded(text, 100)
+    found = envelopes._decoded(inside, "north", "aggregator")
+    assert found == dataclasses.replace(text, mark=mark)
+    assert envelopes._encoded(dataclasses.replace(found, mark=""), 100) == (inside, mark)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_a_changed_text_is_refused_or_is_the_one_encoding_of_another(data):
+    inside, mark = envelopes._encoded(letter("north", "aggregator", b"body", code="x"), 20)
+    at = data.draw(st.integers(0, len(inside) - 1))
+    changed = inside[:at] + bytes([data.draw(st.integers(0, 255))]) + inside[at + 1 :]
+    try:
+        found = envelopes._decoded(changed, "north", "aggregator")
+    except ProtocolError:
+        return
+    assert envelopes._encoded(dataclasses.replace(found, mark=""), 20)[0] == changed
+    outside_mark = range(32 + 8)  # the list and the time may differ between repetitions
+    assert changed == inside or found.mark != mark or at in outside_mark
+
+
+def test_a_message_said_again_has_the_same_mark_and_another_text():
+    north, aggregator = post_of("north"), post_of("aggregator")
+    text = letter("north", "aggregator", b"sum")
+    made = [north.seal(text, bound=100) for _ in range(2)]
+    assert made[0][1] == made[1][1]
+    assert made[0][0] != made[1][0]
+    opened = [aggregator.open(each, limit=100) for each, _ in made]
+    assert {each.mark for each in opened} == {made[0][1]}
+    other = dataclasses.replace(text, session="a2")
+    assert north.seal(other, bound=100)[1] != made[0][1]
+
+
+def test_only_the_first_message_of_a_session_is_sealed_for_the_list():
+    """Forward secrecy: with all long-lived keys, what came later stays sealed once it is over."""
+    store = MemoryKeys()
+    aggregator, north = post_of("aggregator"), post_of("north", store)
+    first, mark = aggregator.seal(letter("aggregator", "north", b"join"), bound=100)
+    question = north.open(first, limit=100)
+    assert len(question.session_key) == SEALING_BYTES
+    answer, _ = north.seal(letter("north", "aggregator", b"yes", question=mark), bound=100)
+    assert aggregator.open(answer, limit=100).session_key
+    second, _ = aggregator.seal(letter("aggregator", "north", b"sum"), bound=100)
+    third = north.open(second, limit=100)
+    assert third.session_key == b""
+    assert third.payload == b"sum"
+    thief = {name: post_of(name) for name in ("aggregator", "north")}  # with all that the list has
+    assert thief["north"].open(first, limit=100).payload == b"join"
+    refused(lambda: thief["aggregator"].open(answer, limit=100), "unknown-key")
+    refused(lambda: thief["north"].open(second, limit=100), "unknown-key")
+    north.end("a1")
+    assert [each for each in store.all() if each[0]] == []
+    refused(lambda: north.open(second, limit=100), "unknown-key")
+
+
+def test_keys_of_a_session_outlive_a_kill_and_are_erased_at_its_end(tmp_path):
+    aggregator = post_of("aggregator", FileKeys(tmp_path / "a"))
+    north = post_of("north", FileKeys(tmp_path / "n"))
+    mark = ""
+    for turn in range(4):
+        sent, mark = aggregator.seal(letter("aggregator", "north", bytes([turn])), bound=100)
+        assert north.open(sent, limit=100).mark == mark
+        identity, sealing = (of(parties()["north"]) for of in (identity_of, sealing_of))
+        north = Post(identity, sealing, FileKeys(tmp_path / "n"))
+        assert north.knows("aggregator")
+        north.open(sent, limit=100)
+        back, _ = north.seal(letter("north", "aggregator", question=mark), bound=100)
+        aggregator = Post(
+            identity_of(parties()["aggregator"]),
+            sealing_of(parties()["aggregator"]),
+            FileKeys(tmp_path / "a"),
+        )
+        assert aggregator.open(back, limit=100).question == mark
+    secret = next((tmp_path / "n" / "a1").glob("-own*")).read_bytes()
+    north.end("a1")
+    left = b"".join(each.read_bytes() for each in tmp_path.rglob("n/*/*"))
+    assert secret not in left
+    assert not (tmp_path / "n" / "a1").exists()
+
+
+def test_a_session_key_that_was_shown_stays():
+    aggregator, north = post_of("aggregator"), post_of("north")
+    aggregator.open(north.seal(letter("north", "aggregator"), bound=9)[0], limit=9)
+    other = post_of("north").seal(letter("north", "aggregator"), bound=9)[0]
+    refused(lambda: aggregator.open(other, limit=9), "bad-identity")
+
+
+def test_a_hello_brings_the_key_that_the_list_has_and_a_list():
+    party = parties()["north"]
+    north = Post(identity_of(party), sealing_of(party), MemoryKeys())
+    refused(lambda: north.seal(letter("north", "aggregator"), bound=9), "unknown-key")
+    assert not north.knows("aggregator")
+    hello = post_of("aggregator").hello("north", b"a list")
+    assert is_hello(hello)
+    assert brought_list(hello) == b"a list"
+    assert list_of_hello(hello) == identity_of(party).members.digest
+    assert north.learn(hello) == "aggregator"
+    assert north.knows("aggregator")
+    sealed = north.seal(letter("north", "aggregator"), bound=9)[0]
+    refused(lambda: north.learn(sealed), "wrong-recipient")
+    refused(lambda: post_of("aggregator").learn(sealed), "malformed")
+    refused(lambda: north.open(hello, limit=2000), "unknown-key")
+    stranger = Post(identity_of(party), sealing_of(parties()["south"]), MemoryKeys())
+    refused(lambda: post_of("aggregator").learn(stranger.hello("aggregator")), "bad-identity")
+
+
+def test_a_party_with_another_list_is_named_and_can_be_told():
+    north, aggregator = post_of("north"), post_of("aggregator")
+    text = letter("north", "aggregator", b"x", members="cd" * 32)
+    with pytest.raises(OtherMembers) as found:
+        aggregator.open(north.seal(text, bound=9)[0], limit=9)
+    assert found.value.code == "other-members"
+    assert found.value.envelope.payload == b"x"
+    for passes in ({"code": "other-members"}, {"step": "members"}):
+        sealed = north.seal(dataclasses.replace(text, **passes), bound=9)[0]
+        assert aggregator.open(sealed, limit=9).payload == b"x"
+
+
+def test_who_sealed_it_and_for_whom_are_part_of_the_seal():
+    """What one party sealed is nobody else's message, even re-signed by a member."""
+    north, south, aggregator = (post_of(name) for name in ("north", "south", "aggregator"))
+    data = north.seal(letter("north", "aggregator", b"x"), bound=9)[0]
+    header = envelopes._header(data)
+    identity = identity_of(parties()["south"])
+    start = envelopes._start(identity, header.key, "aggregator")
+    stolen = envelopes._signed(identity, start, data[header.size :])
+    refused(lambda: aggregator.open(stolen, limit=9), "damaged")
+    refused(lambda: south.open(data, limit=9), "wrong-recipient")
+    large = north.seal(letter("north", "aggregator"), bound=999)[0]
+    refused(lambda: aggregator.open(large, limit=9), "too-large")
+    inside, _ = envelopes._encoded(letter("north", "aggregator"), 9)
+    key = sealing_of(parties()["aggregator"]).public
+    start = envelopes._start(identity, hashlib.sha256(key).digest(), "aggregator")
+    info = envelopes._info(start, "a", "b")
+    unbound = envelopes._signed(identity, start, encrypt_to(key, inside, info))
+    refused(lambda: aggregator.open(unbound, limit=9), "damaged")
