@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from eigenveil.federation.members import Role
+from eigenveil.errors import DataError, OutputError
+from eigenveil.federation.members import MemberList, Role, find
 from eigenveil.federation.protocol.terms import active_sites
+from eigenveil.federation.public_key import PublicKey
 from eigenveil.federation.study.study import Study
-from eigenveil.network.folder import PartyFolder, new_party, open_party
-from eigenveil.network.keys import PartyKeys
-from eigenveil.network.registrar import Registrar, new_request, read_request, request_line
+from eigenveil.network.carriers.https import make_tls
+from eigenveil.network.folder import (
+    PartyFolder,
+    add_keys,
+    keys_of,
+    new_party,
+    open_party,
+)
+from eigenveil.network.keys import PartyKeys, plug_in
+from eigenveil.network.members import LARGEST
+from eigenveil.network.registrar import (
+    KEY,
+    Registrar,
+    new_request,
+    read_request,
+    request_line,
+)
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A party's new folder, and the line to send to the registrar."""
+    """A party's folder, the fingerprint of its new key, and the line to send to the registrar."""
 
     party: PartyFolder
     fingerprint: str
@@ -23,12 +42,49 @@ class Joined:
 
 
 @dataclass(frozen=True)
+class Member:
+    """A line of a list of members; ``state`` is "in", "replaced" or "revoked"."""
+
+    name: str
+    role: str
+    organisation: str
+    fingerprint: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Members:
+    """A list of members, as people look at it.
+
+    ``registrar`` is the fingerprint that parties pin; ``file`` the list, to be sent to all.
+    """
+
+    federation: str
+    registrar: str
+    number: int
+    digest: str
+    since: datetime
+    until: datetime
+    address: str
+    members: tuple[Member, ...]
+    file: Path
+    warning: str = ""
+
+
+@dataclass(frozen=True)
 class Trial:
-    """A whole federation on one machine: folders by party's name."""
+    """A whole federation on one machine: the registrar's folder, and the parties' by name."""
 
     registrar: Path
     fingerprint: str
     parties: dict[str, PartyFolder]
+
+
+def new(folder: Path, name: str, *, address: str = "") -> Members:
+    """Begin a federation: a registrar's folder, and a list with nobody in it."""
+    registrar = Registrar.new(folder, name, address=address)
+    return _shown(registrar.current(), registrar.file)
 
 
 def parties_of(study: Study) -> dict[str, Role]:
@@ -36,7 +92,7 @@ def parties_of(study: Study) -> dict[str, Role]:
     found: dict[str, Role] = {"aggregator": "aggregator", "lead": "lead"}
     if study.masks == "helper":
         found["helper"] = "helper"
-    return found | dict.fromkeys(active_sites(study), "site")
+    return found | {site: "site" for site in active_sites(study)}
 
 
 def join(
@@ -47,27 +103,182 @@ def join(
     registrar: str,
     organisation: str = "",
     address: str = "",
+    own_certificate: bool = False,
+    signer: str = "",
 ) -> Joined:
-    """Make a party's folder with new keys, and what it asks the registrar."""
-    keys = PartyKeys.new()
-    request = new_request(registrar, role, name, organisation, keys, address=address)
-    party = PartyFolder(folder.absolute(), role, name, organisation, registrar)
+    """Make a party's folder with new keys, and what it asks the registrar.
+
+    Parameters
+    ----------
+    registrar : str
+        The fingerprint that the registrar told.
+    address : str
+        Of an aggregator: where all reach it. With ``https:`` it gets a certificate that the address
+        pins, unless it has one of its organisation's (``own_certificate``).
+    signer : str
+        The plug-in that signs, where the key is in a card.
+    """
+    origin, folder = plain_fingerprint(registrar), folder.absolute()
+    keys = PartyKeys.new(plug_in(signer, folder) if signer else None)
+    if role == "aggregator" and address.startswith("https://") and not own_certificate:
+        host = urlsplit(address).hostname
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        address = f"{address.partition('#')[0]}#{make_tls(folder, host or '')}"
+    request = new_request(origin, role, name, organisation, keys, address=address)
+    party = PartyFolder(folder, role, name, organisation, origin, signer=signer)
     new_party(party, keys)
-    key = keys.signer.public_key
-    return Joined(party, key.fingerprint, request_line(request, keys.signer))
+    fingerprint = keys.signer.public_key.fingerprint
+    return Joined(party, fingerprint, request_line(request, keys.signer))
+
+
+def admit(
+    folder: Path, lines: Sequence[str], fingerprints: Sequence[str], *, replace: bool = False
+) -> Members:
+    """A list with those who ask, if each key is one that its party read out.
+
+    Parameters
+    ----------
+    fingerprints : sequence of str
+        What the parties said by another way than the requests came.
+    replace : bool
+        Admit new keys of parties that lost their old ones.
+    """
+    requests = [read_request(line) for line in lines]
+    told = {plain_fingerprint(each) for each in fingerprints}
+    for each in requests:
+        if PublicKey.parse(each.said.key).fingerprint not in told:
+            raise DataError(
+                f"The request of {each.said.name} ({each.said.role}) is of a key that nobody "
+                "confirmed.",
+                hint=f"Ask {each.said.name} by telephone for its fingerprint, and give that with "
+                "--fingerprint.",
+                code="other-fingerprint",
+            )
+    registrar = Registrar(folder.absolute())
+    return _shown(registrar.admit(requests, replace=replace), registrar.file)
+
+
+def revoke(folder: Path, name: str, reason: str) -> Members:
+    """A list without a party."""
+    registrar = Registrar(folder.absolute())
+    return _shown(registrar.revoke(name, reason), registrar.file)
+
+
+def renew(folder: Path, *, address: str | None = None, days: int = 90) -> Members:
+    """The same list under the next number, good from today."""
+    registrar = Registrar(folder.absolute())
+    return _shown(registrar.renew(address=address, days=days), registrar.file)
+
+
+def hand_over(folder: Path, key: Path) -> Members:
+    """A list that the next registrar's key signs, and the one before."""
+    registrar = Registrar(folder.absolute())
+    return _shown(registrar.hand_over(key), registrar.file)
+
+
+def members(folder: Path) -> Members:
+    """The newest list in a party's folder, or a registrar's."""
+    if (folder / KEY).exists():
+        registrar = Registrar(folder.absolute())
+        return _shown(registrar.current(), registrar.file)
+    party = open_party(folder)
+    return _shown(party.known.current(), party.members, party.known.warning())
+
+
+def take(folder: Path, file: Path) -> tuple[Members, bool]:
+    """Give a party a list that came from the registrar; whether it is newer than the party's."""
+    party = open_party(folder)
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(LARGEST + 1)
+    except OSError as problem:
+        raise OutputError(
+            f"{file} cannot be read: {problem.strerror or problem}.",
+            hint="Give the file that the registrar sent.",
+            code="cannot-read",
+        ) from None
+    newer = party.known.adopt(data)
+    return members(folder), newer
+
+
+def replace_key(folder: Path) -> Joined:
+    """Make a party new keys; the old ones count until the registrar has admitted them."""
+    party = open_party(folder)
+    old = keys_of(party, party.known.current())
+    keys = PartyKeys.new(old.signer if party.signer else None)
+    entry = find(party.known.current().entries, party.name, datetime.now(UTC))
+    request = new_request(
+        party.origin, party.role, party.name, party.organisation, keys, replaces=entry.key
+    )
+    add_keys(party, keys)
+    fingerprint = keys.signer.public_key.fingerprint
+    return Joined(party, fingerprint, request_line(request, keys.signer, old.signer))
 
 
 def new_all(study: Study, folder: Path, *, address: str = "") -> Trial:
     """Make the folders of all parties of a study and their registrar, for trials."""
-    registrar = Registrar.new(folder / "registrar", study.name, address=address)
-    origin = registrar.current().head.origin
+    origin = new(folder / "registrar", study.name).registrar
     joined = {
-        name: join(folder / name, role=role, name=name, registrar=origin, organisation=name)
+        name: join(
+            folder / name,
+            role=role,
+            name=name,
+            registrar=origin,
+            organisation=name,
+            address=address if role == "aggregator" else "",
+        )
         for name, role in parties_of(study).items()
     }
-    registrar.admit([read_request(each.request) for each in joined.values()])
-    data = registrar.file.read_bytes()
+    found = admit(
+        folder / "registrar",
+        [each.request for each in joined.values()],
+        [each.fingerprint for each in joined.values()],
+    )
     for each in joined.values():
-        each.party.known.adopt(data)
+        take(each.party.folder, found.file)
     parties = {name: open_party(each.party.folder) for name, each in joined.items()}
-    return Trial(registrar.folder, origin, parties)
+    return Trial(folder.absolute() / "registrar", origin, parties)
+
+
+def plain_fingerprint(text: str) -> str:
+    """A fingerprint as people write it: with blanks, colons, or in capitals."""
+    found = "".join(text.split()).replace(":", "").lower()
+    if len(found) != 64 or not set(found) <= set("0123456789abcdef"):
+        raise DataError(
+            f"{text!r} is not a fingerprint.",
+            hint="It has 64 digits and letters from a to f; blanks between them do not count.",
+            code="bad-fingerprint",
+        )
+    return found
+
+
+def spoken(fingerprint: str) -> str:
+    """A fingerprint as it is read out: in groups of four."""
+    return " ".join(fingerprint[each : each + 4] for each in range(0, len(fingerprint), 4))
+
+
+def _shown(found: MemberList, file: Path, warning: str = "") -> Members:
+    head, now = found.head, datetime.now(UTC)
+    listed = tuple(
+        Member(
+            each.name,
+            each.role,
+            each.organisation,
+            PublicKey.parse(each.key).fingerprint,
+            "revoked" if each.revoked else "in" if each.is_in(now) else "replaced",
+            each.reason,
+        )
+        for each in found.entries
+    )
+    return Members(
+        head.name,
+        head.origin,
+        head.number,
+        head.digest,
+        head.since,
+        head.until,
+        head.address,
+        listed,
+        file,
+        warning,
+    )

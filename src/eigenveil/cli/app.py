@@ -136,6 +136,10 @@ COMMANDS = {
         "eigenveil.cli.commands.study_ask:study_app",
         "A study: one file that several sites agree on, checked before any row is read.",
     ),
+    "federation": Command(
+        "eigenveil.cli.commands.federation:federation_app",
+        "Who takes part in studies between organisations: keys, requests, the list of members.",
+    ),
     "site": Command(
         "eigenveil.cli.commands.site:site_app",
         "A site between organisations: its rows, ledger and approvals.",
