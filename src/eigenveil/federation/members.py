@@ -180,8 +180,8 @@ def check_entries(entries: Collection[Entry]) -> None:
 class Evidence(Document):
     """What shows years later that some parties were members: no other file is needed.
 
-    ``heads`` are those at which the registrar changed, the first, and the list's; ``digests`` of
-    all its entries.
+    ``heads`` has the list's last, and where the registrar changed the first and those that changed
+    it; ``digests`` are of all entries.
     """
 
     heads: Annotated[tuple[Signed[Head], ...], Field(min_length=1, max_length=1 << 10)]
@@ -195,7 +195,9 @@ class Evidence(Document):
         for each in members.heads[1:]:
             if each.said.registrar != heads[-1].said.registrar:
                 heads.append(each)
-        if heads[-1] is not members.heads[-1]:
+        if len(heads) == 1:
+            heads = []
+        if not heads or heads[-1] is not members.heads[-1]:
             heads.append(members.heads[-1])
         return cls(
             heads=tuple(heads),

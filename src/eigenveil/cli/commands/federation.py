@@ -62,7 +62,9 @@ def new(
         )
         return
     trial = federation.new_all(
-        read_study(everybody), folder, address="https://localhost:8102" if address is None else address
+        read_study(everybody),
+        folder,
+        address="https://localhost:8102" if address is None else address,
     )
     folders = {name: str(party.folder) for name, party in trial.parties.items()}
     if json:

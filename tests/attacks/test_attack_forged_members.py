@@ -1,0 +1,331 @@
+"""Lists and requests that the registrar, or the party, never made.
+
+Nobody but the registrar puts a key into a list, and nobody but the holder of a key asks with it. In
+each attack the attacker has every public file, keys of their own, and the way that carries both.
+"""
+
+import base64
+import hashlib
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eigenveil.errors import EigenveilError
+from eigenveil.federation.members import Evidence, Head, MemberList, digest_of
+from eigenveil.federation.signed import Signed
+from eigenveil.network.keys import KeySigner, PartyKeys
+from eigenveil.network.members import KnownMembers, line, read_members
+from eigenveil.network.registrar import (
+    Registrar,
+    Request,
+    new_request,
+    read_request,
+    request_line,
+)
+
+
+def refused(call, *given, **named):
+    with pytest.raises(EigenveilError) as found:
+        call(*given, **named)
+    return found.value.code
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory):
+    registrar = Registrar.new(tmp_path_factory.mktemp("office") / "registrar", "trial")
+    origin = registrar.current().head.origin
+    keys = [PartyKeys.new() for _ in range(3)]
+    names = ("north", "south", "west")
+    registrar.admit([asked(origin, *each) for each in zip(names, keys, strict=True)])
+    return registrar, origin, keys
+
+
+def asked(origin, name, keys, **more):
+    request = new_request(origin, "site", name, "Hospital", keys, **more)
+    return read_request(request_line(request, keys.signer))
+
+
+def replaced(value, path, new):
+    """The same JSON with another value at a place."""
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = replaced(value[path[0]], path[1:], new)
+    return copy
+
+
+def places(value, path=()):
+    """All places of single values."""
+    pairs = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    if not isinstance(value, dict | list):
+        yield path
+    for key, inner in pairs:
+        yield from places(inner, (*path, key))
+
+
+def other_value(value, chance):
+    if isinstance(value, bool) or value is None:
+        return not value
+    if isinstance(value, int):
+        return value + chance.choice([-1, 1])
+    if not value:
+        return "x"
+    at = chance.randrange(len(value))
+    return value[:at] + chance.choice("0123456789abcdefxyz:+") + value[at + 1 :]
+
+
+@given(st.randoms())
+def test_no_value_of_a_list_can_be_changed(office, chance):
+    registrar, origin, _ = office
+    good = json.loads(line(registrar.current()))
+    place = chance.choice(list(places(good)))
+    value = good
+    for step in place:
+        value = value[step]
+    new = other_value(value, chance)
+    if new == value:
+        return
+    assert refused(read_members, json.dumps(replaced(good, place, new)).encode(), origin) in {
+        "bad-members",
+        "bad-key",
+        "other-federation",
+    }
+
+
+def test_entries_and_heads_cannot_be_dropped_doubled_or_reordered(office):
+    registrar, origin, _ = office
+    good = registrar.current()
+    first, second, third = good.entries
+    heads = good.heads
+    for changed in (
+        {"entries": (first, second)},
+        {"entries": (*good.entries, third)},
+        {"entries": (second, first, third)},
+        {"entries": ()},
+        {"heads": heads[1:]},
+        {"heads": (*heads, heads[-1])},
+        {"heads": tuple(reversed(heads))},
+        {"heads": (heads[0], heads[0])},
+    ):
+        forged = good.model_copy(update=changed)
+        assert refused(read_members, line(forged), origin) == "bad-members"
+    assert read_members(line(good), origin) == good
+
+
+def next_head(before, *, entries=None, **changes):
+    update = {"number": before.head.number + 1, "previous": before.digest}
+    if entries is not None:
+        update["entries"] = digest_of(each.digest for each in entries)
+    return before.head.model_copy(update=update | changes)
+
+
+def test_another_key_signs_no_list(office):
+    """Of a list with the attacker's key in north's place: signed by who is not the registrar."""
+    registrar, origin, keys = office
+    good, own = registrar.current(), KeySigner.new()
+    forged = good.entries[0].model_copy(update={"key": own.public_key.text})
+    entries = (forged, *good.entries[1:])
+    south = keys[1].signer
+    taking = {"registrar": own.public_key.text}
+    heads = [
+        # under the registrar's name, by the attacker, or by a member
+        Signed[Head].by(next_head(good, entries=entries), own),
+        Signed[Head].by(next_head(good, entries=entries), south),
+        # a change of the registrar that the registrar did not sign
+        Signed[Head].by(next_head(good, entries=entries, **taking), own),
+        # signatures of other texts
+        Signed[Head](
+            said=next_head(good, entries=entries),
+            signatures=good.heads[-1].signatures,
+        ),
+    ]
+    for head in heads:
+        made = MemberList(heads=(*good.heads, head), entries=entries)
+        assert refused(read_members, line(made), origin) == "bad-members"
+    # a federation of the attacker's own under the same name
+    first = good.heads[0].said.model_copy(update=taking)
+    made = MemberList(heads=(Signed[Head].by(first, own),), entries=())
+    assert refused(read_members, line(made), origin) == "bad-members"
+
+
+def test_the_registrars_key_alone_does_not_change_the_registrar(office):
+    """A stolen key signs lists, but names no other registrar than the one that was announced."""
+    registrar, origin, _ = office
+    good, own = registrar.current(), KeySigner.new()
+    head = next_head(good, registrar=own.public_key.text)
+    for signers in ((own, registrar.signer), (registrar.signer,)):
+        made = MemberList(
+            heads=(*good.heads, Signed[Head].by(head, *signers)), entries=good.entries
+        )
+        assert refused(read_members, line(made), origin) == "bad-members"
+
+
+def test_a_list_for_ever_is_refused_even_from_the_registrar(office):
+    registrar, origin, _ = office
+    good = registrar.current()
+    until = good.head.since.replace(year=good.head.since.year + 1)
+    head = next_head(good, until=until)
+    made = MemberList(
+        heads=(*good.heads, Signed[Head].by(head, registrar.signer)), entries=good.entries
+    )
+    assert refused(read_members, line(made), origin) == "bad-members"
+
+
+@given(st.binary(max_size=300))
+def test_what_is_no_list_changes_nothing(office, tmp_path_factory, data):
+    registrar, origin, _ = office
+    party = KnownMembers(tmp_path_factory.mktemp("party") / "members.json", origin)
+    party.adopt(registrar.file.read_bytes())
+    assert refused(party.adopt, data) == "bad-members"
+    assert party.mark()[0] == registrar.current().head.number
+
+
+def test_evidence_of_a_certificate_cannot_be_made_up(office):
+    registrar, origin, keys = office
+    good = Evidence.of(registrar.current(), ["north"])
+    good.check(origin)
+    own = PartyKeys.new()
+    forged = good.entries[0].model_copy(update={"key": own.signer.public_key.text})
+    stranger = good.entries[0].model_copy(update={"name": "stranger"})
+    for changed in (
+        {"entries": (forged,)},
+        {"entries": (stranger,)},
+        {"entries": (forged,), "digests": (forged.digest, *good.digests[1:])},
+        {"digests": good.digests[1:]},
+        {"digests": (*good.digests[1:], good.digests[0])},
+        {"heads": registrar.current().heads[:1]},
+    ):
+        assert refused(good.model_copy(update=changed).check, origin) == "bad-members"
+    other = Registrar.new(registrar.folder.parent / "other", "trial")
+    theirs = Evidence.of(other.current(), [])
+    assert refused(theirs.check, origin) == "other-federation"
+    assert good.key("site", "north") == keys[0].signer.public_key
+
+
+# -- requests
+
+
+@given(st.data())
+def test_a_typing_error_in_a_request_is_one_clear_sentence(office, data):
+    _, origin, _ = office
+    text = request_line(new_request(origin, "site", "east", "", KEYS), KEYS.signer)
+    at = data.draw(st.integers(0, len(text) - 1))
+    new = data.draw(st.sampled_from("aA0-_:=é"))
+    changed = data.draw(
+        st.sampled_from(
+            [text[:at] + new + text[at + 1 :], text[:at] + text[at + 1 :], text[:at], text * 2]
+        )
+    )
+    if changed == text:
+        return
+    with pytest.raises(EigenveilError) as found:
+        read_request(changed)
+    assert found.value.code == "bad-request"
+    assert found.value.message.count(". ") == 0
+
+
+KEYS = PartyKeys.new()
+
+
+def test_lines_that_a_mail_program_broke_are_whole(office):
+    _, origin, _ = office
+    text = request_line(new_request(origin, "site", "east", "Haus Ä, Nord", KEYS), KEYS.signer)
+    assert len(text) < 1000
+    broken = "\r\n  ".join(text[at : at + 70] for at in range(0, len(text), 70))
+    assert read_request(f" {broken}\n") == read_request(text)
+
+
+def with_checksum(signed):
+    """A line around any content, as an attacker makes it."""
+    good = request_line(signed.said, KEYS.signer).split(":")
+    body = base64.urlsafe_b64encode(signed.line()).decode()
+    said = signed.said
+    return ":".join(
+        [good[0], said.role, said.name, body, hashlib.sha256(body.encode()).hexdigest()[:8]]
+    )
+
+
+def test_nobody_asks_with_a_key_that_is_not_theirs(office):
+    """In the attacker's name with north's key, or in north's name with the attacker's key."""
+    registrar, origin, keys = office
+    north, own = keys[0], PartyKeys.new()
+    good = new_request(origin, "site", "east", "", own)
+    changes = [
+        {"key": north.signer.public_key.text},
+        {"name": "north"},
+        {"role": "lead"},
+        {"sealing": north.sealing.digest},
+        {"federation": "0" * 64},
+        {"organisation": "Another"},
+    ]
+    signed = Signed[Request].by(good, own.signer)
+    for change in changes:
+        forged = signed.model_copy(update={"said": good.model_copy(update=change)})
+        assert refused(read_request, with_checksum(forged)) == "bad-signature"
+    # signed by the attacker as they like
+    before = registrar.current()
+    for change, code in [
+        ({"name": "north"}, "name-taken"),
+        ({"name": "NORTH"}, "bad-members"),
+        ({"name": "north", "replaces": north.signer.public_key.text}, "name-taken"),
+        ({"name": "north", "role": "lead"}, "name-taken"),
+        ({"sealing": north.sealing.digest}, "twin-keys"),
+        ({"federation": "0" * 64}, "other-federation"),
+    ]:
+        said = good.model_copy(update=change)
+        found = read_request(with_checksum(Signed[Request].by(said, own.signer)))
+        assert refused(registrar.admit, [found]) == code, change
+    assert registrar.current() == before
+    # two of one name in one breath
+    both = [read_request(request_line(good, own.signer)) for _ in range(2)]
+    assert refused(registrar.admit, both) == "twin-keys"
+    third = asked(origin, "east", PartyKeys.new())
+    assert refused(registrar.admit, [both[0], third]) == "name-taken"
+
+
+def test_a_replaced_key_takes_the_word_of_the_old_one_or_of_the_registrar(tmp_path):
+    other = Registrar.new(tmp_path / "registrar", "trial")
+    origin = other.current().head.origin
+    old, new, third = (PartyKeys.new() for _ in range(3))
+    other.admit([asked(origin, "north", old)])
+    text = old.signer.public_key.text
+    request = new_request(origin, "site", "north", "", new, replaces=text)
+    alone = read_request(request_line(request, new.signer))
+    assert refused(other.admit, [alone]) == "name-taken"
+    both = read_request(request_line(request, new.signer, old.signer))
+    assert other.admit([both]).entries[-1].key == new.signer.public_key.text
+    assert refused(other.admit, [both]) == "twin-keys"  # nor a second time
+    lost = asked(origin, "north", third)
+    assert other.admit([lost], replace=True).entries[-1].key == third.signer.public_key.text
+
+
+def test_changes_of_all_kinds_at_random(office):
+    """Changed, dropped and added bytes of a list: none is taken, none crashes."""
+    registrar, origin, _ = office
+    good, chance = line(registrar.current()), random.Random()
+    whole = read_members(good, origin)
+    for _ in range(400):
+        data = bytearray(good)
+        for _ in range(chance.choice([1, 1, 2, 25])):
+            at = chance.randrange(len(data))
+            match chance.randrange(3):
+                case 0:
+                    data[at] ^= 1 << chance.randrange(8)
+                case 1:
+                    del data[at : at + chance.randrange(1, 9)]
+                case 2:
+                    data[at:at] = bytes([chance.randrange(256)])
+        try:
+            found = read_members(bytes(data), origin)
+        except EigenveilError:
+            continue
+        assert found == whole  # blanks and the like
