@@ -245,10 +245,7 @@ class Other(Document):
 
 @given(st.text())
 def test_a_signed_document_says_one_thing_of_one_kind(word):
-    signer, other = (
-        KeySigner(ed25519.Ed25519PrivateKey.from_private_bytes(b"1" * 32)),
-        p256_signer(),
-    )
+    signer, other = ed25519_signer(), p256_signer()
     made = Signed[Word].by(Word(word=word), signer)
     assert Signed[Word].read(made.line(), limit=1 << 20, what="a word") == made
     made.check(signer.public_key, "north")

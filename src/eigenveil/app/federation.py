@@ -92,7 +92,7 @@ def parties_of(study: Study) -> dict[str, Role]:
     found: dict[str, Role] = {"aggregator": "aggregator", "lead": "lead"}
     if study.masks == "helper":
         found["helper"] = "helper"
-    return found | {site: "site" for site in active_sites(study)}
+    return found | dict.fromkeys(active_sites(study), "site")
 
 
 def join(

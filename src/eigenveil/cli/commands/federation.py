@@ -1,4 +1,4 @@
-"""``eigenveil federation``: who takes part in studies between organisations, and with which keys."""
+"""``eigenveil federation``: who takes part between organisations, and with which keys."""
 
 from __future__ import annotations
 
