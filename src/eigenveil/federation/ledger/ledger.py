@@ -113,11 +113,14 @@ class Draft:
         What the answer releases.
     settles : sequence of str
         Steps that will not be requested again: their answers' bytes are dropped.
+    ends : str
+        The session's outcome, where this is its last answer: it alone is kept, to be given again.
     """
 
     make: Callable[[], tuple[bytes, bytes | None]]
     charges: Sequence[ReleaseRecord] = ()
     settles: Sequence[str] = ()
+    ends: str = ""
 
 
 @dataclass(frozen=True)
@@ -654,11 +657,15 @@ class Ledger:
         digest = sha256(request)
         with self._writing() as writer:
             session = self._session(writer, key)
-            check_open(session)
             if session.has_answered(step):
-                stored = stored_reply(writer.connection, key, step, digest)
+                try:
+                    stored = stored_reply(writer.connection, key, step, digest)
+                except ProtocolError:
+                    check_open(session)
+                    raise
                 if stored is not None:
                     return stored
+            check_open(session)
             drafted = draft(session, stored_state(writer.connection, key))
             charges = tuple(drafted.charges)
             check_charges(session, charges)
@@ -675,11 +682,13 @@ class Ledger:
                 ChargeBody(**answer.model_dump(), releases=charges) if charges else answer
             )
             settle(writer.connection, key, drafted.settles)
-            store_reply(writer.connection, key, answer, reply)
-            if state is not None:
-                change_state(writer.connection, key, state)
             books = Books(sessions={key: session})
             books.post(entry)
+            if state is not None:
+                change_state(writer.connection, key, state)
+            if drafted.ends:
+                books.post(end_session(writer, key, drafted.ends))
+            store_reply(writer.connection, key, answer, reply)
             self._last = writer.head, books.sessions[key]
         return reply
 

@@ -17,26 +17,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
+from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol import payloads
-from eigenveil.federation.protocol.certificates import signed_by_all
-from eigenveil.federation.protocol.messages import HELPER, MASK, Message, encode, fingerprint
+from eigenveil.federation.protocol.certificates import own_signature, site_signature
+from eigenveil.federation.protocol.messages import (
+    HELPER,
+    LETTERS,
+    MASK,
+    Message,
+    encode,
+    fingerprint,
+)
 from eigenveil.federation.protocol.requests import SMALL, TRIES, Call, Calls, Replies, Requests
 from eigenveil.federation.protocol.round_sums import RoundTotals, marked_where_wrapped
 from eigenveil.federation.protocol.terms import Terms
-from eigenveil.federation.protocol.validation import check_distinct
+from eigenveil.federation.protocol.validation import check_keys
 from eigenveil.federation.secagg import masks
-from eigenveil.federation.secagg.consistency import bitmap
+from eigenveil.federation.secagg.client import (
+    helpers_bytes,
+    packet_bytes,
+    pair_letter_bytes,
+    partners,
+)
+from eigenveil.federation.secagg.consistency import Verify, bitmap
 from eigenveil.federation.secagg.keys import RoundFacts
-from eigenveil.federation.secagg.masks import neighbours
-from eigenveil.federation.secagg.recovery import Mending
-from eigenveil.federation.x509_identity import Identity
+from eigenveil.federation.secagg.recovery import Agreement, Mending
 from eigenveil.models.driver import driven, rounds_of
 from eigenveil.models.inputs import first_difference
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import certificate_of
 from eigenveil.models.rounds import Answers, Query, Round
 from eigenveil.moments.describe import describe
-from eigenveil.privacy.certificate import SEEDED, Certificate
+from eigenveil.privacy.certificate import SEEDED, Certificate, Signature, Signatures
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import Spending
 
@@ -92,16 +104,13 @@ class _Session:
     joined: dict[str, payloads.JoinReply] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     members: list[str] = field(default_factory=list)
-    holders: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Who was named to each site as its neighbours: they hold its shares."""
-    near: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """The neighbours with which it makes masks."""
+    letters: dict[str, dict[str, NDArray[np.uint8]]] = field(default_factory=dict)
+    """By sender and receiver."""
     joined_map: str = ""
     members_map: str = ""
-    """Bitmaps of those whose keys were passed on, and of those whose shares were."""
+    """Bitmaps of those whose keys were passed on, and of those that can be lost."""
     mending: Mending | None = None
-    helper: str | None = None
-    helper_proof: payloads.Proof | None = None
+    helper: payloads.PublicKeys | None = None
     fewest: int = 0
     records: list[ReleaseRecord] = field(default_factory=list)
     asked: list[tuple[bytes, int]] = field(default_factory=list)
@@ -141,7 +150,6 @@ class Aggregator:
         self.session = session or os.urandom(12).hex()
         self._calls = Requests(terms.hash, self.session, timeout, progress)
         self._know = _Session()
-        self._over = False
 
     def run(self) -> Generator[Call, Replies, Outcome]:
         """The whole protocol.
@@ -204,15 +212,11 @@ class Aggregator:
                 study=self.study.model_dump(mode="json"),
                 study_hash=self._terms.hash,
             )
-            if self._identity is not None:
-                certificate = yield from signed_by_all(
-                    certificate, self._identity, self._calls, know.members
-                )
         except EigenveilError as error:
             how = "stopped" if isinstance(error, PrivacyError) else "failed"
-            yield from self._finish(f"{how}: {error.code}")
+            yield from self._end(f"{how}: {error.code}")
             raise
-        yield from self._finish("finished")
+        certificate = yield from self._end_well(certificate)
         return Outcome(
             factors,
             plan,
@@ -233,15 +237,31 @@ class Aggregator:
         body = payloads.JoinRequest()
 
         def take(name: str, reply: Message) -> None:
-            know.joined[name] = reply.read(payloads.JoinReply)
+            found = reply.read(payloads.JoinReply)
+            check_keys({name: found.keys})
+            know.joined[name] = found
 
         limit = SMALL + _LONG_NAME * self._terms.width
         yield from self._calls.query("join", names, self._calls.same("join", body), take, limit)
         know.members = [name for name in names if name in know.joined]
         self._check_left("join")
-        check_distinct(self._all_keys())
+        self._check_lists()
         self._check_tables()
         know.fewest = len(know.members)
+
+    def _check_lists(self) -> None:
+        """All sites have the same list of members: keys are derived with its digest."""
+        whose: dict[str, str] = {}
+        for name, reply in self._know.joined.items():
+            whose.setdefault(reply.listed, name)
+        if len(whose) > 1:
+            one, other, *_ = whose.values()
+            raise ProtocolError(
+                f"sites {one} and {other} have different lists of members.",
+                hint="Give all of them the newest list, and run the study again.",
+                code="other-members",
+            )
+        (self._calls.listed,) = whose
 
     def _check_tables(self) -> None:
         """All sites have the study's columns; where it has no names for them, the same ones."""
@@ -268,57 +288,41 @@ class Aggregator:
 
     def _agree_on_keys(self) -> Calls:
         know, terms = self._know, self._terms
-        paired = terms.mask_kind in ("modular", "pairwise")
-        know.near = know.holders = {
-            name: neighbours(name, know.members, self.study.degree) if paired else ()
-            for name in know.members
-        }
         if terms.mask_kind == "helper":
             yield from self._find_helper()
-        sealed: dict[str, dict[str, str]] = {}
+        holders = {name: partners(terms, name, know.members) for name in know.members}
+        keys = {name: reply.keys for name, reply in know.joined.items()}
+        if know.helper is not None:
+            keys[HELPER] = know.helper
         lost = tuple(name for name in terms.names if name not in know.joined)
-
-        know.joined_map = know.members_map = bitmap(terms.names, know.members)
-        if terms.mends:
-            know.mending = Mending(self.study, self._calls, self._all_keys())
-        signers = know.mending.signers() if know.mending else {}
-        proofs = know.mending.proofs() if know.mending else {}
+        know.joined_map = bitmap(terms.names, know.members)
+        size = pair_letter_bytes(terms)
 
         def request(name: str) -> bytes:
-            near = {name, *know.near[name]}
             body = payloads.KeysRequest(
-                lost=lost,
-                proofs={other: each for other, each in proofs.items() if other not in near},
-                neighbours={other: know.joined[other].keys for other in know.near[name]},
-                helper=know.helper,
-                helper_proof=know.helper_proof,
+                lost=lost, partners={other: keys[other] for other in holders[name]}
             )
-            return self._calls.payload("keys", body, signers)
+            return self._calls.payload("keys", body)
 
         def take(name: str, reply: Message) -> None:
-            found = reply.read(payloads.KeysReply).sealed
-            if know.mending is not None and set(found) != set(know.near[name]):
-                raise ProtocolError(
-                    f"{name}: it did not send shares to all of its neighbours.", code="malformed"
-                )
-            sealed[name] = found
+            reply.read(payloads.LettersReply)
+            to = holders[name]
+            table = reply.array(LETTERS, dtype="b1", shape=(len(to), size)) if to else ()
+            know.letters[name] = dict(zip(to, table, strict=True))
 
-        yield from self._calls.query("keys", know.members, request, take, SMALL)
-        self._keep(sealed)
+        limit = SMALL + size * self.study.degree
+        yield from self._calls.query("keys", know.members, request, take, limit)
+        self._keep(know.letters)
         self._check_left("keys")
-        if know.mending is not None:
-            know.members_map = bitmap(terms.names, know.members)
-            yield from self._pass_shares(sealed)
-
-    def _all_keys(self) -> dict[str, payloads.PublicKeys]:
-        """Of all that take part, in the study's order."""
-        return {name: self._know.joined[name].keys for name in self._know.members}
+        if terms.mends:
+            yield from self._share(holders)
+        know.members_map = bitmap(terms.names, know.members)
 
     def _find_helper(self) -> Calls:
         def take(name: str, reply: Message) -> None:
-            del name
-            found = reply.read(payloads.HelperKey)
-            self._know.helper, self._know.helper_proof = found.channel, found.proof
+            keys = reply.read(payloads.HelperKey).keys
+            check_keys({name: keys})
+            self._know.helper = keys
 
         body = payloads.JoinRequest()
         yield from self._calls.query("join", [HELPER], self._calls.same("join", body), take, SMALL)
@@ -329,25 +333,49 @@ class Aggregator:
                 code="no-helper",
             )
 
-    def _pass_shares(self, sealed: Mapping[str, Mapping[str, str]]) -> Calls:
-        know = self._know
-        know.near = {
-            name: tuple(other for other in know.near[name] if other in sealed)
+    def _share(self, holders: Mapping[str, tuple[str, ...]]) -> Calls:
+        """Bring letters, and fetch what masks of sites that are lost are repaired with."""
+        know, rounds = self._know, len(self._terms.rounds)
+        paired = {
+            name: tuple(other for other in holders[name] if other in know.letters)
             for name in know.members
         }
-        done: dict[str, bool] = {}
+        packets: dict[str, list[bytes]] = {}
 
         def request(name: str) -> bytes:
-            mine = {other: sealed[other][name] for other in know.near[name]}
-            body = payloads.SharesRequest(members=know.members_map, sealed=mine)
-            return self._calls.payload("shares", body)
+            body = payloads.SharesRequest(senders=paired[name])
+            return self._calls.payload("shares", body, self._letters_for(name, paired[name]))
 
         def take(name: str, reply: Message) -> None:
-            reply.read(payloads.Done)
-            done[name] = True
+            reply.read(payloads.SharesReply)
+            shape = rounds, packet_bytes(len(paired[name]))
+            table = reply.array("packets", dtype="b1", shape=shape)
+            packets[name] = [row.tobytes() for row in table]
 
-        yield from self._calls.query("shares", know.members, request, take, SMALL)
-        self._check_left("shares", len(done))
+        limit = SMALL + rounds * packet_bytes(self.study.degree)
+        yield from self._calls.query("shares", know.members, request, take, limit)
+        know.letters = {}
+        self._keep(packets)
+        self._check_left("shares")
+        near = {
+            name: tuple(other for other in paired[name] if other in packets)
+            for name in know.members
+        }
+        agreement = Agreement(holders, near, paired, packets)
+        know.mending = Mending(self.study, self._calls, agreement, self._verify)
+
+    def _letters_for(self, name: str, senders: Sequence[str]) -> dict[str, NDArray[np.uint8]]:
+        """What these sealed for a site."""
+        if not senders:
+            return {}
+        return {LETTERS: np.stack([self._know.letters[other][name] for other in senders])}
+
+    @property
+    def _verify(self) -> Verify | None:
+        identity = self._identity
+        if identity is None:
+            return None
+        return lambda text, mark, name: identity.verify(text, mark, role="site", name=name)
 
     # -- rounds
 
@@ -364,15 +392,20 @@ class Aggregator:
         know, terms = self._know, self._terms
         step = f"round {round_number}"
         totals = RoundTotals(terms, queries)
-        body, arrays = _request(queries, terms.width, round_number)
+        told = know.members_map if know.mending is not None and round_number == 1 else None
+        body, arrays = _request(queries, terms.width, round_number, told)
         reported = self._calls.message(step, body, arrays)
         common, request_digest = encode(reported), fingerprint(reported)
         sealed: dict[str, NDArray[np.uint8]] = {}
+        between_sites = terms.mask_kind in ("modular", "pairwise")
         arrived: list[str] = []
 
         def request(name: str) -> bytes:
             if name in sealed:
                 return self._calls.payload(step, body, {**arrays, MASK: sealed[name]})
+            if round_number == 1 and know.mending is None and between_sites:
+                letters = self._letters_for(name, partners(terms, name, know.members))
+                return self._calls.payload(step, body, {**arrays, **letters})
             return common
 
         def take(name: str, reply: Message) -> None:
@@ -394,9 +427,7 @@ class Aggregator:
         know.fewest = min(know.fewest, len(arrived))
         if totals.parts and know.mending is not None:
             facts = RoundFacts(round_number, request_digest, know.joined_map, know.members_map)
-            leftover = yield from know.mending.leftover(
-                facts, arrived, totals.parts, holders=know.holders, near=know.near
-            )
+            leftover = yield from know.mending.leftover(facts, arrived, totals.parts)
             totals.subtract(leftover)
         return totals.releases(len(arrived))
 
@@ -431,18 +462,14 @@ class Aggregator:
         body = payloads.MasksRequest(
             round_number=round_number,
             request_digest=request_digest,
-            channels={name: know.joined[name].keys.channel for name in batch},
-            proved={
-                name: know.joined[name].keys
-                for name in batch
-                if know.joined[name].keys.proof is not None
-            },
+            sites={name: know.joined[name].keys for name in batch},
             parts=tuple(
                 payloads.PartBody(size=part.size, deviation=part.mask_deviation, layout=part.layout)
                 for part in parts
             ),
         )
-        size = 8 * masks.total_size(parts) + 16
+        size = helpers_bytes(parts)
+        letters = np.stack([know.letters[name][HELPER] for name in batch])
         found: dict[str, NDArray[np.uint8]] = {}
 
         def take(name: str, reply: Message) -> None:
@@ -452,7 +479,7 @@ class Aggregator:
         yield from self._calls.query(
             f"masks {round_number}",
             [HELPER],
-            self._calls.same(f"masks {round_number}", body),
+            self._calls.same(f"masks {round_number}", body, {LETTERS: letters}),
             take,
             len(batch) * (size + 256) + _HEADER_ROOM,
         )
@@ -480,19 +507,43 @@ class Aggregator:
                 "made for"
             )
 
-    def _finish(self, outcome: str) -> Calls:
-        """Tell everybody that it is over; who does not hear it finds out from the next session."""
-        if self._over:
-            return
-        self._over = True
+    def _end_well(self, certificate: Certificate) -> Generator[Call, Replies, Certificate]:
+        """End a study; its certificate, signed by all who are there and agree with it."""
+        identity, found = self._identity, dict[str, Signature]()
+        if identity is None:
+            yield from self._end("finished")
+            return certificate
+
+        def take(name: str, reply: Message) -> None:
+            said = reply.read(payloads.EndReply).signature
+            found[name] = site_signature(identity, certificate, self.session, name, said)
+
+        before = dict(self._calls.missing)
+        body = payloads.EndRequest(outcome="finished", certificate=certificate)
+        say, members = self._calls.same("end", body), self._know.members
+        yield from self._calls.query("end", members, say, take, SMALL)
+        unsigned = {
+            name: f"it did not sign the certificate: {why}"
+            for name, why in self._calls.missing.items()
+        }
+        self._calls.missing = unsigned | before
+        yield from self._end("finished", known=members)
+        own = own_signature(identity, certificate, self.session, aggregator=True)
+        by = (own, *(found[name] for name in members if name in found))
+        signatures = Signatures(session=self.session, by=by)
+        return certificate.model_copy(update={"signatures": signatures})
+
+    def _end(self, outcome: str, known: Sequence[str] = ()) -> Calls:
+        """Tell all but the known; who does not hear it finds out from the next session."""
         missing = dict(self._calls.missing)
-        body = payloads.FinishRequest(outcome=outcome[:200])
+        body = payloads.EndRequest(outcome=outcome[:200])
+        joined = [name for name in self._know.joined if name not in known]
         others = [name for name in self._terms.names if name not in self._know.joined]
         # those others may have joined without our hearing of it
-        for names, tries in ((list(self._know.joined), TRIES), (others, 1)):
+        for names, tries in ((joined, TRIES), (others, 1)):
             if names:
-                say = self._calls.same("finish", body)
-                yield from self._calls.query("finish", names, say, _accept, SMALL, tries)
+                say = self._calls.same("end", body)
+                yield from self._calls.query("end", names, say, _accept, SMALL, tries)
         self._calls.missing = missing
 
 
@@ -501,7 +552,7 @@ def _accept(name: str, reply: Message) -> None:
 
 
 def _request(
-    queries: Round, features: int, round_number: int
+    queries: Round, features: int, round_number: int, members: str | None
 ) -> tuple[payloads.RoundRequest, dict[str, NDArray[np.float64]]]:
     arrays: dict[str, NDArray[np.float64]] = {}
     reported = []
@@ -509,7 +560,10 @@ def _request(
         description, found = describe(query.accumulator, features)
         arrays |= {f"{name} {index}": array for name, array in found.items()}
         reported.append(_query_body(query, description))
-    return payloads.RoundRequest(round_number=round_number, queries=tuple(reported)), arrays
+    body = payloads.RoundRequest(
+        round_number=round_number, members=members, queries=tuple(reported)
+    )
+    return body, arrays
 
 
 def _query_body(query: Query, description: object) -> payloads.QueryBody:

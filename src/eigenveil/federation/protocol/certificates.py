@@ -295,33 +295,15 @@ def _compared(guarantee: Guarantee, target: Claim) -> tuple[str, str]:
 # -- The end of a study: its certificate, who signs it, and what a site checks before it signs.
 
 
-def signed_by_all(
-    certificate: Certificate, identity: Identity, calls: Requests, names: Sequence[str]
-) -> Generator[Call, Replies, Certificate]:
-    """The certificate, signed by the aggregator and by every site that is there and agrees with it.
-
-    Who does not sign is missing from the calls' answers, and the study goes on without it.
-    """
-    session, found = calls.context.session, dict[str, Signature]()
-
-    def take(name: str, reply: Message) -> None:
-        proof = reply.read(payloads.SignReply).proof
-        text = text_of(certificate, session, "site", name)
-        signature = bytes.fromhex(proof.signature)
-        identity.verify(text, signature, proof.certificate, role="site", name=name)
-        found[name] = Signature(role="site", name=name, **proof.fields())
-
-    before = dict(calls.missing)
-    request = calls.same("sign", payloads.SignRequest(certificate=certificate))
-    yield from calls.query("sign", names, request, take, SMALL)
-    unsigned = {
-        name: f"it did not sign the certificate: {why}" for name, why in calls.missing.items()
-    }
-    calls.missing = unsigned | before
-    own = own_signature(identity, certificate, session, aggregator=True)
-    by = (own, *(found[name] for name in names if name in found))
-    signatures = Signatures(session=session, by=by)
-    return certificate.model_copy(update={"signatures": signatures})
+def site_signature(
+    identity: Identity, certificate: Certificate, session: str, name: str, signature: str | None
+) -> Signature:
+    """What a site answered, if it is its signature of the certificate."""
+    if signature is None:
+        raise ProtocolError("It sent no signature.", code="malformed")
+    text = text_of(certificate, session, "site", name)
+    identity.verify(text, bytes.fromhex(signature), role="site", name=name)
+    return Signature.model_validate({"role": "site", "name": name, "signature": signature})
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ _DTYPE_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 AGGREGATOR, HELPER = "aggregator", "helper"
 REFUSED = "refused"
-# The array of a round's request that differs from site to site: the helper's mask, sealed.
-MASK = "mask"
+# Arrays of requests that differ from site to site: the helper's mask, and partners' letters.
+MASK, LETTERS = "mask", "letters"
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -197,7 +197,7 @@ def expect(message: Message, *, step: str, study: str, session: str) -> Message:
 
 def fingerprint(message: Message) -> str:
     """SHA-256, in hex, of what a message sends to all its receivers alike."""
-    arrays = {name: array for name, array in message.arrays.items() if name != MASK}
+    arrays = {name: array for name, array in message.arrays.items() if name not in (MASK, LETTERS)}
     return hashlib.sha256(encode(replace(message, arrays=arrays))).hexdigest()
 
 

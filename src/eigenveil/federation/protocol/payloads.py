@@ -1,26 +1,26 @@
 """The contents of the messages: one pair of models for each step, request and reply.
 
-Numbers that are large travel as arrays beside the body. Keys and sealed texts are hexadecimal.
+Numbers that are large travel as arrays beside the body, and so do sealed texts.
 """
 
 from __future__ import annotations
 
-import hashlib
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from eigenveil.federation.sealing import SEALING_BYTES
 from eigenveil.moments.describe import Description
 from eigenveil.privacy.certificate import Certificate
 from eigenveil.privacy.statistics import Layout
 
-# Rounds that a session has keys for: as many as the longest fit has, that of a mixture.
+# As many rounds as the longest fit has, that of a mixture.
 MOST_ROUNDS = 12
 # Sums of a round.
 MOST_QUERIES = 3
 
 Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Hex = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2})*$", max_length=4096)]
+SealingKey = Annotated[str, StringConstraints(pattern=rf"^[0-9a-f]{{{2 * SEALING_BYTES}}}$")]
 Share = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 Signature = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$")]
 # Of sites of the study: eigenveil.federation.secagg.consistency.bitmap.
@@ -37,41 +37,25 @@ class _Body(BaseModel):
 
 
 class Proof(_Body):
-    """That keys are a party's: its certificate, and a signature by the certificate's key."""
+    """That keys are a party's: a signature by its key of the list of members."""
 
-    certificate: Annotated[str, StringConstraints(max_length=1 << 14)] = ""
-    signature: Hex
+    signature: Signature
 
 
 class PublicKeys(_Body):
-    """One site's keys: one for each round's masks, one for what only it may read, one it signs by.
+    """A party's keys of a session: what only it may read is sealed for this one."""
 
-    The last is an Ed25519 key, all others are X25519 keys.
-    """
-
-    rounds: tuple[Key, ...] = Field(min_length=MOST_ROUNDS, max_length=MOST_ROUNDS)
-    channel: Key
-    signing: Key
+    sealing: SealingKey
     proof: Proof | None = None
 
-    def agreeing(self) -> tuple[str, ...]:
-        """Those that secrets are agreed on with."""
-        return (*self.rounds, self.channel)
-
-    def digest(self) -> str:
-        """SHA-256, in hex, of those that secrets are agreed on with."""
-        return hashlib.sha256("".join(self.agreeing()).encode()).hexdigest()
+    @property
+    def raw(self) -> bytes:
+        """The key's bytes."""
+        return bytes.fromhex(self.sealing)
 
     def proved(self) -> tuple[str, ...]:
-        """What a proof of them all is about: who need not see all needs no more than this."""
-        return (self.signing, self.digest())
-
-
-class SignerProof(_Body):
-    """That a key which signs is a party's, for those who do not see that party's other keys."""
-
-    digest: Key
-    proof: Proof
+        """What a proof is about."""
+        return (self.sealing,)
 
 
 class JoinRequest(_Body):
@@ -79,7 +63,7 @@ class JoinRequest(_Body):
 
 
 class JoinReply(_Body):
-    """The columns of a site's table, and its keys.
+    """The columns of a site's table, its keys, and the digest of the list of members that it has.
 
     ``seeded`` means that its noise is for a rehearsal, ``dependent`` that on its processor a row's
     rounding depends on its neighbours: the result cannot be certified. ``newlines_in_cells``: of
@@ -89,36 +73,31 @@ class JoinReply(_Body):
     columns: tuple[str, ...] | None
     features: int = Field(gt=0)
     keys: PublicKeys
+    listed: Key | Literal[""] = ""
     seeded: bool = False
     dependent: bool = False
     newlines_in_cells: bool = False
 
 
 class KeysRequest(_Body):
-    """Who takes part: all sites of the study but the lost; keys of those it concerns this site.
-
-    Where sites may be lost, the array ``signers`` has the signing keys of all that take part, in
-    the study's order, shape (sites, 32); between organisations ``proofs`` are those of the others.
-    """
+    """Who takes part, all sites of the study but the lost; keys of those this site agrees with."""
 
     lost: tuple[Name, ...] = ()
-    proofs: dict[Name, SignerProof] = {}
-    neighbours: dict[Name, PublicKeys]
-    helper: Key | None = None
-    helper_proof: Proof | None = None
+    partners: dict[Name, PublicKeys]
 
 
-class KeysReply(_Body):
-    """Shares of this site's secrets, sealed for each holder."""
-
-    sealed: dict[Name, Hex] = {}
+class LettersReply(_Body):
+    """The array ``letters`` has one for each partner, by name, shape (partners, bytes)."""
 
 
 class SharesRequest(_Body):
-    """Who has shared, and the shares that neighbours among them sealed for this site."""
+    """Letters that partners sealed for this site: the array ``letters``, in this order."""
 
-    members: Members
-    sealed: dict[Name, Hex]
+    senders: tuple[Name, ...]
+
+
+class SharesReply(_Body):
+    """The array ``packets`` has one for each round."""
 
 
 class Done(_Body):
@@ -135,9 +114,13 @@ class QueryBody(_Body):
 
 
 class RoundRequest(_Body):
-    """The sums of a round; arrays are named ``center i``, ``basis i``, ``scale i`` and so on."""
+    """The sums of a round; arrays are named ``center i``, ``basis i``, ``scale i`` and so on.
+
+    The first names those that can be lost, where some can, and has the ``letters`` otherwise.
+    """
 
     round_number: int = Field(ge=1, le=MOST_ROUNDS)
+    members: Members | None = None
     queries: tuple[QueryBody, ...] = Field(min_length=1, max_length=MOST_QUERIES)
 
 
@@ -155,21 +138,17 @@ class SurvivorsReply(_Body):
 
 
 class UnmaskRequest(_Body):
-    """Who has signed the set of survivors that this site signed.
-
-    The arrays are ``signatures``, shape (sites that signed, 64), and ``signers`` as in the step
-    ``keys``.
-    """
+    """Who has signed the set of survivors that this site signed: array ``signatures``, by name."""
 
     round_number: int = Field(ge=1, le=MOST_ROUNDS)
     signed: Members
 
 
 class UnmaskReply(_Body):
-    """Shares of the own masks of neighbours that survived, and of the pair secrets of the lost."""
+    """Shares of own masks of neighbours that survived, and of repair secrets of the lost."""
 
     own: dict[Name, Share]
-    pair: dict[Name, Share]
+    repair: dict[Name, Share]
 
 
 class PartBody(_Body):
@@ -181,40 +160,31 @@ class PartBody(_Body):
 
 
 class MasksRequest(_Body):
-    """Asks the helper for the masks of some sites in a round."""
+    """Asks the helper for the masks of some sites in a round; ``letters`` are theirs to it."""
 
     round_number: int = Field(ge=1, le=MOST_ROUNDS)
     request_digest: Key = Field(description="fingerprint of the round's request")
-    channels: dict[Name, Key] = Field(description="the sites whose masks are wanted now")
-    proved: dict[Name, PublicKeys] = Field(
-        default={}, description="all keys of these sites, for a helper that checks signatures"
-    )
+    sites: dict[Name, PublicKeys] = Field(description="whose masks are wanted now")
     parts: tuple[PartBody, ...] = Field(min_length=1, max_length=MOST_QUERIES)
 
 
 class HelperKey(_Body):
-    """The helper's channel key."""
+    """The helper's keys."""
 
-    channel: Key
-    proof: Proof | None = None
-
-
-class SignRequest(_Body):
-    """The certificate of the study, to be signed by those who agree with it."""
-
-    certificate: Certificate
+    keys: PublicKeys
 
 
-class SignReply(_Body):
-    """The site's signature of it: :mod:`eigenveil.federation.protocol.certificates`."""
-
-    proof: Proof
-
-
-class FinishRequest(_Body):
-    """The session is over."""
+class EndRequest(_Body):
+    """The session is over; its certificate is to be signed by those who agree with it."""
 
     outcome: str = Field(max_length=200)
+    certificate: Certificate | None = None
+
+
+class EndReply(_Body):
+    """The site's signature of the certificate, where there is one."""
+
+    signature: Signature | None = None
 
 
 class Refusal(_Body):

@@ -67,6 +67,8 @@ class Requests:
     ----------
     missing : dict of str to str
         Who failed to answer a step, and why; what was done without somebody stays so.
+    listed : str
+        The digest of the list of members that all sites have.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Requests:
         self._study, self._session, self._timeout = study, session, timeout
         self._notify = progress or _silent
         self.missing: dict[str, str] = {}
+        self.listed = ""
 
     def query(
         self,
@@ -148,7 +151,7 @@ class Requests:
     @property
     def context(self) -> Context:
         """The session, as keys are derived for it."""
-        return Context(self._study, self._session)
+        return Context(self._study, self._session, self.listed)
 
     def _answer(
         self,

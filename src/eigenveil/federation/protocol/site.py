@@ -15,19 +15,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
 from eigenveil.federation.ledger.entries import UNIT
 from eigenveil.federation.ledger.ledger import Draft, Ledger, Session, SessionKey
+from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol import payloads, validation
 from eigenveil.federation.protocol.certificates import Part, check_part, own_signature
 from eigenveil.federation.protocol.messages import (
     AGGREGATOR,
-    HELPER,
+    LETTERS,
     REFUSED,
     Message,
     decode,
@@ -38,10 +41,14 @@ from eigenveil.federation.protocol.messages import (
 from eigenveil.federation.protocol.site_sums import SiteSum, add_up, noisy_arrays, wanted_sum
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.secagg import masks
-from eigenveil.federation.secagg.client import SecaggClient, State
-from eigenveil.federation.secagg.consistency import bitmap, check_signatures, members_of
-from eigenveil.federation.secagg.keys import Context, SiteKeys
-from eigenveil.federation.x509_identity import Identity
+from eigenveil.federation.secagg.client import (
+    SecaggClient,
+    State,
+    pair_letter_bytes,
+    partners,
+)
+from eigenveil.federation.secagg.consistency import bitmap, check_signatures, members_of, rows
+from eigenveil.federation.secagg.keys import SiteKeys
 from eigenveil.models.driver import rows_for
 from eigenveil.models.inputs import check_names, first_difference
 from eigenveil.models.plan import BasePlan
@@ -51,6 +58,7 @@ from eigenveil.moments.independence import dependence
 from eigenveil.moments.source import RowSource, newlines_in_cells
 from eigenveil.noise.source import RandomSource, SecureSource
 from eigenveil.origins import FileOrigin
+from eigenveil.privacy.certificate import Certificate
 from eigenveil.tables.schema import Schema
 
 # Steps of which there is one a round; any other step is answered once.
@@ -78,8 +86,8 @@ class Site:
     source : RandomSource, optional
         Of its noise; operating-system entropy by default.
     identity : Identity, optional
-        Signs its keys and the certificate; keys of other parties are then taken only with their
-        signatures.
+        Signs its keys, who took part, and the certificate; keys of other parties are then taken
+        only with their signatures. Needed where sites may be lost.
 
     Attributes
     ----------
@@ -107,9 +115,10 @@ class Site:
         self._source = source or SecureSource()
         self._settled, self._hash = terms, terms.hash
         self._seen: _Seen | None = None
-        self._own: tuple[SessionKey, payloads.PublicKeys] | None = None
         self.last_error: EigenveilError | None = None
         self.invalid: InvalidRows | None = None
+        if terms.mends and identity is None:
+            raise _no_identity()
         own: Schema | None = getattr(rows, "schema", None)
         if own is not None and study.table_schema is not None:
             study.table_schema.check_same(own, f"site {name}")
@@ -168,8 +177,7 @@ class Site:
             "round": self._round,
             "survivors": self._survivors,
             "unmask": self._unmask,
-            "sign": self._sign,
-            "finish": self._finish,
+            "end": self._end,
         }
 
     @cached_property
@@ -177,7 +185,8 @@ class Site:
         """Most bytes of a request: arrays of each sum, and the helper's masks of all."""
         plan = self._settled.plan
         arrays = payloads.MOST_QUERIES * plan.requested_values()
-        return _SMALL + 8 * (arrays + plan.released_values())
+        letters = pair_letter_bytes(self._settled) * self.study.degree
+        return _SMALL + 8 * (arrays + plan.released_values()) + letters
 
     # -- the steps of a session, in order
 
@@ -193,15 +202,16 @@ class Site:
             adjacency=self.study.adjacency,
             reserve=terms.reservation(self.name),
             replacing=terms.reservation(self.name, replacing=True),
-            state=State(master=SiteKeys.new_master().hex()).stored(),
+            state=State(master=SiteKeys.new_master().hex(), listed=self._listed).stored(),
             unit=self.study.unit or UNIT,
             note=self.study.name,
         )
-        now = _Now(message, terms, self._read(key, stored))
+        state = self._read(key, stored)
         reply = payloads.JoinReply(
             columns=None if self.rows.names is None else tuple(self.rows.names),
             features=self.rows.features,
-            keys=self._signed(message, self._public_keys(now)),
+            keys=self._public_keys(_Now(message, terms, state)),
+            listed=state.listed,
             seeded=not self._source.secure,
             dependent=dependence(),
             newlines_in_cells=newlines_in_cells(self.rows),
@@ -213,75 +223,63 @@ class Site:
 
         def draft(now: _Now) -> Draft:
             terms = self._settled
-            own = self._public_keys(now)
-            joined = validation.check_neighbours(terms, self.name, own, body)
-            signers: dict[str, bytes] = {}
-            if terms.mends:
-                known = {self.name: own, **body.neighbours}
-                signers = validation.signing_keys(message, joined, known)
-            self._check_identities(message, body, signers)
+            joined = validation.check_partners(terms, self.name, body)
+            client = self._client(now)
+            if self._identity is not None:
+                for name, keys in body.partners.items():
+                    self._identity.check(keys.proved(), keys.proof, client.context, name)
             members = bitmap(terms.names, joined)
+            letters, kept = client.letters({name: each.raw for name, each in body.partners.items()})
             state = now.state.model_copy(
                 update={
                     "joined": members,
                     "members": "" if terms.mends else members,
-                    "signers": validation.signers_digest(signers),
-                    "neighbours": {
-                        name: keys.model_copy(update={"proof": None})
-                        for name, keys in body.neighbours.items()
-                    },
-                    "helper": body.helper,
+                    "held": {self.name: kept.hex()} if terms.mends else {},
                     "ready": not terms.mends,
                     "fewest": len(joined),
                 }
             )
-            sealed: dict[str, str] = {}
-            if terms.mends:
-                sealed, kept = self._masking(_Now(message, terms, state)).shared_secrets()
-                state = state.model_copy(update={"held": {self.name: kept}})
-            return self._draft(now, payloads.KeysReply(sealed=sealed), state)
+            arrays = {LETTERS: rows(letters, pair_letter_bytes(terms))} if letters else {}
+            return self._draft(now, payloads.LettersReply(), state, arrays)
 
         return self._answer(message, request, draft)
 
     def _shares(self, message: Message, request: bytes) -> bytes:
+        """Agree with neighbours, and leave what a round's masks are repaired with."""
         body = message.read(payloads.SharesRequest)
 
         def draft(now: _Now) -> Draft:
-            state, names = now.state, now.terms.names
-            validation.check_shared(now.terms, self.name, body, state)
-            held = {**state.held, **self._masking(now).opened(body.sealed)}
-            # who did not share could not be made up for later: no masks are made with it
-            kept = {name: keys for name, keys in state.neighbours.items() if name in held}
-            changed = state.model_copy(
-                update={
-                    "held": held,
-                    "neighbours": kept,
-                    "members": body.members,
-                    "ready": True,
-                    "fewest": min(state.fewest, len(members_of(names, body.members))),
-                }
-            )
-            return self._draft(now, payloads.Done(), changed)
+            validation.check_senders(now.terms, self.name, body, now.state)
+            state = self._opened(now, body.senders)
+            packets = self._client(replace(now, state=state)).packets()
+            arrays = {"packets": rows(packets, len(packets[0]))}
+            return self._draft(now, payloads.SharesReply(), state, arrays)
 
         return self._answer(message, request, draft)
+
+    def _opened(self, now: _Now, senders: Sequence[str]) -> State:
+        """The state after letters of these were opened."""
+        shape = len(senders), pair_letter_bytes(now.terms)
+        table = now.message.array(LETTERS, dtype="b1", shape=shape)
+        letters = {name: row.tobytes() for name, row in zip(senders, table, strict=True)}
+        return self._client(now).opened(letters)
 
     def _round(self, message: Message, request: bytes) -> bytes:
         body = message.read(payloads.RoundRequest)
         sums: list[SiteSum] = []
-        request_digest: _Seen | None = None
-        last_error: ProtocolError | None = None
+        prepared_for: _Seen | None = None
+        problem: ProtocolError | None = None
 
         def draft(now: _Now) -> Draft:
-            if self._seen != request_digest:  # what was just read in the ledger
-                if (
-                    now.state.round_number >= body.round_number
-                ):  # answered, and not what is requested now: refused
-                    validation.check_turn(now.terms, message.step, body, now.state)
+            if self._seen != prepared_for:  # what was just read in the ledger
+                if now.state.round_number >= body.round_number:
+                    # answered, and not what is requested now: refused
+                    validation.check_turn(now.terms, self.name, message.step, body, now.state)
                 raise _GoneOn
-            if last_error is not None:
-                raise last_error
+            if problem is not None:
+                raise problem
             return Draft(
-                lambda: self._hidden(now, body.round_number, sums),
+                lambda: self._hidden(now, body, sums),
                 charges=[each.record for each in sums],
                 # those before it went when it was answered itself
                 settles=[f"round {body.round_number - 1}"] if body.round_number > 1 else [],
@@ -290,12 +288,12 @@ class Site:
         while True:
             seen = self._last_seen(message)
             if seen.state.round_number < body.round_number:
-                request_digest, last_error = seen, None
+                prepared_for, problem = seen, None
                 now = _Now(message, self._settled, seen.state)
                 try:
                     sums = self._sums(now, body)
                 except ProtocolError as error:
-                    last_error = error  # if the ledger agrees
+                    problem = error  # if the ledger agrees
                 else:  # outside the transaction: others may write while rows are read
                     self.invalid = add_up(self.rows, sums)
             try:
@@ -305,32 +303,46 @@ class Site:
 
     def _sums(self, now: _Now, body: payloads.RoundRequest) -> list[SiteSum]:
         """What a round asks for, if the plan has it; no rows are read yet."""
-        if now.state.signed:
-            raise ProtocolError(
-                "A round came after the certificate, which would not list it, was signed.",
-                code="out-of-order",
-            )
-        planned = validation.check_turn(now.terms, now.message.step, body, now.state)
+        step = now.message.step
+        planned = validation.check_turn(now.terms, self.name, step, body, now.state)
         weight = now.terms.weight(self.name)
         return [
             wanted_sum(now.terms, self.rows, now.message, (index, query), each, weight=weight)
             for index, (query, each) in enumerate(zip(body.queries, planned, strict=True))
         ]
 
-    def _hidden(self, now: _Now, round_number: int, sums: Sequence[SiteSum]) -> tuple[bytes, bytes]:
+    def _hidden(
+        self, now: _Now, body: payloads.RoundRequest, sums: Sequence[SiteSum]
+    ) -> tuple[bytes, bytes]:
         """A round's answer, its noise drawn and its masks added, and the state after it."""
-        message, terms = now.message, now.terms
+        message, terms, round_number = now.message, now.terms, body.round_number
+        state = self._agreed(now, body)
         arrays = noisy_arrays(sums, terms, self._source)
         hidden = [index for index, each in enumerate(sums) if not each.is_unmasked]
         parts = [terms.part(sums[i].accumulator, sums[i].record) for i in hidden]
         request_digest = fingerprint(message)
         if parts:
-            mask = self._masking(now).mask(round_number, request_digest, parts, message)
+            client = self._client(replace(now, state=state))
+            mask = client.mask(round_number, request_digest, parts, message)
             for index, part in zip(hidden, masks.split(mask, parts), strict=True):
                 arrays[f"sum {index}"] += part
         reply = Message(message.step, self._hash, message.session, self.name, {}, arrays)
         after = {"round_number": round_number, "request_digest": request_digest, "survivors": ""}
-        return encode(reply), self._kept(message, now.state.model_copy(update=after))
+        return encode(reply), self._kept(message, state.model_copy(update=after))
+
+    def _agreed(self, now: _Now, body: payloads.RoundRequest) -> State:
+        """The state in which a round is answered: the first brings what masks are made with."""
+        if body.round_number > 1:
+            return now.state
+        if body.members is not None:
+            count = len(members_of(now.terms.names, body.members))
+            update = {"members": body.members, "fewest": min(now.state.fewest, count)}
+            return now.state.model_copy(update=update)
+        joined = members_of(now.terms.names, now.state.joined)
+        senders = partners(now.terms, self.name, joined)
+        if now.terms.mask_kind == "helper" or not senders:
+            return now.state
+        return self._opened(now, senders)
 
     def _survivors(self, message: Message, request: bytes) -> bytes:
         """Sign one set of survivors a round: the ledger refuses a second, different question."""
@@ -338,7 +350,9 @@ class Site:
 
         def draft(now: _Now) -> Draft:
             validation.check_survivors(now.terms, self.name, message.step, body, now.state)
-            signature = self._masking(now).signature(body.survivors)
+            if self._identity is None:
+                raise _no_identity()
+            signature = self._identity.sign(self._client(now).text(body.survivors)).hex()
             count = len(members_of(now.terms.names, body.survivors))
             after = {"survivors": body.survivors, "fewest": min(now.state.fewest, count)}
             reply = payloads.SurvivorsReply(signature=signature)
@@ -351,82 +365,80 @@ class Site:
         body = message.read(payloads.UnmaskRequest)
 
         def draft(now: _Now) -> Draft:
-            state, masking = now.state, self._masking(now)
+            state, client = now.state, self._client(now)
             signed = validation.check_unmask(now.terms, message.step, body, message, state)
-            check_signatures(masking.said(state.survivors), *signed, self.study.signatures)
+            said, needed = client.said(state.survivors), self.study.signatures
+            check_signatures(said, *signed, self._verify, needed)
             survivors = set(members_of(now.terms.names, state.survivors))
-            request_digest = {self.name, *state.neighbours}
-            own, pair = sorted(request_digest & survivors), sorted(request_digest - survivors)
+            mates, turn = {self.name, *client.near}, body.round_number
             reply = payloads.UnmaskReply(
-                own={name: masking.revealed(name, body.round_number, own=True) for name in own},
-                pair={name: masking.revealed(name, body.round_number, own=False) for name in pair},
+                own={n: client.revealed(n, turn, own=True) for n in sorted(mates & survivors)},
+                repair={n: client.revealed(n, turn, own=False) for n in sorted(mates - survivors)},
             )
             return self._draft(now, reply)
 
         return self._answer(message, request, draft)
 
-    def _sign(self, message: Message, request: bytes) -> bytes:
-        """Sign one certificate a session, if it fits what this site knows; no round follows."""
-        certificate = message.read(payloads.SignRequest).certificate
-        identity = self._identity
-        if identity is None:
-            raise ProtocolError("It has no key to sign with.", code="no-identity")
+    def _verify(self, text: bytes, signature: bytes, name: str) -> None:
+        if self._identity is None:
+            raise _no_identity()
+        self._identity.verify(text, signature, role="site", name=name)
+
+    def _end(self, message: Message, request: bytes) -> bytes:
+        """Sign the certificate, if it fits what this site knows; the session is over either way."""
+        body = message.read(payloads.EndRequest)
+        key = SessionKey(self._hash, message.session)
 
         def draft(now: _Now) -> Draft:
-            assert now.session is not None
-            part = Part(
-                terms=now.terms,
-                weight=now.terms.weight(self.name),
-                releases=now.session.releases(),
-                most=now.state.fewest,
-                secure=self._source.secure,
-                dependent=dependence(),
-                newlines_in_cells=newlines_in_cells(self.rows),
+            signature = self._signature(now, body.certificate)
+            return replace(
+                self._draft(now, payloads.EndReply(signature=signature)), ends=body.outcome
             )
-            check_part(certificate, part)
-            made = own_signature(identity, certificate, message.session, aggregator=False)
-            proof = payloads.Proof(certificate=made.certificate, signature=made.signature)
-            signed = now.state.model_copy(update={"signed": True})
-            return self._draft(now, payloads.SignReply(proof=proof), signed)
 
-        return self._answer(message, request, draft)
-
-    def _finish(self, message: Message, request: bytes) -> bytes:
-        del request
-        body = message.read(payloads.FinishRequest)
-        self._seen = None
         try:
-            self.ledger.end(SessionKey(self._hash, message.session), body.outcome)
+            return self._answer(message, request, draft)
         except ProtocolError as error:
-            if error.code != "unknown-session":  # it never began here: there is nothing to end
-                raise
-        return self._reply(message, payloads.Done())
+            if error.code == "unknown-session":  # it never began here: there is nothing to end
+                return self._reply(message, payloads.EndReply())
+            if error.code in ("other-certificate", "no-identity"):
+                self.ledger.end(key, body.outcome)
+            raise
+        finally:
+            self._seen = None
+
+    def _signature(self, now: _Now, certificate: Certificate | None) -> str | None:
+        if certificate is None:
+            return None
+        if self._identity is None:
+            raise _no_identity()
+        assert now.session is not None
+        part = Part(
+            terms=now.terms,
+            weight=now.terms.weight(self.name),
+            releases=now.session.releases(),
+            most=now.state.fewest,
+            secure=self._source.secure,
+            dependent=dependence(),
+            newlines_in_cells=newlines_in_cells(self.rows),
+        )
+        check_part(certificate, part)
+        made = own_signature(self._identity, certificate, now.message.session, aggregator=False)
+        return made.signature
 
     # -- who is who
 
-    def _signed(self, message: Message, keys: payloads.PublicKeys) -> payloads.PublicKeys:
+    @property
+    def _listed(self) -> str:
+        """The digest of the list of members."""
+        return "" if self._identity is None else self._identity.members.digest
+
+    def _public_keys(self, now: _Now) -> payloads.PublicKeys:
+        """The site's own; they follow from the session's master secret, which never changes."""
+        client = self._client(now)
+        keys = payloads.PublicKeys(sealing=client.keys.sealing.public.hex())
         if self._identity is None:
             return keys
-        return self._identity.signed(keys, self._context(message), self.name)
-
-    def _check_identities(
-        self, message: Message, body: payloads.KeysRequest, signers: Mapping[str, bytes]
-    ) -> None:
-        """Keys are of the parties that the study names, and not of whoever passes them on."""
-        if self._identity is None:
-            return
-        context = self._context(message)
-        for name, keys in body.neighbours.items():
-            self._identity.check(keys.proved(), keys.proof, context, name)
-        for name in signers.keys() - {self.name, *body.neighbours}:
-            shown = body.proofs.get(name)
-            said = (signers[name].hex(), "" if shown is None else shown.digest)
-            self._identity.check(said, None if shown is None else shown.proof, context, name)
-        if body.helper is not None:
-            self._identity.check((body.helper,), body.helper_proof, context, HELPER)
-
-    def _context(self, message: Message) -> Context:
-        return Context(self._hash, message.session)
+        return self._identity.signed(keys, client.context, self.name)
 
     # -- what the ledger remembers
 
@@ -459,31 +471,31 @@ class Site:
         self._seen = _Seen.of(SessionKey(self._hash, message.session), stored, state)
         return stored
 
-    def _draft(self, now: _Now, body: BaseModel, state: State | None = None) -> Draft:
-        """An answer without numbers, which releases nothing."""
-        reply = self._reply(now.message, body)
+    def _draft(
+        self,
+        now: _Now,
+        body: BaseModel,
+        state: State | None = None,
+        arrays: Mapping[str, NDArray[np.uint8]] | None = None,
+    ) -> Draft:
+        """An answer without sums, which releases nothing."""
+        reply = self._reply(now.message, body, arrays)
         return Draft(lambda: (reply, None if state is None else self._kept(now.message, state)))
 
-    def _masking(self, now: _Now) -> SecaggClient:
+    def _client(self, now: _Now) -> SecaggClient:
         return SecaggClient(
-            name=self.name,
-            state=now.state,
-            context=self._context(now.message),
-            kind=now.terms.mask_kind,
-            collusion=self.study.collusion,
-            dropouts=self.study.dropouts,
+            name=self.name, state=now.state, terms=now.terms, session=now.message.session
         )
 
-    def _public_keys(self, now: _Now) -> payloads.PublicKeys:
-        """The site's own; they follow from the session's master secret, which never changes."""
-        key = SessionKey(self._hash, now.message.session)
-        if self._own is None or self._own[0] != key:
-            self._own = key, self._masking(now).public_keys()
-        return self._own[1]
-
-    def _reply(self, message: Message, body: BaseModel) -> bytes:
+    def _reply(
+        self,
+        message: Message,
+        body: BaseModel,
+        arrays: Mapping[str, NDArray[np.uint8]] | None = None,
+    ) -> bytes:
         fields = body.model_dump(mode="json")
-        return encode(Message(message.step, self._hash, message.session, self.name, fields))
+        reply = Message(message.step, self._hash, message.session, self.name, fields, arrays or {})
+        return encode(reply)
 
 
 @dataclass(frozen=True)
@@ -506,12 +518,18 @@ class _Seen:
 
     @classmethod
     def of(cls, key: SessionKey, stored: bytes, state: State) -> _Seen:
-        public = state.model_copy(update={"master": "", "neighbours": {}, "held": {}})
+        public = state.model_copy(
+            update={"master": "", "pairs": dict.fromkeys(state.pairs, ""), "held": {}}
+        )
         return cls(key, hashlib.sha256(stored).digest(), public)
 
 
 class _GoneOn(Exception):
     """The session's state is not the one that an answer was prepared for."""
+
+
+def _no_identity() -> ProtocolError:
+    return ProtocolError("It has no key to sign with.", code="no-identity")
 
 
 def _public_text(error: EigenveilError) -> tuple[str, str]:

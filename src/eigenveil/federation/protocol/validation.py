@@ -5,7 +5,6 @@ Every function raises the package's error when something is not allowed, and ret
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 
@@ -15,10 +14,9 @@ from eigenveil.errors import PrivacyError, ProtocolError
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.terms import Terms
-from eigenveil.federation.secagg.client import State
-from eigenveil.federation.secagg.consistency import KEY_BYTES, SIGNATURE_BYTES, Table, members_of
-from eigenveil.federation.secagg.keys import point_of
-from eigenveil.federation.secagg.masks import neighbours
+from eigenveil.federation.sealing import check_sealing
+from eigenveil.federation.secagg.client import State, partners
+from eigenveil.federation.secagg.consistency import SIGNATURE_BYTES, Table, members_of
 from eigenveil.models.certify import check_record
 from eigenveil.models.pca.plan import ADAPTED_MEAN, COVARIATES, ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.plan import CENTER, COLUMNS, OBSERVED, SCALE, BasePlan, Planned
@@ -36,16 +34,8 @@ from eigenveil.tables.scales import LIMIT
 _AGREE = 1e-9
 
 
-def check_neighbours(
-    terms: Terms, name: str, own: payloads.PublicKeys, body: payloads.KeysRequest
-) -> tuple[str, ...]:
-    """The neighbours that the study gives this site, each with keys of its own.
-
-    Returns
-    -------
-    tuple of str
-        Who takes part, in the study's order.
-    """
+def check_partners(terms: Terms, name: str, body: payloads.KeysRequest) -> tuple[str, ...]:
+    """The partners that the study gives this site, each with a key; who takes part, in order."""
     lost = set(body.lost)
     if len(lost) < len(body.lost) or not lost <= {*terms.names} - {name}:
         raise ProtocolError(
@@ -53,53 +43,25 @@ def check_neighbours(
         )
     members = [other for other in terms.names if other not in lost]
     terms.check_count(len(members))
-    near: tuple[str, ...] = ()
-    if terms.mask_kind in ("modular", "pairwise"):
-        near = neighbours(name, members, terms.study.degree)
-    if set(body.neighbours) != set(near):
+    wanted = partners(terms, name, members)
+    if set(body.partners) != set(wanted):
         raise ProtocolError(
-            f"Other sites than {', '.join(near) or 'none'} were named as its neighbours.",
+            f"Other parties than {', '.join(wanted) or 'none'} were named for it to agree with.",
             code="other-neighbours",
         )
-    check_distinct({name: own, **body.neighbours})
-    if body.helper is not None:
-        point_of(bytes.fromhex(body.helper))
+    check_keys(body.partners)
     return tuple(members)
 
 
-def check_distinct(keys: Mapping[str, payloads.PublicKeys]) -> None:
-    """Keys that are some, no two of which derive the same: masks made with them could cancel."""
-    whose: dict[bytes, str] = {}
+def check_keys(keys: Mapping[str, payloads.PublicKeys]) -> None:
+    """Keys that are some; ProtocolError ``bad-key`` naming whose is none."""
     for name, each in keys.items():
-        for key in each.agreeing():
-            point = _point(name, key)
-            if point in whose:
-                raise ProtocolError(
-                    f"{name}: one of its keys derives the same as one of {whose[point]}'s.",
-                    hint="It is refused: masks could cancel. Start the study again, and check the "
-                    "software of both.",
-                    code="bad-key",
-                )
-            whose[point] = name
-
-
-def _point(name: str, key: str) -> bytes:
-    try:
-        return point_of(bytes.fromhex(key))
-    except ProtocolError as error:
-        raise ProtocolError(f"{name}: {error.message}", hint=error.hint, code=error.code) from None
-
-
-def signing_keys(
-    message: Message, members: Sequence[str], keys: Mapping[str, payloads.PublicKeys]
-) -> dict[str, bytes]:
-    """The signing keys of all that take part, which agree with those ``keys`` that are known."""
-    table = message.array("signers", dtype="b1", shape=(len(members), KEY_BYTES))
-    found = {name: row.tobytes() for name, row in zip(members, table, strict=True)}
-    for name, known in keys.items():
-        if found[name].hex() != known.signing:
-            raise ProtocolError(f"{name}: two signing keys were given.", code="bad-key")
-    return found
+        try:
+            check_sealing(each.raw)
+        except ProtocolError as error:
+            raise ProtocolError(
+                f"{name}: {error.message}", hint=error.hint, code=error.code
+            ) from None
 
 
 def check_query(plan: BasePlan, asked: Description) -> None:
@@ -126,9 +88,11 @@ def check_query(plan: BasePlan, asked: Description) -> None:
 
 
 def check_turn(
-    terms: Terms, step: str, body: payloads.RoundRequest, state: State
+    terms: Terms, name: str, step: str, body: payloads.RoundRequest, state: State
 ) -> tuple[Planned, ...]:
     """The next round of the plan's schedule, after the keys, and no other.
+
+    The first says who can be lost, where somebody can be.
 
     Returns
     -------
@@ -152,6 +116,16 @@ def check_turn(
             hint="It is refused; check that all parties have the same study file.",
             code="not-in-plan",
         )
+    if (body.members is not None) != (terms.mends and body.round_number == 1):
+        raise ProtocolError("Who can be lost is said with the first round.", code="out-of-order")
+    if body.members is not None:
+        members = members_of(terms.names, body.members)
+        _check_part(terms, name, members, of=state.joined)
+        near = partners(terms, name, members_of(terms.names, state.joined))
+        if not set(near) & set(members) <= set(state.pairs):
+            raise ProtocolError(
+                "A neighbour was named with which no secret was agreed.", code="other-neighbours"
+            )
     return planned
 
 
@@ -267,17 +241,13 @@ def _not_planned(planned: Planned, why: str) -> ProtocolError:
     )
 
 
-def check_shared(terms: Terms, name: str, body: payloads.SharesRequest, state: State) -> None:
-    """Of the neighbours just those that are listed as having shared have, and enough sites have."""
+def check_senders(terms: Terms, name: str, body: payloads.SharesRequest, state: State) -> None:
+    """Letters are of some of the neighbours, each once, after the keys."""
     if not state.held:
-        raise ProtocolError("Shares came before the keys.", code="out-of-order")
-    members = members_of(terms.names, body.members)
-    _check_part(terms, name, members, of=state.joined)
-    if set(body.sealed) != set(state.neighbours) & set(members):
-        raise ProtocolError(
-            "Shares came from other neighbours than those that have shared.",
-            code="other-neighbours",
-        )
+        raise ProtocolError("Letters came before the keys.", code="out-of-order")
+    near = partners(terms, name, members_of(terms.names, state.joined))
+    if not set(body.senders) <= set(near) or len(set(body.senders)) < len(body.senders):
+        raise ProtocolError("Letters came from others than its neighbours.", code="unknown-site")
 
 
 def check_survivors(
@@ -290,14 +260,8 @@ def check_survivors(
 
 def check_unmask(
     terms: Terms, step: str, body: payloads.UnmaskRequest, message: Message, state: State
-) -> tuple[tuple[str, ...], Table, dict[str, bytes]]:
-    """Who has signed what this site has signed of the round that it answered last.
-
-    Returns
-    -------
-    signers, signatures, keys
-        As :func:`eigenveil.federation.secagg.consistency.check_signatures` takes them.
-    """
+) -> tuple[tuple[str, ...], Table]:
+    """Who has signed what this site has signed of the round that it answered last, and how."""
     _check_last(step, f"unmask {body.round_number}", body.round_number, state)
     if not state.survivors:
         raise ProtocolError(
@@ -309,17 +273,8 @@ def check_unmask(
             "A site that did not take part has signed the list of those that did.",
             code="bad-unmask",
         )
-    joined = members_of(terms.names, state.joined)
-    keys = signing_keys(message, joined, {})
-    if signers_digest(keys) != state.signers:
-        raise ProtocolError("Keys that sign are not those of the step 'keys'.", code="bad-key")
     signatures = message.array("signatures", dtype="b1", shape=(len(signers), SIGNATURE_BYTES))
-    return signers, signatures, keys
-
-
-def signers_digest(keys: Mapping[str, bytes]) -> str:
-    """SHA-256, in hex, of signing keys in the study's order."""
-    return hashlib.sha256(b"".join(keys.values())).hexdigest()
+    return signers, signatures
 
 
 def _check_last(step: str, wanted: str, round_number: int, state: State) -> None:

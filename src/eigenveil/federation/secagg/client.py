@@ -1,25 +1,41 @@
-"""A site's side of secure aggregation: its masks, and the shares that it may reveal."""
+"""A site's side of secure aggregation: its masks, and what it may reveal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
 from pydantic import BaseModel, ConfigDict
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import HELPER, MASK, Message
+from eigenveil.federation.protocol.terms import Terms
+from eigenveil.federation.sealing import SEALED_MORE
 from eigenveil.federation.secagg import masks
-from eigenveil.federation.secagg.consistency import statement, text_of
-from eigenveil.federation.secagg.keys import Context, RoundFacts, SiteKeys, self_key, split_secret
-from eigenveil.federation.secagg.masks import threshold
-from eigenveil.privacy.views import MaskKind
+from eigenveil.federation.secagg.consistency import members_of, statement, text_of
+from eigenveil.federation.secagg.keys import (
+    KEY_BYTES,
+    SECRET_BYTES,
+    TAG_BYTES,
+    Context,
+    RoundFacts,
+    SiteKeys,
+    bad_seal,
+    letter_bytes,
+    lock,
+    mask_key,
+    round_key,
+    self_key,
+    split_secret,
+    unlock,
+)
+from eigenveil.federation.secagg.masks import neighbours, threshold
 
-# Of a held text, hexadecimal: each round has a share of the own mask's secret and one of the pair
-# secret, 16 bytes each.
-_SHARE = 32
+# Of a held text: each round has a share of the own mask's seed and one of the repair secret.
+_PAIR_OF_SHARES = 2 * SECRET_BYTES
 
 
 class State(BaseModel):
@@ -27,36 +43,33 @@ class State(BaseModel):
 
     Attributes
     ----------
+    listed : str
+        The digest of the list of members when it joined.
     joined, members : str
-        Bitmaps of the sites among which neighbours were chosen, and of those that have shared.
-    signers : str
-        SHA-256, in hex, of all signing keys, where signatures will be checked.
+        Bitmaps of the sites among which neighbours were chosen, and of those that can be lost.
+    pairs, held : dict
+        By neighbour, the pair's secret, and the shares that it gave; of the site itself, its own.
     fewest : int
         The fewest sites that can be in the sum of each round so far, that this site received.
     round_number : int
         The last round that was answered, and ``request_digest``, its request's fingerprint.
     survivors : str
         The bitmap that was signed about that round; empty until then.
-    signed : bool
-        Whether the certificate was signed: no round follows.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     master: str
-    rows: int | None = None
+    listed: str = ""
     joined: str = ""
     members: str = ""
-    signers: str = ""
-    neighbours: dict[str, payloads.PublicKeys] = {}
-    helper: str | None = None
+    pairs: dict[str, str] = {}
     held: dict[str, str] = {}
     ready: bool = False
     fewest: int = 0
     round_number: int = 0
     request_digest: str = ""
     survivors: str = ""
-    signed: bool = False
 
     def facts(self, round_number: int, request_digest: str) -> RoundFacts:
         """What the site received about a round."""
@@ -73,103 +86,105 @@ class SecaggClient:
 
     name: str
     state: State
-    context: Context
-    kind: MaskKind
-    collusion: int
-    dropouts: int
+    terms: Terms
+    session: str
 
-    @property
+    @cached_property
+    def context(self) -> Context:
+        """Of all that is derived."""
+        return Context(self.terms.hash, self.session, self.state.listed)
+
+    @cached_property
     def keys(self) -> SiteKeys:
         """The site's keys."""
         return SiteKeys(bytes.fromhex(self.state.master), self.context)
 
-    def public_keys(self) -> payloads.PublicKeys:
-        """What the others need to know."""
-        keys = self.keys
-        return payloads.PublicKeys(
-            rounds=tuple(keys.public_key(round_number).hex() for round_number in _TURNS),
-            channel=keys.channel_public_key().hex(),
-            signing=keys.signing_public_key().hex(),
-        )
+    def letters(self, keys: Mapping[str, bytes]) -> tuple[list[bytes], bytes]:
+        """A letter for each party by its session key, in order, and the share kept here."""
+        names = sorted(keys)
+        shares = self._shares(len(names) + 1)
+        made = [
+            self.keys.letter(share, key=keys[name], names=(self.name, name))
+            for name, share in zip(names, shares, strict=False)
+        ]
+        return made, shares[-1]
 
-    def shared_secrets(self) -> tuple[dict[str, str], str]:
-        """Shares of all rounds' secrets, sealed for each neighbour, and the share kept here."""
-        holders = sorted(self.state.neighbours)
-        texts = self._shares(len(holders) + 1)
-        sealed = {
-            name: self.keys.seal(
-                text,
-                to=bytes.fromhex(self.state.neighbours[name].channel),
-                label=f"shares of {self.name} for {name}",
-            ).hex()
-            for name, text in zip(holders, texts, strict=False)
-        }
-        return sealed, texts[-1].hex()
+    def opened(self, letters: Mapping[str, bytes]) -> State:
+        """The state with what neighbours' letters bring."""
+        pairs, held = {}, dict(self.state.held)
+        for sender, letter in letters.items():
+            pair, shares = self.keys.opened(letter, names=(sender, self.name))
+            pairs[sender] = pair.hex()
+            if shares:
+                held[sender] = shares.hex()
+        return self.state.model_copy(update={"pairs": pairs, "held": held, "ready": True})
 
-    def opened(self, sealed: Mapping[str, str]) -> dict[str, str]:
-        """What neighbours sealed for this site, by sender."""
-        held = {}
-        for sender, text in sealed.items():
-            if sender not in self.state.neighbours:
-                raise ProtocolError("Shares of a site that is no neighbour.", code="unknown-site")
-            opened = self.keys.unseal(
-                bytes.fromhex(text),
-                sender=bytes.fromhex(self.state.neighbours[sender].channel),
-                name=sender,
-                label=f"shares of {sender} for {self.name}",
-            )
-            if 2 * len(opened) != 2 * _SHARE * payloads.MOST_ROUNDS:
-                raise ProtocolError(f"{sender}: its shares are malformed.", code="malformed")
-            held[sender] = opened.hex()
-        return held
+    def packets(self) -> list[bytes]:
+        """For each round the keys of all pairs, under the round's repair secret."""
+        found = []
+        for turn in _turns(self.terms):
+            keys = b"".join(self._round_key(name, turn) for name in sorted(self.state.pairs))
+            secret = self.keys.repair_secret(turn)
+            found.append(lock(secret, keys, self.context, "packet", turn, self.name))
+        return found
+
+    @property
+    def near(self) -> tuple[str, ...]:
+        """The neighbours with which it makes masks."""
+        members = members_of(self.terms.names, self.state.members)
+        return tuple(name for name in members if name in self.state.pairs)
 
     def revealed(self, name: str, round_number: int, *, own: bool) -> str:
-        """The held share of another site's own mask, or of its pair secret, for one round."""
-        start = 2 * _SHARE * (round_number - 1) + (0 if own else _SHARE)
-        return self.state.held[name][start : start + _SHARE]
+        """The held share of a site's own mask, or of its repair secret, for one round."""
+        start = 2 * (_PAIR_OF_SHARES * (round_number - 1) + (0 if own else SECRET_BYTES))
+        return self.state.held[name][start : start + 2 * SECRET_BYTES]
 
     def mask(
         self, round_number: int, request_digest: str, parts: Sequence[masks.Part], message: Message
     ) -> masks.Integers:
         """The mask of this site's sums in a round; ``request_digest`` is of its request."""
-        if self.kind == "none":
+        kind = self.terms.mask_kind
+        if kind == "none":
             return np.zeros(masks.total_size(parts), dtype=np.uint64)
-        if self.kind == "helper":
+        if kind == "helper":
             return self._helpers_mask(round_number, request_digest, parts, message)
-        keys, facts = self.keys, self.state.facts(round_number, request_digest)
+        facts = self.state.facts(round_number, request_digest)
         pairs = [
             (
-                keys.pair_key(
-                    bytes.fromhex(other.rounds[round_number - 1]), facts, (self.name, name)
+                mask_key(
+                    self._round_key(name, round_number), self.context, facts, (self.name, name)
                 ),
                 self.name < name,
             )
-            for name, other in sorted(self.state.neighbours.items())
+            for name in self.near
         ]
-        total = masks.pairwise_mask(pairs, parts, masks.STREAMS[self.kind])
-        if self.dropouts:
-            own = self_key(keys.self_seed(round_number), self.context, round_number)
+        total = masks.pairwise_mask(pairs, parts, masks.STREAMS[kind])
+        if self.terms.mends:
+            own = self_key(self.keys.self_seed(round_number), self.context, round_number)
             masks.add_uniform([(own, True)], parts, total)
         return total
 
     def said(self, survivors: str) -> bytes:
-        """The statement of who took part in the last round, that this site received."""
-        return statement(
-            self.context,
-            self.state.facts(self.state.round_number, self.state.request_digest),
-            survivors,
-        )
+        """What is signed of who took part in the last round, as this site received it."""
+        facts = self.state.facts(self.state.round_number, self.state.request_digest)
+        return statement(self.context, facts, survivors)
 
-    def signature(self, survivors: str) -> str:
-        """The site's signature of it."""
-        return self.keys.sign(text_of(self.said(survivors), self.name)).hex()
+    def text(self, survivors: str) -> bytes:
+        """What this site signs of it."""
+        return text_of(self.said(survivors), self.name)
+
+    def _round_key(self, name: str, round_number: int) -> bytes:
+        pair = bytes.fromhex(self.state.pairs[name])
+        return round_key(pair, self.context, round_number, (self.name, name))
 
     def _shares(self, holders: int) -> list[bytes]:
-        """One text a holder: its shares of every round's two secrets."""
-        keys, needed = self.keys, threshold(holders, self.collusion)
+        """One text a holder: its shares of every round's two secrets, where sites may be lost."""
         texts = [b""] * holders
-        for round_number in _TURNS:
-            for secret in (keys.self_seed(round_number), keys.pair_seed(round_number)):
+        if not self.terms.mends:
+            return texts
+        keys, needed = self.keys, threshold(holders, self.terms.study.collusion)
+        for turn in _turns(self.terms):
+            for secret in (keys.self_seed(turn), keys.repair_secret(turn)):
                 shares = split_secret(secret, threshold=needed, holders=holders)
                 texts = [text + share for text, share in zip(texts, shares, strict=True)]
         return texts
@@ -177,16 +192,46 @@ class SecaggClient:
     def _helpers_mask(
         self, round_number: int, request_digest: str, parts: Sequence[masks.Part], message: Message
     ) -> masks.Integers:
-        sealed = message.array(MASK, dtype="b1", shape=(8 * masks.total_size(parts) + 16,))
-        if self.state.helper is None:
-            raise ProtocolError("The helper's key is unknown.", code="out-of-order")
-        text = self.keys.unseal(
-            sealed.tobytes(),
-            sender=bytes.fromhex(self.state.helper),
-            name=HELPER,
-            label=f"mask {round_number} {request_digest} for {self.name}",
-        )
+        sealed = message.array(MASK, dtype="b1", shape=(helpers_bytes(parts),)).tobytes()
+        use = mask_use(round_number, request_digest, self.name)
+        try:
+            locked = self.keys.sealing.decrypt(sealed, self.context.label(*use))
+            text = unlock(self.keys.half(HELPER), locked, self.context, *use)
+        except (ProtocolError, InvalidTag):
+            raise bad_seal(HELPER) from None
         return np.frombuffer(text, dtype="<u8").astype(np.uint64)
 
 
-_TURNS = range(1, payloads.MOST_ROUNDS + 1)
+def mask_use(round_number: int, request_digest: str, name: str) -> tuple[str | int, ...]:
+    """What a mask of the helper is locked and sealed for."""
+    return ("helper's mask", round_number, request_digest, name)
+
+
+def helpers_bytes(parts: Sequence[masks.Part]) -> int:
+    """Bytes of a helper's mask: under the site's half, and sealed for its session key."""
+    return 8 * masks.total_size(parts) + TAG_BYTES + SEALED_MORE
+
+
+def pair_letter_bytes(terms: Terms) -> int:
+    """Bytes of a letter between two sites."""
+    return letter_bytes(_PAIR_OF_SHARES * len(terms.rounds) if terms.mends else 0)
+
+
+def packet_bytes(pairs: int) -> int:
+    """Bytes of a packet with keys of so many pairs."""
+    return KEY_BYTES * pairs + TAG_BYTES
+
+
+def partners(terms: Terms, name: str, members: Sequence[str]) -> tuple[str, ...]:
+    """With whom a site agrees on a secret, by name: its neighbours among members, or the helper."""
+    match terms.mask_kind:
+        case "helper":
+            return (HELPER,)
+        case "none":
+            return ()
+        case _:
+            return tuple(sorted(neighbours(name, members, terms.study.degree)))
+
+
+def _turns(terms: Terms) -> range:
+    return range(1, len(terms.rounds) + 1)

@@ -9,17 +9,18 @@ on that very set that no other can have as many. docs/proofs/views.md has the pr
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.secagg.keys import SIGNATURE_BYTES, Context, RoundFacts, is_signed
+from eigenveil.federation.secagg.keys import Context, RoundFacts
 
-KEY_BYTES = 32
+SIGNATURE_BYTES = 64
 Table = NDArray[np.uint8]
+# Raises where a text is not signed by the site of this name.
+Verify = Callable[[bytes, bytes, str], None]
 
 
 def bitmap(names: Sequence[str], members: Collection[str]) -> str:
@@ -49,24 +50,22 @@ def members_of(names: Sequence[str], text: str) -> tuple[str, ...]:
 
 def statement(context: Context, facts: RoundFacts, survivors: str) -> bytes:
     """What is signed about a round, as SHA-256; ``survivors`` is a bitmap."""
-    said = [context.study, context.session, facts.round_number, facts.request_digest]
-    said += [facts.joined, facts.members, survivors]
-    return hashlib.sha256(json.dumps(["eigenveil survivors 1", *said]).encode()).digest()
+    said = [facts.round_number, facts.request_digest, facts.joined, facts.members, survivors]
+    return hashlib.sha256(context.label("survivors", *said)).digest()
 
 
 def text_of(said: bytes, name: str) -> bytes:
     """The bytes that a site signs: a statement, and who makes it."""
-    return b"eigenveil survivors 1" + said + name.encode()
+    return b"eigenveil survivors 2" + said + name.encode()
 
 
-def rows(values: Mapping[str, bytes], names: Sequence[str], size: int) -> Table:
-    """Keys or signatures of these sites, one a row, as messages carry them."""
-    joined = b"".join(values[name] for name in names)
-    return np.frombuffer(joined, dtype=np.uint8).reshape(len(names), size)
+def rows(values: Sequence[bytes], size: int) -> Table:
+    """Texts of one size, one a row, as messages carry them."""
+    return np.frombuffer(b"".join(values), dtype=np.uint8).reshape(len(values), size)
 
 
 def check_signatures(
-    said: bytes, signers: Sequence[str], signatures: Table, keys: Mapping[str, bytes], needed: int
+    said: bytes, signers: Sequence[str], signatures: Table, verify: Verify, needed: int
 ) -> None:
     """Enough sites have signed one and the same statement.
 
@@ -76,8 +75,8 @@ def check_signatures(
         The statement.
     signers : sequence of str
         Who signed, each once, in the order of ``signatures``, shape (signers, 64).
-    keys : mapping
-        The sites' Ed25519 keys.
+    verify : callable
+        By the keys of the list of members.
     needed : int
         So many that two statements about one round cannot both have them.
 
@@ -93,34 +92,16 @@ def check_signatures(
             code="too-few-signatures",
         )
     for name, signature in zip(signers, signatures, strict=True):
-        check_signature(said, name, signature.tobytes(), keys.get(name, b""))
+        check_signature(said, name, signature.tobytes(), verify)
 
 
-def check_signature(said: bytes, name: str, signature: bytes, key: bytes) -> None:
-    """A site has signed this statement.
-
-    Raises
-    ------
-    ProtocolError
-        ``bad-signature``.
-    """
-    if not is_signed(text_of(said, name), key, signature):
+def check_signature(said: bytes, name: str, signature: bytes, verify: Verify) -> None:
+    """A site has signed this statement; ProtocolError ``bad-signature``."""
+    try:
+        verify(text_of(said, name), signature, name)
+    except ProtocolError as error:
         raise ProtocolError(
-            f"{name}: its signature of who took part in the round does not hold.",
+            f"{name}: its signature of who took part in the round is refused: {error.message}",
             hint="Nothing is unmasked; either it received something else, or somebody changed it.",
             code="bad-signature",
-        )
-
-
-__all__ = [
-    "KEY_BYTES",
-    "SIGNATURE_BYTES",
-    "Table",
-    "bitmap",
-    "check_signature",
-    "check_signatures",
-    "members_of",
-    "rows",
-    "statement",
-    "text_of",
-]
+        ) from None

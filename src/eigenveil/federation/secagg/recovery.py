@@ -3,6 +3,9 @@
 Of a site whose message arrived its own mask is taken off, of a lost one the pair masks that its
 neighbours added. Never both: what is revealed of one kind makes the other worthless, so a message
 that comes late stays hidden for good.
+
+First every site whose message arrived signs the set of those sites; then each is shown enough of
+the signatures, and helps to take off what masks are left (rounds 3 and 4 there).
 """
 
 from __future__ import annotations
@@ -11,23 +14,56 @@ from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
+from cryptography.exceptions import InvalidTag
+
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.requests import SMALL, Call, Replies, Requests
 from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.consistency import (
-    KEY_BYTES,
     SIGNATURE_BYTES,
-    Table,
+    Verify,
     bitmap,
     check_signature,
     rows,
     statement,
 )
-from eigenveil.federation.secagg.keys import Context, RoundFacts, join_secret, pair_key, self_key
+from eigenveil.federation.secagg.keys import (
+    KEY_BYTES,
+    Context,
+    RoundFacts,
+    join_secret,
+    mask_key,
+    self_key,
+    unlock,
+)
 from eigenveil.federation.secagg.masks import threshold
 from eigenveil.federation.study.study import Study
+
+Neighbours = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What the aggregator knows of the pairs of a session.
+
+    Attributes
+    ----------
+    holders : mapping
+        Who holds shares of each site's secrets, beside itself.
+    near : mapping
+        Those of them that masks are made with.
+    paired : mapping
+        Those of them whose round keys are in its packets, by name.
+    packets : mapping
+        Of each site, one a round.
+    """
+
+    holders: Neighbours
+    near: Neighbours
+    paired: Neighbours
+    packets: Mapping[str, Sequence[bytes]]
 
 
 class MaskRecovery:
@@ -37,82 +73,74 @@ class MaskRecovery:
     ----------
     facts : RoundFacts
         What all sites received.
-    holders : mapping
-        Who holds shares of each site's secrets, beside itself.
-    near : mapping
-        Those of them that masks were made with.
-    keys : mapping
-        Their public keys.
     """
 
     def __init__(
         self,
         context: Context,
         facts: RoundFacts,
+        agreement: Agreement,
         *,
         arrived: Sequence[str],
-        holders: Mapping[str, tuple[str, ...]],
-        near: Mapping[str, tuple[str, ...]],
-        keys: Mapping[str, payloads.PublicKeys],
         collusion: int,
     ) -> None:
-        self._context, self._facts, self._keys = context, facts, keys
-        self._near = near
-        self._holders = {name: [*sorted(held), name] for name, held in holders.items()}
+        self._context, self._facts, self._agreement = context, facts, agreement
+        self._holders = {name: [*sorted(held), name] for name, held in agreement.holders.items()}
         self._arrived = set(arrived)
         self._collusion = collusion
         self._shares: dict[str, dict[int, bytes]] = defaultdict(dict)
 
-    def question(self, holder: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def asked_about(self, holder: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Of the sites whose shares ``holder`` has: who arrived, and who is lost."""
-        request_digest = sorted({holder, *self._near[holder]})
-        own = tuple(name for name in request_digest if name in self._arrived)
-        return own, tuple(name for name in request_digest if name not in self._arrived)
+        mates = sorted({holder, *self._agreement.near[holder]})
+        own = tuple(name for name in mates if name in self._arrived)
+        return own, tuple(name for name in mates if name not in self._arrived)
 
     def take(self, holder: str, reply: payloads.UnmaskReply) -> None:
-        """Note a holder's shares.
-
-        Raises
-        ------
-        ProtocolError
-            When they are not those that were requested.
-        """
-        own, lost = self.question(holder)
-        if set(reply.own) != set(own) or set(reply.pair) != set(lost):
+        """Note a holder's shares; ProtocolError when they are not those that were requested."""
+        own, lost = self.asked_about(holder)
+        if set(reply.own) != set(own) or set(reply.repair) != set(lost):
             raise ProtocolError(f"{holder}: it gave other shares than requested.", code="malformed")
-        for name, share in (reply.own | reply.pair).items():
+        for name, share in (reply.own | reply.repair).items():
             place = self._holders[name].index(holder)
             self._shares[name][place] = bytes.fromhex(share)
 
     def leftover(self, parts: Sequence[masks.Part]) -> masks.Integers:
-        """The masks left in the sum of those who arrived.
-
-        Raises
-        ------
-        ProtocolError
-            When too few holders have answered.
-        """
+        """The masks left in the sum of those who arrived; ProtocolError ``too-few-sites``."""
         left: list[tuple[bytes, bool]] = []
-        for name in self._near:
+        for name in self._agreement.near:
             if name in self._arrived:
-                left.append(
-                    (self_key(self._secret(name), self._context, self._facts.round_number), True)
-                )
+                seed = self._secret(name)
+                left.append((self_key(seed, self._context, self._facts.round_number), True))
             else:
                 left += self._pair_masks(name)
         return masks.pairwise_mask(left, parts, masks.add_uniform)
 
     def _pair_masks(self, lost: str) -> list[tuple[bytes, bool]]:
         """What the neighbours of a lost site added to their messages for it."""
-        others = [name for name in self._near[lost] if name in self._arrived]
+        others = [name for name in self._agreement.near[lost] if name in self._arrived]
         if not others:
             return []
-        secret, round_number = self._secret(lost), self._facts.round_number
-        public = {name: bytes.fromhex(self._keys[name].rounds[round_number - 1]) for name in others}
+        keys = self._round_keys(lost)
         return [
-            (pair_key(secret, public[name], self._context, self._facts, (lost, name)), name < lost)
+            (mask_key(keys[name], self._context, self._facts, (lost, name)), name < lost)
             for name in others
         ]
+
+    def _round_keys(self, lost: str) -> dict[str, bytes]:
+        """A lost site's keys of this round, of all its pairs, from its packet."""
+        turn, names = self._facts.round_number, self._agreement.paired[lost]
+        secret, packet = self._secret(lost), self._agreement.packets[lost][turn - 1]
+        try:
+            text = unlock(secret, packet, self._context, "packet", turn, lost)
+        except InvalidTag:
+            raise ProtocolError(
+                f"What {lost} left for its repair does not open with what its neighbours gave.",
+                hint="It or one of them does not follow the protocol. Run the study again, without "
+                "that site if it happens twice.",
+                code="bad-repair",
+            ) from None
+        return {n: text[KEY_BYTES * i : KEY_BYTES * (i + 1)] for i, n in enumerate(names)}
 
     def _secret(self, name: str) -> bytes:
         needed = threshold(len(self._holders[name]), self._collusion)
@@ -127,84 +155,51 @@ class MaskRecovery:
         return join_secret(shares, threshold=needed)
 
 
-# -- How the aggregator gets a round's sum where sites may be lost: signatures first, then shares.
-#
-# First every site whose message arrived signs the set of those sites; then each is shown enough of
-# the signatures, and helps to take off what masks are left (Bonawitz et al. 2017, rounds 3 and 4).
-
-
-Neighbours = Mapping[str, tuple[str, ...]]
-
-
 @dataclass(frozen=True)
 class Mending:
-    """The aggregator's part of it, in one session.
+    """How the aggregator gets a round's sum where sites may be lost, in one session.
 
     Attributes
     ----------
     study : Study
-    calls : Asking
-    keys : mapping
-        Of all sites that take part, in the study's order.
+    calls : Requests
+    agreement : Agreement
+    verify : callable or None
+        By the keys of the list of members; in one process nobody's signature is looked at twice.
     """
 
     study: Study
     calls: Requests
-    keys: Mapping[str, payloads.PublicKeys]
-
-    def signers(self) -> dict[str, Table]:
-        """The signing keys of all that take part, as an array of a message."""
-        signing = {name: bytes.fromhex(keys.signing) for name, keys in self.keys.items()}
-        return {"signers": rows(signing, list(signing), KEY_BYTES)}
-
-    def proofs(self) -> dict[str, payloads.SignerProof]:
-        """Whose these are, where sites have identities."""
-        return {
-            name: payloads.SignerProof(digest=keys.digest(), proof=keys.proof)
-            for name, keys in self.keys.items()
-            if keys.proof is not None
-        }
+    agreement: Agreement
+    verify: Verify | None
 
     def leftover(
-        self,
-        facts: RoundFacts,
-        arrived: Sequence[str],
-        parts: Sequence[masks.Part],
-        *,
-        holders: Neighbours,
-        near: Neighbours,
+        self, facts: RoundFacts, arrived: Sequence[str], parts: Sequence[masks.Part]
     ) -> Generator[Call, Replies, masks.Integers]:
         """What masks are left in the sum of those who arrived.
-
-        Parameters
-        ----------
-        holders, near : mapping
-            As :class:`eigenveil.federation.secagg.recovery.MaskRecovery` has them.
 
         Raises
         ------
         ProtocolError
-            ``too-few-sites`` when too few sign, or help.
+            ``too-few-sites`` when too few sign, or help; ``bad-repair``.
         """
         signatures = yield from self._signatures(facts, arrived)
         work = MaskRecovery(
             self.calls.context,
             facts,
+            self.agreement,
             arrived=arrived,
-            holders=holders,
-            near=near,
-            keys=self.keys,
             collusion=self.study.collusion,
         )
         step, names = f"unmask {facts.round_number}", self.study.names
         shown = [name for name in names if name in signatures][: self.study.signatures]
         body = payloads.UnmaskRequest(round_number=facts.round_number, signed=bitmap(names, shown))
-        arrays = {**self.signers(), "signatures": rows(signatures, shown, SIGNATURE_BYTES)}
+        table = rows([signatures[name] for name in shown], SIGNATURE_BYTES)
 
         def take(name: str, reply: Message) -> None:
             work.take(name, reply.read(payloads.UnmaskReply))
 
-        same = self.calls.same(step, body, arrays)
+        same = self.calls.same(step, body, {"signatures": table})
         yield from self.calls.query(step, list(signatures), same, take, SMALL)
         return work.leftover(parts)
 
@@ -218,7 +213,8 @@ class Mending:
 
         def take(name: str, reply: Message) -> None:
             signature = bytes.fromhex(reply.read(payloads.SurvivorsReply).signature)
-            check_signature(said, name, signature, bytes.fromhex(self.keys[name].signing))
+            if self.verify is not None:
+                check_signature(said, name, signature, self.verify)
             signed[name] = signature
 
         body = payloads.SurvivorsRequest(round_number=facts.round_number, survivors=survivors)
