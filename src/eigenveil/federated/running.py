@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -16,6 +18,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import _get_feature_names, check_array
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, ProtocolError, same_spent
+from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.entries import UNIT
 from eigenveil.federation.ledger.ledger import Budget, Ledger
 from eigenveil.federation.protocol.aggregator import Aggregator, Outcome
@@ -122,6 +125,43 @@ def carry(run: Generator[Call, Replies, Result], transport: Transport) -> Result
 # -- Studies over rows in one process: every site's own software, real messages, no network.
 
 
+@dataclass(frozen=True)
+class _ProcessKey:
+    """What signs in one process, where whoever runs it is all parties: a code by a shared key."""
+
+    secret: bytes
+    public_key: Any = None
+
+    def sign(self, text: bytes) -> bytes:
+        """64 bytes."""
+        return hmac.digest(self.secret, text, "sha512")
+
+    def verify(self, text: bytes, signature: bytes) -> bool:
+        """Whether it is of a text."""
+        return hmac.compare_digest(self.sign(text), signature)
+
+
+@dataclass(frozen=True)
+class _ProcessMembers:
+    """Takes everybody for who they say they are: they all have the same key."""
+
+    shared: _ProcessKey
+    federation: str = ""
+    digest: str = ""
+
+    def key(self, *, role: str, name: str) -> Any:
+        """The shared key."""
+        del role, name
+        return self.shared
+
+
+def process_identities(names: Sequence[str], secret: bytes | None = None) -> dict[str, Identity]:
+    """Who the sites of a study in one process are, where they sign who took part."""
+    key: Any = _ProcessKey(secret or os.urandom(32))
+    members: Any = _ProcessMembers(key)
+    return {name: Identity(name, "site", key, members) for name in names}
+
+
 DATA_SET = "default"
 StudyProgress = Callable[[str, int], None]
 
@@ -190,9 +230,17 @@ def run_study(
     choice = choose_protocol(study, study.width) if study.protocol == "auto" else None
     settled = study if choice is None else study.with_protocol(choice.protocol)
     terms = settle(settled)
+    identities = process_identities(terms.names) if terms.mends else {}
     with _Ledgers(terms, ledgers) as books:
         sites = {
-            name: Site(name=name, terms=terms, rows=rows[name], ledger=books[name], source=source)
+            name: Site(
+                name=name,
+                terms=terms,
+                rows=rows[name],
+                ledger=books[name],
+                source=source,
+                identity=identities.get(name),
+            )
             for name in terms.names
         }
         parties: dict[str, Party] = dict(sites)

@@ -17,7 +17,7 @@ from typing import Literal, Self
 
 from sqlalchemy import select
 
-from eigenveil.errors import LedgerWarning, OutputError, PrivacyError, callers_level
+from eigenveil.errors import LedgerWarning, OutputError, PrivacyError, ProtocolError, callers_level
 from eigenveil.federation.ledger.books import Books, Session, Standing
 from eigenveil.federation.ledger.budgets import BudgetRecord, signers_of
 from eigenveil.federation.ledger.documents import SignedBudget

@@ -7,7 +7,7 @@ envelopes) is one, and names study, session, role and party, so that it serves f
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,16 +16,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from pydantic import BaseModel
 
 from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
-from eigenveil.federation.protocol import payloads
-from eigenveil.federation.protocol.messages import Message
-from eigenveil.federation.protocol.requests import SMALL, Call, Replies, Requests
 from eigenveil.federation.protocol.terms import Terms, active_sites, settle
 from eigenveil.federation.study.study import parse_study
 from eigenveil.federation.x509_identity import Identity, check_signature
 from eigenveil.models.certify import check_against_plan, how_far, plan_of
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.streaming.plan import StreamPlan
-from eigenveil.privacy.certificate import Certificate, Claim, Signature, Signatures, plan_hash
+from eigenveil.privacy.certificate import Certificate, Claim, Signature, plan_hash
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ALONE, ReleaseRecord
 from eigenveil.privacy.tree_views import TreeRun

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -12,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import (
     AGGREGATOR,
     HELPER,
+    LETTERS,
     REFUSED,
     Message,
     decode,
@@ -23,9 +26,10 @@ from eigenveil.federation.protocol.messages import (
     expect,
 )
 from eigenveil.federation.protocol.terms import Terms
+from eigenveil.federation.sealing import encrypt_to
 from eigenveil.federation.secagg import masks
-from eigenveil.federation.secagg.keys import Context, SiteKeys, derive
-from eigenveil.federation.x509_identity import Identity
+from eigenveil.federation.secagg.client import mask_use, pair_letter_bytes
+from eigenveil.federation.secagg.keys import Context, SiteKeys, derive, lock
 from eigenveil.files import replacing, sync_folder
 from eigenveil.models.shapes import sizes_of
 from eigenveil.noise.cube import tensor_size
@@ -42,7 +46,10 @@ class _Session:
     """What was fixed by the first request: nothing is drawn or sealed in two ways."""
 
     master: bytes
-    channels: dict[str, str] = field(default_factory=dict)
+    listed: str = ""
+    """The digest of the list of members when it began."""
+    sites: dict[str, str] = field(default_factory=dict)
+    """Of each site, the digest of its key and its letter."""
     rounds: dict[int, payloads.MasksRequest] = field(default_factory=dict)
 
 
@@ -92,29 +99,38 @@ class Helper:
 
     def _join(self, message: Message) -> bytes:
         message.read(payloads.JoinRequest)
-        self._sessions.setdefault(message.session, _Session(os.urandom(32)))
+        listed = "" if self._identity is None else self._identity.members.digest
+        self._sessions.setdefault(message.session, _Session(SiteKeys.new_master(), listed))
         while len(self._sessions) > _MOST_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))
         self._remember()
-        channel = self._keys(message, self._session(message)).channel_public_key().hex()
-        proof = None
+        session = self._session(message)
+        sealing = self._keys(message, session).sealing.public.hex()
+        keys = payloads.PublicKeys(sealing=sealing)
         if self._identity is not None:
-            context = Context(self._hash, message.session)
-            proof = self._identity.signed_channel(channel, context, HELPER)
-        return self._reply(message, payloads.HelperKey(channel=channel, proof=proof))
+            keys = self._identity.signed(keys, self._context(message, session), HELPER)
+        return self._reply(message, payloads.HelperKey(keys=keys))
 
     def _masks(self, message: Message) -> bytes:
         body, session = message.read(payloads.MasksRequest), self._session(message)
         self._check(message, body)
-        self._check_identities(message, body)
-        self._fix(session, body)
+        context, names = self._context(message, session), tuple(body.sites)
+        if self._identity is not None:  # masks are for the sites, not for who passes keys on
+            for name, each in body.sites.items():
+                self._identity.check(each.proved(), each.proof, context, name)
+        shape = len(names), pair_letter_bytes(self._terms)
+        table = message.array(LETTERS, dtype="b1", shape=shape)
+        letters = {name: row.tobytes() for name, row in zip(names, table, strict=True)}
+        self._fix(session, body, letters)
         zero_sum = self._zero_sum(message, session, body)
         keys = self._keys(message, session)
         arrays = {}
-        for name, channel in body.channels.items():
+        for name, letter in letters.items():
             text = zero_sum.mask(self._sites.index(name)).astype("<u8").tobytes()
-            label = f"mask {body.round_number} {body.request_digest} for {name}"
-            sealed = keys.seal(text, to=bytes.fromhex(channel), label=label)
+            use = mask_use(body.round_number, body.request_digest, name)
+            half, _ = keys.opened(letter, names=(name, HELPER))
+            locked = lock(half, text, context, *use)
+            sealed = encrypt_to(body.sites[name].raw, locked, context.label(*use))
             arrays[name] = np.frombuffer(sealed, dtype=np.uint8)
         return self._reply(message, payloads.Done(), arrays)
 
@@ -122,22 +138,11 @@ class Helper:
         """Masks that can be drawn, of sums that this study can have, for its sites."""
         right = (
             message.step == f"masks {body.round_number}"
-            and set(body.channels) <= set(self._sites)
+            and set(body.sites) <= set(self._sites)
             and all(self._fits(part) for part in body.parts)
         )
         if not right:
             raise ProtocolError("A request for masks that fits no round.", code="bad-query")
-
-    def _check_identities(self, message: Message, body: payloads.MasksRequest) -> None:
-        """Masks are sealed for the sites themselves, not for whoever passes keys on."""
-        if self._identity is None:
-            return
-        context = Context(self._hash, message.session)
-        for name, channel in body.channels.items():
-            keys = body.proved.get(name)
-            if keys is None or keys.channel != channel:
-                raise ProtocolError(f"{name}: its keys are not signed.", code="bad-identity")
-            self._identity.check(keys.proved(), keys.proof, context, name)
 
     def _fits(self, part: payloads.PartBody) -> bool:
         """Whether a sum of this study can have such a part."""
@@ -155,18 +160,21 @@ class Helper:
             case _:
                 return part.size <= width**2 + 1024
 
-    def _fix(self, session: _Session, body: payloads.MasksRequest) -> None:
+    def _fix(
+        self, session: _Session, body: payloads.MasksRequest, letters: Mapping[str, bytes]
+    ) -> None:
         """Refuse what is not as it was before."""
-        reported = {name: session.channels.get(name, body.channels[name]) for name in body.channels}
-        whole = body.model_copy(update={"channels": {}, "proved": {}})
-        if (
-            reported != body.channels
-            or session.rounds.setdefault(body.round_number, whole) != whole
-        ):
+        sites = {
+            name: hashlib.sha256(body.sites[name].raw + letter).hexdigest()
+            for name, letter in letters.items()
+        }
+        before = {name: session.sites.get(name, sites[name]) for name in sites}
+        whole = body.model_copy(update={"sites": {}})
+        if sites != before or session.rounds.setdefault(body.round_number, whole) != whole:
             raise ProtocolError(
                 "The masks of a round, and the keys of a session, are fixed.", code="other-round"
             )
-        session.channels.update(body.channels)
+        session.sites.update(sites)
         self._remember()
 
     def _remember(self) -> None:
@@ -176,7 +184,8 @@ class Helper:
         fields = {
             name: {
                 "master": each.master.hex(),
-                "channels": each.channels,
+                "listed": each.listed,
+                "sites": each.sites,
                 "rounds": {n: body.model_dump(mode="json") for n, body in each.rounds.items()},
             }
             for name, each in self._sessions.items()
@@ -198,7 +207,8 @@ class Helper:
             return {
                 str(name): _Session(
                     bytes.fromhex(each["master"]),
-                    {str(site): str(channel) for site, channel in each["channels"].items()},
+                    str(each["listed"]),
+                    {str(site): str(digest) for site, digest in each["sites"].items()},
                     {
                         int(n): payloads.MasksRequest.model_validate(body)
                         for n, body in each["rounds"].items()
@@ -214,7 +224,7 @@ class Helper:
     ) -> masks.ZeroSum:
         which = (session.master, body.round_number)
         if self._last is None or self._last[0] != which:
-            context = Context(self._hash, message.session)
+            context = self._context(message, session)
             made = [
                 derive(session.master, context, "zero-sum", body.round_number, name)
                 for name in self._sites
@@ -237,7 +247,10 @@ class Helper:
             ) from None
 
     def _keys(self, message: Message, session: _Session) -> SiteKeys:
-        return SiteKeys(session.master, Context(self._hash, message.session))
+        return SiteKeys(session.master, self._context(message, session))
+
+    def _context(self, message: Message, session: _Session) -> Context:
+        return Context(self._hash, message.session, session.listed)
 
     def _reply(
         self,

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
+from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.entries import UNIT
 from eigenveil.federation.ledger.ledger import Draft, Ledger, Session, SessionKey
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol import payloads, validation
 from eigenveil.federation.protocol.certificates import Part, check_part, own_signature
 from eigenveil.federation.protocol.messages import (

@@ -144,6 +144,13 @@ class Terms:
         """Whether masks that lost sites leave behind are taken off: sites share secrets then."""
         return self.mask_kind == "modular" and self.study.dropouts > 0
 
+    @property
+    def exchanges(self) -> int:
+        """Questions that a site answers in all, one after the other."""
+        paired = 1 + self.mends  # keys; what masks are repaired with
+        of_round = 1 + 2 * self.mends + (self.mask_kind == "helper")  # of the helper, not the site
+        return 1 + paired + of_round * len(self.rounds) + 1
+
     @cached_property
     def weight_bits(self) -> int:
         """Bits that the sites' weights need; 0 when all are 1."""

@@ -14,9 +14,10 @@ from eigenveil.errors import PrivacyError, ProtocolError
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.terms import Terms
+from eigenveil.federation.public_key import SIGNATURE_BYTES
 from eigenveil.federation.sealing import check_sealing
 from eigenveil.federation.secagg.client import State, partners
-from eigenveil.federation.secagg.consistency import SIGNATURE_BYTES, Table, members_of
+from eigenveil.federation.secagg.consistency import Table, members_of
 from eigenveil.models.certify import check_record
 from eigenveil.models.pca.plan import ADAPTED_MEAN, COVARIATES, ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.plan import CENTER, COLUMNS, OBSERVED, SCALE, BasePlan, Planned

@@ -113,8 +113,8 @@ class SecaggClient:
         """The state with what neighbours' letters bring."""
         pairs, held = {}, dict(self.state.held)
         for sender, letter in letters.items():
-            pair, shares = self.keys.opened(letter, names=(sender, self.name))
-            pairs[sender] = pair.hex()
+            half, shares = self.keys.opened(letter, names=(sender, self.name))
+            pairs[sender] = self.keys.pair(sender, half, own=self.name).hex()
             if shares:
                 held[sender] = shares.hex()
         return self.state.model_copy(update={"pairs": pairs, "held": held, "ready": True})

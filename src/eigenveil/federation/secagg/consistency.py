@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.secagg.keys import Context, RoundFacts
 
-SIGNATURE_BYTES = 64
 Table = NDArray[np.uint8]
 # Raises where a text is not signed by the site of this name.
 Verify = Callable[[bytes, bytes, str], None]

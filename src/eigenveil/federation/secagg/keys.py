@@ -42,9 +42,7 @@ class Context:
 
     def label(self, *use: str | int) -> bytes:
         """One use, stated in as many parts as it has: no two run together."""
-        return json.dumps(
-            ["eigenveil 2", self.members, self.study, self.session, *use]
-        ).encode()
+        return json.dumps(["eigenveil 2", self.members, self.study, self.session, *use]).encode()
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ class SiteKeys:
         return SealingKey.from_raw(derive(self._master, self._context, "sealing", size=96))
 
     def half(self, other: str) -> bytes:
-        """This party's half of the secret that it shares with another."""
+        """Its half of the secret that it shares with another party."""
         return derive(self._master, self._context, "half", other)
 
     def repair_secret(self, round_number: int) -> bytes:
@@ -114,14 +112,16 @@ class SiteKeys:
         return encrypt_to(key, text, self._context.label("letter", *names))
 
     def opened(self, letter: bytes, *, names: tuple[str, str]) -> tuple[bytes, bytes]:
-        """The pair's secret, and what else was in the letter; ``names`` as the sender gave them."""
+        """The sender's half, and what else was in the letter; ``names`` as the sender gave them."""
         try:
             text = self.sealing.decrypt(letter, self._context.label("letter", *names))
         except ProtocolError:
             raise bad_seal(names[0]) from None
-        sender, own = names
-        halves = {sender: text[:KEY_BYTES], own: self.half(sender)}
-        return pair_secret(halves, self._context), text[KEY_BYTES:]
+        return text[:KEY_BYTES], text[KEY_BYTES:]
+
+    def pair(self, other: str, half: bytes, *, own: str) -> bytes:
+        """The secret shared with another party, whose half this is."""
+        return pair_secret({other: half, own: self.half(other)}, self._context)
 
 
 def letter_bytes(more: int = 0) -> int:

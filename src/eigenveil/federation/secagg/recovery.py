@@ -20,9 +20,9 @@ from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.requests import SMALL, Call, Replies, Requests
+from eigenveil.federation.public_key import SIGNATURE_BYTES
 from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.consistency import (
-    SIGNATURE_BYTES,
     Verify,
     bitmap,
     check_signature,

@@ -14,13 +14,14 @@ from itertools import pairwise
 from typing import Annotated, Generic, Self
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.messages import MAGIC, Message, decode, encode, expect
-from eigenveil.federation.secagg.keys import SIGNATURE_BYTES, is_signed
+from eigenveil.federation.public_key import SIGNATURE_BYTES
 from eigenveil.federation.tree.contents import Content, Kind, Value
 from eigenveil.federation.tree.tree import MergeTree, Place
 
@@ -73,12 +74,15 @@ class TreeKeys:
         ProtocolError
             ``bad-signature``.
         """
-        if not is_signed(_text(message, receiver), self._public(sender), signature):
+        try:
+            key = Ed25519PublicKey.from_public_bytes(self._public(sender))
+            key.verify(signature, _text(message, receiver))
+        except (InvalidSignature, ValueError):
             raise ProtocolError(
                 f"{receiver.name}: a message in the name of {sender.name} is not signed by it.",
                 hint="It is refused; somebody else made it, or it was changed on the way.",
                 code="bad-signature",
-            )
+            ) from None
 
 
 class _Drawn(dict[Place, Ed25519PrivateKey]):
