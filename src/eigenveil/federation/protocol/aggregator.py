@@ -516,7 +516,7 @@ class Aggregator:
 
         def take(name: str, reply: Message) -> None:
             said = reply.read(payloads.EndReply).signature
-            found[name] = site_signature(identity, certificate, self.session, name, said)
+            found[name] = site_signature(identity, certificate, self.session, name, said)  # type: ignore[arg-type]
 
         before = dict(self._calls.missing)
         body = payloads.EndRequest(outcome="finished", certificate=certificate)
@@ -528,7 +528,7 @@ class Aggregator:
         }
         self._calls.missing = unsigned | before
         yield from self._end("finished", known=members)
-        own = own_signature(identity, certificate, self.session, aggregator=True)
+        own = own_signature(identity, certificate, self.session, aggregator=True)  # type: ignore[arg-type]
         by = (own, *(found[name] for name in members if name in found))
         signatures = Signatures(session=self.session, by=by)
         return certificate.model_copy(update={"signatures": signatures})

@@ -299,7 +299,7 @@ def site_signature(
     if signature is None:
         raise ProtocolError("It sent no signature.", code="malformed")
     text = text_of(certificate, session, "site", name)
-    identity.verify(text, bytes.fromhex(signature), role="site", name=name)
+    identity.verify(text, bytes.fromhex(signature), "", role="site", name=name)
     return Signature.model_validate({"role": "site", "name": name, "signature": signature})
 
 

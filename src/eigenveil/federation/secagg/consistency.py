@@ -49,8 +49,9 @@ def members_of(names: Sequence[str], text: str) -> tuple[str, ...]:
 
 def statement(context: Context, facts: RoundFacts, survivors: str) -> bytes:
     """What is signed about a round, as SHA-256; ``survivors`` is a bitmap."""
-    said = [facts.round_number, facts.request_digest, facts.joined, facts.members, survivors]
-    return hashlib.sha256(context.label("survivors", *said)).digest()
+    reported = facts.request_digest, facts.joined, facts.members
+    said = context.label("survivors", facts.round_number, *reported, survivors)
+    return hashlib.sha256(said).digest()
 
 
 def text_of(said: bytes, name: str) -> bytes:
