@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 
 from eigenveil.errors import ProtocolError
+from eigenveil.federated.running import process_identities
 from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.helper import Helper
@@ -74,6 +75,14 @@ def requested_budget(study, times=1.0):
     return Budget("default", study.adjacency, study.epsilon * times, study.delta)
 
 
+def known_to_all(study):
+    """Identities by name where a study needs some: a site that starts again has the same."""
+    terms = settle(study)
+    return (
+        process_identities(terms.names, b"shared by all of a test's sites") if terms.mends else {}
+    )
+
+
 class Consortium:
     """The sites of a study, each with rows and a ledger of its own, and the helper."""
 
@@ -83,6 +92,7 @@ class Consortium:
         self.ledgers = {name: Ledger(folder / f"{name}.ledger") for name in active_sites(study)}
         for ledger in self.ledgers.values():
             ledger.set_budget(requested_budget(study, times))
+        self.identities = known_to_all(study)
         self.parties = {name: self.site(name) for name in self.ledgers}
         if settle(study).mask_kind == "helper":
             self.parties[HELPER] = Helper(settle(study))
@@ -94,6 +104,7 @@ class Consortium:
             terms=settle(self.study),
             rows=ArrayRows(self.rows[name], origin=f"{name}.csv"),
             ledger=Ledger(self.folder / f"{name}.ledger"),
+            identity=self.identities.get(name),
         )
 
     def restart(self, name):
@@ -118,7 +129,8 @@ class Consortium:
         assert standing.spent == Loss.total(a.spent() for a in accounts)
         if not any(a.is_open for a in accounts):
             assert standing.reserved == Loss()
-        assert ledger.verify().holds
+        verification = ledger.verify()
+        assert verification.holds, verification
         return standing
 
 

@@ -63,7 +63,7 @@ class Network(RuleBasedStateMachine):
         self.sessions = []
         self.said = {}  # (site, session, step): the request that was answered, and the answer
         self.spec = []  # every request that was delivered, with its site
-        self.own, self.pair = defaultdict(set), defaultdict(set)
+        self.own, self.repair = defaultdict(set), defaultdict(set)
 
     def teardown(self):
         self._stack.close()
@@ -210,7 +210,7 @@ class Network(RuleBasedStateMachine):
             assert not reported.arrays
             return answer
         place = (name, reported.session, reported.step)
-        if reported.step != "finish":
+        if reported.step != "end":  # after it all others are as one that was never begun
             before, said = self.said.setdefault(place, (request, answer))
             assert before == request, "a step was answered to two questions"
             assert said == answer, "a step was answered in two ways"
@@ -219,9 +219,9 @@ class Network(RuleBasedStateMachine):
         return answer
 
     def note(self, holder, reported):
-        for kind, seen in (("own", self.own), ("pair", self.pair)):
-            for request_digest in reported.body[kind]:
-                seen[reported.session, reported.step, request_digest].add(holder)
+        for kind, seen in (("own", self.own), ("repair", self.repair)):
+            for name in reported.body[kind]:
+                seen[reported.session, reported.step, name].add(holder)
 
     @precondition(lambda self: self.sessions)
     @rule(data=st.data())
@@ -253,10 +253,10 @@ class Network(RuleBasedStateMachine):
 
     @invariant()
     def holders_never_tell_both_secrets(self):
-        for place in self.own.keys() | self.pair.keys():
-            assert not self.own[place] & self.pair[place]
+        for place in self.own.keys() | self.repair.keys():
+            assert not self.own[place] & self.repair[place]
             needed = threshold(len(self.names) - self.study.dropouts, self.study.collusion)
-            assert min(len(self.own[place]), len(self.pair[place])) < needed
+            assert min(len(self.own[place]), len(self.repair[place])) < needed
 
     @invariant()
     def books_hold_exactly_the_rounds_that_were_answered(self):

@@ -523,7 +523,7 @@ class SiteParty(Party):
             ledger=self._ledger,
             data_set=self._data_set,
             source=self._source,
-            identity=self.identity,
+            identity=self.identity,  # type: ignore[arg-type]
         )
 
     def _after(self, role: Site) -> None:
@@ -571,7 +571,7 @@ class HelperParty(Party):
 
     def _open(self, study: Study) -> Helper:
         memory = self.kit.state / "masks.json"
-        return Helper(settle(study), identity=self.identity, memory=memory)
+        return Helper(settle(study), identity=self.identity, memory=memory)  # type: ignore[arg-type]
 
     def _after(self, role: Any) -> None:
         pass

@@ -118,7 +118,7 @@ class StudyRunner:
             session=self.signed_job.session,
             timeout=self.signed_job.timeout,
             progress=progress.notify,
-            identity=self.identity.now(),
+            identity=self.identity.now(),  # type: ignore[arg-type]
         )
         try:
             outcome = carry_to_the_end(aggregator.run(), calls)

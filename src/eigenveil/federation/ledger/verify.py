@@ -15,6 +15,7 @@ from eigenveil.federation.ledger.decisions import check_decisions
 from eigenveil.federation.ledger.entries import (
     BrokenChain,
     BudgetBody,
+    ChargeBody,
     Entry,
     SessionKey,
     checked,
@@ -239,7 +240,8 @@ def _problem_with_bytes(connection: Connection, books: Books) -> str:
             return f"{where} has no entry: the chain was cut, with its head."
         if row.reply is None:
             continue
-        if not session.is_open:
+        last = session.answers[-1][1]  # with which it ended may stay, if it released nothing
+        if not session.is_open and (row.step != last.step or isinstance(last, ChargeBody)):
             return f"{where} is kept, though the session has ended."
         if hashlib.sha256(row.reply).hexdigest() != row.reply_hash:
             return f"{where} is not the one that was stored."
