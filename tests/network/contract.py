@@ -3,10 +3,13 @@
 import functools
 import random
 import tempfile
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 
-from eigenveil.network.carriers.folder import FolderCarrier
+from eigenveil.network.carriers.folder import FolderCarrier, RelayCarrier
+from eigenveil.network.carriers.https import HttpsCarrier, make_tls
+from eigenveil.network.carriers.serving import Limits, serve_mail
 from eigenveil.network.envelopes import Envelope, MemoryKeys, Post
 from eigenveil.network.folder import identity_of, sealing_of
 from eigenveil.network.mailbox import CarrierError, MemoryMailboxes
@@ -27,7 +30,38 @@ def shared_folder(folder):
     yield lambda party: FolderCarrier().open(party, f"folder:{folder}")
 
 
-CARRIERS = {"memory": memory, "folder": shared_folder}
+@contextmanager
+def https(folder):
+    pin, state = make_tls(folder, "localhost"), folder / "mail"
+    files = {"certificate": folder / "tls.crt", "key": folder / "tls.key"}
+    identity, place = identity_of(parties()["aggregator"]), {"host": "127.0.0.1", "port": 0}
+    with serve_mail(identity, state, limits=Limits(), **place, **files) as server:
+        address = f"https://localhost:{server.port}#{pin}"
+        yield lambda party: HttpsCarrier().open(party, address)
+
+
+@contextmanager
+def relay(folder):
+    """Spools, and a relay that moves their files."""
+    over = threading.Event()
+
+    def move():
+        while not over.wait(0.01):
+            for file in folder.glob("*/out/*/*.eve"):
+                file.rename(folder / file.parent.name / "in" / file.name)
+
+    thread = threading.Thread(target=move)
+    for name in parties():
+        (folder / name / "in").mkdir(parents=True)
+    thread.start()
+    try:
+        yield lambda party: RelayCarrier().open(party, f"flare:{folder / party.name}")
+    finally:
+        over.set()
+        thread.join()
+
+
+CARRIERS = {"memory": memory, "folder": shared_folder, "https": https, "relay": relay}
 
 
 @functools.cache
