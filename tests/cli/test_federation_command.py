@@ -123,4 +123,4 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path, run, said):
     refused(run("members", office, "--renew", "--days", "91"), 3, "91 days")
     large = tmp_path / "large"
     large.write_bytes(b"x" * (1 << 15))
-    refused(run("admit", office, large, *told), 7, "too large")
+    refused(run("admit", office, large, *told), 3, "whole request")

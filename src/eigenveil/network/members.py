@@ -158,6 +158,12 @@ class KnownMembers:
         """What shows others, later, who these members were."""
         return Evidence.of(self.current(), names)
 
+    def names(self, role: str) -> tuple[str, ...]:
+        """Who is in with a role."""
+        now = datetime.now(UTC)
+        entries = self.current().entries
+        return tuple(each.name for each in entries if each.role == role and each.is_in(now))
+
     def at(self, digest: str) -> View:
         """Who is in by a list that was seen, as a run that began with it goes on with it."""
         with self._guard:

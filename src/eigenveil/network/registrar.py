@@ -228,6 +228,7 @@ class Registrar:
                 hint=f"Give from 1 to {LONGEST.days} days.",
                 code="bad-days",
             )
+        self.current()  # says where there is none
         with (self.folder / ".lock").open("a") as file:
             hold(file, wait=True)
             before, own = self.current(), self.signer

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError
 
 if TYPE_CHECKING:  # loaded by the commands: cryptography takes a while
     from eigenveil.app.federation import Joined, Members
@@ -278,12 +278,7 @@ def _line(given: str) -> str:
         file = Path(given)
         if not file.is_file():
             return given
-        if file.stat().st_size > 1 << 14:
-            raise OutputError(
-                f"{given} is too large to be a request.",
-                hint="Give the one line that the party sent.",
-                code="bad-request",
-            )
-        return file.read_text(encoding="utf-8", errors="replace")
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            return opened.read(1 << 14)
     except (OSError, ValueError):  # too long a name, and none at all
         return given
