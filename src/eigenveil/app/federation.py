@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from eigenveil.errors import DataError, OutputError
-from eigenveil.federation.members import MemberList, Role, find
+from eigenveil.federation.members import MemberList, Role, find, plain_fingerprint
 from eigenveil.federation.protocol.terms import active_sites
 from eigenveil.federation.public_key import PublicKey
 from eigenveil.federation.study.study import Study
@@ -238,18 +238,6 @@ def new_all(study: Study, folder: Path, *, address: str = "") -> Trial:
         take(each.party.folder, found.file)
     parties = {name: open_party(each.party.folder) for name, each in joined.items()}
     return Trial(folder.absolute() / "registrar", origin, parties)
-
-
-def plain_fingerprint(text: str) -> str:
-    """A fingerprint as people write it: with blanks, colons, or in capitals."""
-    found = "".join(text.split()).replace(":", "").lower()
-    if len(found) != 64 or not set(found) <= set("0123456789abcdef"):
-        raise DataError(
-            f"{text!r} is not a fingerprint.",
-            hint="It has 64 digits and letters from a to f; blanks between them do not count.",
-            code="bad-fingerprint",
-        )
-    return found
 
 
 def spoken(fingerprint: str) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal, Protocol, get_args
 
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
 
-from eigenveil.errors import ProtocolError, printable
+from eigenveil.errors import DataError, ProtocolError, printable
 from eigenveil.federation.public_key import PublicKey
 from eigenveil.federation.signed import Document, KeyText, Signed
 
@@ -302,6 +302,18 @@ def check_time(head: Head, time: datetime) -> None:
 def digest_of(digests: object) -> str:
     """SHA-256 over digests in hex, in order."""
     return hashlib.sha256("".join(digests).encode()).hexdigest()  # type: ignore[arg-type]
+
+
+def plain_fingerprint(text: str) -> str:
+    """A fingerprint as people write it: with blanks, colons, or in capitals."""
+    found = "".join(text.split()).replace(":", "").lower()
+    if len(found) != 64 or not set(found) <= set("0123456789abcdef"):
+        raise DataError(
+            f"{text!r} is not a fingerprint.",
+            hint="It has 64 digits and letters from a to f; blanks between them do not count.",
+            code="bad-fingerprint",
+        )
+    return found
 
 
 def bad_members(why: str) -> ProtocolError:

@@ -98,23 +98,27 @@ class Claim(BaseModel):
 
 
 class Signature(BaseModel):
-    """Who signed a certificate: the party's own certificate, and a signature by its key."""
+    """Who signed a certificate, by the key that the list of members has for it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     role: Literal["aggregator", "site"]
     name: str = Field(min_length=1, max_length=128)
-    certificate: str = Field(max_length=1 << 14)
-    signature: str = Field(pattern="^([0-9a-f]{2})+$", max_length=4096)
+    signature: str = Field(pattern="^[0-9a-f]{128}$")
 
 
 class Signatures(BaseModel):
-    """All that signed it, in one session of its study (``federation/protocol/certificates.py``)."""
+    """All that signed it, in one session of its study (``federation/protocol/certificates.py``).
+
+    ``members`` shows by the registrar's signature whose keys these are
+    (:class:`eigenveil.federation.members.Evidence`).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     session: str = Field(pattern="^[a-z0-9-]{1,64}$")
     by: tuple[Signature, ...]
+    members: dict[str, Any]
 
 
 class Certificate(BaseModel):

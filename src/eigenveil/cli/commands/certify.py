@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from cryptography import x509
 
 from eigenveil.cli import options
 from eigenveil.cli.presenters.registry import load_model
 from eigenveil.cli.presenters.results import CERTIFICATE, MODEL, print_assumptions, print_views
 from eigenveil.cli.presenters.screen import Screen, bold, say
 from eigenveil.errors import DataError, EigenveilError, short_name
+from eigenveil.federation.members import plain_fingerprint
 from eigenveil.federation.protocol.certificates import NOT_VALID, WHAT_SITES_SIGN, Verdict, check
-from eigenveil.network.certificates import read_certificate as read_root
-from eigenveil.network.kit import read_kit_file
 from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, Certificate, read_certificate
 from eigenveil.privacy.proof_files import proof_titles, read_proof
 
@@ -55,12 +53,15 @@ _DOES_NOT_HOLD = 8
 
 def certify(
     result: options.ResultFolder,
-    root: Annotated[
-        Path | None,
+    registrar: Annotated[
+        str | None,
         typer.Option(
-            help="Check signatures against this root certificate (rootCA.pem), or that of a "
-            "kit. Signatures are then required."
+            help="Fingerprint of the federation's registrar, or a party's folder, which has it. "
+            "Signatures of the federation's sites are then required."
         ),
+    ] = None,
+    signatures: Annotated[
+        int | None, typer.Option(help="Sites that must have signed; all by default.")
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -68,7 +69,8 @@ def certify(
     """Recompute the guarantee of a result and report whether it holds (status 8 if not).
 
     It holds for the model that the certificate was made for: the model beside it must be that.
-    Between organisations the aggregator and the sites have signed it: who has is shown.
+    Between organisations the sites have signed it: who has is shown, and with --registrar it
+    fails unless all have.
     """
     if result.suffix == ".npz" and not result.is_dir():
         raise DataError(
@@ -78,7 +80,7 @@ def certify(
         )
     path: Path = result / CERTIFICATE if result.is_dir() or not result.suffix else result
     certificate = read_certificate(path)
-    verdict = check(certificate, root=_authority(root))
+    verdict = check(certificate, registrar=_fingerprint(registrar), signatures=signatures)
     beside = path.parent / MODEL
     # a played tree writes no model
     if beside.exists() or (result.is_dir() and certificate.tree is None):
@@ -117,11 +119,15 @@ def certify(
     return 0
 
 
-def _authority(root: Path | None) -> x509.Certificate | None:
-    """The root certificate in a file, or of a kit."""
-    if root is None:
+def _fingerprint(registrar: str | None) -> str | None:
+    """A registrar's fingerprint, as it is given or as a party's folder has it."""
+    if registrar is None:
         return None
-    return read_root(read_kit_file(root).root_certificate if root.is_dir() else root)
+    if not Path(registrar).is_dir():
+        return plain_fingerprint(registrar)
+    from eigenveil.network.folder import open_party
+
+    return open_party(Path(registrar)).origin
 
 
 def other_model(model: Path, certificate: Certificate) -> str | None:

@@ -318,7 +318,7 @@ def _fetched(
             code="other-study",
         )
     root = read_certificate(open_kit(kit).root_certificate)
-    signed = who_signed(model.certificate_, root)
+    signed = who_signed(model.certificate_, str(root.serial_number))
     assert signed is not None  # with a root there are signatures, or an error
     return model, signed
 

@@ -19,7 +19,11 @@ from numpy.typing import NDArray
 from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol import payloads
-from eigenveil.federation.protocol.certificates import own_signature, site_signature
+from eigenveil.federation.protocol.certificates import (
+    own_signature,
+    signatures_of,
+    site_signature,
+)
 from eigenveil.federation.protocol.messages import (
     HELPER,
     LETTERS,
@@ -48,7 +52,7 @@ from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import certificate_of
 from eigenveil.models.rounds import Answers, Query, Round
 from eigenveil.moments.describe import describe
-from eigenveil.privacy.certificate import SEEDED, Certificate, Signature, Signatures
+from eigenveil.privacy.certificate import SEEDED, Certificate, Signature
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import Spending
 
@@ -516,7 +520,7 @@ class Aggregator:
 
         def take(name: str, reply: Message) -> None:
             said = reply.read(payloads.EndReply).signature
-            found[name] = site_signature(identity, certificate, self.session, name, said)  # type: ignore[arg-type]
+            found[name] = site_signature(identity, certificate, self.session, name, said)
 
         before = dict(self._calls.missing)
         body = payloads.EndRequest(outcome="finished", certificate=certificate)
@@ -528,9 +532,9 @@ class Aggregator:
         }
         self._calls.missing = unsigned | before
         yield from self._end("finished", known=members)
-        own = own_signature(identity, certificate, self.session, aggregator=True)  # type: ignore[arg-type]
+        own = own_signature(identity, certificate, self.session, aggregator=True)
         by = (own, *(found[name] for name in members if name in found))
-        signatures = Signatures(session=self.session, by=by)
+        signatures = signatures_of(identity, self.session, by)
         return certificate.model_copy(update={"signatures": signatures})
 
     def _end(self, outcome: str, known: Sequence[str] = ()) -> Calls:

@@ -11,18 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives.hashes import SHA256
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
+from eigenveil.federation.identity import Identity
+from eigenveil.federation.members import Evidence
 from eigenveil.federation.protocol.terms import Terms, active_sites, settle
 from eigenveil.federation.study.study import parse_study
-from eigenveil.federation.x509_identity import Identity, check_signature
 from eigenveil.models.certify import check_against_plan, how_far, plan_of
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.streaming.plan import StreamPlan
-from eigenveil.privacy.certificate import Certificate, Claim, Signature, plan_hash
+from eigenveil.privacy.certificate import Certificate, Claim, Signature, Signatures, plan_hash
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ALONE, ReleaseRecord
 from eigenveil.privacy.tree_views import TreeRun
@@ -42,11 +41,10 @@ class Signed:
     ----------
     session : str
     aggregator : str
-        The name in its certificate.
     sites, unsigned : tuple of str
         Those of the study that signed, and those that did not.
-    authority : str or None
-        Fingerprint of the root certificate that all of them are under; ``None`` where none was
+    registrar : str or None
+        Fingerprint of the registrar whose list of members has their keys; ``None`` where none was
         named.
     """
 
@@ -54,19 +52,19 @@ class Signed:
     aggregator: str
     sites: tuple[str, ...]
     unsigned: tuple[str, ...]
-    authority: str | None
+    registrar: str | None
 
     def __str__(self) -> str:
         count = f"{len(self.sites)} of {len(self.sites) + len(self.unsigned)} sites"
         who = f"signed by the aggregator ({self.aggregator}) and {count}"
         who += f" ({', '.join(self.sites)})" if self.sites else ""
         who += f", not by {', '.join(self.unsigned)}" if self.unsigned else ""
-        if self.authority is None:
+        if self.registrar is None:
             return (
-                f"{who}; not checked against an authority: anybody can have made these parties up. "
-                "Name its root certificate: --root FILE"
+                f"{who}; not checked against a registrar: anybody can have made these parties up. "
+                "Name its fingerprint: --registrar"
             )
-        return f"{who}, all under the root certificate {self.authority}"
+        return f"{who}, all in the federation of the registrar {self.registrar}"
 
 
 def text_of(certificate: Certificate, session: str, role: str, name: str) -> bytes:
@@ -81,21 +79,25 @@ def own_signature(
     """An identity's signature of a certificate, in its role."""
     name, role = identity.name, "aggregator" if aggregator else "site"
     signature = identity.sign(text_of(certificate, session, role, name)).hex()
-    return Signature.model_validate(
-        {"role": role, "name": name, "certificate": identity.pem, "signature": signature}
-    )
+    return Signature.model_validate({"role": role, "name": name, "signature": signature})
 
 
-def who_signed(certificate: Certificate, root: x509.Certificate | None) -> Signed | None:
+def signatures_of(identity: Identity, session: str, by: tuple[Signature, ...]) -> Signatures:
+    """All signatures, with what shows for years whose they are."""
+    evidence = identity.members.evidence([each.name for each in by])
+    return Signatures(session=session, by=by, members=evidence.model_dump(mode="json"))
+
+
+def who_signed(certificate: Certificate, registrar: str | None) -> Signed | None:
     """Whose signatures a certificate has; ``None`` where nobody's were expected.
 
-    The dates of the parties' certificates do not count: a study is read for longer than they last,
-    and nothing shows when it was signed.
+    The list of members that it brings is the one that the study ran with: that it has expired
+    since, or was followed by others, does not count.
 
     Parameters
     ----------
-    root : x509.Certificate, optional
-        The authority that the parties' certificates must be of.
+    registrar : str, optional
+        The fingerprint of the registrar of the federation that the parties must be of.
 
     Raises
     ------
@@ -104,7 +106,7 @@ def who_signed(certificate: Certificate, root: x509.Certificate | None) -> Signe
     """
     signatures = certificate.signatures
     if signatures is None:
-        if root is not None:
+        if registrar is not None:
             raise _bad("Nobody has signed it")
         return None
     if certificate.study is None:
@@ -118,26 +120,43 @@ def who_signed(certificate: Certificate, root: x509.Certificate | None) -> Signe
         raise _bad("A party has signed it twice")
     if not aggregators:
         raise _bad("The aggregator has not signed it")
+    try:
+        evidence = Evidence.model_validate(signatures.members)
+        evidence.check(registrar or evidence.head.origin)
+    except (ProtocolError, ValidationError) as error:
+        why = error.message if isinstance(error, ProtocolError) else "It cannot be read."
+        raise _bad(f"What shows who its parties are does not hold: {why.rstrip('.')}") from None
     for each in signatures.by:
+        text = text_of(certificate, signatures.session, each.role, each.name)
         try:
-            check_signature(
-                text_of(certificate, signatures.session, each.role, each.name),
-                bytes.fromhex(each.signature),
-                each.certificate,
-                root=root,
-                role=each.role,
-                name=each.name,
-                now=None,
-            )
+            key = evidence.key(each.role, each.name)
         except ProtocolError as error:
-            raise _bad(f"The signature of {each.role} {error.message.rstrip('.')}") from None
+            raise _bad(error.message.rstrip(".")) from None
+        if not key.verify(text, bytes.fromhex(each.signature)):
+            raise _bad(f"The signature of {each.role} {each.name} does not hold")
     return Signed(
         session=signatures.session,
         aggregator=aggregators[0],
         sites=tuple(name for name in expected if name in signed),
         unsigned=tuple(name for name in expected if name not in signed),
-        authority=None if root is None else f"SHA256:{root.fingerprint(SHA256()).hex(':').upper()}",
+        registrar=registrar,
     )
+
+
+def check_count(signed: Signed | None, signatures: int | None) -> None:
+    """Raise unless all sites signed a study between organisations, or as many as were wanted."""
+    if signed is None:
+        if signatures:
+            raise _bad("Nobody has signed it")
+        return
+    wanted = len(signed.sites) + len(signed.unsigned) if signatures is None else signatures
+    if len(signed.sites) < wanted:
+        raise PrivacyError(
+            f"{len(signed.sites)} of its sites have signed it, not {wanted}: "
+            f"{', '.join(signed.unsigned)} did not.",
+            hint="Ask those that did not why; --signatures N takes it with fewer.",
+            code="unsigned-result",
+        )
 
 
 def _bad(what: str) -> PrivacyError:
@@ -169,16 +188,17 @@ class Verdict:
 def check(
     certificate: Certificate,
     *,
-    root: x509.Certificate | None = None,
+    registrar: str | None = None,
+    signatures: int | None = None,
     terms: Terms | None = None,
 ) -> Verdict:
     """Compare a certificate with what its plan must release, and recompute its guarantee.
 
     The plan, and a federation's study, are rebuilt and must be such that can be run. The releases
     must be those of the plan's schedule, each with the noise and the cost that the plan gives it;
-    a run that ended early has the first of them. Signatures must hold, and be under ``root``, the
-    authority of a federation, where one is given: then there must be some. ``terms`` are of the
-    recorded study, from whoever has settled it already.
+    a run that ended early has the first of them. Signatures must hold, of all sites or of as many
+    as ``signatures`` says; ``registrar`` is the fingerprint of the federation that they must be of:
+    then there must be some. ``terms`` are of the recorded study, from whoever has settled it.
 
     What no certificate can show by itself: that the recorded noise was drawn, and that its plan,
     hash and records were not all made anew together.
@@ -188,7 +208,8 @@ def check(
         _check_run(certificate, plan, terms)
         views = certificate.guarantees()
         guarantee = certificate.guarantee()
-        signed = who_signed(certificate, root)
+        signed = who_signed(certificate, registrar)
+        check_count(signed, signatures)
     except PrivacyError as error:
         return Verdict(False, NOT_VALID, None, error.message)
     except ArithmeticError:
@@ -299,7 +320,7 @@ def site_signature(
     if signature is None:
         raise ProtocolError("It sent no signature.", code="malformed")
     text = text_of(certificate, session, "site", name)
-    identity.verify(text, bytes.fromhex(signature), "", role="site", name=name)
+    identity.verify(text, bytes.fromhex(signature), role="site", name=name)
     return Signature.model_validate({"role": "site", "name": name, "signature": signature})
 
 

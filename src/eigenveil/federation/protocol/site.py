@@ -422,7 +422,7 @@ class Site:
             newlines_in_cells=newlines_in_cells(self.rows),
         )
         check_part(certificate, part)
-        made = own_signature(self._identity, certificate, now.message.session, aggregator=False)  # type: ignore[arg-type]
+        made = own_signature(self._identity, certificate, now.message.session, aggregator=False)
         return made.signature
 
     # -- who is who
