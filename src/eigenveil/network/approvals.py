@@ -1,4 +1,4 @@
-"""Studies' texts in a site's kit: those that were requested, and those that were decided about.
+"""Studies' texts in a site's folder: those that were requested, and those that were decided about.
 
 A study is known by its hash: one that differs in anything is another study and needs a decision of
 its own. A text here allows nothing: what may run follows from the signed decisions in the ledger
@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Protocol
 
 from eigenveil.errors import DataError, EigenveilError, OutputError
 from eigenveil.federation.study.study import Study, parse_study
 from eigenveil.files import replacing
-from eigenveil.network.kit import Kit
 
 # So many wait at the most, so that nobody fills a site's disk; of these, so many that were only
 # asked about, so that questions leave places for studies that are started.
@@ -22,38 +22,46 @@ MOST_WAITING, MOST_ASKED = 64, 32
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def decided_study(kit: Kit, study_hash: str) -> Study | None:
+class Texts(Protocol):
+    """Where a site keeps studies' texts."""
+
+    @property
+    def decided(self) -> Path:
+        """Those that were decided about."""
+        ...
+
+    @property
+    def waiting(self) -> Path:
+        """Those that wait."""
+        ...
+
+
+def decided_study(party: Texts, study_hash: str) -> Study | None:
     """The site's own copy of a study that was decided about, or ``None``."""
-    return _read(kit.decided, study_hash)
+    return _read(party.decided, study_hash)
 
 
-def waiting_study(kit: Kit, study_hash: str) -> Study | None:
+def waiting_study(party: Texts, study_hash: str) -> Study | None:
     """A study that was requested, or ``None``."""
-    return _read(kit.waiting, study_hash)
+    return _read(party.waiting, study_hash)
 
 
-def waiting_studies(kit: Kit) -> list[Study]:
+def waiting_studies(party: Texts) -> list[Study]:
     """Studies that were requested and wait for a decision, by name."""
-    return _all(kit.waiting)
+    return _all(party.waiting)
 
 
-def decided_studies(kit: Kit) -> list[Study]:
+def decided_studies(party: Texts) -> list[Study]:
     """Studies that were decided about, by name; whether they may run, the ledger says."""
-    return _all(kit.decided)
+    return _all(party.decided)
 
 
-def ask_owner(kit: Kit, study: Study, *, most: int = MOST_WAITING) -> bool:
-    """Put a study where the owner finds it; whether it was not there before.
-
-    Raises
-    ------
-    DataError
-        ``too-many-waiting`` where ``most`` wait already.
-    """
-    known = _place(kit.waiting, study.hash)
+def ask_owner(party: Texts, study: Study, *, most: int = MOST_WAITING) -> bool:
+    """Put a study where the owner finds it; whether it was not there before."""
+    known = _place(party.waiting, study.hash)
     if known.exists():
         return False
-    if len(list(kit.waiting.glob("*.json"))) >= most:
+    if len(list(party.waiting.glob("*.json"))) >= most:
         raise DataError(
             f"{most} studies wait for approval already.",
             hint="Approve or delete some of them.",
@@ -63,26 +71,20 @@ def ask_owner(kit: Kit, study: Study, *, most: int = MOST_WAITING) -> bool:
     return True
 
 
-def keep(kit: Kit, study: Study) -> None:
-    """Keep the text of a study, whose protocol is settled, that is decided about.
-
-    Raises
-    ------
-    DataError
-        ``unsettled`` when the study does not fix its protocol.
-    """
+def keep(party: Texts, study: Study) -> None:
+    """Keep the text of a study, whose protocol is settled, that is decided about."""
     if study.protocol == "auto":
         raise DataError(
             f"Study {study.name!r} does not fix its protocol.",
             hint="Approve the study that the lead sent; its protocol is fixed.",
             code="unsettled",
         )
-    _write(_place(kit.decided, study.hash), study)
+    _write(_place(party.decided, study.hash), study)
 
 
-def forget_waiting(kit: Kit, study_hash: str) -> None:
+def forget_waiting(party: Texts, study_hash: str) -> None:
     """A study waits no more."""
-    _place(kit.waiting, study_hash).unlink(missing_ok=True)
+    _place(party.waiting, study_hash).unlink(missing_ok=True)
 
 
 def _read(folder: Path, study_hash: str) -> Study | None:
@@ -117,7 +119,7 @@ def _write(place: Path, study: Study) -> None:
     except OSError as problem:
         raise OutputError(
             f"{place.parent}: {problem.strerror or problem}.",
-            hint="Check who may write the kit.",
+            hint="Check who may write the party.",
             code="cannot-write",
         ) from None
     with replacing(place) as scratch:
@@ -128,7 +130,7 @@ def _place(folder: Path, study_hash: str) -> Path:
     if not _HASH.fullmatch(study_hash):
         raise DataError(
             f"{study_hash[:80]!r} is not a study's hash.",
-            hint="'eigenveil site approve KIT --list' shows them.",
+            hint="'eigenveil site approve --list' shows them.",
             code="bad-hash",
         )
     return folder / f"{study_hash}.json"

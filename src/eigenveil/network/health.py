@@ -1,8 +1,11 @@
-"""Health, readiness and metrics of a party over HTTP, on this machine unless its owner says more.
+"""What a party shows to its own monitoring over HTTP, on this machine unless its owner says more.
 
-``/healthz`` answers 200 while the process lives, ``/readyz`` 200 while the party is part of its
-federation's network and 503 otherwise, ``/metrics`` as Prometheus reads it. Nothing can be sent
-there.
+``/healthz`` answers 200 while the process lives, ``/readyz`` 200 while the party reaches its
+mailbox and 503 otherwise, ``/metrics`` as Prometheus reads it. Nothing can be sent there.
+
+Each metric is declared here with where its value comes from, and a test walks through all of them:
+no source has rows. Of messages only that they came is counted, and not what was answered, since a
+refusal may be due to a row.
 """
 
 from __future__ import annotations
@@ -11,55 +14,231 @@ import ipaddress
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal, get_args
 
 from eigenveil.errors import DataError, EigenveilError, OutputError
-from eigenveil.network.metrics import Party, exposition
+from eigenveil.network.folder import PartyFolder
+from eigenveil.network.status import STATES, read_progress
 
+# What a metric may be computed from; none of these has rows.
+Source = Literal["messages", "ledger", "members", "status", "process"]
+SOURCES: tuple[Source, ...] = get_args(Source)
+LONGEST_SILENCE = 45.0
+"""Seconds since the mailbox was last reached after which a party is not ready."""
+# Steps by their first word: labels are of this list alone, whatever the aggregator sends.
+STEPS = ("join", "keys", "shares", "round", "survivors", "unmask", "masks", "end", "over")
 _TEXT = "text/plain; charset=utf-8"
 _PATIENCE = 10.0
-LONGEST_SILENCE = 45.0
-"""Seconds since the last heartbeat was answered after which nobody is taken to be there; a site
-sends one every 10 s."""
 
 
-class Connection:
-    """Whether a party is part of its federation's network now.
+@dataclass
+class Activity:
+    """What came to a party: steps of signed questions, not what was in them."""
 
-    It is once the aggregator answered a heartbeat, until the connection is closed, or no heartbeat
-    was answered for ``LONGEST_SILENCE``: a cable that is cut closes nothing.
+    messages: Counter[str] = field(default_factory=Counter)
+    runs: int = 0
+    last: float = 0.0
+    reached_at: float = -math.inf
+    clock: Callable[[], float] = time.monotonic
 
-    Parameters
-    ----------
-    clock : callable
-        Seconds.
-    """
+    def note(self, step: str) -> None:
+        """A signed question of this step came."""
+        kind = step.partition(" ")[0]
+        self.messages[kind if kind in STEPS else "other"] += 1
+        self.last = time.time()
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._answered = clock, -math.inf
-
-    def answered(self) -> None:
-        """The aggregator answered a heartbeat, or let the party in."""
-        self._answered = self._clock()
+    def reached(self) -> None:
+        """The mailbox was reached."""
+        self.reached_at = self.clock()
 
     def lost(self) -> None:
-        """The connection was closed."""
-        self._answered = -math.inf
+        """The mailbox was not reached."""
+        self.reached_at = -math.inf
 
-    def is_up(self) -> bool:
-        """Whether the aggregator can ask this party."""
-        return self._clock() - self._answered <= LONGEST_SILENCE
+    @property
+    def is_ready(self) -> bool:
+        """Whether the party can be asked."""
+        return self.clock() - self.reached_at <= LONGEST_SILENCE
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What metrics are computed from; the ledger is a site's, and has ``standings()``."""
+
+    party: PartyFolder
+    activity: Activity
+    ledger: Any = None
+
+
+Samples = Mapping[tuple[str, ...], float]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number, or one for each value of its labels; ``read`` gives them now."""
+
+    name: str
+    help: str
+    kind: Literal["counter", "gauge"]
+    source: Source
+    read: Callable[[Watched], Samples]
+    labels: tuple[str, ...] = ()
+
+
+def _messages(watched: Watched) -> Samples:
+    return {(step,): float(count) for step, count in watched.activity.messages.items()}
+
+
+def _one(value: float) -> Samples:
+    return {(): value}
+
+
+def _budgets(value: Callable[[Any], float]) -> Callable[[Watched], Samples]:
+    def read(watched: Watched) -> Samples:
+        found = () if watched.ledger is None else watched.ledger.standings()
+        return {(each.budget.data_set, each.budget.unit): value(each) for each in found}
+
+    return read
+
+
+def _days_left(watched: Watched) -> Samples:
+    left = watched.party.known.current().head.until - datetime.now(UTC)
+    return _one(left.total_seconds() / 86400)
+
+
+def _studies(watched: Watched) -> Samples:
+    if watched.party.role != "aggregator":
+        return {}
+    found = [read_progress(folder) for folder in watched.party.results.glob("*")]
+    states = Counter(each["state"] for each in found if each is not None)
+    return {(state,): float(states[state]) for state in STATES}
+
+
+METRICS = (
+    Metric(
+        "eigenveil_up",
+        "1 while the process answers.",
+        "gauge",
+        "process",
+        lambda _: _one(1.0),
+    ),
+    Metric(
+        "eigenveil_ready",
+        "1 while the party reaches its mailbox.",
+        "gauge",
+        "process",
+        lambda watched: _one(float(watched.activity.is_ready)),
+    ),
+    Metric(
+        "eigenveil_messages",
+        "Signed questions that came, by kind of step.",
+        "counter",
+        "messages",
+        _messages,
+        ("step",),
+    ),
+    Metric(
+        "eigenveil_runs",
+        "Runs of studies that began here.",
+        "counter",
+        "messages",
+        lambda watched: _one(float(watched.activity.runs)),
+    ),
+    Metric(
+        "eigenveil_last_question_timestamp_seconds",
+        "When a signed question came last; 0 while none has since the start.",
+        "gauge",
+        "messages",
+        lambda watched: _one(watched.activity.last),
+    ),
+    Metric(
+        "eigenveil_budget_epsilon",
+        "Epsilon of a budget, at its delta.",
+        "gauge",
+        "ledger",
+        _budgets(lambda each: float(each.budget.epsilon)),
+        ("data_set", "unit"),
+    ),
+    Metric(
+        "eigenveil_budget_spent_epsilon",
+        "Epsilon spent of a budget, at its delta.",
+        "gauge",
+        "ledger",
+        _budgets(lambda each: float(each.spent_epsilon)),
+        ("data_set", "unit"),
+    ),
+    Metric(
+        "eigenveil_budget_left_epsilon",
+        "Epsilon of the largest study that a budget still covers, at its delta.",
+        "gauge",
+        "ledger",
+        _budgets(lambda each: float(each.left_epsilon)),
+        ("data_set", "unit"),
+    ),
+    Metric(
+        "eigenveil_members_days_left",
+        "Days until the list of members ends.",
+        "gauge",
+        "members",
+        _days_left,
+    ),
+    Metric(
+        "eigenveil_studies",
+        "Studies at the aggregator, by state.",
+        "gauge",
+        "status",
+        _studies,
+        ("state",),
+    ),
+)
+
+
+class _Collector:
+    """Computes the metrics when they are asked for."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+
+    def collect(self) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        families = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
+        for metric in METRICS:
+            made = families[metric.kind](metric.name, metric.help, labels=metric.labels)
+            try:
+                samples = metric.read(self._watched)
+            except EigenveilError:  # a ledger that is busy: this number is missing, others are not
+                continue
+            if metric.labels and not samples:
+                continue
+            for labels, value in samples.items():
+                made.add_metric(labels, value)
+            yield made
+
+
+def exposition(watched: Watched) -> tuple[str, bytes]:
+    """The metrics as Prometheus reads them: content type and text."""
+    try:
+        from prometheus_client import CollectorRegistry
+        from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+    except ImportError:
+        raise OutputError(
+            "Metrics need prometheus-client, which is not installed.",
+            hint="Install it: pip install 'eigenveil[metrics]'.",
+            code="no-prometheus",
+        ) from None
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(watched))
+    return CONTENT_TYPE_LATEST, generate_latest(registry)
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of ``127.0.0.1:9102``; the host is an IPv4 address.
-
-    Raises
-    ------
-    DataError
-        ``bad-address``.
-    """
+    """Host and port of ``127.0.0.1:9102``; the host is an IPv4 address."""
     host, _, port = text.rpartition(":")
     try:
         number = int(port)
@@ -75,21 +254,10 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, number
 
 
-def serve(address: str, party: Party) -> ThreadingHTTPServer:
-    """Answer there until the process ends, in a thread of its own.
-
-    Parameters
-    ----------
-    address : str
-        Such as ``127.0.0.1:9102``.
-
-    Raises
-    ------
-    DataError, OutputError
-        When it is no address, or cannot be listened on.
-    """
+def serve(address: str, watched: Watched) -> ThreadingHTTPServer:
+    """Answer there until the process ends, in a thread of its own."""
     host, port = parse_address(address)
-    handler = type("Handler", (_Handler,), {"answers": _answers(party)})
+    handler = type("Handler", (_Handler,), {"answers": _answers(watched)})
     try:
         server = ThreadingHTTPServer((host, port), handler)
     except OSError as error:
@@ -106,18 +274,18 @@ def serve(address: str, party: Party) -> ThreadingHTTPServer:
 _Answer = Callable[[], tuple[int, str, bytes]]
 
 
-def _answers(party: Party) -> dict[str, _Answer]:
+def _answers(watched: Watched) -> dict[str, _Answer]:
     def live() -> tuple[int, str, bytes]:
         return 200, _TEXT, b"ok\n"
 
     def ready() -> tuple[int, str, bytes]:
-        if party.activity.is_ready():
+        if watched.activity.is_ready:
             return 200, _TEXT, b"ready\n"
         return 503, _TEXT, b"not connected\n"
 
     def metrics() -> tuple[int, str, bytes]:
         try:
-            kind, text = exposition(party)
+            kind, text = exposition(watched)
         except EigenveilError as error:
             return 501, _TEXT, f"{error.message} {error.hint}\n".encode()
         return 200, kind, text

@@ -27,11 +27,10 @@ from typing import Any, BinaryIO, Protocol
 
 from eigenveil.errors import DataError, EigenveilError, OutputError, ProtocolError, received_code
 from eigenveil.federation.protocol.requests import Replies
-from eigenveil.federation.study.study import parse_study
 from eigenveil.files import hold, sync_folder
-from eigenveil.network.flare.job import SignedJob, sign_job
+from eigenveil.network.orders import Order, kept_order
 
-FORMAT = "eigenveil-journal-1"
+FORMAT = "eigenveil-journal-2"
 # Starts in a row after which no call was answered: the run is given up.
 MOST_IDLE_STARTS = 5
 _DIGEST = 32
@@ -40,18 +39,10 @@ _PREFIX = 8 + _DIGEST
 
 @dataclass(frozen=True)
 class Opening:
-    """What a run is, as its first record has it.
+    """What a run is, as its first record has it: the order, and the digest of its members' list."""
 
-    Attributes
-    ----------
-    signed_job : SignedJob
-        As its lead signed it.
-    present : tuple of str
-        Parties to which the job was brought.
-    """
-
-    signed_job: SignedJob
-    present: tuple[str, ...]
+    order: Order
+    members: str
 
 
 @dataclass
@@ -67,14 +58,8 @@ class _Recorded:
 class Journal:
     """An open journal; nobody else has it open.
 
-    Attributes
-    ----------
-    path : Path
-    opening : Opening
-    starts : int
-        How often a process began or went on with the run, this one included.
-    idle_starts : int
-        How many of the last ones did so without an answer.
+    ``starts`` counts how often a process began or went on with the run, this one included,
+    ``idle_starts`` how many of the last ones did so without an answer.
     """
 
     path: Path
@@ -86,15 +71,7 @@ class Journal:
 
     @classmethod
     def begin(cls, path: Path, opening: Opening) -> Journal:
-        """The journal of a run that begins, or goes on where there is one.
-
-        Raises
-        ------
-        OutputError
-            ``cannot-write``, or ``journal-in-use`` where another process conducts the run.
-        DataError
-            ``journal-damaged``.
-        """
+        """The journal of a run that begins, or goes on where there is one."""
         if path.exists():
             return cls.resume(path)
         scratch = path.with_name(f"{path.name}.new")  # whoever looks for journals finds whole ones
@@ -105,15 +82,8 @@ class Journal:
             raise _cannot_write(path, error) from None
         journal = cls(path, opening, _file=os.fdopen(handle, "r+b"))
         journal._lock()
-        job = opening.signed_job
-        fields = {
-            "format": FORMAT,
-            "study": job.study.model_dump(mode="json"),
-            "session": job.session,
-            "timeout": job.timeout,
-            "lead": job.lead,
-            "present": list(opening.present),
-        }
+        fields = {"format": FORMAT, "order": opening.order.line.decode()}
+        fields["members"] = opening.members
         journal._append({"kind": "begun", **fields})
         journal._started()
         try:
@@ -125,21 +95,13 @@ class Journal:
 
     @classmethod
     def resume(cls, path: Path) -> Journal:
-        """A journal that is there, with the calls that it has.
-
-        Raises
-        ------
-        OutputError
-            ``cannot-read``, ``cannot-write``, or ``journal-in-use``.
-        DataError
-            ``journal-damaged``.
-        """
+        """A journal that is there, with the calls that it has."""
         try:
             file = path.open("r+b")
         except OSError as error:
             raise OutputError(
                 f"{path} cannot be read: {error.strerror or error}.",
-                hint="Check who may read the aggregator's kit.",
+                hint="Check who may read the aggregator's folder.",
                 code="cannot-read",
             ) from None
         journal = cls(path, _NO_OPENING, _file=file)
@@ -163,23 +125,10 @@ class Journal:
         self.path.unlink(missing_ok=True)
         self.close()
 
-    @property
-    def has_calls(self) -> bool:
-        """Whether anything was asked."""
-        return bool(self._calls)
-
     # -- calls
 
     def ask(self, number: int, method: str, payloads: Mapping[str, bytes]) -> None:
-        """Note call ``number`` before it is sent, or check that it is the one that was noted.
-
-        Raises
-        ------
-        ProtocolError
-            ``cannot-resume`` where another one was.
-        OutputError
-            ``cannot-write``.
-        """
+        """Note call ``number`` before it is sent, or check that it is the one that was noted."""
         digest = _digest(method, payloads)
         if number < len(self._calls):
             if self._calls[number].digest != digest:
@@ -212,13 +161,7 @@ class Journal:
         return (replies, failures), float(header["seconds"])
 
     def answer(self, number: int, answers: Replies, seconds: float) -> None:
-        """Note what came of call ``number``.
-
-        Raises
-        ------
-        OutputError
-            ``cannot-write``.
-        """
+        """Note what came of call ``number``."""
         replies, failures = answers
         header = {
             "kind": "answered",
@@ -306,9 +249,8 @@ class Journal:
             case "begun":
                 if header["format"] != FORMAT:
                     raise ValueError(header["format"])
-                job = sign_job(parse_study(header["study"]), header["session"], header["timeout"])
-                job = SignedJob(job.study, job.session, job.timeout, lead=str(header["lead"]))
-                self.opening = Opening(job, tuple(header["present"]))
+                order = kept_order(header["order"].encode())
+                self.opening = Opening(order, str(header["members"]))
             case "started":
                 self.starts, self.idle_starts = self.starts + 1, self.idle_starts + 1
             case "asked":
@@ -359,15 +301,7 @@ class Journaled:
         self._transport.hurry()
 
     def call(self, method: str, payloads: Mapping[str, bytes], timeout: float) -> Replies:
-        """Each party's answer, from the journal where it has it.
-
-        Raises
-        ------
-        ProtocolError
-            ``cannot-resume``, and what the transport raises.
-        OutputError
-            ``cannot-write``: nothing is sent, and no answer used, that is not in the journal.
-        """
+        """Each party's answer, from the journal where it has it."""
         number, self._next = self._next, self._next + 1
         self._journal.ask(number, method, payloads)
         if (known := self._journal.answers(number)) is not None:

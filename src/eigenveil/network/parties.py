@@ -1,63 +1,63 @@
-"""The parties in their own processes: what a site or noise helper admits and answers.
+"""A site or noise helper: what it takes from its mailbox, admits and answers.
 
 A party answers about studies that its owner approved, from its own copy of them, in runs that a
 lead signed, and only questions that the aggregator signed for it and that run. What carries them is
-not believed: a question, an end or a job that somebody else made changes nothing. FLARE is not
-known here: see :mod:`eigenveil.network.flare.party`.
+not believed. A question stays in the mailbox until its answer was put, so a party that was killed
+finds it there again, and its ledger has the answer if there was one.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
+import re
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
+from eigenveil.federation.identity import Identity
+from eigenveil.federation.ledger.decisions import Standing
 from eigenveil.federation.ledger.ledger import Ledger, SessionKey
-from eigenveil.federation.protocol.envelope import (
-    MOST_BESIDE,
-    Envelope,
-    clocks_differ,
-    seal,
-)
 from eigenveil.federation.protocol.helper import Helper
 from eigenveil.federation.protocol.messages import AGGREGATOR, decode
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import Study
-from eigenveil.federation.x509_identity import Identity
 from eigenveil.models.inputs import told_owner
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import RowSource
 from eigenveil.network import channel
-from eigenveil.network.approvals import MOST_WAITING, ask_owner, decided_study, keep
-from eigenveil.network.channel import BYE, HELLO, Answer, largest_message
-from eigenveil.network.decisions import Decisions, Standing
-from eigenveil.network.flare.job import SignedJob, is_job, is_session, parties_of
-from eigenveil.network.health import Connection
-from eigenveil.network.kit import Kit, write_json
-from eigenveil.network.metrics import Activity
-from eigenveil.network.signed import (
-    KitIdentity,
-    aggregator_at,
-    list_of,
-    members_of,
-    open_learning,
-)
-from eigenveil.network.survey import Respondent, Telling
-from eigenveil.network.x509_members import LARGEST, KnownMembers
+from eigenveil.network.approvals import MOST_WAITING, ask_owner, keep
+from eigenveil.network.channel import Answer, opened, room
+from eigenveil.network.decisions import Decisions
+from eigenveil.network.envelopes import Envelope, FileKeys, OtherMembers, Post, is_hello
+from eigenveil.network.folder import PartyFolder, identity_of, sealing_of, write_json
+from eigenveil.network.health import Activity
+from eigenveil.network.mailbox import Mailbox, digest_of
+from eigenveil.network.orders import Order, kept_order, parties_of, read_order
+from eigenveil.network.questions import JOIN, greet, meet
+from eigenveil.network.sizes import bound
+from eigenveil.network.survey import Telling, told
 from eigenveil.noise.source import RandomSource
 
 Approve = Literal["manual", "all"]
 Say = Callable[[str], None]
-# Runs that wait for the aggregator to begin them; the oldest is forgotten.
-_MOST_ADMITTED = 16
+# Seconds: of one look into the mailbox, also while the owner's decision is awaited; between two
+# tries to reach it, or to be known; and by which clocks may differ.
+WAIT, SOON = 10.0, 0.3
+RETRY = 1.0
+HELLO = 5.0
+MOST_APART = 120.0
+_MOST_OPEN = 4
+_MOST_UNDECIDED = 32
+_SESSION = re.compile(r"[0-9a-f]{24}")
 _log = logging.getLogger(__name__)
 
 
@@ -66,424 +66,391 @@ class _Role(Protocol):
 
 
 @dataclass(frozen=True)
-class Admission:
-    """A run that a party answers.
+class Run:
+    """A run that a party answers, under the list of members of its beginning."""
 
-    Attributes
-    ----------
-    job : str
-        FLARE's name of it.
-    study : str
-        Hash of the study.
-    session : str
-        The run's name, as the lead signed it.
-    limit : int
-        Most bytes of a question in it.
-    """
-
-    job: str
-    study: str
-    session: str
-    limit: int
+    order: Order
+    members: str
 
     @property
-    def run(self) -> tuple[str, str]:
-        """What a question must be about."""
-        return self.study, self.session
+    def key(self) -> SessionKey:
+        """Its name in the ledger."""
+        return SessionKey(self.order.study.hash, self.order.session)
 
 
 class Party(ABC):
     """A party of studies, whatever carries its messages.
 
-    It signs its keys and its answers with its certificate, and takes other parties' keys only with
-    theirs: the aggregator passes keys on and could put its own in their place.
-
-    Runs are admitted as FLARE brings them, which ends nothing: a run takes the place of another
-    when the aggregator signs the first question of it. A run that has ended is never admitted
-    again, so an old job that somebody brings once more is refused.
-
-    Parameters
-    ----------
-    kit : Kit
-    approve : "manual" or "all"
-        Whether a study waits for the owner, or is approved as it comes: of a site, a decision of
-        its owner that is recorded in the ledger.
-    say : callable, optional
-        Called with sentences: what the owner should know.
-    telling : Telling, optional
-        What leads may read of this party before a study runs.
-
-    Attributes
-    ----------
-    connection : Connection
-        Whether the party is part of its federation's network.
-    doubted : threading.Event
-        Set when something unsigned states that the answered run is over: the aggregator is
-        consulted.
-    activity : Activity
-        What came, for the owner's monitoring.
+    With ``approve="all"`` a study is approved as it comes: of a site, a decision of its owner that
+    is recorded in the ledger. ``say`` is called with sentences for the owner.
     """
 
     def __init__(
         self,
-        kit: Kit,
+        folder: PartyFolder,
         *,
         approve: Approve = "manual",
         say: Say = print,
         telling: Telling | None = None,
     ) -> None:
-        self.kit, self.approve, self.say = kit, approve, say
-        self.connection = Connection()
-        self._aggregator = aggregator_at(kit.host)
-        self._process = os.urandom(16).hex()
-        self._admission, self._admitted = _read_admissions(kit)
-        self._keys = KitIdentity(kit, lambda: self._admission is not None)
-        self._over = _read_ended(kit)
-        self._refused = ("", "")
-        self._clocks_differ = False
-        self._on_end: dict[str, Callable[[], None]] = {}
-        self.activity = Activity(is_ready=self.connection.is_up)
-        self.doubted = threading.Event()
-        if self._admission is not None:
-            self.doubted.set()
-            self.members.settle()
+        self.folder, self.approve, self.say = folder, approve, say
+        self.telling = telling or Telling()
+        self.name = folder.name
+        self.members, self._identity = folder.known, identity_of(folder)
+        self.post = Post(self._identity, sealing_of(folder), FileKeys(folder.state / "sessions"))
+        self.activity = Activity()
+        self._runs: OrderedDict[str, tuple[Run, _Role | None]] = OrderedDict()
+        self._over = _lines(folder.ended_file)
+        self._busy: set[str] = set()
+        self._marks: set[str] = set()
+        self._undecided: dict[str, tuple[str, Envelope]] = {}
         self._guard = threading.RLock()
-        # one message at a time, and none of FLARE's threads is held while a sum is computed
-        self._work = ThreadPoolExecutor(max_workers=1, thread_name_prefix="eigenveil")
-        self._role: tuple[Admission, _Role] | None = None
-        self._respondent = Respondent(self, self._keys, telling or Telling())
+        self._work: ThreadPoolExecutor | None = None
+        self._greeted = self._looked = 0.0
+        self._problem: str | None = ""
+        self._clock_told = False
 
     @property
     def identity(self) -> Identity:
-        """The key that signs now, and who is in the federation as far as this party has seen."""
-        return self._keys.now()
+        """The key that signs, and who is in the federation as far as this party has seen."""
+        return self._identity.now()
 
-    @property
-    def members(self) -> KnownMembers:
-        """Who is in the federation, as far as this party has seen."""
-        return members_of(self.identity)
+    # -- the mailbox
 
-    @property
-    def admission(self) -> Admission | None:
-        """The run that is answered, if any."""
-        return self._admission
+    def serve(self, mailbox: Mailbox, stop: threading.Event) -> None:
+        """Answer until told to stop; sums are computed in one thread beside."""
+        self._work = ThreadPoolExecutor(max_workers=1, thread_name_prefix="eigenveil")
+        try:
+            while not stop.is_set():
+                if not self.attend(mailbox, SOON if self._busy else WAIT):
+                    stop.wait(RETRY)
+        finally:
+            self._work.shutdown(wait=False, cancel_futures=True)
 
-    @property
-    def limit(self) -> int:
-        """Most bytes of a question, envelope and all, in the runs that are known."""
-        known = [*self._admitted, *([self._admission] if self._admission else [])]
-        return MOST_BESIDE + max([LARGEST, *(each.limit for each in known)])
+    def attend(self, mailbox: Mailbox, wait: float) -> bool:
+        """One :meth:`turn`; a mailbox that cannot be reached is told to the owner once."""
+        try:
+            self.turn(mailbox, wait)
+        except EigenveilError as error:
+            if error.message != self._problem:
+                self.say(f"{self.name} cannot reach its mailbox, and keeps trying: {error}")
+            self._problem = error.message
+            self.activity.lost()
+            return False
+        except Exception:
+            _log.exception("a look into the mailbox failed")
+            return False
+        if self._problem is not None:
+            self._problem = None
+            self.say(f"{self.name} is connected to its mailbox at {self.folder.mailbox_address()}.")
+        return True
 
-    # -- what FLARE's side reports
+    def turn(self, mailbox: Mailbox, wait: float) -> int:
+        """Take what has come and deal with it; how many messages that were."""
+        now = time.monotonic()
+        if not self._greeted or (now > self._greeted + HELLO and not self.post.knows(AGGREGATOR)):
+            mailbox.put(AGGREGATOR, greet(self.post, self.members, AGGREGATOR))
+            self._greeted = now
+        with self._guard:
+            known = frozenset(self._busy)
+        mail = mailbox.take(wait, known)
+        self.activity.reached()
+        for data in mail:
+            digest = digest_of(data)
+            if self._received(mailbox, digest, data):
+                mailbox.forget([digest])
+        if self._undecided and time.monotonic() > self._looked + SOON:
+            self._look_for_decisions(mailbox)
+        return len(mail)
+
+    def _received(self, mailbox: Mailbox, digest: str, data: bytes) -> bool:
+        """Deal with a message; whether nothing more is to be done about it."""
+        try:
+            if is_hello(data):
+                name, back = meet(self.post, self.members, data)
+                if back:
+                    mailbox.put(name, back)
+                return True
+            known = True
+            try:
+                query = self.post.open(data, limit=channel.MOST_STUDY)
+            except OtherMembers as other:
+                known, query = False, other.envelope
+            self._check_clock(query)
+            if query.question:
+                return True
+            if query.step == channel.SURVEY:
+                if not known:
+                    self._bring_list(mailbox, query.sender)
+                self._send(mailbox, query, told(self, query, known=known))
+                return True
+            if query.sender != AGGREGATOR:
+                raise ProtocolError(f"{query.sender} asked what only the aggregator may.")
+            self.activity.note(query.step)
+            if query.step == channel.OVER:
+                self._submit(lambda: self._end(query.payload.decode("ascii", "replace")))
+                self._send(mailbox, query, Answer())
+                return True
+            if not known and query.step == JOIN and self._run(query.session) is None:
+                self._bring_list(mailbox, AGGREGATOR)
+                self._send(mailbox, query, Answer(channel.OTHER_MEMBERS))
+                return True
+        except EigenveilError as error:
+            if error.code == "no-mailbox":
+                raise
+            _log.warning("refused: %s", error.message)
+            return True
+        with self._guard:
+            if query.mark in self._marks:
+                return True
+            self._marks.add(query.mark)
+            self._busy.add(digest)
+        self._submit(lambda: self._deal_with(mailbox, digest, query))
+        return False
+
+    def _submit(self, work: Callable[[], None]) -> None:
+        if self._work is None:
+            work()
+        else:
+            self._work.submit(work)
+
+    def _deal_with(self, mailbox: Mailbox, digest: str, query: Envelope) -> None:
+        """Answer a question of a run, put the answer, and let go of the question."""
+        try:
+            answer = self._answer(query)
+            again = query.mark in self._undecided
+            if answer.code == channel.NOT_APPROVED:
+                with self._guard:
+                    self._undecided[query.mark] = digest, query
+                if not again:
+                    self._send(mailbox, query, answer)
+                if len(self._undecided) <= _MOST_UNDECIDED:
+                    return
+            self._send(mailbox, query, answer)
+            mailbox.forget([digest])
+        except EigenveilError as error:  # the question is still there
+            _log.warning("not answered yet: %s", error.message)
+        except Exception:
+            _log.exception("a question could not be dealt with")
+        with self._guard:
+            self._undecided.pop(query.mark, None)
+            self._marks.discard(query.mark)
+            self._busy.discard(digest)
+
+    def _send(self, mailbox: Mailbox, query: Envelope, answer: Answer) -> None:
+        """An answer to this question alone, signed, sealed, and padded to its step's size."""
+        run = self._runs.get(query.session)
+        size = 0 if run is None else bound(run[0].order.study, query.step, answer=True)
+        reply = Envelope(
+            query.study,
+            query.session,
+            query.step,
+            self.name,
+            query.sender,
+            answer.payload,
+            question=query.mark,
+            code=answer.code,
+        )
+        sealed, _ = self.post.seal(reply, bound=max(size, room(answer.payload)))
+        mailbox.put(query.sender, sealed)
+
+    def _bring_list(self, mailbox: Mailbox, name: str) -> None:
+        mailbox.put(name, greet(self.post, self.members, name, with_list=True))
+
+    def _check_clock(self, query: Envelope) -> None:
+        """Tell the owner once that this clock is behind: a message can be late, but not early."""
+        ahead = query.sent - time.time()
+        if ahead > MOST_APART and not self._clock_told:
+            self.say(
+                f"The clocks differ: that of {query.sender} is {ahead / 60:.0f} minutes ahead of "
+                "this machine's. Correct the one that is wrong: lists, decisions and ledgers are "
+                "dated by it."
+            )
+            self._clock_told = True
+
+    # -- runs
 
     def propose(self, study: Study, *, most: int = MOST_WAITING) -> str:
-        """Why a study cannot be run here yet; empty where it can. The owner decides if need be.
-
-        This only helps FLARE to wait: the decision that counts is made in
-        :meth:`admit` and before every answer.
-
-        Parameters
-        ----------
-        most : int
-            Studies that may wait for the owner, this one among them.
-
-        Raises
-        ------
-        DataError
-            ``too-many-waiting``.
-        """
-        if self.kit.name not in parties_of(study):
-            return f"{self.kit.name} is not part of this study"
+        """Why a study cannot be run here yet, a code; the owner is asked if need be."""
         standing = self.standing(study.hash)
         if standing.approved:
             return ""
         if standing.state == "refused":
-            told = f": {standing.reason}" if standing.tell_lead and standing.reason else ""
-            return f"refused by this site's owner{told}"
-        if standing.waits and ask_owner(self.kit, study, most=most):
+            return channel.OWNER_REFUSED
+        if standing.waits and ask_owner(self.folder, study, most=most):
             self.say(
                 f"Study {study.name!r} (hash {study.hash[:12]}) waits for approval: "
-                f"eigenveil site approve --kit {self.kit.folder} --list"
+                f"eigenveil site approve --party {self.folder.folder} --list"
             )
-        return "study not approved by this site's owner"
+        return channel.NOT_APPROVED
 
-    def admit(self, job: str, signed_job: SignedJob, on_end: Callable[[], None]) -> None:
-        """Answer this run from the aggregator's first question of it on.
-
-        Parameters
-        ----------
-        on_end : callable
-            Called once when the run is over for this party.
-
-        Raises
-        ------
-        ProtocolError
-            When the owner has not approved the study, it is not about this party, or the run was
-            admitted before or has ended.
-        """
-        study = signed_job.study
-        if not is_job(job):
-            raise ProtocolError("The job has a name that is not valid.", code="job-refused")
-        if why := self.propose(study):
-            refused = self.standing(study.hash).state == "refused"
-            raise ProtocolError(
-                f"Study {study.name!r}: {why}.",
-                code=channel.OWNER_REFUSED if refused else channel.NOT_APPROVED,
-            )
-        keep(self.kit, study)  # of a study that is approved as it comes, there is no copy yet
-        new = Admission(job, study.hash, signed_job.session, largest_message(study))
+    def _look_for_decisions(self, mailbox: Mailbox) -> None:
+        self._looked = time.monotonic()
         with self._guard:
-            known = [*self._admitted, *([self._admission] if self._admission else [])]
-            if new.session in self._over or self._has_ended(new):
-                raise ProtocolError(
-                    f"Study {study.name!r}: a run that is over was brought again, as job {job}.",
-                    hint="It was refused; a lead's new run has a name of its own.",
-                    code=channel.REFUSED,
-                )
-            if new.session in (each.session for each in known):
-                raise ProtocolError(
-                    f"Study {study.name!r}: a run that is known was brought again, as job {job}.",
-                    hint="It was refused; the run goes on.",
-                    code=channel.REFUSED,
-                )
-            self._admitted = [*self._admitted, new][-_MOST_ADMITTED:]
-            self._on_end[new.session] = on_end
-            self._store()
-        self.say(f"Study {study.name!r} (hash {study.hash[:12]}) is admitted, job {job}.")
+            waiting = list(self._undecided.values())
+        standings: dict[str, bool] = {}
+        for digest, query in waiting:
+            if query.study not in standings:
+                found = self.standing(query.study)
+                standings[query.study] = found.approved or not found.waits
+            if standings[query.study]:
+                self._submit(lambda d=digest, q=query: self._deal_with(mailbox, d, q))  # type: ignore[misc]
 
-    def refuse(self, session: str, error: EigenveilError) -> None:
-        """Tell the owner why a job was not admitted, and the aggregator only that it was not.
-
-        ``session`` is empty where the job could not be read so far.
-        """
-        self.say(str(error))
-        known = error.code in (channel.NOT_APPROVED, channel.OWNER_REFUSED)
-        self._refused = (session, error.code if known else channel.REFUSED)
-
-    def answer(self, data: bytes | bytearray | memoryview) -> bytes | Future[bytes]:
-        """What to reply to a question, at once or later; nothing where nobody signed it for us."""
+    def _answer(self, query: Envelope) -> Answer:
         try:
-            query = open_learning(
-                data,
-                self.identity,
-                sender=self._aggregator,
-                recipient=self.kit.name,
-                limit=self.limit,
-            )
-        except ProtocolError as error:
-            _log.warning("refused: %s", error.message)
-            return b""
-        self.activity.note(query.step)
-        self._check_clock(query)
-        if query.step == HELLO and query.payload and (code := self._learn(query)):
-            known = list_of(self.identity) if code == channel.OLDER_MEMBERS else b""
-            return self._sealed(query, self._reply(code, known))
-        admission = self._turn_to(query)
-        if admission is None:
-            session, code = self._refused
-            mine = bool(code) and session in ("", query.session)
-            return self._sealed(query, self._reply(code if mine else channel.NOT_ADMITTED))
-        if query.step == HELLO:
-            return self._sealed(query, self._reply(""))
-        if query.step == BYE:
-            self.end(admission.session, "left by the aggregator")
-            return self._sealed(query, self._reply(""))
-        return self._work.submit(lambda: self._sealed(query, self._checked_step(admission, query)))
-
-    def respond(self, data: bytes | bytearray | memoryview) -> bytes:
-        """The signed answer to a lead's question before a study runs; also while one runs.
-
-        Nothing where no lead of the federation signed the question.
-        """
-        return self._respondent.answer(data)
-
-    def _learn(self, query: Envelope) -> str:
-        """Take over a newer list of members; a code where it is refused.
-
-        It comes with the aggregator's first question, before keys are exchanged: keys of whoever
-        is not in it any more are refused from then on. An aggregator with an older one is given
-        this one, but not in the middle of a run: with whom that is was settled at its beginning.
-        """
-        try:
-            if self.members.adopt(query.payload):
-                self.say("A newer list of the federation's members has come.")
-        except EigenveilError as error:
-            if error.code != channel.OLDER_MEMBERS:
-                self.say(str(error))
-                return channel.BAD_MEMBERS
-            admission = self._admission
-            if admission is None or admission.run != (query.study, query.session):
-                return channel.OLDER_MEMBERS
-        return ""
-
-    def _check_clock(self, query: Envelope) -> None:
-        """Tell the owner once that the clocks differ; nothing depends on it."""
-        differ = clocks_differ(query)
-        if differ and not self._clocks_differ:
-            self.say(differ)
-        self._clocks_differ = bool(differ)
-
-    def doubt(self) -> None:
-        """Something unsigned states that the run is over: find out from the aggregator itself."""
-        if self._admission is not None:
-            self.doubted.set()
-
-    def end(self, session: str, outcome: str) -> None:
-        """The run is over for this party: it answers it no more.
-
-        Called only for what the aggregator has signed.
-        """
-        with self._guard:
-            admission = self._admission
-            if admission is None or admission.session != session:
-                return
-            self._admission = None
-            self.members.release()
-            self.doubted.clear()
-            self._note_over(session)
-            self._store()
-            on_end = self._on_end.pop(session, _nothing)
-            self._work.submit(self._forget, admission, outcome)
-        on_end()
-
-    def _turn_to(self, query: Envelope) -> Admission | None:
-        """The run that a signed question is about, in place of any other; if it is admitted."""
-        run = query.study, query.session
-        with self._guard:
-            if self._admission is not None and self._admission.run == run:
-                return self._admission
-            new = next((each for each in self._admitted if each.run == run), None)
-            if new is None:
-                return None
-            if self._admission is not None:
-                self.end(self._admission.session, "replaced")
-            self._admission = new
-            self.members.settle()
-            self._admitted = [each for each in self._admitted if each is not new]
-            self._refused = ("", "")
-            self._store()
-        self.activity.runs += 1
-        self.say(f"A run of study {new.study[:12]} begins, job {new.job}.")
-        return new
-
-    def _store(self) -> None:
-        """Keep what is admitted, so that a party that is started again goes on."""
-        if self._admission is None and not self._admitted:
-            self.kit.session_file.unlink(missing_ok=True)
-            return
-        waiting = [asdict(each) for each in self._admitted]
-        now = None if self._admission is None else asdict(self._admission)
-        write_json(self.kit.session_file, {"now": now, "waiting": waiting})
-
-    def _note_over(self, session: str) -> None:
-        self._over.add(session)
-        try:
-            with self.kit.ended_file.open("a", encoding="ascii") as file:
-                file.write(f"{session}\n")
-        except OSError as error:  # no room, for example: a site's ledger has it all the same
-            self.say(f"{self.kit.ended_file} cannot be written: {error.strerror or error}.")
-
-    # -- one message
-
-    def _checked_step(self, admission: Admission, query: Envelope) -> Answer:
-        """The answer, if what is inside is what the envelope states."""
-        try:
-            inside = decode(query.payload, sender=AGGREGATOR, limit=len(query.payload))
-        except ProtocolError:
-            return self._step(admission, query.payload)  # the role states what is wrong with it
-        if inside.session != query.session:
-            return self._reply(channel.OTHER_SESSION)
-        if inside.step != query.step:
-            return self._reply(channel.BAD_REQUEST)
-        return self._step(admission, query.payload)
-
-    def _step(self, admission: Admission, payload: bytes) -> Answer:
-        if self._admission != admission:
-            return self._reply(channel.NOT_ADMITTED)
-        try:
-            study = decided_study(self.kit, admission.study)
-            if study is None or not self._may_run(admission):
-                return self._reply(channel.NOT_APPROVED)
-            if self._role is None or self._role[0] != admission:
-                self._role = (admission, self._open(study))
-            answer = self._role[1].handle(payload)
-            self._after(self._role[1])
+            payload, run = query.payload, self._run(query.session)
+            if query.step == JOIN:
+                run, payload = self._admitted(query)
+            if run is None or run.key.study != query.study:
+                return Answer(channel.NOT_ADMITTED)
+            if not self._may_run(run):
+                return Answer(channel.NOT_APPROVED if query.step == JOIN else channel.REFUSED)
+            try:
+                inside = decode(payload, sender=AGGREGATOR, limit=len(payload))
+            except ProtocolError:
+                pass  # the role states what is wrong with it
+            else:
+                if inside.session != query.session:
+                    return Answer(channel.OTHER_SESSION)
+                if inside.step != query.step:
+                    return Answer(channel.BAD_REQUEST)
+            role = self._role(run)
+            answer = role.handle(payload)
+            self._after(role)
+            return Answer("", answer)
+        except _Coded as coded:
+            return coded.answer
         except EigenveilError as error:
             self.say(str(error))
-            code = channel.DATA if isinstance(error, DataError) else error.code
-            return self._reply(code if code == channel.DATA else channel.TROUBLE)
+            return Answer(channel.DATA if isinstance(error, DataError) else channel.TROUBLE)
         except Exception:
             _log.exception("a message could not be answered")
-            self.say(f"A message could not be answered: see {self.kit.folder / 'log.txt'}.")
-            return self._reply(channel.TROUBLE)
-        return self._reply("", answer)
+            self.say(f"A message could not be answered: see {self.folder.folder / 'log.txt'}.")
+            return Answer(channel.TROUBLE)
 
-    def _reply(self, code: str, payload: bytes = b"") -> Answer:
-        return Answer(code, payload, self._process)
-
-    def _sealed(self, query: Envelope, answer: Answer) -> bytes:
-        """An answer to this question alone, signed."""
-        reply = replace(
-            query,
-            sender=self.kit.name,
-            recipient=AGGREGATOR,
-            payload=answer.payload,
-            request_digest=query.mark,
-            code=answer.code,
-            process=answer.process,
-        )
-        return seal(reply, self.identity)[0]
-
-    def _forget(self, admission: Admission, outcome: str) -> None:
-        self._role = None
+    def _admitted(self, query: Envelope) -> tuple[Run, bytes]:
+        """The run of a first question, if a lead signed it and the owner agrees; its message."""
+        line, members, message = opened(query.payload)
+        known = self._run(query.session)
+        if known is not None and known.order.line == line and known.members == members:
+            return known, message
+        if known is not None or query.session in self._over:
+            self.say("A run that is over, or another one of its name, was brought: it is refused.")
+            raise _Coded(channel.REFUSED)
         try:
-            self._ended(admission, outcome)
+            self.members.at(members)  # the newest, or one before that this party has seen
+        except EigenveilError:
+            raise _Coded(channel.OTHER_MEMBERS) from None
+        try:
+            order = read_order(line, self.identity)
+        except ProtocolError as error:
+            self.say(str(error))
+            raise _Coded(channel.REFUSED) from None
+        study = order.study
+        if (study.hash, order.session) != (query.study, query.session):
+            raise _Coded(channel.OTHER_SESSION)
+        if self.name not in parties_of(study):
+            self.say(f"Study {study.name!r} was brought, of which {self.name} is no part.")
+            raise _Coded(channel.REFUSED)
+        if code := self.propose(study):
+            raise _Coded(code)
+        keep(self.folder, study)  # of a study that is approved as it comes, there is no copy yet
+        run = Run(order, members)
+        write_json(self._file(order.session), {"order": line.decode(), "members": members})
+        with self._guard:
+            self._runs[order.session] = run, None
+        self.activity.runs += 1
+        self.say(f"A run of study {study.name!r} (hash {study.hash[:12]}) begins.")
+        return run, message
+
+    def _run(self, session: str) -> Run | None:
+        """A run that was admitted, by this process or one before."""
+        found = self._runs.get(session)
+        if found is not None:
+            return found[0]
+        if not _SESSION.fullmatch(session) or session in self._over:
+            return None
+        try:
+            fields = json.loads(self._file(session).read_text(encoding="utf-8"))
+            run = Run(kept_order(fields["order"].encode()), str(fields["members"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, EigenveilError):
+            return None
+        with self._guard:
+            self._runs[session] = run, None
+        return run
+
+    def _role(self, run: Run) -> _Role:
+        """What answers in a run; few are held open at a time."""
+        session = run.order.session
+        found = self._runs[session][1]
+        if found is None:
+            found = self._open(run)
+        with self._guard:
+            self._runs[session] = run, found
+            self._runs.move_to_end(session)
+            held = [each for each, (_, role) in self._runs.items() if role is not None]
+            for each in held[:-_MOST_OPEN]:
+                self._runs[each] = self._runs[each][0], None
+        return found
+
+    def _end(self, session: str) -> None:
+        """The aggregator says that a run is over: nothing of it is answered any more."""
+        run = self._run(session)
+        with self._guard:
+            waiting = [m for m, (_, q) in self._undecided.items() if q.session == session]
+            for mark in waiting:
+                digest, _ = self._undecided.pop(mark)
+                self._busy.discard(digest)
+                self._marks.discard(mark)
+        self.post.end(session)
+        if run is None:
+            return
+        try:
+            self._ended(run)
+            with self.folder.ended_file.open("a", encoding="ascii") as file:
+                file.write(f"{session}\n")
+            self._file(session).unlink(missing_ok=True)
         except EigenveilError as error:
             self.say(str(error))
+        except OSError as error:  # no room, for example: a site's ledger has it all the same
+            self.say(f"{self.folder.ended_file} cannot be written: {error.strerror or error}.")
+        with self._guard:
+            self._over.add(session)
+            self._runs.pop(session, None)
+        self.say(f"The run of study {run.order.study.name!r} is over for {self.name}.")
+
+    def _file(self, session: str) -> Path:
+        return self.folder.runs / f"{session}.json"
 
     @abstractmethod
     def standing(self, study: str) -> Standing:
         """Where a study stands, by its hash."""
 
     @abstractmethod
-    def _may_run(self, admission: Admission) -> bool:
-        """Whether a run may begin or go on now."""
+    def _may_run(self, run: Run) -> bool: ...
 
     @abstractmethod
-    def _open(self, study: Study) -> _Role:
-        """The role that answers."""
+    def _open(self, run: Run) -> _Role: ...
 
     @abstractmethod
+    def _ended(self, run: Run) -> None: ...
+
     def _after(self, role: Any) -> None:
-        """What is to be done after an answer."""
+        """What is to be done after an answer: of a helper, nothing."""
+        del role
 
-    @abstractmethod
-    def _ended(self, admission: Admission, outcome: str) -> None:
-        """What is to be done when a job is over."""
 
-    def _has_ended(self, admission: Admission) -> bool:
-        """Whether this party remembers elsewhere that a run is over."""
-        del admission
-        return False
+class _Coded(Exception):
+    def __init__(self, code: str) -> None:
+        self.answer = Answer(code)
 
 
 class SiteParty(Party):
-    """A site: its rows, ledger and approvals.
-
-    Parameters
-    ----------
-    open_rows : callable
-        The rows with the columns of a study.
-    ledger : Ledger
-    data_set : str
-        The rows' name in the ledger.
-    source : RandomSource, optional
-        Of the noise; operating-system entropy by default.
-    """
+    """A site: its rows, ledger and approvals; ``open_rows`` gives the columns of a study."""
 
     def __init__(
         self,
-        kit: Kit,
+        folder: PartyFolder,
         open_rows: Callable[[Study], RowSource],
         ledger: Ledger,
         *,
@@ -493,151 +460,119 @@ class SiteParty(Party):
         say: Say = print,
         telling: Telling | None = None,
     ) -> None:
-        super().__init__(kit, approve=approve, say=say, telling=telling)
+        super().__init__(folder, approve=approve, say=say, telling=telling)
         self._open_rows, self._ledger, self._data_set = open_rows, ledger, data_set
         self._source = source
-        self._decisions = Decisions(kit, ledger)
+        self._decisions = Decisions(folder, ledger)
         if approve == "all":
             self._decisions.allow_every_study()
         else:
             self._decisions.end_every_study()
-        self._reported: EigenveilError | None = None
-        self._reported_invalid: InvalidRows | None = None
+        self._reported: tuple[EigenveilError | None, InvalidRows | None] = None, None
 
     def standing(self, study: str) -> Standing:
         """Where a study stands, by the ledger's decisions."""
         return self._decisions.standing(study)
 
-    def _may_run(self, admission: Admission) -> bool:
+    def _may_run(self, run: Run) -> bool:
         """Asked of the ledger before every answer, so a revocation counts from the next one on."""
-        record = self._decisions.record(admission.study)
-        begun = record.begun.get(SessionKey(admission.study, admission.session))
-        return record.standing(admission.study).allows(begun)
+        record = self._decisions.record(run.key.study)
+        return record.standing(run.key.study).allows(record.begun.get(run.key))
 
-    def _open(self, study: Study) -> Site:
-        self._reported = self._reported_invalid = None
+    def _open(self, run: Run) -> Site:
+        study = run.order.study
         return Site(
-            name=self.kit.name,
+            name=self.name,
             terms=settle(study),
             rows=self._open_rows(study),
             ledger=self._ledger,
             data_set=self._data_set,
             source=self._source,
-            identity=self.identity,  # type: ignore[arg-type]
+            identity=identity_of(self.folder, run.members),
         )
 
     def _after(self, role: Site) -> None:
-        if role.last_error is not None and role.last_error is not self._reported:
-            self._reported = role.last_error
+        error, invalid = self._reported
+        if role.last_error is not None and role.last_error is not error:
             self.say(f"A message was refused: {role.last_error}")
-        if role.invalid is not None and role.invalid != self._reported_invalid:
-            self._reported_invalid = role.invalid
+        if role.invalid is not None and role.invalid != invalid:
             said = told_owner(role.invalid, role.plan)
             self.say(f"Study {role.study.name!r}: {said} Only you see this.")
+        self._reported = role.last_error, role.invalid
 
-    def _ended(self, admission: Admission, outcome: str) -> None:
+    def _ended(self, run: Run) -> None:
         """Free what the session still reserves: nobody can go on with it."""
         try:
-            self._ledger.end(SessionKey(admission.study, admission.session), outcome)
+            if any(each.key == run.key and each.is_open for each in self._ledger.sessions()):
+                self._ledger.end(run.key, "left by the aggregator")
         except ProtocolError as error:
             if error.code != "unknown-session":  # it never began here
                 raise
-        self.say(f"Job {admission.job} is over for this site ({outcome}).")
-
-    def _has_ended(self, admission: Admission) -> bool:
-        """Whether the ledger has the run, and that it is over."""
-        key = SessionKey(admission.study, admission.session)
-        try:
-            return any(each.key == key and not each.is_open for each in self._ledger.sessions())
-        except EigenveilError as error:
-            if error.code == "no-ledger":
-                return False
-            raise
 
 
 class HelperParty(Party):
     """The trusted noise helper: it has neither rows nor a ledger, and draws masks for any study."""
 
-    def __init__(self, kit: Kit, *, approve: Approve = "all", say: Say = print) -> None:
-        super().__init__(kit, approve=approve, say=say)
+    def __init__(self, folder: PartyFolder, *, approve: Approve = "all", say: Say = print) -> None:
+        super().__init__(folder, approve=approve, say=say)
 
     def standing(self, study: str) -> Standing:
         """As the helper was started."""
         del study
         return Standing("approved" if self.approve == "all" else "waiting")
 
-    def _may_run(self, admission: Admission) -> bool:
-        return self.standing(admission.study).approved
+    def _may_run(self, run: Run) -> bool:
+        return self.standing(run.key.study).approved
 
-    def _open(self, study: Study) -> Helper:
-        memory = self.kit.state / "masks.json"
-        return Helper(settle(study), identity=self.identity, memory=memory)  # type: ignore[arg-type]
+    def _open(self, run: Run) -> Helper:
+        identity = identity_of(self.folder, run.members)
+        return Helper(settle(run.order.study), identity=identity, memory=self._memory(run))
 
-    def _after(self, role: Any) -> None:
-        pass
-
-    def _ended(self, admission: Admission, outcome: str) -> None:
+    def _ended(self, run: Run) -> None:
         """Forget the run's secrets."""
-        del admission, outcome
-        (self.kit.state / "masks.json").unlink(missing_ok=True)
+        self._memory(run).unlink(missing_ok=True)
+
+    def _memory(self, run: Run) -> Path:
+        return self.folder.state / f"masks-{run.order.session}.json"
 
 
-_current: Party | None = None
+def serve_many(
+    parties: Sequence[Party],
+    mailboxes: Sequence[Mailbox],
+    stop: threading.Event,
+    *,
+    threads: int = 1,
+) -> None:
+    """Serve many parties in few threads, each looking after one party at a time, in turn."""
+    turns = deque(zip(parties, mailboxes, strict=True))
+
+    def work() -> None:
+        idle = 0
+        while not stop.is_set():
+            party, mailbox = turns.popleft()
+            try:
+                busy = party.turn(mailbox, 0.0)
+            except Exception as error:
+                _log.warning("%s: %s", party.name, error)
+                busy = 0
+            turns.append((party, mailbox))
+            idle = 0 if busy else idle + 1
+            if idle >= len(parties):
+                stop.wait(SOON / 10)
+                idle = 0
+
+    threads = min(threads, len(parties))
+    others = [threading.Thread(target=work, daemon=True) for _ in range(threads - 1)]
+    for each in others:
+        each.start()
+    work()
+    for each in others:
+        each.join()
 
 
-def set_party(party: Party) -> None:
-    """Make this the party of this process.
-
-    FLARE makes its components itself, from names in a file, and hands them nothing: a variable of
-    this module is the only way from the entry point to them. There is one party a process.
-    """
-    global _current
-    _current = party
-
-
-def current_party() -> Party:
-    """The party of this process.
-
-    Raises
-    ------
-    ProtocolError
-        When the process was not started by :func:`eigenveil.network.flare.entry.run_site`.
-    """
-    if _current is None:
-        raise ProtocolError(
-            "This process has no party.",
-            hint="Start it with 'eigenveil site start', never with FLARE's own scripts.",
-            code="no-party",
-        )
-    return _current
-
-
-def _read_admissions(kit: Kit) -> tuple[Admission | None, list[Admission]]:
-    """The run that was being answered when this party stopped, and those that waited."""
-    try:
-        fields = json.loads(kit.session_file.read_text(encoding="utf-8"))
-        now = None if fields["now"] is None else _admission_of(fields["now"])
-        return now, [_admission_of(each) for each in fields["waiting"]][-_MOST_ADMITTED:]
-    except (OSError, ValueError, TypeError, KeyError):
-        return None, []
-
-
-def _admission_of(fields: Any) -> Admission:
-    found = Admission(
-        str(fields["job"]), str(fields["study"]), str(fields["session"]), int(fields["limit"])
-    )
-    if not is_job(found.job) or not is_session(found.session):
-        raise ValueError("no run")
-    return found
-
-
-def _read_ended(kit: Kit) -> set[str]:
+def _lines(file: Path) -> set[str]:
     """Names of runs that are over here."""
     try:
-        return set(kit.ended_file.read_text(encoding="ascii").split())
+        return set(file.read_text(encoding="ascii").split())
     except (OSError, ValueError):
         return set()
-
-
-def _nothing() -> None:
-    """For a run that was admitted before this process began."""

@@ -15,7 +15,7 @@ from eigenveil.federation.study.study import parse_study
 from eigenveil.files import replacing
 from eigenveil.models.result import changed
 from eigenveil.models.task import TASKS
-from eigenveil.network.kit import write_json
+from eigenveil.network.folder import write_json
 from eigenveil.privacy.certificate import Certificate, read_certificate
 
 MODEL, CERTIFICATE, SUMMARY = "model.npz", "certificate.json", "summary.json"
@@ -59,13 +59,6 @@ def read_result_files(folder: Path, *, choice: str = "") -> Any:
     ----------
     choice : str
         Why that protocol, where the lead's study did not name one.
-
-    Raises
-    ------
-    OutputError, DataError
-        When a file is absent or is not what it should be.
-    PrivacyError
-        ``model-changed`` where model, certificate and summary are not of one study.
     """
     summary = _summary(folder / SUMMARY)
     try:

@@ -1,9 +1,8 @@
-"""How far a study is, in a file that is whole at any time; FLARE's own status does not say it."""
+"""How far a study is, in a file that is whole at any time."""
 
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,15 +18,15 @@ from eigenveil.errors import (
     ProtocolError,
     received_code,
 )
-from eigenveil.network.kit import Kit, write_json
+from eigenveil.network.folder import write_json
 from eigenveil.privacy.guarantee import Guarantee
 
-State = Literal["waiting", "running", "finished", "failed", "aborted", "lost"]
+State = Literal["waiting", "running", "finished", "failed", "aborted"]
 STATES: tuple[State, ...] = get_args(State)
 STATUS = "status.json"
 GOING_ON = ("waiting", "running")
-# Of this process, if it is an aggregator's: it can be reached.
-AGGREGATOR_STARTED = threading.Event()
+_SELDOM = 0.1
+_NOT_WRITTEN = ("file", "_written")
 _KINDS: dict[str, type[EigenveilError]] = {
     kind.__name__: kind
     for kind in (DataError, PrivacyError, BudgetExceeded, ProtocolError, OutputError)
@@ -36,85 +35,46 @@ _KINDS: dict[str, type[EigenveilError]] = {
 
 @dataclass
 class Progress:
-    """A study's status as the aggregator writes it.
+    """A study's status as the aggregator writes it; ``missing`` says who, and why.
 
-    Attributes
-    ----------
-    file : Path
-    study : str
-        The study's name.
-    study_hash, session : str
-    state : State
-    step : str
-        Of the protocol.
-    answered : int
-        Parties that have answered it.
-    missing : dict
-        Parties that are missing, and why.
-    error : dict or None
-        What ended the study: kind, code, message and hint, and ``spent``.
-    restarts : int
-        How often the aggregator was killed, or stopped, and went on.
+    ``error`` is what ended the study, of :func:`error_fields`; ``restarts`` counts how often the
+    aggregator was stopped and went on.
     """
 
     file: Path
     study: str
     study_hash: str
     session: str
+    lead: str = ""
     state: State = "waiting"
     step: str = ""
     answered: int = 0
     missing: dict[str, str] = field(default_factory=dict)
     error: dict[str, Any] | None = None
     restarts: int = 0
+    _written: float = 0.0
 
     def notify(self, step: str, parties: int) -> None:
         """Note answers to a step."""
         self.answered = self.answered + parties if step == self.step else parties
-        self.step = step
-        self.write()
+        if step != self.step or time.monotonic() > self._written + _SELDOM:
+            self.step = step
+            self.write()
 
     def write(self) -> None:
         """Write it, whole or not at all."""
-        found = {name: value for name, value in vars(self).items() if name != "file"}
+        self._written = time.monotonic()
+        found = {name: value for name, value in vars(self).items() if name not in _NOT_WRITTEN}
         write_json(self.file, found | {"time": time.time()})
 
 
 def read_progress(folder: Path) -> dict[str, Any] | None:
-    """What was written for a job, or ``None``."""
+    """What was written for a run, or ``None``."""
     try:
         found = json.loads((folder / STATUS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) and found.get("state") in STATES else None
-
-
-def goes_on(kit: Kit, job: str) -> bool:
-    """Whether a study goes on, or will: it has a journal, and its status has no end yet."""
-    found = read_progress(kit.results / job)
-    going = found is None or found["state"] in GOING_ON
-    return going and (kit.journals / job).exists()
-
-
-def mark_lost(kit: Kit) -> tuple[int, int]:
-    """Note which studies cannot go on where the aggregator stopped: they have no journal.
-
-    Returns
-    -------
-    lost, resumed : int
-        How many are over, and how many go on.
-    """
-    lost = resumed = 0
-    for file in kit.results.glob(f"*/{STATUS}"):
-        found = read_progress(file.parent)
-        if found is None or found["state"] not in GOING_ON:
-            continue
-        if goes_on(kit, file.parent.name):
-            resumed += 1
-            continue
-        write_json(file, found | {"state": "lost"})
-        lost += 1
-    return lost, resumed
 
 
 def error_fields(error: EigenveilError) -> dict[str, Any]:

@@ -1,19 +1,16 @@
 """A lead's question to parties before a study runs: what was decided about it, and their schema.
 
-Question and answer are signed, as all messages are, and travel through the running federation. An
-answer has public facts only: what the owner declared, and what the owner decided about exactly this
-study. Nothing is computed from rows, and nothing is charged. A question also puts the study before
-the owner, where a start would do so.
+An answer has public facts only: what the owner declared, and what the owner decided about exactly
+this study. Nothing is computed from rows, and nothing is charged. A question also puts the study
+before the owner, where a start would do so.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from typing import Annotated, Any, Literal, Protocol
@@ -22,41 +19,33 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
 from eigenveil.federation.ledger.decisions import Standing
-from eigenveil.federation.ledger.documents import Document
-from eigenveil.federation.protocol.envelope import Envelope, certified_name, open_sealed, seal
+from eigenveil.federation.members import Membership
+from eigenveil.federation.signed import Document
 from eigenveil.federation.study.study import Study, parse_study
-from eigenveil.federation.x509_identity import Current, Identity
+from eigenveil.network import channel
 from eigenveil.network.approvals import MOST_ASKED, waiting_study
-from eigenveil.network.channel import HELLO, MOST_SURVEYED, SURVEY, TROUBLE, UNSIGNED
-from eigenveil.network.flare.job import parties_of
-from eigenveil.network.kit import Kit
-from eigenveil.network.signed import lead_called, list_of, members_of, open_learning, party_called
+from eigenveil.network.channel import MOST_SURVEYED, OTHER_MEMBERS, TROUBLE, Answer
+from eigenveil.network.envelopes import Envelope
+from eigenveil.network.folder import PartyFolder
+from eigenveil.network.members import KnownMembers
+from eigenveil.network.orders import parties_of
 from eigenveil.tables.schema import Schema, parse_schema
 
-LEAD = "lead"
 State = Literal[
     "new", "waiting", "full", "approved", "used", "expired", "refused", "revoked", "no-part",
     "not-told", "not-asked",
 ]  # fmt: skip
 # Why there is no answer, beside the codes of the channel.
-NOT_CONNECTED, NOT_A_MEMBER, REVOKED = "not-connected", "not-a-member", "revoked-party"
+NOT_CONNECTED, NOT_A_MEMBER, REVOKED = channel.NOT_CONNECTED, "not-a-member", "revoked-party"
+UNREADABLE = "malformed"
 _VERSION = version("eigenveil")
 _LONGEST_REASON = 1000
-_BUSY = 5.0
-_log = logging.getLogger(__name__)
+_NONCE = 16
 
 
 @dataclass(frozen=True)
 class Telling:
-    """What the owner of a site lets leads read before a study runs.
-
-    Attributes
-    ----------
-    decisions : bool
-        What was decided about the study that a lead asks about.
-    schema : Schema or None
-        The owner's description of the table; ``None`` where it is not told.
-    """
+    """What the owner of a site lets leads read before a study runs: decisions, and a schema."""
 
     decisions: bool = True
     schema: Schema | None = None
@@ -76,23 +65,11 @@ class Telling:
 
 
 class PartyAnswer(Document):
-    """What a party answers.
+    """What a party answers; ``table_schema`` where its owner has it told.
 
-    Attributes
-    ----------
-    version : str
-        Of its software.
-    state : State
-        Where the study stands there. "new": it was not seen before, and waits since this question.
-        "full": so many wait already that it was not put before the owner.
-    runs : int or None
-        Of an approved study: runs that may still begin; ``None``: any number.
-    until : datetime or None
-        Until when they may begin.
-    reason : str
-        Of a refused study, where the owner has it told.
-    table_schema : dict or None
-        As :meth:`~eigenveil.tables.schema.Schema.as_dict` has it, where the owner has it told.
+    ``state`` is where the study stands there. "new": it was not seen before, and waits since this
+    question. "full": so many wait already that it was not put before the owner. ``runs`` may still
+    begin (``None``: any number), ``until`` then.
     """
 
     format: Literal["eigenveil-answer-1"] = "eigenveil-answer-1"
@@ -110,15 +87,23 @@ class PartyAnswer(Document):
 
     @property
     def schema_told(self) -> Schema | None:
-        """The schema.
-
-        Raises
-        ------
-        DataError
-            ``bad-schema``.
-        """
+        """The schema."""
         found = self.table_schema
         return None if found is None else parse_schema(found, origin="The schema that was told")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of asking a party: its answer, or a code that says why there is none."""
+
+    name: str
+    answer: PartyAnswer | None = None
+    problem: str = ""
+
+    @property
+    def agreed(self) -> bool:
+        """Whether a run may begin there."""
+        return self.answer is not None and self.answer.agreed
 
 
 # -- a party's side
@@ -128,8 +113,18 @@ class Asked(Protocol):
     """What is needed of a party."""
 
     @property
-    def kit(self) -> Kit:
-        """Its kit."""
+    def folder(self) -> PartyFolder:
+        """Its folder."""
+        ...
+
+    @property
+    def members(self) -> KnownMembers:
+        """The lists that it has seen."""
+        ...
+
+    @property
+    def telling(self) -> Telling:
+        """What leads may read."""
         ...
 
     @property
@@ -146,100 +141,56 @@ class Asked(Protocol):
         ...
 
 
-class Respondent:
-    """Answers leads, in the party's place; one question at a time.
+def told(party: Asked, question: Envelope, *, known: bool) -> Answer:
+    """What a lead is answered; ``known`` says whether both have the same list of members."""
+    if not known:
+        return Answer(OTHER_MEMBERS)
+    if party.members.role(question.sender) != "lead":
+        raise ProtocolError("Only a lead may ask before a study.", code="bad-request")
+    try:
+        study = _study_of(question)
+        found = PartyAnswer(state="not-asked") if study is None else _decided(party, study)
+    except EigenveilError as error:
+        party.say(str(error))
+        return Answer(TROUBLE)
+    if party.telling.schema is not None:
+        found = found.model_copy(update={"table_schema": party.telling.schema.as_dict()})
+    return Answer("", found.model_dump_json().encode())
 
-    Parameters
-    ----------
-    party : Asked
-    keys : Current
-        The party's.
-    telling : Telling
-    """
 
-    def __init__(self, party: Asked, keys: Current, telling: Telling) -> None:
-        self._party, self._keys, self._telling = party, keys, telling
-        self._one = threading.Lock()
-
-    def answer(self, data: bytes | bytearray | memoryview) -> bytes:
-        """The signed answer; nothing where no lead signed the question for this party."""
-        name, identity = self._party.kit.name, self._keys.now()
-        try:
-            lead = lead_called(certified_name(data, LEAD))
-            question = open_learning(
-                data, identity, sender=lead, recipient=name, limit=MOST_SURVEYED
-            )
-            if question.step != SURVEY or question.request_digest:
-                raise ProtocolError("It is no question before a study.", code="bad-request")
-            study = _study_of(question)
-        except EigenveilError as error:
-            _log.warning("refused: %s", error.message)
-            return b""
-        if not self._one.acquire(timeout=_BUSY):
-            return b""
-        try:
-            told, code = self._told(study), ""
-        except EigenveilError as error:
-            self._party.say(str(error))
-            told, code = b"", TROUBLE
-        finally:
-            self._one.release()
-        reply = replace(
-            question,
-            sender=name,
-            recipient=LEAD,
-            payload=told,
-            request_digest=question.mark,
-            code=code,
-        )
-        return seal(reply, identity)[0]
-
-    def _told(self, study: Study | None) -> bytes:
-        found = PartyAnswer(state="not-asked") if study is None else self._decided(study)
-        if self._telling.schema is not None:
-            found = found.model_copy(update={"table_schema": self._telling.schema.as_dict()})
-        return found.model_dump_json().encode()
-
-    def _decided(self, study: Study) -> PartyAnswer:
-        """What the owner decided; who has not is asked."""
-        party = self._party
-        if party.kit.name not in parties_of(study):
-            return PartyAnswer(state="no-part")
-        seen = waiting_study(party.kit, study.hash) is not None
-        full = False
-        try:
-            party.propose(study, most=MOST_ASKED)
-        except DataError as error:
-            if error.code != "too-many-waiting":
-                raise
-            full = True
-        if not self._telling.decisions:
-            return PartyAnswer(state="not-told")
-        standing = party.standing(study.hash)
-        match standing.state:
-            case "approved":
-                return PartyAnswer(state="approved", runs=standing.left, until=standing.until)
-            case "refused":
-                reason = standing.reason[:_LONGEST_REASON] if standing.tell_lead else ""
-                return PartyAnswer(state="refused", reason=reason)
-            case "revoked" | "used" | "expired" as state:
-                return PartyAnswer(state=state)
-            case _:  # that one of two persons agreed is the site's own matter
-                return PartyAnswer(state="full" if full else "waiting" if seen else "new")
+def _decided(party: Asked, study: Study) -> PartyAnswer:
+    """What the owner decided; who has not is asked."""
+    if party.folder.name not in parties_of(study):
+        return PartyAnswer(state="no-part")
+    seen = waiting_study(party.folder, study.hash) is not None
+    full = False
+    try:
+        party.propose(study, most=MOST_ASKED)
+    except DataError as error:
+        if error.code != "too-many-waiting":
+            raise
+        full = True
+    if not party.telling.decisions:
+        return PartyAnswer(state="not-told")
+    standing = party.standing(study.hash)
+    match standing.state:
+        case "approved":
+            return PartyAnswer(state="approved", runs=standing.left, until=standing.until)
+        case "refused":
+            reason = standing.reason[:_LONGEST_REASON] if standing.tell_lead else ""
+            return PartyAnswer(state="refused", reason=reason)
+        case "revoked" | "used" | "expired" as state:
+            return PartyAnswer(state=state)
+        case _:  # that one of two persons agreed is the site's own matter
+            return PartyAnswer(state="full" if full else "waiting" if seen else "new")
 
 
 def _study_of(question: Envelope) -> Study | None:
-    """The study that is asked about, if any.
-
-    Raises
-    ------
-    EigenveilError
-        When it is another one than the envelope states, or none that could run.
-    """
+    """The study that is asked about, if any."""
     if not question.study:
         return None
     try:
-        study = parse_study(json.loads(question.payload), origin="The study")
+        study = parse_study(json.loads(question.payload[_NONCE:]), origin="The study")
     except (ValueError, RecursionError) as problem:
         if isinstance(problem, EigenveilError):
             raise
@@ -252,72 +203,18 @@ def _study_of(question: Envelope) -> Study | None:
 # -- the lead's side
 
 
-@dataclass(frozen=True)
-class Report:
-    """What came of asking a party.
-
-    Attributes
-    ----------
-    name : str
-    answer : PartyAnswer or None
-        As the party signed it, for this question.
-    problem : str
-        A code: why there is no answer.
-    """
-
-    name: str
-    answer: PartyAnswer | None = None
-    problem: str = ""
-
-    @property
-    def agreed(self) -> bool:
-        """Whether a run may begin there."""
-        return self.answer is not None and self.answer.agreed
-
-
-Carry = Callable[[str, bytes], bytes | str]
-"""Brings a question to a party: what came back, or a code that gives the reason nothing did."""
-
-
-def ask_parties(
-    names: Sequence[str], study: Study | None, identity: Identity, carry: Carry
-) -> list[Report]:
-    """Ask parties what was decided about a study, and for their schemas; a report for each.
-
-    Parameters
-    ----------
-    names : sequence of str
-    study : Study or None
-        With its protocol settled; ``None`` asks for the schemas alone.
-    identity : Identity
-        The lead's.
-
-    Raises
-    ------
-    DataError
-        ``study-too-large``; ``unsettled``.
-    """
-    payload = b"" if study is None else _payload_of(study)
-    listed = members_of(identity).current() if identity.members is not None else None
-    known = None if listed is None else {m.name for m in listed.parties if m.role != LEAD}
-    if known is not None and listed is not None:
-        known -= {m.name for m in listed.removed if m.role != LEAD}
-    return [
-        Report(name, problem=NOT_A_MEMBER)
-        if known is not None and party_called(name).name not in known
-        else _ask(name, "" if study is None else study.hash, payload, identity, carry)
-        for name in names
-    ]
-
-
-def _payload_of(study: Study) -> bytes:
+def question_about(study: Study | None) -> bytes:
+    """What a lead asks parties, with a nonce: without a study for their schemas alone."""
+    nonce = os.urandom(_NONCE)
+    if study is None:
+        return nonce
     if study.protocol == "auto":
         raise DataError(
             f"Study {study.name!r} does not fix its protocol.",
             hint="Fix it first: sites approve exactly the study that is run.",
             code="unsettled",
         )
-    payload = study.model_dump_json().encode()
+    payload = nonce + study.model_dump_json().encode()
     if len(payload) > MOST_SURVEYED:
         raise DataError(
             f"Study {study.name!r} takes {len(payload):,} bytes, more than the {MOST_SURVEYED:,} "
@@ -328,33 +225,22 @@ def _payload_of(study: Study) -> bytes:
     return payload
 
 
-def _ask(name: str, study: str, payload: bytes, identity: Identity, carry: Carry) -> Report:
-    question = Envelope(study, os.urandom(12).hex(), SURVEY, LEAD, name, payload)
-    data, mark = seal(question, identity)
-    came = carry(name, data)
-    if came == b"" and (listed := list_of(identity)):
-        # a party that has not seen the list with the lead's new key is brought it, and asked again
-        carry(name, seal(replace(question, step=HELLO, payload=listed), identity)[0])
-        came = carry(name, data)
-    if isinstance(came, str):
-        return Report(name, problem=came)
+def problem_of(members: Membership, name: str) -> str:
+    """Why a party is not asked at all; empty where it is."""
     try:
-        found = open_sealed(
-            came, identity, sender=party_called(name), recipient=LEAD, limit=MOST_SURVEYED
-        )
+        found = members.role(name)
     except ProtocolError as error:
-        _log.warning("refused: %s", error.message)
-        known = error.code if error.code in (REVOKED, NOT_A_MEMBER) else UNSIGNED
-        return Report(name, problem=known)
-    stated = (found.study, found.session, found.step, found.request_digest)
-    if stated != (study, question.session, SURVEY, mark):
-        _log.warning("refused: %s answered another question", name)
-        return Report(name, problem=UNSIGNED)
-    if found.code:
-        return Report(name, problem=TROUBLE)
+        return error.code
+    return "" if found in ("site", "helper") else NOT_A_MEMBER
+
+
+def report_of(name: str, answer: Answer) -> Report:
+    """What a party has answered."""
+    if answer.code:
+        return Report(name, problem=answer.code)
     try:
-        answer = PartyAnswer.model_validate_json(found.payload)
-        _ = answer.schema_told
+        found = PartyAnswer.model_validate_json(answer.payload)
+        _ = found.schema_told
     except (ValidationError, ValueError, RecursionError):
-        return Report(name, problem=UNSIGNED)
-    return Report(name, answer)
+        return Report(name, problem=UNREADABLE)
+    return Report(name, found)

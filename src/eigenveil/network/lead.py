@@ -1,0 +1,321 @@
+"""A lead's session with the aggregator: submit studies, follow and end them, fetch results."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
+from eigenveil.federation.protocol.certificates import Signed, who_signed
+from eigenveil.federation.protocol.messages import AGGREGATOR
+from eigenveil.federation.study.study import Study
+from eigenveil.files import replacing
+from eigenveil.network import channel
+from eigenveil.network.channel import PIECE, Answer, room
+from eigenveil.network.envelopes import Envelope, FileKeys, OtherMembers, Post, is_hello
+from eigenveil.network.folder import PartyFolder, identity_of, sealing_of
+from eigenveil.network.mailbox import Mailbox, digest_of, open_mailbox
+from eigenveil.network.orders import new_session, sign_end, sign_order
+from eigenveil.network.questions import greet, meet
+from eigenveil.network.results import FILES, MOST_BYTES, read_result_files
+from eigenveil.network.status import State, error_from
+from eigenveil.network.survey import Report, problem_of, question_about, report_of
+
+# Seconds: to wait for an answer, between two puts of a question, and of one look into the mailbox.
+ANSWER = 30.0
+_AGAIN, _GLANCE = 2.0, 1.0
+# Seconds after which mail that answers nothing of this process is dropped.
+_OLD = 600.0
+_NONCE = 16
+
+
+@dataclass(frozen=True)
+class StudyStatus:
+    """How far a study is; ``missing`` says who is awaited or gone, and why."""
+
+    run: str
+    name: str
+    study_hash: str
+    state: State
+    step: str = ""
+    answered: int = 0
+    missing: Mapping[str, str] = field(default_factory=dict)
+    error: EigenveilError | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.state not in ("waiting", "running")
+
+
+class LeadSession:
+    """A lead's session; use it in a ``with`` block. Studies go on when it is closed."""
+
+    def __init__(
+        self, party: PartyFolder, mailbox: Mailbox | None = None, *, timeout: float = ANSWER
+    ) -> None:
+        self._identity, self._members = identity_of(party), party.known
+        self._post = Post(self._identity, sealing_of(party), FileKeys(party.state / "sessions"))
+        self._mailbox = open_mailbox(party) if mailbox is None else mailbox
+        self._timeout = timeout
+        self._seen: set[str] = set()
+        self._one = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._mailbox.close()
+
+    # -- what a lead can do
+
+    def submit(self, study: Study, *, timeout: float = 600.0) -> str:
+        """Give a study to the aggregator; the run's name. A site has ``timeout`` s an answer."""
+        order = sign_order(self._identity, study, session=new_session(), timeout=timeout)
+        self._ask(channel.SUBMIT, order.line)
+        return order.session
+
+    def status(self, run: str) -> StudyStatus:
+        """How far a study is."""
+        return _status(_plain(self._ask(channel.STATUS, run.encode())))
+
+    def studies(self) -> dict[str, StudyStatus]:
+        """The lead's studies by run, the newest first."""
+        found = _plain(self._ask(channel.STUDIES, b""))
+        return {each.run: each for each in map(_status, found)}
+
+    def end(self, run: str) -> None:
+        """Stop a study, with a signature; what its sites have answered stays charged."""
+        self._ask(channel.END, run.encode() + sign_end(self._identity, run))
+
+    def ask(
+        self, names: Sequence[str], study: Study | None = None, *, timeout: float | None = None
+    ) -> list[Report]:
+        """Ask parties what was decided about a study, and for their schemas, before it runs.
+
+        A study that no owner has seen waits for each one from then on.
+        """
+        payload = question_about(study)
+        problems = {name: problem_of(self._members, name) for name in names}
+        digest = "" if study is None else study.hash
+        found = self._exchange(
+            [
+                Envelope(digest, "", channel.SURVEY, self._identity.name, name, payload)
+                for name, problem in problems.items()
+                if not problem
+            ],
+            room(payload),
+            self._timeout if timeout is None else timeout,
+        )
+        return [
+            Report(name, problem=problem)
+            if problem
+            else report_of(name, found.get(name, Answer(channel.NOT_CONNECTED)))
+            for name, problem in problems.items()
+        ]
+
+    def fetch(self, run: str, folder: Path) -> tuple[Path, ...]:
+        """Bring the result's files (model, certificate, summary) into a folder that exists."""
+        for number, name in enumerate(FILES):
+            content = self._file(run, number)
+            with replacing(folder / name) as scratch:
+                scratch.write_bytes(content)
+        return tuple(folder / name for name in FILES)
+
+    def result(
+        self,
+        run: str,
+        study: Study | None = None,
+        *,
+        choice: str = "",
+        signatures: int | None = None,
+    ) -> tuple[Any, Signed]:
+        """The fitted model of a finished run, and who signed its certificate.
+
+        It must be of this run, and of ``study`` where one is given, and be signed by all sites, or
+        by as many as ``signatures`` says.
+        """
+        with tempfile.TemporaryDirectory(prefix="eigenveil-") as place:
+            self.fetch(run, Path(place))
+            model = read_result_files(Path(place), choice=choice)
+        if study is not None and model.study_.hash != study.hash:
+            raise _another(f"of another study, {model.study_.hash[:12]}")
+        signed = who_signed(model.certificate_, self._members.federation)
+        if signed is None or signed.session != run:
+            raise _another("of another run")
+        wanted = len(signed.sites) + len(signed.unsigned) if signatures is None else signatures
+        if len(signed.sites) < wanted:
+            raise PrivacyError(
+                f"{len(signed.sites)} sites have signed the result, not {wanted}: it is {signed}.",
+                hint="Ask those that did not; --signatures N takes it with fewer.",
+                code="unsigned-result",
+            )
+        return model, signed
+
+    # -- letters
+
+    def _file(self, run: str, number: int) -> bytes:
+        content = bytearray()
+        while True:
+            at = len(content).to_bytes(8, "little")
+            found = self._ask(channel.RESULT, run.encode() + bytes([number]) + at, PIECE)
+            size, digest, piece = int.from_bytes(found[:8], "little"), found[8:40], found[40:]
+            content += piece
+            if max(size, len(content)) > MOST_BYTES:
+                raise _strange(f"{FILES[number]} with more than {MOST_BYTES >> 20} MiB")
+            if len(content) >= size:
+                break
+            if not piece:
+                raise _strange("a piece of the result")
+        if hashlib.sha256(content).digest() != digest:
+            raise _strange("the result")
+        return bytes(content)
+
+    def _ask(self, step: str, payload: bytes, size: int = 0) -> bytes:
+        """The aggregator's answer; its refusal as the error that it is."""
+        name, payload = self._identity.name, os.urandom(_NONCE) + payload
+        query = Envelope("", "", step, name, AGGREGATOR, payload)
+        found = self._exchange([query], room(payload), self._timeout, most=size)
+        answer = found.get(AGGREGATOR)
+        if answer is None:
+            raise ProtocolError(
+                f"The aggregator did not answer within {self._timeout:g} s.",
+                hint="Check that it runs ('eigenveil aggregator start'), and that the list of "
+                "members that it has seen has this lead.",
+                code="no-aggregator",
+            )
+        if answer.code:
+            try:
+                raise error_from(json.loads(answer.payload))
+            except (ValueError, AttributeError, RecursionError):
+                raise ProtocolError(
+                    f"The aggregator refused: {channel.sentence(answer.code)}.", code="refused"
+                ) from None
+        return answer.payload
+
+    def _exchange(
+        self, queries: Sequence[Envelope], size: int, timeout: float, *, most: int = 0
+    ) -> dict[str, Answer]:
+        """What each party answers until time is over; a question is put again from time to time."""
+        with self._one:
+            waiting = {each.recipient: each for each in queries}
+            sealed: dict[str, tuple[bytes, str]] = {}
+            answers: dict[str, Answer] = {}
+            end, again, pause = time.monotonic() + timeout, 0.0, _AGAIN
+            limit = max(channel.MOST_SURVEYED, most)
+            while waiting and (now := time.monotonic()) < end:
+                if now >= again:
+                    for query in waiting.values():
+                        self._put(query, size, sealed)
+                    again, pause = now + pause, 2 * pause
+                done = []
+                for data in self._mailbox.take(min(_GLANCE, end - now), self._seen):
+                    who = self._letter(data, limit, sealed, answers)
+                    if who is None:  # of another process of this lead, perhaps
+                        self._seen.add(digest_of(data))
+                        continue
+                    done.append(digest_of(data))
+                    if who in answers:
+                        waiting.pop(who, None)
+                    elif who in waiting:
+                        self._put(waiting[who], size, sealed)
+                if done:
+                    self._mailbox.forget(done)
+            return answers
+
+    def _put(self, query: Envelope, size: int, sealed: dict[str, tuple[bytes, str]]) -> None:
+        name = query.recipient
+        if not self._post.knows(name):
+            self._mailbox.put(name, greet(self._post, self._members, name))
+            return
+        if name not in sealed:
+            sealed[name] = self._post.seal(query, bound=size)
+        self._mailbox.put(name, sealed[name][0])
+
+    def _letter(
+        self,
+        data: bytes,
+        limit: int,
+        sealed: dict[str, tuple[bytes, str]],
+        answers: dict[str, Answer],
+    ) -> str | None:
+        """Who has answered, or said hello; empty of what is nothing, None of others' mail."""
+        try:
+            if is_hello(data):
+                name, back = meet(self._post, self._members, data)
+                if back:
+                    self._mailbox.put(name, back)
+                return name
+            try:
+                found = self._post.open(data, limit=limit)
+            except OtherMembers as other:
+                found = other.envelope
+        except EigenveilError:
+            return ""
+        if not found.question or found.question != sealed.get(found.sender, (b"", ""))[1]:
+            return None if time.time() - found.sent < _OLD else ""
+        if found.code != channel.OTHER_MEMBERS:
+            answers[found.sender] = Answer(found.code, found.payload)
+            return found.sender
+        listed = greet(self._post, self._members, found.sender, with_list=True)
+        self._mailbox.put(found.sender, listed)
+        del sealed[found.sender]
+        return ""
+
+
+def _status(fields: Any) -> StudyStatus:
+    try:
+        error = fields["error"]
+        return StudyStatus(
+            run=str(fields["session"]),
+            name=str(fields["study"]),
+            study_hash=str(fields["study_hash"]),
+            state=fields["state"],
+            step=str(fields["step"]),
+            answered=int(fields["answered"]),
+            missing={str(name): str(why) for name, why in fields["missing"].items()},
+            error=None if error is None else error_from(error),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise _strange("how far a study is") from None
+
+
+def _plain(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise _strange("an answer") from None
+
+
+def _another(what: str) -> ProtocolError:
+    return ProtocolError(
+        f"The aggregator sent a result {what}.",
+        hint="It is not written; ask the aggregator's owner.",
+        code="other-study",
+    )
+
+
+def _strange(what: str) -> ProtocolError:
+    return ProtocolError(
+        f"The aggregator sent {what} that cannot be read.",
+        hint="Check that it runs the same version of eigenveil.",
+        code="malformed",
+    )

@@ -1,0 +1,311 @@
+"""The aggregator: it takes leads' orders, conducts several studies at a time, and goes on after a
+kill.
+
+What a lead asks comes as a sealed envelope and is answered by one. An order, how far it is and its
+result are files in ``results/SESSION``; a run that goes on has a journal besides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from eigenveil.errors import DataError, EigenveilError, ProtocolError
+from eigenveil.files import replacing
+from eigenveil.network import channel
+from eigenveil.network.channel import PIECE, Answer
+from eigenveil.network.envelopes import Envelope, FileKeys, Post
+from eigenveil.network.folder import PartyFolder, identity_of, sealing_of
+from eigenveil.network.journal import MOST_IDLE_STARTS, Journal, Opening
+from eigenveil.network.mailbox import Mailbox
+from eigenveil.network.orders import Order, check_end, kept_order, read_order, sign_end
+from eigenveil.network.questions import PATIENCE, Desk
+from eigenveil.network.results import FILES
+from eigenveil.network.runner import StudyRunner
+from eigenveil.network.status import GOING_ON, STATUS, Progress, error_fields, read_progress
+
+# Studies that compute at once, in all and of one lead; and that a lead may have waiting or running.
+AT_ONCE, OF_A_LEAD = 4, 2
+MOST_OF_A_LEAD, MOST_IN_ALL = 8, 64
+NONCE = 16
+_LOOK = 0.3
+_ORDER, _END = "order", "end"
+_log = logging.getLogger(__name__)
+
+
+class AggregatorService:
+    """Serves one federation from the aggregator's folder."""
+
+    def __init__(
+        self,
+        party: PartyFolder,
+        mailbox: Mailbox,
+        *,
+        say: Callable[[str], None] = print,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._party, self._say, self._patience = party, say, patience
+        self.identity = identity_of(party)
+        self.post = Post(self.identity, sealing_of(party), FileKeys(party.state / "sessions"))
+        self.desk = Desk(self.post, mailbox, party.known, receive=self._receive, say=say)
+        self._answers = ThreadPoolExecutor(1, thread_name_prefix="eigenveil leads")
+        self._guard = threading.Condition()
+        self._alive: dict[str, str] = {}
+        self._computing: Counter[str] = Counter()
+        self._stop = threading.Event()
+
+    def start(self) -> None:
+        """Go on with what was cut off, and take mail."""
+        self.desk.start()
+        for order in self._going_on():
+            self._begin(order)
+
+    def close(self) -> None:
+        """Take no more mail; runs go on when the service is started again."""
+        self._stop.set()
+        self.desk.close()
+        with self._guard:
+            self._guard.notify_all()
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Sessions that wait or run."""
+        return tuple(self._alive)
+
+    # -- runs
+
+    def _going_on(self) -> Iterator[Order]:
+        for folder in sorted(self._party.results.glob("*")):
+            found = read_progress(folder)
+            journal = self._party.journals / folder.name
+            if found is not None and found["state"] not in GOING_ON:
+                journal.unlink(missing_ok=True)
+                continue
+            with suppress(OSError, EigenveilError):
+                yield kept_order((folder / _ORDER).read_bytes())
+
+    def _begin(self, order: Order) -> None:
+        with self._guard:
+            if order.session in self._alive:
+                return
+            self._alive[order.session] = order.lead
+        name = f"eigenveil {order.session}"
+        threading.Thread(target=self._conduct, args=(order,), daemon=True, name=name).start()
+
+    def _conduct(self, order: Order) -> None:
+        session, folder = order.session, self._party.results / order.session
+        slot: list[str] = []
+        try:
+            mine = Opening(order, self.identity.members.digest)
+            journal = Journal.begin(self._party.journals / session, mine)
+            if journal.idle_starts > MOST_IDLE_STARTS:
+                journal.remove()
+                raise ProtocolError(
+                    "The aggregator was killed, or crashed, again and again in this study.",
+                    hint="Run it again: sites charge only for what they answer. The aggregator's "
+                    "log may say more.",
+                    code="killed",
+                )
+
+            def begin() -> None:
+                self._wait_for_slot(order)
+                slot.append(order.lead)
+
+            StudyRunner(
+                order,
+                self.desk,
+                identity_of(self._party, journal.opening.members),
+                lambda: self._is_to_end(order),
+                folder,
+                journal,
+                begin,
+                self._patience,
+            ).run()
+        except EigenveilError as error:
+            self._failed(order, error)
+        except Exception:
+            _log.exception("a study cannot be conducted")
+            self._failed(order, ProtocolError("The aggregator failed.", code="aggregator-failed"))
+        finally:
+            self.post.end(session)
+            with self._guard:
+                self._alive.pop(session, None)
+                self._computing.subtract(slot)
+                self._guard.notify_all()
+
+    def _failed(self, order: Order, error: EigenveilError) -> None:
+        file = self._party.results / order.session / STATUS
+        progress = Progress(file, order.study.name, order.study.hash, order.session, order.lead)
+        progress.state, progress.error = "failed", error_fields(error)
+        with suppress(EigenveilError):
+            progress.write()
+        self._say(f"Study {order.study.name!r} failed: {error}")
+
+    def _wait_for_slot(self, order: Order) -> None:
+        """Until one more of this lead may compute: one lead cannot hold the federation."""
+        with self._guard:
+            while not self._is_to_end(order) and (
+                self._computing.total() >= AT_ONCE or self._computing[order.lead] >= OF_A_LEAD
+            ):
+                self._guard.wait(_LOOK)
+            self._computing[order.lead] += 1
+
+    def _is_to_end(self, order: Order) -> bool:
+        """Whether its lead, or this aggregator's operator, has signed that a run is to end."""
+        try:
+            word = (self._party.results / order.session / _END).read_bytes()
+            check_end(word, self.identity, session=order.session, lead=order.lead)
+        except OSError:
+            return False
+        except ProtocolError as error:
+            _log.warning("an end that nobody signed: %s", error.message)
+            return False
+        return True
+
+    # -- leads
+
+    def _receive(self, query: Envelope) -> None:
+        if self.identity.members.role(query.sender) != "lead":
+            raise ProtocolError(f"{query.sender} asked what only a lead may.")
+        self._answers.submit(self._answer, query)
+
+    def _answer(self, query: Envelope) -> None:
+        asked = {
+            channel.SUBMIT: self._submit,
+            channel.STATUS: self._status,
+            channel.STUDIES: self._studies,
+            channel.END: self._end,
+            channel.RESULT: self._result,
+        }
+        try:
+            does = asked.get(query.step)
+            if does is None:
+                raise ProtocolError("There is no such request.", code=channel.BAD_REQUEST)
+            found = Answer("", does(query.sender, query.payload[NONCE:]))
+        except EigenveilError as error:
+            found = Answer(_refused(error.code), json.dumps(error_fields(error)).encode())
+        except Exception:
+            _log.exception("a lead's request could not be answered")
+            found = Answer(channel.TROUBLE)
+        try:
+            self.desk.reply(query, found, PIECE if query.step == channel.RESULT else 0)
+        except EigenveilError as error:
+            _log.warning("%s was not answered: %s", query.sender, error.message)
+
+    def _submit(self, lead: str, payload: bytes) -> bytes:
+        order = read_order(payload, self.identity)
+        if order.lead != lead:
+            raise ProtocolError("It is another lead's order.", code="not-allowed")
+        folder = self._party.results / order.session
+        if (folder / _ORDER).exists():
+            if (folder / _ORDER).read_bytes() != payload:
+                raise ProtocolError("There is another run of this name.", code="other-session")
+            return b""
+        with self._guard:
+            mine = sum(each == lead for each in self._alive.values())
+            if mine >= MOST_OF_A_LEAD or len(self._alive) >= MOST_IN_ALL:
+                raise DataError(
+                    f"{mine} studies of {lead} wait or run already, {len(self._alive)} in all.",
+                    hint="Wait until some have ended, or end one: 'eigenveil study end'.",
+                    code="too-many-studies",
+                )
+        study = order.study
+        Progress(folder / STATUS, study.name, study.hash, order.session, lead).write()
+        with replacing(folder / _ORDER) as scratch:
+            scratch.write_bytes(payload)
+        self._say(f"Study {study.name!r} (hash {study.hash[:12]}) was submitted by {lead}.")
+        self._begin(order)
+        return b""
+
+    def _status(self, lead: str, payload: bytes) -> bytes:
+        return json.dumps(self._found(lead, payload)).encode()
+
+    def _studies(self, lead: str, payload: bytes) -> bytes:
+        del payload
+        found = (read_progress(folder) for folder in self._party.results.glob("*"))
+        mine = [each for each in found if each is not None and each.get("lead") == lead]
+        mine.sort(key=lambda each: -float(each.get("time", 0)))
+        return json.dumps(mine[:100]).encode()
+
+    def _end(self, lead: str, payload: bytes) -> bytes:
+        session = str(self._found(lead, payload[:24])["session"])
+        word = payload[24:]
+        check_end(word, self.identity, session=session, lead=lead)
+        _keep_end(self._party, session, word)
+        return b""
+
+    def _result(self, lead: str, payload: bytes) -> bytes:
+        """A piece of one of a result's files: its size, its digest, and the bytes."""
+        session, file, at = payload[:24], payload[24], int.from_bytes(payload[25:33], "little")
+        found = self._found(lead, session)
+        if found["state"] != "finished" or file >= len(FILES):
+            raise ProtocolError(
+                "The study has no result.",
+                hint="How far it is: 'eigenveil study status'.",
+                code="no-result",
+            )
+        path = self._party.results / session.decode() / FILES[file]
+        with path.open("rb") as opened:
+            digest = hashlib.file_digest(opened, "sha256").digest()
+            size = opened.tell()
+            opened.seek(at)
+            piece = opened.read(PIECE - 40)
+        return size.to_bytes(8, "little") + digest + piece
+
+    def _found(self, lead: str, payload: bytes) -> dict[str, Any]:
+        """How far a run of this lead is; another lead's is unknown to it."""
+        name = payload.decode("ascii", "replace")
+        found = read_progress(self._party.results / name) if name.isalnum() else None
+        if found is None or found.get("lead") != lead:
+            raise _unknown_run()
+        return found
+
+
+def serve_aggregator(
+    party: PartyFolder,
+    mailbox: Mailbox,
+    *,
+    say: Callable[[str], None] = print,
+    stop: threading.Event | None = None,
+) -> None:
+    """Serve until told to stop."""
+    service, stop = AggregatorService(party, mailbox, say=say), stop or threading.Event()
+    service.start()
+    try:
+        stop.wait()
+    finally:
+        service.close()
+
+
+def end_run(party: PartyFolder, session: str) -> None:
+    """The operator's word, from the aggregator's folder, that a run is to end."""
+    found = read_progress(party.results / session) if session.isalnum() else None
+    if found is None:
+        raise _unknown_run()
+    if found["state"] not in GOING_ON:
+        raise ProtocolError(f"The study is over already: {found['state']}.", code="study-over")
+    _keep_end(party, session, sign_end(identity_of(party), session))
+
+
+def _keep_end(party: PartyFolder, session: str, word: bytes) -> None:
+    with replacing(party.results / session / _END) as scratch:
+        scratch.write_bytes(word)
+
+
+def _unknown_run() -> ProtocolError:
+    return ProtocolError(
+        "The aggregator knows no such run.",
+        hint="'eigenveil study status' lists yours.",
+        code="no-such-run",
+    )
+
+
+def _refused(code: str) -> str:
+    return code or channel.TROUBLE
