@@ -105,15 +105,15 @@ class Trial:
         sites = [word for site in SITES for word in ("--site", site)]
         self.tool("study", "new", "study.toml", *sites, "--columns", "a,b,c,d", "--components", "2",
                   "--epsilon", "1", "--delta", "1e-6")  # fmt: skip
-        self.tool("flare", "provision", "study.toml", "--out", "kits",
-                  "--host", "aggregator", "--port", "8102")  # fmt: skip
+        self.tool("federation", "new", "--all", "study.toml", "--out", "parties",
+                  "--address", "https://aggregator:8443")  # fmt: skip
         for name in self.services:
             self.start(name)
         for site in SITES:
             self.wait_for(site, "/readyz")
         self.wait_for("console", "/", port=CONSOLE_PORT)
         lead = self.begin(
-            "lead", TOOL, "study", "run", "study.toml", "--kit", "kits/lead", "--out", "result"
+            "lead", TOOL, "study", "run", "study.toml", "--party", "parties/lead", "--out", "result"
         )
         for site in SITES:
             self.approve(site)
@@ -126,13 +126,13 @@ class Trial:
     def approve(self, site: str) -> None:
         """As its owner does: read what waits, and agree to it."""
         service = self.services[site]
-        kit = ("site", "approve", "--kit", "/kit")
+        party = ("site", "approve", "--party", "/party")
         until = time.monotonic() + SECONDS_TO_RUN
-        while "epsilon" not in output(*self.inside(site, [*kit, "--list"], service)):
+        while "epsilon" not in output(*self.inside(site, [*party, "--list"], service)):
             if time.monotonic() > until:
                 sys.exit(f"No study came to {site}.")
             time.sleep(1)
-        print(output(*self.inside(site, [*kit, "--all"], service)))
+        print(output(*self.inside(site, [*party, "--all"], service)))
 
     def network(self) -> None:
         """A bridge, and a namespace on it for each service that does not use the host's."""

@@ -56,9 +56,9 @@ def test_the_compose_file_has_a_whole_federation_and_no_rights():
         assert service["cap_drop"] == ["ALL"]
         assert service["read_only"]
         assert service["security_opt"] == ["no-new-privileges:true"]
-    # the lead's console is on the host's network, and finds the aggregator by its kit's name
+    # the lead's console is on the host's network, and finds the aggregator by its name
     assert services["console"]["extra_hosts"] == ["aggregator:127.0.0.1"]
-    assert "127.0.0.1:8102:8102" in services["aggregator"]["ports"]
+    assert "127.0.0.1:8443:8443" in services["aggregator"]["ports"]
 
 
 def test_the_manifests_are_of_the_restricted_profile():
@@ -67,7 +67,7 @@ def test_the_manifests_are_of_the_restricted_profile():
     sets = [each for each in manifests(yaml) if each["kind"] == "StatefulSet"]
     assert len(sets) == 2
     for each in sets:
-        assert each["spec"]["replicas"] == 1  # a kit runs once
+        assert each["spec"]["replicas"] == 1  # a party runs once
         pod = each["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsNonRoot"]
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}

@@ -1,11 +1,14 @@
 """Three sites, an aggregator and a lead on one machine, each a process of its own: private PCA.
 
-Provisions the kits, starts everything on the loopback interface, runs the study of ``make demo``,
-certifies the result, shows a ledger, and stops everything it started, whatever happens.
+    python examples/sites_demo.py [FOLDER] [--carrier https|folder]
+
+Makes every party's folder, starts everything on the loopback interface, runs the study of ``make
+demo``, certifies the result, shows a ledger, and stops everything it started, whatever happens.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import signal
@@ -47,7 +50,7 @@ def running(folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        print(f"\nstopped {len(started)} processes; their logs are in {folder}/kits/*/log.txt")
+        print(f"\nstopped {len(started)} processes; their logs are in {folder}/*.txt")
 
 
 def start(name: str, folder: Path, *words: str | Path) -> subprocess.Popen[bytes]:
@@ -75,39 +78,46 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def main(folder: Path) -> None:
-    """Make the kits, run the study, stop everything."""
+def main(folder: Path, carrier: str) -> None:
+    """Make the parties' folders, run the study, stop everything."""
     if folder.exists() and not (folder / "rows").is_dir():
         sys.exit(f"{folder} exists and is not of this demonstration: choose another folder.")
     shutil.rmtree(folder, ignore_errors=True)
-    rows, kits, study = folder / "rows", folder / "kits", folder / "study.toml"
+    rows, parties, study = folder / "rows", folder / "parties", folder / "study.toml"
     subprocess.run([sys.executable, Path(__file__).with_name("digits.py"), rows], check=True)
     sites = [word for name in SITES for word in ("--site", name)]
     run("study", "new", study, *sites, "--from", rows / SITES["north"], *STUDY)
-    run("flare", "provision", study, "--out", kits, "--port", str(free_port()))
+    address = {
+        "https": f"https://localhost:{free_port()}",
+        "folder": f"folder:{(folder / 'share').absolute()}",
+    }[carrier]
+    run("federation", "new", "--all", study, "--out", parties, "--address", address)
     with running(folder) as processes:
-        processes.append(
-            start("aggregator", folder, "aggregator", "start", "--kit", kits / "aggregator")
-        )
+        aggregator = ("aggregator", "start", "--party", parties / "aggregator")
+        processes.append(start("aggregator", folder, *aggregator))
         for name, file in SITES.items():
-            place = ("--kit", kits / name, "--data", rows / file)
+            place = ("--party", parties / name, "--data", rows / file)
             books = ("--ledger", folder / f"{name}.ledger", "--budget-epsilon", "1")
             words = ("site", "start", *place, *books, "--approve", "all")
             processes.append(start(name, folder, *words))
         for name in SITES:
             wait_for("is connected", folder / f"{name}.txt", processes)
-        run("study", "run", study, "--kit", kits / "lead", "--out", folder / "result")
-        run("certify", folder / "result")
+        run("study", "run", study, "--party", parties / "lead", "--out", folder / "result")
+        run("certify", folder / "result", "--registrar", parties / "lead")
         print("\nwhat north was asked:")
         print((folder / "north.txt").read_text(encoding="utf-8"))
         run("ledger", "show", folder / "north.ledger")
 
 
 if __name__ == "__main__":
+    wanted = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    wanted.add_argument("folder", nargs="?", type=Path, default=Path("demo/sites"))
+    wanted.add_argument("--carrier", choices=("https", "folder"), default="https")
+    asked = wanted.parse_args()
     # ended from outside: stop the others all the same
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        main(Path(sys.argv[1] if len(sys.argv) > 1 else "demo/flare"))
+        main(asked.folder, asked.carrier)
     except KeyboardInterrupt:
         sys.exit(130)
     except subprocess.CalledProcessError as error:
