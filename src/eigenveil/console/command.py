@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from eigenveil.console.users import (
-    KitFolder,
+    PartyPath,
     LedgerPlace,
     State,
     need_extra,
@@ -32,12 +32,12 @@ _SECRET = "EIGENVEIL_OIDC_SECRET"
 @console_app.callback()
 def serve(
     context: typer.Context,
-    kit: KitFolder = None,
+    party: PartyPath = None,
     ledger: LedgerPlace = None,
     data_set: Annotated[str, typer.Option(help="The rows' name in a site's ledger.")] = "default",
     data: Annotated[
         list[str] | None,
-        typer.Option(help="For one analyst: a file with rows, in place of a kit; repeat."),
+        typer.Option(help="For one analyst: a file with rows, in place of a party; repeat."),
     ] = None,
     schema: Annotated[
         Path | None, typer.Option(help="What the columns of these files are.")
@@ -77,13 +77,13 @@ def serve(
         typer.Option(help="The console's address for browsers, such as https://console.example."),
     ] = None,
 ) -> None:
-    """Serve the pages until stopped (Ctrl-C): with --kit or with --data."""
+    """Serve the pages until stopped (Ctrl-C): with --party or with --data."""
     if context.invoked_subcommand is not None:
         return
-    if (kit is None) == (not data):
+    if (party is None) == (not data):
         raise DataError(
-            "The console is for a kit or for one table, and needs one of them.",
-            hint="Give --kit FOLDER (a site's or a lead's), or --data FILE.",
+            "The console is for a party or for one table, and needs one of them.",
+            hint="Give --party FOLDER (a site's or a lead's), or --data FILE.",
             code="no-console",
         )
     if (tls_cert is None) != (tls_key is None):
@@ -103,12 +103,12 @@ def serve(
                 code="no-provider",
             )
         issuer = Issuer(oidc, oidc_client, secret, address, oidc_claim)
-    section = "table" if kit is None else _role(Path(kit))
+    section = "table" if party is None else _role(Path(party))
     settings = Settings(
         section=section,
         state=state_folder(state),
         rows=Rows(
-            None if kit is None else str(Path(kit).absolute()),
+            None if party is None else str(Path(party).absolute()),
             _absolute(ledger),
             data_set,
             tuple(_absolute(file) or file for file in data or ()),
@@ -127,21 +127,21 @@ def serve(
     run(settings)
 
 
-def _role(kit: Path) -> str:
-    """Whose kit it is; its file is read without the libraries of studies."""
+def _role(party: Path) -> str:
+    """Whose folder it is; its file is read without the libraries of studies."""
     import json
 
     try:
-        role = json.loads((kit / "eigenveil-kit.json").read_text(encoding="utf-8"))["role"]
+        role = json.loads((party / "party.json").read_text(encoding="utf-8"))["role"]
     except (OSError, ValueError, KeyError, TypeError):
         raise OutputError(
-            f"{kit} is no kit.",
-            hint="Give a folder that 'eigenveil flare provision' or 'request' made.",
-            code="no-kit",
+            f"{party} is no party's folder.",
+            hint="Give one that 'eigenveil federation join' or 'new --all' made.",
+            code="no-party",
         ) from None
     if role not in ("site", "lead"):
         raise DataError(
-            f"{kit} is the kit of another role than a site or a lead.",
+            f"{party} is of another role than a site or a lead.",
             hint="The console is for a site's owner and for a lead.",
             code="other-role",
         )

@@ -19,8 +19,8 @@ class Rows:
 
     Attributes
     ----------
-    kit : str or None
-        The kit of a site or a lead.
+    party : str or None
+        The folder of a site or a lead.
     ledger : str or None
         A file, or a database's URL.
     data_set : str
@@ -31,7 +31,7 @@ class Rows:
         Of these files.
     """
 
-    kit: str | None = None
+    party: str | None = None
     ledger: str | None = None
     data_set: str = "default"
     data: tuple[str, ...] = ()

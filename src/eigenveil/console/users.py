@@ -25,8 +25,8 @@ State = Annotated[
         help="Folder of the accounts, runs and results; by default one of this user.",
     ),
 ]
-KitFolder = Annotated[
-    str | None, typer.Option("--kit", help="The kit of a site, or of a study's lead.")
+PartyPath = Annotated[
+    str | None, typer.Option("--party", help="The folder of a site, or of a study's lead.")
 ]
 LedgerPlace = Annotated[
     str | None, typer.Option("--ledger", help="The ledger: a file, or a database's URL.")
@@ -38,7 +38,7 @@ def add(
     name: Annotated[str, typer.Argument(help="The account's name; it stands in decisions.")],
     role: Annotated[str, typer.Option(help="owner, approver, viewer or lead.")],
     state: State = None,
-    kit: KitFolder = None,
+    kit: PartyPath = None,
     ledger: LedgerPlace = None,
     oidc: Annotated[
         bool,
@@ -100,7 +100,7 @@ def list_users(state: State = None) -> None:
 def remove(
     name: Annotated[str, typer.Argument(help="The account's name.")],
     state: State = None,
-    kit: KitFolder = None,
+    kit: PartyPath = None,
     ledger: LedgerPlace = None,
 ) -> None:
     """Take an account away; with --kit and --ledger also from the site's list of approvers."""

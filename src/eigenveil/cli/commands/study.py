@@ -56,8 +56,8 @@ study_app = typer.Typer(
     add_completion=False,
 )
 
-LeadKit = Annotated[Path, typer.Option("--kit", help="The kit of the study's lead.")]
-LEAD_KIT = Path("kits/lead")
+LeadFolder = Annotated[Path, typer.Option("--party", help="The lead's folder.")]
+LEAD = Path("parties/lead")
 StudyFile = Annotated[Path, typer.Argument(help="A study, as 'eigenveil study new' writes it.")]
 
 
@@ -78,7 +78,7 @@ def new(
         bool,
         typer.Option("--from-sites", help="Ask the sites, and take what their schemas share."),
     ] = False,
-    kit: LeadKit = LEAD_KIT,
+    party: LeadFolder = LEAD,
     vocabulary: options.Vocabulary = None,
     features: Annotated[
         int | None, typer.Option(help="Number of columns, where files have no names for them.")
@@ -115,7 +115,7 @@ def new(
         # imported here: it comes with what carries messages
         from eigenveil.cli.commands.study_ask import schema_of_sites
 
-        table = schema_of_sites([_site(text)["name"] for text in site], kit, quiet=quiet)
+        table = schema_of_sites([_site(text)["name"] for text in site], party, quiet=quiet)
     wanted = WantedColumns(schema=table, read=read).with_unit(targets.get("unit"))
     written = draft_study(
         chosen,

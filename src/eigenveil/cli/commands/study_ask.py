@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eigenveil.app.study import open_lead, settled
 from eigenveil.cli import options
-from eigenveil.cli.commands import study_run
-from eigenveil.cli.commands.study import LEAD_KIT, LeadKit, StudyFile, study_app
+from eigenveil.cli.commands.study import LEAD, LeadFolder, StudyFile, study_app
 from eigenveil.cli.presenters.screen import Screen, notify
 from eigenveil.errors import DataError
 from eigenveil.federation.study.file import read_study
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @study_app.command()
 def ask(
     study: StudyFile,
-    kit: LeadKit = LEAD_KIT,
+    party: LeadFolder = LEAD,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -31,25 +31,25 @@ def ask(
     Nothing runs and nothing is charged. Each site signs its answer.
     """
     from eigenveil.cli.presenters.survey import print_survey, survey_json
-    from eigenveil.network.flare.job import parties_of
+    from eigenveil.network.orders import parties_of
 
-    agreed, _ = study_run.settled(read_study(study))
-    reports = _reports(parties_of(agreed), agreed, kit)
+    agreed, _ = settled(read_study(study))
+    reports = _reports(parties_of(agreed), agreed, party)
     if json:
         options.print_json(survey_json(reports, agreed))
     elif not quiet:
         print_survey(reports, agreed, Screen())
 
 
-def schema_of_sites(names: Sequence[str], kit: Path, *, quiet: bool) -> Schema:
+def schema_of_sites(names: Sequence[str], party: Path, *, quiet: bool) -> Schema:
     """What the schemas of sites have in common; who tells none, and where they differ, is noted.
 
     Parameters
     ----------
     names : sequence of str
         Of the sites.
-    kit : Path
-        The lead's.
+    party : Path
+        The lead's folder.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def schema_of_sites(names: Sequence[str], kit: Path, *, quiet: bool) -> Schema:
     from eigenveil.cli.presenters.survey import decision_text, schemas_of
     from eigenveil.tables.common import common_schema
 
-    reports = _reports(names, None, kit)
+    reports = _reports(names, None, party)
     found = schemas_of(reports)
     silent = [each for each in reports if each.name not in found.told]
     why = "; ".join(
@@ -80,6 +80,6 @@ def schema_of_sites(names: Sequence[str], kit: Path, *, quiet: bool) -> Schema:
     return schema
 
 
-def _reports(names: Sequence[str], study: Study | None, kit: Path) -> list[Report]:
-    with study_run.open_session(kit) as session:
+def _reports(names: Sequence[str], study: Study | None, party: Path) -> list[Report]:
+    with open_lead(party) as session:
         return session.ask(names, study)

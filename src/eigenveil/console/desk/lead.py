@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from eigenveil.app.study import settled
 from eigenveil.cli.commands.study import by_schema, draft_study, new, plan
-from eigenveil.cli.commands.study_run import settled
 from eigenveil.cli.presenters.study import adversaries_json, summary
 from eigenveil.console.desk.curves import point_of_study
 from eigenveil.console.desk.forms import command_fields, declared, fields_of, read_values
@@ -17,7 +17,7 @@ from eigenveil.errors import EigenveilError
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.federation.study.study import make_study
 from eigenveil.models.task import TASKS, task_named
-from eigenveil.network.kit import Kit, open_kit
+from eigenveil.network.folder import PartyFolder, open_party
 from eigenveil.planning.duration import duration
 from eigenveil.planning.forecast import forecast
 from eigenveil.tables.schema import parse_schema, read_schema
@@ -29,22 +29,22 @@ class LeadDesk:
     Parameters
     ----------
     rows : Rows
-        Its kit.
+        Its folder.
     """
 
     def __init__(self, rows: Rows) -> None:
-        assert rows.kit is not None
-        self._kit: Kit = open_kit(rows.kit, role="lead")
+        assert rows.party is not None
+        self._party: PartyFolder = open_party(Path(rows.party), role="lead")
         self._drafts: dict[str, dict[str, Any]] = {}
 
     def health(self) -> dict[str, Any]:
-        """Whose kit it is, and where its aggregator is."""
-        kit = self._kit
+        """Whose folder it is, and where its mailbox is."""
+        party = self._party
         return {
-            "name": kit.name,
-            "organisation": kit.org,
-            "federation": kit.project,
-            "aggregator": f"{kit.host}:{kit.port}",
+            "name": party.name,
+            "organisation": party.organisation,
+            "federation": party.federation,
+            "address": party.address,
         }
 
     @staticmethod

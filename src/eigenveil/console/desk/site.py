@@ -47,8 +47,8 @@ class SiteDesk:
     """
 
     def __init__(self, rows: Rows) -> None:
-        assert rows.kit is not None
-        self._kit: Kit = open_kit(rows.kit, role="site")
+        assert rows.party is not None
+        self._kit: Kit = open_kit(rows.party, role="site")
         owner = owner_of(self._kit.local)
         self._ledger = rows.ledger if rows.ledger is not None else owner.ledger
         self._data_set = rows.data_set

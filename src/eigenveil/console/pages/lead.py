@@ -139,12 +139,12 @@ async def _start(console: Console, request: Request, session: Session) -> Respon
     study = await console.desk.ask("study", file=str(file))
     # the hash in the form is that of what was shown
     session.take_form(form.get("number", ""), study["hash"])
-    kit = console.settings.rows.kit
-    assert kit is not None
+    party = console.settings.rows.party
+    assert party is not None
     job = await console.jobs.start(
         "study",
         f"Study {name}",
-        ["study", "run", str(file), "--kit", kit, "--out", "{result}"],
+        ["study", "run", str(file), "--party", party, "--out", "{result}"],
         who=session.account.name,
         about=study["hash"],
     )

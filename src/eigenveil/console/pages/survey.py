@@ -82,12 +82,12 @@ async def _ask(console: Console, request: Request, session: Session) -> Response
     name, file, study = await _study(console, request)
     before = _asked_about(console, study["hash"])
     if not any(job.state == "running" for job in before):
-        kit = console.settings.rows.kit
-        assert kit is not None
+        party = console.settings.rows.party
+        assert party is not None
         await console.jobs.start(
             ASKING,
             f"Question about {name}",
-            ["study", "ask", file, "--kit", kit, "--json"],
+            ["study", "ask", file, "--party", party, "--json"],
             who=session.account.name,
             about=study["hash"],
         )

@@ -1,0 +1,210 @@
+"""A study between organisations, as its lead runs it: events while it goes on, then its result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.federation.protocol.requests import TRIES
+from eigenveil.federation.study.study import Study
+from eigenveil.io.stopping import Stop
+from eigenveil.planning.protocol import choose_protocol
+
+if TYPE_CHECKING:
+    from eigenveil.federation.protocol.certificates import Signed
+    from eigenveil.network.lead import LeadSession, StudyStatus
+
+_EVERY = 0.2
+# Seconds without any answer of the aggregator, which may be stopped, or away for a moment.
+_SILENT = 120.0
+# Seconds beyond all tries of a step without a new answer: factors of the largest sums take minutes.
+_STALLED = 600.0
+
+
+@dataclass(frozen=True)
+class Started:
+    """The aggregator has the study; ``run`` names the run."""
+
+    run: str
+    study: Study
+
+
+@dataclass(frozen=True)
+class Moved:
+    """How far it is, in words."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """It was ended as the lead asked, before there was a result."""
+
+    run: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The model as a fit in one process leaves it, and who has signed its certificate."""
+
+    run: str
+    model: Any
+    signed: Signed
+
+
+Event = Started | Moved | Ended | Finished
+
+
+def settled(study: Study) -> tuple[Study, str]:
+    """The study with its protocol, and why that one where the study did not name it."""
+    if study.protocol != "auto":
+        return study, ""
+    choice = choose_protocol(study, study.width)
+    return study.with_protocol(choice.protocol), choice.reason
+
+
+def open_lead(party: Path) -> LeadSession:
+    """A session of a lead, whose party's folder this is.
+
+    Raises
+    ------
+    OutputError, DataError, ProtocolError
+        Where it is none of a lead, or its mailbox cannot be reached.
+    """
+    from eigenveil.network.folder import open_party
+    from eigenveil.network.lead import LeadSession
+
+    return LeadSession(open_party(party, role="lead"))
+
+
+def run_study(
+    session: LeadSession,
+    study: Study,
+    *,
+    timeout: float,
+    patience: float,
+    signatures: int | None,
+    stop: Stop,
+) -> Iterator[Event]:
+    """Run a study and bring its result; it is ended where ``stop`` is requested.
+
+    Parameters
+    ----------
+    timeout : float
+        Seconds that a site may take for one answer.
+    patience : float
+        Seconds until all sites are there and have approved.
+    signatures : int or None
+        Sites that must have signed the result; ``None`` for all.
+
+    Raises
+    ------
+    EigenveilError
+        Why there is no result.
+    """
+    agreed, choice = settled(study)
+    run = session.submit(agreed, timeout=timeout)
+    yield Started(run, agreed)
+    if (yield from _followed(session, run, timeout, patience, stop)):
+        yield Ended(run)
+        return
+    try:
+        model, signed = session.result(run, study=agreed, choice=choice, signatures=signatures)
+    except ProtocolError as error:
+        error.hint = f"{error.hint} To fetch it: eigenveil study fetch {run} --out FOLDER.".strip()
+        raise
+    yield Finished(run, model, signed)
+
+
+def _followed(
+    session: LeadSession, run: str, timeout: float, patience: float, stop: Stop
+) -> Iterator[Event]:
+    """Yield what changes until the result is there; returns whether the lead has ended the study."""
+    begun = heard = moved = time.monotonic()
+    last: object = None
+    told = ""
+    while True:
+        if stop.requested:
+            session.end(run)
+            return True
+        try:
+            found = session.status(run)
+        except ProtocolError as error:
+            if error.code not in ("no-aggregator", "no-mailbox"):
+                raise
+            if time.monotonic() - heard > _SILENT:
+                what = f"The aggregator has not answered for {_SILENT:g} s: {error.message}"
+                raise _left(run, what, "no-answer") from None
+            text = f"no answer: {error.message}"
+        else:
+            heard, text = time.monotonic(), sentence_of(found)
+            if found.is_over and found.state != "finished":
+                raise _why_over(found)
+            if found.state == "running" and (found.step, found.answered) != last:
+                last, moved = (found.step, found.answered), heard
+            if found.state == "running" and heard - moved > TRIES * timeout + _STALLED:
+                seconds = TRIES * timeout + _STALLED
+                raise _left(run, f"The study has made no progress for {seconds:g} s.", "stalled")
+            if found.state == "waiting" and heard - begun > patience:
+                session.end(run)
+                raise ProtocolError(
+                    f"Not all sites were ready within {patience:g} s, and the study was ended: "
+                    f"{missing_of(found) or 'the aggregator did not say which'}.",
+                    hint="Run it again when they are, or wait longer: --wait-for-sites.",
+                    code="sites-not-ready",
+                )
+        if text != told:
+            told = text
+            yield Moved(text)
+        if heard > begun and text == "finished":
+            return False
+        stop.wait(lambda: time.sleep(_EVERY))
+
+
+def sentence_of(found: StudyStatus) -> str:
+    """How far a study is."""
+    missing = missing_of(found)
+    match found.state:
+        case "waiting":
+            return f"waiting; {missing}" if missing else "waiting until it is begun"
+        case "running":
+            done = f"{found.step}: {found.answered} answered" if found.step else "running"
+            return f"{done} (without {missing})" if missing else done
+        case state:
+            return state
+
+
+def missing_of(found: StudyStatus) -> str:
+    """Who is missing, and why."""
+    return "; ".join(f"{name}: {why}" for name, why in sorted(found.missing.items()))
+
+
+def _left(run: str, what: str, code: str) -> ProtocolError:
+    """Why nobody waits for a study any more; it is not ended."""
+    return ProtocolError(
+        what,
+        hint=f"The study may go on. How far it is: eigenveil study status {run}; its result, once "
+        f"it has finished: eigenveil study fetch {run} --out FOLDER.",
+        code=code,
+    )
+
+
+def _why_over(found: StudyStatus) -> EigenveilError:
+    """Why a study ended without a result."""
+    if found.error is not None:
+        return found.error
+    sentences = {
+        "aborted": ("was ended.", "What its sites have answered stays spent."),
+        "lost": (
+            "was lost: the aggregator stopped in the middle of it.",
+            "Run it again: the new run takes its place in every ledger.",
+        ),
+    }
+    what, hint = sentences.get(
+        found.state, ("failed.", "The aggregator's log may give the reason.")
+    )
+    return ProtocolError(f"The study {what}", hint=hint, code=f"study-{found.state}")
