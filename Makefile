@@ -1,17 +1,17 @@
-# make demo | demo-flare | test | test-flare | nightly | bench | figures | docs | release-check | image-check | lint: each makes what it needs on a fresh machine.
+# make demo | demo-sites | test | test-carriers | nightly | bench | figures | docs | release-check | image-check | lint: each makes what it needs on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
-FLARE := $(VENV)/.flare
+SITES := $(VENV)/.sites
 PAPERS := $(VENV)/.papers
 DOCS := $(VENV)/.docs
 
 # the tests start hundreds of processes: each would compile the package anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-flare test test-flare nightly bench figures docs release-check image-check lint format clean
+.PHONY: demo demo-sites test test-carriers nightly bench figures docs release-check image-check lint format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -31,8 +31,8 @@ $(PAPERS): $(BIN)/python pyproject.toml papers/pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --editable ./papers
 	touch $@ $(CORE)
 
-$(FLARE): $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[flare]'
+$(SITES): $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[sites]'
 	touch $@ $(CORE)
 
 $(DOCS): $(BIN)/python pyproject.toml
@@ -43,8 +43,8 @@ demo: $(CORE)  ## private PCA of patients' visits that three sites keep to thems
 	$(BIN)/eigenveil demo demo
 	@command -v eigenveil > /dev/null || echo "To type eigenveil yourself, first: . $(BIN)/activate"
 
-demo-flare: $(FLARE)  ## the same between three sites, an aggregator and a lead: processes over TLS
-	$(BIN)/python examples/flare_demo.py
+demo-sites: $(SITES)  ## the same between three sites, an aggregator and a lead: processes; CARRIER=https or folder
+	$(BIN)/python examples/sites_demo.py $(if $(CARRIER),--carrier $(CARRIER))
 
 test: $(DEV) lint  ## formatting, lint, types, import rules, tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
@@ -83,7 +83,7 @@ release-check: $(BIN)/python  ## wheel and sdist, tried in a bare environment of
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
 	$(BIN)/python packaging/release_check.py dist
 
-image-check: $(DEV) $(FLARE)  ## the container image is built, and compose.yaml's services run a study in it; root, Linux
+image-check: $(DEV)  ## the container image is built, and compose.yaml's services run a study in it; root, Linux
 	$(BIN)/python packaging/image_check.py $(IMAGE_OPTIONS)
 
 clean:
