@@ -160,14 +160,6 @@ COMMANDS = {
         "eigenveil.console.command:console_app",
         "Pages for a site's owner, a study's lead or one analyst: decisions, plans, results.",
     ),
-    "flare": Command(
-        "eigenveil.cli.commands.flare:flare_app",
-        "Kits for studies between organisations: key, certificate and policy of each party.",
-    ),
-    "token": Command(
-        "eigenveil.cli.commands.token:token_app",
-        "A signing key in a PKCS#11 token (a smart card or HSM) instead of the kit's file.",
-    ),
 }
 
 

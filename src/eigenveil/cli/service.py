@@ -15,7 +15,7 @@ import typer
 from eigenveil.cli.presenters.screen import say
 
 if TYPE_CHECKING:
-    from eigenveil.network.kit import Kit
+    from eigenveil.network.folder import PartyFolder
     from eigenveil.network.metrics import Party
 
 Say = Callable[[str], None]
@@ -45,7 +45,7 @@ def speaker(
     who : str
         The party's name.
     run : callable
-        The study's hash, the session and the job that events are about now.
+        The study's hash and the run that events are about now.
     """
     from eigenveil.cli.presenters.site_console import lines
 
@@ -101,9 +101,9 @@ def start_health(address: str | None, party: Party, say: Say) -> None:
 class StudyEvents:
     """Tells of the studies at an aggregator, from their status files: each change of state once."""
 
-    def __init__(self, kit: Kit, say: Callable[[Mapping[str, str], str], None]) -> None:
-        self._kit, self._say = kit, say
-        self._known = {job: (state, at) for job, state, at, _ in self._found()}
+    def __init__(self, party: PartyFolder, say: Callable[[Mapping[str, str], str], None]) -> None:
+        self._party, self._say = party, say
+        self._known = {run: (state, at) for run, state, at, _ in self._found()}
 
     def start(self) -> None:
         """Look every second, in a thread of its own."""
@@ -111,24 +111,20 @@ class StudyEvents:
 
     def look(self) -> None:
         """Tell what changed since the last look."""
-        for job, state, at, found in self._found():
-            if self._known.get(job) == (state, at):
+        for run, state, at, found in self._found():
+            if self._known.get(run) == (state, at):
                 continue
-            self._known[job] = (state, at)
+            self._known[run] = (state, at)
             error = found.get("error") or {}
             why = f": {error['code']}" if error.get("code") else ""
             again = f", after {at} restarts" if at else ""
-            ids = {
-                "study": str(found.get("study_hash", "")),
-                "session": str(found.get("session", "")),
-                "job": job,
-            }
-            self._say(ids, f"Study {found.get('study', '')!r} is {state}{again}{why}, job {job}.")
+            ids = {"study": str(found.get("study_hash", "")), "run": run}
+            self._say(ids, f"Study {found.get('study', '')!r} is {state}{again}{why}, run {run}.")
 
     def _found(self) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
         from eigenveil.network.status import read_progress
 
-        for folder in sorted(self._kit.results.glob("*")):
+        for folder in sorted(self._party.results.glob("*")):
             found = read_progress(folder)
             if found is not None:
                 yield folder.name, str(found["state"]), int(found.get("restarts", 0)), found

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import errno
-import ipaddress
-import socket
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from eigenveil.cli import options
+from eigenveil.cli.presenters.screen import Screen
 from eigenveil.cli.service import (
     HealthAt,
     LogJson,
@@ -21,57 +20,76 @@ from eigenveil.cli.service import (
     speaker,
     start_health,
 )
-from eigenveil.errors import OutputError
 
 aggregator_app = typer.Typer(
-    help="The aggregator between organisations: it has no rows, and only its own key.",
+    help="The aggregator between organisations: it has no rows, and only its own keys.",
     no_args_is_help=True,
     add_completion=False,
 )
 
-
-@aggregator_app.callback()
-def _one_of_several() -> None:
-    """Keep ``start`` a word of its own, though it is the only one."""
+PartyPath = Annotated[
+    Path,
+    typer.Option("--party", help="The aggregator's folder, as 'eigenveil federation' makes it."),
+]
 
 
 @aggregator_app.command()
 def start(
-    kit: Annotated[
-        Path, typer.Option("--kit", help="The aggregator's kit, as 'eigenveil flare' makes it.")
-    ],
+    party: PartyPath,
     listen: Annotated[
         str,
         typer.Option(
-            help="Address of this machine to listen on; 0.0.0.0 for all of them. The "
-            "default is reachable from this machine only."
+            help="Address of this machine to listen on, where the mailbox is served over https; "
+            "0.0.0.0 for all of them. The default is reachable from this machine only."
         ),
     ] = "127.0.0.1",
     health: HealthAt = None,
     log_json: LogJson = False,
     quiet: options.Quiet = False,
 ) -> int:
-    """Carry studies between the lead and the sites until stopped (Ctrl-C)."""
-    from eigenveil.cli.presenters.site_console import end_at_once, reported
-    from eigenveil.network.flare.authority import need_flare
-    from eigenveil.network.kit import open_kit
-
-    opened = open_kit(kit, role="aggregator")
-    need_flare()
-    from eigenveil.network.flare.entry import run_aggregator
+    """Carry studies between leads and sites until stopped (Ctrl-C)."""
+    from eigenveil.cli.presenters.site_console import end_at_once
+    from eigenveil.network.folder import lock, open_party
+    from eigenveil.network.mailbox import open_mailbox
     from eigenveil.network.metrics import Activity, Party
-    from eigenveil.network.status import AGGREGATOR_STARTED
+    from eigenveil.network.service import STARTED, serve_aggregator
 
+    opened = open_party(party, role="aggregator")
     say = speaker(quiet=quiet, log_json=log_json, who=opened.name)
-    _check_address(listen, opened.port)
-    only = " (only from this machine: change it with --listen)" if _is_loopback(listen) else ""
-    say(f"Aggregator {opened.name} listens on {listen}:{opened.port}{only}; Ctrl-C stops it.")
-    party = Party(opened, Activity(is_ready=AGGREGATOR_STARTED.is_set))
-    start_health(health, party, say)
-    if not quiet:
-        StudyEvents(opened, _told(say, log_json=log_json, who=opened.name)).start()
-    end_at_once(say)
-    return reported(run_aggregator(opened, listen=listen, say=say), opened.folder, say)
+    with ExitStack() as stack:
+        stack.enter_context(lock(opened))
+        if opened.address.startswith("https:"):
+            from eigenveil.network.carriers.serving import serve
+
+            server = stack.enter_context(serve(opened, host=listen))
+            mailbox = server.mailbox
+            only = " (only from this machine: change it with --listen)" if _is_local(listen) else ""
+            say(f"Aggregator of {opened.federation} listens on {listen}:{server.port}{only}.")
+        else:
+            mailbox = open_mailbox(opened)
+            stack.callback(mailbox.close)
+            say(f"Aggregator of {opened.federation}: its mailbox is {opened.address}.")
+        start_health(health, Party(opened, Activity(is_ready=STARTED.is_set)), say)
+        if not quiet:
+            StudyEvents(opened, _told(say, log_json=log_json, who=opened.name)).start()
+        end_at_once(say)
+        serve_aggregator(opened, mailbox, say=say)
+    return 0
+
+
+@aggregator_app.command()
+def end(
+    run: Annotated[str, typer.Argument(help="A run, as the aggregator's log names it.")],
+    party: PartyPath,
+    reason: Annotated[str, typer.Option(help="Why: its lead reads it.")] = "",
+    quiet: options.Quiet = False,
+) -> None:
+    """End a study that waits or runs, by a signed word: a lead cannot hold the federation."""
+    from eigenveil.network.folder import open_party
+    from eigenveil.network.service import end_run
+
+    end_run(open_party(party, role="aggregator"), run, reason)
+    Screen(quiet=quiet).print(f"ended: run {run}")
 
 
 def _told(say: Say, *, log_json: bool, who: str) -> Callable[[Mapping[str, str], str], None]:
@@ -86,38 +104,5 @@ def _told(say: Say, *, log_json: bool, who: str) -> Callable[[Mapping[str, str],
     return tell
 
 
-def _is_loopback(address: str) -> bool:
-    return ipaddress.IPv4Address(address).is_loopback
-
-
-def _check_address(host: str, port: int) -> None:
-    """Refuse what cannot be listened on, for which FLARE would wait without a word.
-
-    Raises
-    ------
-    OutputError
-    """
-    try:
-        ipaddress.IPv4Address(host)
-    except ValueError:
-        raise options.WrongOption(
-            f"--listen {host!r} is not an IPv4 address.",
-            hint="Give one of this machine's, such as 192.0.2.7, or 0.0.0.0 for all of them.",
-        ) from None
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise OutputError(
-                    f"Port {port} is in use by another process.",
-                    hint="Stop that one; another port needs new kits: 'eigenveil flare provision "
-                    "--port'.",
-                    code="port-in-use",
-                ) from None
-            raise OutputError(
-                f"{host}:{port} cannot be listened on: {error.strerror}.",
-                hint="Give an address of this machine: --listen.",
-                code="bad-address",
-            ) from None
+def _is_local(address: str) -> bool:
+    return address.startswith("127.") or address in ("localhost", "::1")

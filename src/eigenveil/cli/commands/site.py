@@ -6,6 +6,7 @@ It answers nothing that its owner has not approved: what waits, what it can cost
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -31,7 +32,7 @@ from eigenveil.tables.schema import read_schema
 if TYPE_CHECKING:
     from eigenveil.federation.ledger.heads import Heads
     from eigenveil.moments.source import RowSource
-    from eigenveil.network.kit import Kit
+    from eigenveil.network.folder import PartyFolder
     from eigenveil.network.survey import Telling
 
 site_app = typer.Typer(
@@ -40,8 +41,8 @@ site_app = typer.Typer(
     add_completion=False,
 )
 
-KitFolder = Annotated[
-    Path, typer.Option("--kit", help="The site's kit, as 'eigenveil flare' makes it.")
+PartyPath = Annotated[
+    Path, typer.Option("--party", help="The site's folder, as 'eigenveil federation' makes it.")
 ]
 DataSet = Annotated[str, typer.Option(help="The rows' name in the ledger.")]
 
@@ -58,7 +59,7 @@ site_app.add_typer(decisions.approver_app, name="approver")
 @site_app.command()
 @options.reads_files
 def start(
-    kit: KitFolder,
+    party: PartyPath,
     data: Annotated[
         list[str] | None,
         typer.Option(help="A file, folder or pattern with the site's rows; repeat for several."),
@@ -114,31 +115,32 @@ def start(
     sql: Sql = None,
     database: Database = None,
     dask: options.DaskScheduler = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Where the mailbox is, if not where the list of members says."),
+    ] = None,
     health: HealthAt = None,
     log_json: LogJson = False,
     quiet: options.Quiet = False,
     *,
     read: ReadOptions,
 ) -> int:
-    """Answer studies until stopped (Ctrl-C); a noise helper's kit needs no rows and no ledger."""
+    """Answer studies until stopped (Ctrl-C); a noise helper needs no rows and no ledger."""
     if approve not in ("manual", "all"):
         raise options.WrongOption(
             f"--approve {approve!r} is not manual or all.", hint="Choose one of these."
         )
-    from eigenveil.network.flare.authority import need_flare
-    from eigenveil.network.kit import open_kit
+    from eigenveil.network.folder import open_party
     from eigenveil.network.survey import Telling
 
-    opened = open_kit(kit)
+    opened = open_party(party)
     told = None if tell_schema is None else read_schema(tell_schema)
     telling = Telling(tell_decisions, told)
     places = read_places(data, sql, database, needed=False)
     if opened.role == "helper":
         _no_rows_here(places, ledger, heads, tell_schema)
-        need_flare()
-        return _start(opened, None, "all", Telling(), Service(health, log_json, quiet))
-    opened = open_kit(kit, role="site")
-    # FLARE goes into the kit's folder, and takes this process along
+        return _start(opened, address, None, "all", Telling(), Service(health, log_json, quiet))
+    opened = open_party(party, role="site")
     files = [absolute(place) for place in _needed("data", places)]
     rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, read=read, dask=dask))
     rows.check()
@@ -148,33 +150,32 @@ def start(
     )
     noted = heads_of(heads, authority, timestamps)
     check_budget(place, budget, Screen(quiet=quiet), heads=noted)
-    need_flare()
-    Owner(place, data_set).keep(opened.local)
+    Owner(place, data_set).keep(opened.folder)
     own = _Own(rows, place, data_set, noted)
-    return _start(opened, own, approve, telling, Service(health, log_json, quiet))
+    return _start(opened, address, own, approve, telling, Service(health, log_json, quiet))
 
 
 @site_app.command()
 def status(
-    kit: KitFolder,
+    party: PartyPath,
     json: options.Json = False,
 ) -> None:
     """Say whether the site runs, which study it is in, and what waits for its owner."""
-    from eigenveil.network.kit import open_kit
+    from eigenveil.network.folder import open_party
 
-    opened = open_kit(kit)
+    opened = open_party(party)
     screen = Screen(quiet=json)
     waiting = decisions.waiting_of(opened, screen)
     stood = decisions.stood_if_known(opened, None) if opened.role == "site" else []
-    owner = owner_of(opened.local)
+    owner = owner_of(opened.folder)
     running = _running(opened)
     if json:
         options.print_json(
             {
-                "kit": str(opened.folder),
+                "party": str(opened.folder),
                 "role": opened.role,
                 "name": opened.name,
-                "aggregator": f"{opened.host}:{opened.port}",
+                "address": opened.address,
                 "running": running,
                 "ledger": owner.ledger,
                 "data_set": owner.data_set,
@@ -192,25 +193,23 @@ def status(
         )
         return
     state = "runs" if running else "does not run"
-    screen.print(
-        f"{opened.role} {opened.name} {state}; its aggregator is {opened.host}:{opened.port}"
-    )
+    screen.print(f"{opened.role} {opened.name} {state}; its mailbox is {opened.address}")
     screen.print(f"ledger: {owner.ledger or 'not known here'}")
     decisions.print_studies("waits for approval", waiting, screen)
     decisions.print_stood("decided", stood, screen)
     if waiting:
-        screen.next("site approve --kit", kit, "--list")
+        screen.next("site approve --party", party, "--list")
 
 
-def _running(kit: Kit) -> bool:
-    """Whether a process runs from the kit."""
-    from eigenveil.network.kit import lock
+def _running(party: PartyFolder) -> bool:
+    """Whether a process runs from the folder."""
+    from eigenveil.network.folder import lock
 
     try:
-        with lock(kit):
+        with lock(party):
             return False
     except OutputError as error:
-        if error.code != "kit-in-use":
+        if error.code != "party-in-use":
             raise
         return True
 
@@ -256,7 +255,7 @@ def _no_rows_here(
 ) -> None:
     if data or any(each is not None for each in (ledger, heads, schema)):
         raise options.WrongOption(
-            "This kit is a noise helper's, which must not have rows or a ledger.",
+            "This is a noise helper, which must not have rows or a ledger.",
             hint="Leave --data, --ledger, --heads and --tell-schema out.",
         )
 
@@ -280,38 +279,45 @@ class _Own:
     heads: Heads | Literal["usual"]
 
 
-def _start(kit: Kit, own: _Own | None, approve: str, telling: Telling, service: Service) -> int:
+def _start(
+    party: PartyFolder,
+    address: str | None,
+    own: _Own | None,
+    approve: str,
+    telling: Telling,
+    service: Service,
+) -> int:
     """Answer studies until stopped."""
-    # imported here: FLARE and the ledger's database library take a moment to load
-    from eigenveil.cli.presenters.site_console import ReportingLedger, end_at_once, reported
+    # imported here: the ledger's database library takes a moment to load
+    from eigenveil.cli.presenters.site_console import ReportingLedger, end_at_once
     from eigenveil.network import metrics
-    from eigenveil.network.flare.entry import run_site
+    from eigenveil.network.folder import lock
+    from eigenveil.network.mailbox import open_mailbox
     from eigenveil.network.parties import Approve, HelperParty, Party, SiteParty
 
-    party: Party | None = None
+    answers: Party | None = None
     books: ReportingLedger | None = None
 
     def run() -> dict[str, str]:
-        about = None if party is None else party.admission
-        if about is None:
-            return {}
-        return {"study": about.study, "session": about.session, "job": about.job}
+        return {} if answers is None else answers.about()
 
-    say = service.speaker(kit.name, run)
+    say = service.speaker(party.name, run)
     how = cast("Approve", approve)
-    if own is None:
-        party = HelperParty(kit, approve=how, say=say)
-    else:
-        books = ReportingLedger(own.ledger, own.data_set, say, heads=own.heads)
-        party = SiteParty(
-            kit,
-            own.rows,
-            books,
-            data_set=own.data_set,
-            approve=how,
-            say=say,
-            telling=telling,
-        )
-    start_health(service.health, metrics.Party(kit, party.activity, books), say)
-    end_at_once(say)
-    return reported(run_site(kit, party, say=say), kit.folder, say)
+    with lock(party), closing(open_mailbox(party, address)) as mailbox:
+        if own is None:
+            answers = HelperParty(party, approve=how, say=say)
+        else:
+            books = ReportingLedger(own.ledger, own.data_set, say, heads=own.heads)
+            answers = SiteParty(
+                party,
+                own.rows,
+                books,
+                data_set=own.data_set,
+                approve=how,
+                say=say,
+                telling=telling,
+            )
+        start_health(service.health, metrics.Party(party, answers.activity, books), say)
+        end_at_once(say)
+        answers.serve(mailbox)
+    return 0

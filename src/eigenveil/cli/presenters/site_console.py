@@ -43,8 +43,7 @@ def lines(*, quiet: bool) -> Say:
 def end_at_once(say: Say) -> None:
     """Let Ctrl-C and SIGTERM end this process at once, and well.
 
-    FLARE has threads that nothing ends, and nothing has to be put away: what was answered is in the
-    ledger, whatever was being made for an answer was not sent, and studies go on at the next start.
+    Nothing has to be put away: what was answered is in the ledger, whatever was being made for an answer was not sent, and studies go on at the next start.
     """
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
@@ -55,13 +54,6 @@ def end_at_once(say: Say) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
-
-
-def reported(status: int, kit: Path, say: Say) -> int:
-    """The exit status of FLARE's program, which ends by itself only where something is wrong."""
-    if status:
-        say(f"It ended, with status {status}: {kit / 'log.txt'} gives the reason.")
-    return status
 
 
 class ReportingLedger(Ledger):

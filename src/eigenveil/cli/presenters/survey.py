@@ -33,7 +33,7 @@ _STATES = {
 _PROBLEMS = {
     NOT_CONNECTED: "not connected",
     NOT_A_MEMBER: "unknown: not in the federation's list of members",
-    REVOKED: "its certificate was revoked",
+    REVOKED: "it was revoked",
 }
 
 
