@@ -43,7 +43,8 @@ def lines(*, quiet: bool) -> Say:
 def end_at_once(say: Say) -> None:
     """Let Ctrl-C and SIGTERM end this process at once, and well.
 
-    Nothing has to be put away: what was answered is in the ledger, whatever was being made for an answer was not sent, and studies go on at the next start.
+    Nothing has to be put away: what was answered is in the ledger, what was being made was not
+    sent, and studies go on at the next start.
     """
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
