@@ -11,7 +11,6 @@ from benchmarks import (
     console,
     epsilon,
     federated,
-    flare,
     genotypes,
     lengths,
     missing,
@@ -45,7 +44,6 @@ PARTS = {
     "streams": streaming.run,
     "private streams": private_streams.run,
     "cluster": cluster.run,
-    "flare": flare.run,
     "console": console.run,
     "genotypes": genotypes.run,
 }

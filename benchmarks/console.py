@@ -28,8 +28,8 @@ _COMMAND = "from eigenveil.cli.app import main; main()"
 
 def run(report: Report) -> None:
     """Times of pages (median), bytes of the first, and peak memory."""
-    if find_spec("starlette") is None or find_spec("nvflare") is None:
-        report.note(SECTION, "all", "skipped: needs '.[console,flare]'")
+    if find_spec("starlette") is None:
+        report.note(SECTION, "all", "skipped: needs '.[console]'")
         return
     with tempfile.TemporaryDirectory(prefix="eigenveil-") as place:
         _measure(Path(place), report)
@@ -131,13 +131,12 @@ def _command(folder: Path, *words: str) -> None:
 def _site(folder: Path) -> tuple[Path, Path]:
     """The kit of a site where studies wait, and a long ledger."""
     from eigenveil import PrivatePCA
+    from eigenveil.app.federation import new_all
     from eigenveil.federation.ledger.entries import BeginBody, Budget, ChargeBody, EndBody
     from eigenveil.federation.ledger.ledger import Ledger
     from eigenveil.federation.ledger.store import Store
     from eigenveil.federation.study.study import make_study
     from eigenveil.network import approvals
-    from eigenveil.network.flare.provision import provision
-    from eigenveil.network.kit import open_kit
     from eigenveil.privacy.accountant import Loss
 
     usual: dict[str, Any] = {
@@ -148,12 +147,8 @@ def _site(folder: Path) -> tuple[Path, Path]:
         "protocol": "cape",
         "sites": [{"name": name} for name in ("north", "south", "west")],
     }
-    kit = open_kit(
-        provision(make_study(name="first", **usual), folder / "kits", host="localhost", port=1)[
-            "north"
-        ],
-        role="site",
-    )
+    parties = new_all(make_study(name="first", **usual), folder / "parties").parties
+    kit = parties["north"]
     for number in range(_STUDIES):
         fields = usual | {"epsilon": 0.01 + number / 1e4}
         approvals.ask_owner(kit, make_study(name=f"study-{number:02}", **fields))

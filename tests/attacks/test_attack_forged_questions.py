@@ -22,6 +22,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from eigenveil.network.flare.job import sign_job
+from eigenveil.network.signed import SignedWire, party_called
+from eigenveil.network.transport import FlareTransport
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.ledger.ledger import Budget, Ledger
@@ -34,12 +37,9 @@ from eigenveil.federation.study.study import make_study
 from eigenveil.federation.x509_identity import Identity, role_extension
 from eigenveil.moments.source import ArrayRows
 from eigenveil.network.channel import BYE, HELLO, UNSIGNED, Stop
-from eigenveil.network.flare.job import sign_job
 from eigenveil.network.kit import Kit
 from eigenveil.network.parties import SiteParty
 from eigenveil.network.runner import carry_to_the_end
-from eigenveil.network.signed import SignedWire, party_called
-from eigenveil.network.transport import FlareTransport
 from eigenveil.noise.source import SeededSource
 from soak_tools import MANY, count
 

@@ -11,6 +11,7 @@ import logging
 
 import numpy as np
 import pytest
+from eigenveil.network.flare.job import sign_job
 
 from eigenveil import (
     FederatedPCA,
@@ -34,7 +35,6 @@ from eigenveil.federated.running import run_study, site_rows
 from eigenveil.models.stored import StoredModel
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.source import ArrayRows
-from eigenveil.network.flare.job import sign_job
 from eigenveil.network.runner import StudyRunner
 from eigenveil.network.status import STATUS, error_fields, error_from, read_progress
 from eigenveil.privacy.accountant import compose

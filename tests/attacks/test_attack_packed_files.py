@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from eigenveil.network.flare.session import StudySession
 
 from eigenveil import PrivatePCA
 from eigenveil.cli.presenters.registry import load_model
 from eigenveil.errors import DataError, ProtocolError
 from eigenveil.io import files, open_rows
 from eigenveil.io.formats.arrow_sizes import batch_sizes
-from eigenveil.network.flare.session import StudySession
 
 MOST = 64 << 20
 """Bytes of Python's and NumPy's memory that reading may take."""

@@ -5,6 +5,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from eigenveil.network.signed import identity_of
 
 from eigenveil.cli.presenters.study_cost import sentence_of
 from eigenveil.errors import DataError, DecisionRefused, EigenveilError, OutputError
@@ -24,7 +25,6 @@ from eigenveil.network.decisions import (
     open_key,
     sign_decision,
 )
-from eigenveil.network.signed import identity_of
 from eigenveil.privacy.accountant import Loss
 from kit_tools import registrar, site_kit, study_of
 

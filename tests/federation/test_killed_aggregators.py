@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from eigenveil.network.flare.job import sign_job
 from ledger_tools import budget_for
 
 from eigenveil.errors import DataError, OutputError, ProtocolError
@@ -24,7 +25,6 @@ from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
 from eigenveil.moments.source import ArrayRows
 from eigenveil.network import journal as journal_module
-from eigenveil.network.flare.job import sign_job
 from eigenveil.network.journal import Journal, Journaled, Opening
 from eigenveil.network.runner import carry_to_the_end
 from soak_tools import count, times

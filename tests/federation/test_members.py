@@ -4,13 +4,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-
-from eigenveil.errors import EigenveilError, ProtocolError
-from eigenveil.federation.protocol.envelope import Correspondent, Envelope, open_sealed, seal
-from eigenveil.federation.protocol.messages import AGGREGATOR
-from eigenveil.federation.x509_identity import key_digest
 from eigenveil.network.signed import open_learning
 from eigenveil.network.x509_members import (
     LARGEST,
@@ -22,6 +15,13 @@ from eigenveil.network.x509_members import (
     federation_of,
     sign_members,
 )
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.federation.protocol.envelope import Correspondent, Envelope, open_sealed, seal
+from eigenveil.federation.protocol.messages import AGGREGATOR
+from eigenveil.federation.x509_identity import key_digest
 from registrar_tools import Registrar
 
 OWN, OTHER = Registrar(), Registrar()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,8 +122,8 @@ def run_study(
 
 def _followed(
     session: LeadSession, run: str, timeout: float, patience: float, stop: Stop
-) -> Iterator[Event]:
-    """Yield what changes until the result is there; returns whether the lead has ended the study."""
+) -> Generator[Event, None, bool]:
+    """Yield what changes until the result is there; returns whether the lead ended the study."""
     begun = heard = moved = time.monotonic()
     last: object = None
     told = ""

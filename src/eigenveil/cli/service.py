@@ -16,7 +16,7 @@ from eigenveil.cli.presenters.screen import say
 
 if TYPE_CHECKING:
     from eigenveil.network.folder import PartyFolder
-    from eigenveil.network.metrics import Party
+    from eigenveil.network.health import Watched
 
 Say = Callable[[str], None]
 
@@ -82,7 +82,7 @@ class Service:
         return speaker(quiet=self.quiet, log_json=self.log_json, who=who, run=run)
 
 
-def start_health(address: str | None, party: Party, say: Say) -> None:
+def start_health(address: str | None, party: Watched, say: Say) -> None:
     """Answer probes, where an address is given.
 
     Raises

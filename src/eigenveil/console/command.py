@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from eigenveil.console.users import (
-    PartyPath,
     LedgerPlace,
+    PartyPath,
     State,
     need_extra,
     state_folder,

@@ -60,7 +60,6 @@ from eigenveil.federation.study.study import Study
 from eigenveil.federation.x509_identity import Identity
 from eigenveil.network.approvals import decided_study, forget_waiting, keep, waiting_study
 from eigenveil.network.kit import Kit
-from eigenveil.network.signed import identity_of
 from eigenveil.network.signers import KeySigner, KitSigner, Signer, make_key, open_key
 
 __all__ = [
@@ -106,6 +105,12 @@ def key_file(kit: Kit, name: str) -> Path:
             code="bad-name",
         )
     return kit.approver_keys / f"{name}.key"
+
+
+def identity_of(kit: Kit) -> Identity:
+    """The signing key of a kit."""
+    root = kit.root_certificate
+    return Identity.from_files(key=kit.key, certificate=kit.certificate, root=root)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ A kit can be moved to another machine: what names places in it is written anew a
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,8 +14,6 @@ from typing import Any
 
 from eigenveil.errors import DataError, OutputError
 from eigenveil.files import hold, replacing
-from eigenveil.network.certificates import check_certificate, read_certificate, read_key
-from eigenveil.network.flare.policies import STARTUP_FILE, policies, startup
 from eigenveil.network.roles import ROLES, Role, described
 from eigenveil.network.together import cannot_write, finish_writing
 
@@ -70,7 +67,7 @@ class Kit:
     @property
     def configuration(self) -> Path:
         """FLARE's file of the start."""
-        return self.startup / STARTUP_FILE[self.role]
+        return self.startup / "fed_client.json"
 
     @property
     def certificate(self) -> Path:
@@ -221,69 +218,6 @@ def open_kit(folder: str | Path, *, role: Role | None = None) -> Kit:
                 code="kit-incomplete",
             )
     return kit
-
-
-def prepare(kit: Kit) -> None:
-    """Make a kit ready to start where it lies now, with the installed software's policies.
-
-    Raises
-    ------
-    DataError
-        When its certificate expired, or is not this party's or federation's.
-    OutputError
-        When the folder cannot be read or written.
-    """
-    check_own_certificate(kit)
-    write_config(kit)
-
-
-def check_own_certificate(kit: Kit) -> None:
-    """Refuse a kit with which nobody could connect: FLARE would try for ever, saying nothing.
-
-    Raises
-    ------
-    DataError, OutputError
-    """
-    check_certificate(
-        read_certificate(kit.certificate),
-        read_certificate(kit.root_certificate),
-        origin=str(kit.folder),
-        name=None if kit.role == "registrar" else kit.name,
-        role=None if kit.role == "registrar" else kit.role,
-        key=read_key(kit.key),
-    )
-
-
-def write_config(kit: Kit) -> None:
-    """Write what a kit has beside its key and certificates.
-
-    Raises
-    ------
-    OutputError
-        When the folder cannot be written.
-    """
-    if kit.role == "registrar":
-        return
-    folders = {kit.startup, kit.local, kit.state, kit.transfer, kit.runs}
-    if kit.role in ("site", "helper"):
-        folders |= {kit.decided, kit.waiting}
-    if kit.role == "aggregator":
-        folders |= {kit.results, kit.jobs, kit.snapshots, kit.journals}
-    try:
-        for folder in sorted(folders):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        kit.key.chmod(0o600)  # copying may have lost it
-        for where in (kit.folder, kit.startup, kit.local):
-            for pattern in _UNWANTED:
-                for file in where.glob(pattern):
-                    file.unlink()
-        # code that lies here would be on the path of FLARE's processes
-        shutil.rmtree(kit.local / "custom", ignore_errors=True)
-    except OSError as problem:
-        raise cannot_write(kit.folder, problem) from None
-    write_json(kit.configuration, startup(kit.role, kit.name, kit.host, kit.port, kit.project))
-    for name, content in policies(kit.role, kit.folder).items():
-        write_json(kit.local / name, content)
 
 
 @contextmanager

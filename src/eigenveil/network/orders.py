@@ -43,6 +43,7 @@ class End(Document):
     federation: _Hash
     session: _Session
     by: _Name
+    reason: Annotated[str, StringConstraints(max_length=500)] = ""
 
 
 class Order:
@@ -112,14 +113,15 @@ def kept_order(line: bytes) -> Order:
     return Order(Signed[Word].read(line, limit=MOST_STUDY, what="an order").said, line)
 
 
-def sign_end(identity: Identity, session: str) -> bytes:
-    """A word that a run is to end."""
-    said = End(federation=identity.members.federation, session=session, by=identity.name)
+def sign_end(identity: Identity, session: str, reason: str = "") -> bytes:
+    """A word that a run is to end, and why."""
+    federation = identity.members.federation
+    said = End(federation=federation, session=session, by=identity.name, reason=reason[:500])
     return Signed[End].by(said, identity.signer).line()
 
 
-def check_end(line: bytes, identity: Identity, *, session: str, lead: str) -> str:
-    """Who signed that this run is to end: its lead, or this aggregator's operator."""
+def check_end(line: bytes, identity: Identity, *, session: str, lead: str) -> End:
+    """The word that this run is to end, if its lead or this aggregator's operator signed it."""
     signed = Signed[End].read(line, limit=1 << 12, what="an order to end a study")
     said = signed.said
     if said.by not in (lead, AGGREGATOR) or (said.federation, said.session) != (
@@ -133,7 +135,7 @@ def check_end(line: bytes, identity: Identity, *, session: str, lead: str) -> st
         )
     role = "aggregator" if said.by == AGGREGATOR else "lead"
     signed.check(identity.members.key(role=role, name=said.by), said.by)
-    return said.by
+    return said
 
 
 def parties_of(study: Study) -> tuple[str, ...]:

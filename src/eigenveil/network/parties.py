@@ -117,8 +117,15 @@ class Party(ABC):
 
     # -- the mailbox
 
-    def serve(self, mailbox: Mailbox, stop: threading.Event) -> None:
+    def about(self) -> dict[str, str]:
+        """Study and session of the run that was asked about last, for a log."""
+        for session, (run, _) in reversed(self._runs.items()):
+            return {"study": run.key.study, "session": session}
+        return {}
+
+    def serve(self, mailbox: Mailbox, stop: threading.Event | None = None) -> None:
         """Answer until told to stop; sums are computed in one thread beside."""
+        stop = stop or threading.Event()
         self._work = ThreadPoolExecutor(max_workers=1, thread_name_prefix="eigenveil")
         try:
             while not stop.is_set():
@@ -463,7 +470,7 @@ class SiteParty(Party):
         super().__init__(folder, approve=approve, say=say, telling=telling)
         self._open_rows, self._ledger, self._data_set = open_rows, ledger, data_set
         self._source = source
-        self._decisions = Decisions(folder, ledger)
+        self._decisions = Decisions(folder, ledger)  # type: ignore[arg-type]
         if approve == "all":
             self._decisions.allow_every_study()
         else:

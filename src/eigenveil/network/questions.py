@@ -322,15 +322,15 @@ class Desk:
 class Run:
     """Asks the parties of one run, as its lead ordered it.
 
-    ``aborted`` says whether the study is to stop, ``begin`` is called once all have joined, and
-    ``note`` with who is missing, and why, while they are awaited. ``members`` is the list of the
-    run. ``waited`` are the seconds for owners and absent parties, which are nobody's work.
+    ``aborted`` says who stopped the study, if anybody, ``begin`` is called once all have joined,
+    and ``note`` with who is missing, and why, while they are awaited. ``waited`` are the seconds
+    for owners and absent parties, which are nobody's work.
     """
 
     desk: Desk
     order: Order
     identity: Identity
-    aborted: Callable[[], bool]
+    aborted: Callable[[], str]
     begin: Callable[[], None] = lambda: None
     note: Callable[[Mapping[str, str]], object] = dict
     patience: float = PATIENCE
@@ -471,9 +471,9 @@ class Run:
         return since is not None and self.desk.heard.get(name, 0.0) <= since
 
     def _check_going_on(self) -> None:
-        if not self._ending and self.aborted():
+        if not self._ending and (by := self.aborted()):
             raise ProtocolError(
-                "The study was stopped.",
+                f"The study was stopped {by}.",
                 hint="What was released until then stays charged; run it again as a new study run.",
                 code=channel.ABORTED,
             )

@@ -36,7 +36,7 @@ class StudyRunner:
     order: Order
     desk: Desk
     identity: Identity
-    aborted: Callable[[], bool]
+    aborted: Callable[[], str]
     folder: Path
     journal: Journal
     begin: Callable[[], None] = lambda: None

@@ -1,5 +1,4 @@
-"""The aggregator: it takes leads' orders, conducts several studies at a time, and goes on after a
-kill.
+"""The aggregator: it takes leads' orders and conducts several studies at a time.
 
 What a lead asks comes as a sealed envelope and is answered by one. An order, how far it is and its
 result are files in ``results/SESSION``; a run that goes on has a journal besides.
@@ -35,6 +34,8 @@ from eigenveil.network.status import GOING_ON, STATUS, Progress, error_fields, r
 AT_ONCE, OF_A_LEAD = 4, 2
 MOST_OF_A_LEAD, MOST_IN_ALL = 8, 64
 NONCE = 16
+STARTED = threading.Event()
+"""Of this process, if it is an aggregator's: it takes mail."""
 _LOOK = 0.3
 _ORDER, _END = "order", "end"
 _log = logging.getLogger(__name__)
@@ -122,7 +123,7 @@ class AggregatorService:
                 order,
                 self.desk,
                 identity_of(self._party, journal.opening.members),
-                lambda: self._is_to_end(order),
+                lambda: self._ended(order),
                 folder,
                 journal,
                 begin,
@@ -151,23 +152,23 @@ class AggregatorService:
     def _wait_for_slot(self, order: Order) -> None:
         """Until one more of this lead may compute: one lead cannot hold the federation."""
         with self._guard:
-            while not self._is_to_end(order) and (
+            while not self._ended(order) and (
                 self._computing.total() >= AT_ONCE or self._computing[order.lead] >= OF_A_LEAD
             ):
                 self._guard.wait(_LOOK)
             self._computing[order.lead] += 1
 
-    def _is_to_end(self, order: Order) -> bool:
-        """Whether its lead, or this aggregator's operator, has signed that a run is to end."""
+    def _ended(self, order: Order) -> str:
+        """Who has signed that a run is to end, and why; empty where nobody has."""
         try:
             word = (self._party.results / order.session / _END).read_bytes()
-            check_end(word, self.identity, session=order.session, lead=order.lead)
+            said = check_end(word, self.identity, session=order.session, lead=order.lead)
         except OSError:
-            return False
+            return ""
         except ProtocolError as error:
             _log.warning("an end that nobody signed: %s", error.message)
-            return False
-        return True
+            return ""
+        return f"by {said.by}" + (f": {said.reason.rstrip('.')}" if said.reason else "")
 
     # -- leads
 
@@ -278,20 +279,22 @@ def serve_aggregator(
     """Serve until told to stop."""
     service, stop = AggregatorService(party, mailbox, say=say), stop or threading.Event()
     service.start()
+    STARTED.set()
     try:
         stop.wait()
     finally:
+        STARTED.clear()
         service.close()
 
 
-def end_run(party: PartyFolder, session: str) -> None:
-    """The operator's word, from the aggregator's folder, that a run is to end."""
+def end_run(party: PartyFolder, session: str, reason: str = "") -> None:
+    """The operator's word, from the aggregator's folder, that a run is to end, and why."""
     found = read_progress(party.results / session) if session.isalnum() else None
     if found is None:
         raise _unknown_run()
     if found["state"] not in GOING_ON:
         raise ProtocolError(f"The study is over already: {found['state']}.", code="study-over")
-    _keep_end(party, session, sign_end(identity_of(party), session))
+    _keep_end(party, session, sign_end(identity_of(party), session, reason))
 
 
 def _keep_end(party: PartyFolder, session: str, word: bytes) -> None:

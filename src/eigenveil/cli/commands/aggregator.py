@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -50,26 +51,27 @@ def start(
     """Carry studies between leads and sites until stopped (Ctrl-C)."""
     from eigenveil.cli.presenters.site_console import end_at_once
     from eigenveil.network.folder import lock, open_party
-    from eigenveil.network.mailbox import open_mailbox
-    from eigenveil.network.metrics import Activity, Party
-    from eigenveil.network.service import STARTED, serve_aggregator
+    from eigenveil.network.health import Activity, Watched
+    from eigenveil.network.mailbox import Mailbox, open_mailbox
+    from eigenveil.network.service import serve_aggregator
 
     opened = open_party(party, role="aggregator")
     say = speaker(quiet=quiet, log_json=log_json, who=opened.name)
+    federation, address = opened.known.current().head.name, opened.mailbox_address()
     with ExitStack() as stack:
         stack.enter_context(lock(opened))
-        if opened.address.startswith("https:"):
+        if address.startswith("https:"):
             from eigenveil.network.carriers.serving import serve
 
             server = stack.enter_context(serve(opened, host=listen))
-            mailbox = server.mailbox
+            mailbox: Mailbox = server.mailbox
             only = " (only from this machine: change it with --listen)" if _is_local(listen) else ""
-            say(f"Aggregator of {opened.federation} listens on {listen}:{server.port}{only}.")
+            say(f"Aggregator of {federation} listens on {listen}:{server.port}{only}.")
         else:
             mailbox = open_mailbox(opened)
             stack.callback(mailbox.close)
-            say(f"Aggregator of {opened.federation}: its mailbox is {opened.address}.")
-        start_health(health, Party(opened, Activity(is_ready=STARTED.is_set)), say)
+            say(f"Aggregator of {federation}: its mailbox is {address}.")
+        start_health(health, Watched(opened, Activity(reached_at=math.inf)), say)
         if not quiet:
             StudyEvents(opened, _told(say, log_json=log_json, who=opened.name)).start()
         end_at_once(say)

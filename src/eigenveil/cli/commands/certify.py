@@ -13,6 +13,7 @@ from eigenveil.cli.presenters.registry import load_model
 from eigenveil.cli.presenters.results import CERTIFICATE, MODEL, print_assumptions, print_views
 from eigenveil.cli.presenters.screen import Screen, bold, say
 from eigenveil.errors import DataError, EigenveilError, short_name
+from eigenveil.federation.members import plain_fingerprint
 from eigenveil.federation.protocol.certificates import NOT_VALID, WHAT_SITES_SIGN, Verdict, check
 from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, Certificate, read_certificate
 from eigenveil.privacy.proof_files import proof_titles, read_proof
@@ -120,8 +121,10 @@ def certify(
 
 def _fingerprint(registrar: str | None) -> str | None:
     """A registrar's fingerprint, as it is given or as a party's folder has it."""
-    if registrar is None or not Path(registrar).is_dir():
-        return registrar
+    if registrar is None:
+        return None
+    if not Path(registrar).is_dir():
+        return plain_fingerprint(registrar)
     from eigenveil.network.folder import open_party
 
     return open_party(Path(registrar)).origin

@@ -165,8 +165,9 @@ def status(
 
     opened = open_party(party)
     screen = Screen(quiet=json)
-    waiting = decisions.waiting_of(opened, screen)
-    stood = decisions.stood_if_known(opened, None) if opened.role == "site" else []
+    waiting = decisions.waiting_of(opened, screen)  # type: ignore[arg-type]
+    is_site = opened.role == "site"
+    stood = decisions.stood_if_known(opened, None) if is_site else []  # type: ignore[arg-type]
     owner = owner_of(opened.folder)
     running = _running(opened)
     if json:
@@ -290,8 +291,8 @@ def _start(
     """Answer studies until stopped."""
     # imported here: the ledger's database library takes a moment to load
     from eigenveil.cli.presenters.site_console import ReportingLedger, end_at_once
-    from eigenveil.network import metrics
     from eigenveil.network.folder import lock
+    from eigenveil.network.health import Watched
     from eigenveil.network.mailbox import open_mailbox
     from eigenveil.network.parties import Approve, HelperParty, Party, SiteParty
 
@@ -317,7 +318,7 @@ def _start(
                 say=say,
                 telling=telling,
             )
-        start_health(service.health, metrics.Party(party, answers.activity, books), say)
+        start_health(service.health, Watched(party, answers.activity, books), say)
         end_at_once(say)
         answers.serve(mailbox)
     return 0

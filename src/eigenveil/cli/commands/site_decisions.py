@@ -488,7 +488,7 @@ def _find(kit: Kit, text: str) -> Study:
     from eigenveil.network.approvals import decided_studies
 
     if Path(text).suffix == ".toml":
-        from eigenveil.cli.commands.study_run import settled
+        from eigenveil.app.study import settled
         from eigenveil.federation.study.file import read_study
 
         study, _ = settled(read_study(Path(text)))

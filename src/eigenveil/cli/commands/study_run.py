@@ -92,7 +92,9 @@ def run(
                 ):
                     match event:
                         case Started(began, settled):
-                            screen.print(f"study {settled.name}, hash {settled.hash}", soft_wrap=True)
+                            screen.print(
+                                f"study {settled.name}, hash {settled.hash}", soft_wrap=True
+                            )
                             screen.print(
                                 f"run {began}; to follow it: eigenveil study status {began}",
                                 soft_wrap=True,

@@ -43,8 +43,8 @@ class LeadDesk:
         return {
             "name": party.name,
             "organisation": party.organisation,
-            "federation": party.federation,
-            "address": party.address,
+            "federation": party.known.current().head.name,
+            "address": party.mailbox_address(),
         }
 
     @staticmethod

@@ -1,1 +1,0 @@
-"""Messages carried by NVIDIA FLARE (the extra ``eigenveil[flare]``)."""
