@@ -2,50 +2,57 @@
 
 A study among three sites whose aggregator, or whoever holds the file afterwards, lies. It would
 have found a certificate that was changed after it was signed, a signature that serves for another
-session, study, role, party or authority, a site that signs what did not happen there, and a site
+session, study, role, party or federation, a site that signs what did not happen there, and a site
 that answers one more round after it signed a certificate without it.
 """
 
-import json
 import sys
-from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "federation"))
 
-from identity_tools import DAY, NOW, Known, Registrar
-from roles_tools import Consortium, Wire, at, carry, changed, query, request_of, run_study, study_of
+from identity_tools import Known
+from roles_tools import Consortium, Wire, carry, changed, query, request_of, run_study, study_of
 
-from eigenveil.federated.running import finished_study
 from eigenveil.federation.protocol.aggregator import Aggregator
-from eigenveil.federation.protocol.certificates import check, own_signature, text_of, who_signed
-from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, decode
-from eigenveil.federation.protocol.payloads import SignRequest
+from eigenveil.federation.protocol.certificates import (
+    check,
+    own_signature,
+    signatures_of,
+    text_of,
+    who_signed,
+)
+from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, REFUSED, decode
+from eigenveil.federation.protocol.payloads import EndRequest
 from eigenveil.federation.protocol.requests import TRIES
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.models.plan import NO_BOUND
-from eigenveil.network.kit import FILE, FORMAT
-from eigenveil.network.results import write_result_files
 from eigenveil.noise.source import SeededSource
-from eigenveil.privacy.certificate import CLOSED_QUOTES, Signatures, plan_hash
+from eigenveil.privacy.certificate import CLOSED_QUOTES, plan_hash
+from federation_tools import identities as members_of
 
 SITES = ("s0", "s1", "s2")
-HOST = "aggregator.example.org"
 LIMIT = 1 << 24
 
 
 @pytest.fixture(scope="module")
-def registrar():
-    return Registrar()
+def identities():
+    return members_of(SITES)
 
 
 @pytest.fixture(scope="module")
-def identities(registrar):
-    found = {name: registrar.identity(name) for name in SITES}
-    return found | {AGGREGATOR: registrar.identity(HOST, role="aggregator")}
+def strangers():
+    """Another federation, whose parties are called the same."""
+    return members_of((*SITES, "s9"))
+
+
+@pytest.fixture(scope="module")
+def registrar(identities):
+    """Its fingerprint."""
+    return identities["s0"].members.federation
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +79,9 @@ def by(certificate, name):
 
 
 def with_signatures(certificate, *by, session=None):
-    session = session or certificate.signatures.session
-    return certificate.model_copy(update={"signatures": Signatures(session=session, by=by)})
+    changed = {"by": by} | ({"session": session} if session else {})
+    signatures = certificate.signatures.model_copy(update=changed)
+    return certificate.model_copy(update={"signatures": signatures})
 
 
 def with_one(certificate, name, one):
@@ -82,8 +90,8 @@ def with_one(certificate, name, one):
     return with_signatures(certificate, *others)
 
 
-def refused(certificate, root, words):
-    verdict = check(certificate, root=root)
+def refused(certificate, registrar, words):
+    verdict = check(certificate, registrar=registrar)
     assert verdict.word == "NOT VALID", verdict
     assert words in verdict.explanation, verdict.explanation
     assert verdict.signed is None
@@ -93,28 +101,32 @@ def refused(certificate, root, words):
 
 
 def test_all_have_signed(signed, registrar):
-    verdict = check(signed, root=registrar.root)
+    verdict = check(signed, registrar=registrar)
     assert verdict.holds
-    said = f"signed by the aggregator ({HOST}) and 3 of 3 sites (s0, s1, s2)"
+    said = f"signed by the aggregator ({AGGREGATOR}) and 3 of 3 sites (s0, s1, s2)"
     assert str(verdict.signed).startswith(said)
     assert verdict.signed.session == "a1"
-    assert verdict.signed.authority in str(verdict.signed)
+    assert verdict.signed.registrar in str(verdict.signed)
     alone = check(signed)
     assert alone.holds
-    assert "not checked against an authority" in str(alone.signed)
+    assert "not checked against a registrar" in str(alone.signed)
 
 
 def test_a_study_without_certificates_of_parties_has_none(tmp_path, registrar):
     certificate = run_study(Consortium(study_of(3), tmp_path)).outcome.certificate
     assert check(certificate).signed is None
     assert check(certificate).holds
-    refused(certificate, registrar.root, "Nobody has signed it")
+    refused(certificate, registrar, "Nobody has signed it")
 
 
-def test_what_they_signed_is_read_for_longer_than_their_certificates_last(signed, registrar):
-    identity = registrar.identity("s1", start=NOW - 3 * DAY, end=NOW - DAY)
-    late = own_signature(identity, signed, "a1", aggregator=False)
-    assert check(with_one(signed, "s1", late), root=registrar.root).holds
+def test_what_they_signed_is_read_for_longer_than_the_list_is_good(signed, registrar, monkeypatch):
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + timedelta(days=3650)
+
+    monkeypatch.setattr("eigenveil.federation.members.datetime", Later)
+    assert check(signed, registrar=registrar).holds
 
 
 # -- whoever holds the file
@@ -142,23 +154,23 @@ def edits(certificate):
 def test_a_certificate_that_was_changed(edit, authority, signed, registrar):
     forged = signed.model_copy(update=edits(signed)[edit])
     assert check(forged.model_copy(update={"signatures": None})).word != "NOT VALID"
-    refused(forged, registrar.root if authority else None, "the signature does not hold")
+    refused(forged, registrar if authority else None, "does not hold")
 
 
 def test_signatures_of_another_session(signed, played, registrar):
     other = played(session="b2")[0].outcome.certificate
     assert other.study_hash == signed.study_hash
-    for name in (HOST, *SITES):
-        refused(with_one(signed, name, by(other, name)), registrar.root, "does not hold")
-    refused(with_signatures(signed, *other.signatures.by), registrar.root, "does not hold")
+    for name in (AGGREGATOR, *SITES):
+        refused(with_one(signed, name, by(other, name)), registrar, "does not hold")
+    refused(with_signatures(signed, *other.signatures.by), registrar, "does not hold")
     renamed = with_signatures(signed, *signed.signatures.by, session="b2")
-    refused(renamed, registrar.root, "does not hold")
+    refused(renamed, registrar, "does not hold")
 
 
 def test_signatures_of_another_study(signed, played, registrar):
     other = played(study_of(3, epsilon=10.0), session="a1")[0].outcome.certificate
-    for name in (HOST, *SITES):
-        refused(with_one(signed, name, by(other, name)), registrar.root, "does not hold")
+    for name in (AGGREGATOR, *SITES):
+        refused(with_one(signed, name, by(other, name)), registrar, "does not hold")
 
 
 def test_what_is_signed_elsewhere_is_no_signature(signed, identities, registrar):
@@ -167,90 +179,101 @@ def test_what_is_signed_elsewhere_is_no_signature(signed, identities, registrar)
     for said in (text.replace(b"certificate 1", b"keys 1"), b"eigenveil envelope 1\n" + text):
         signature = identities["s1"].sign(said).hex()
         one = by(signed, "s1").model_copy(update={"signature": signature})
-        refused(with_one(signed, "s1", one), registrar.root, "does not hold")
+        refused(with_one(signed, "s1", one), registrar, "does not hold")
 
 
-def test_a_sites_signature_by_the_aggregator(signed, identities, registrar):
-    """With its own certificate, with the site's, and with one for a host called like the site."""
-    own = identities[AGGREGATOR]
-    for pem in (own.pem, identities["s1"].pem):
-        mine = own_signature(replace(own), signed, "a1", aggregator=False)
-        mine = mine.model_copy(update={"name": "s1", "certificate": pem})
-        refused(with_one(signed, "s1", mine), registrar.root, "The signature of site s1")
-    host = registrar.identity("s1", role="aggregator")
-    mine = own_signature(host, signed, "a1", aggregator=False)
-    refused(with_one(signed, "s1", mine), registrar.root, "not of a site")
-
-
-def test_a_sites_signature_by_another_site(signed, identities, registrar):
-    """Of the text that s1 would have signed."""
-    signature = identities["s2"].sign(text_of(signed, "a1", "site", "s1")).hex()
-    said = {"certificate": identities["s2"].pem, "signature": signature}
-    forged = by(signed, "s1").model_copy(update=said)
-    refused(with_one(signed, "s1", forged), registrar.root, "another party's")
+def test_a_sites_signature_by_any_other_party(signed, identities, strangers, registrar):
+    """Of the text that s1 would have signed; by the same name in another federation, too."""
+    text = text_of(signed, "a1", "site", "s1")
+    others = [identities[name] for name in ("s2", AGGREGATOR, HELPER, "lead")]
+    for other in (*others, strangers["s1"]):
+        signature = other.sign(text).hex()
+        forged = by(signed, "s1").model_copy(update={"signature": signature})
+        refused(with_one(signed, "s1", forged), registrar, "The signature of site s1 does not")
 
 
 def test_roles_swapped(signed, identities, registrar):
     site = own_signature(identities["s1"], signed, "a1", aggregator=True)
-    forged = [each for each in signed.signatures.by if each.name not in (HOST, "s1")]
-    refused(with_signatures(signed, site, *forged), registrar.root, "not of an aggregator")
+    forged = [each for each in signed.signatures.by if each.name not in (AGGREGATOR, "s1")]
+    refused(with_signatures(signed, site, *forged), registrar, "s1 is no aggregator")
     moved = by(signed, "s1").model_copy(update={"role": "aggregator"})
-    refused(with_signatures(signed, moved, *forged), registrar.root, "not of an aggregator")
+    refused(with_signatures(signed, moved, *forged), registrar, "s1 is no aggregator")
 
 
-def test_a_signer_that_is_none_of_the_study(signed, registrar):
-    stranger = own_signature(registrar.identity("s9"), signed, "a1", aggregator=False)
-    refused(
-        with_one(signed, "s1", stranger), registrar.root, "s9, which is not a site of its study"
-    )
+def test_a_signer_that_is_none_of_the_study(signed, strangers, registrar):
+    stranger = own_signature(strangers["s9"], signed, "a1", aggregator=False)
+    refused(with_one(signed, "s1", stranger), registrar, "s9, which is not a site of its study")
 
 
-def test_another_authority(signed, registrar):
-    """All of it is made up: only the root certificate tells."""
-    other = Registrar()
-    made = [own_signature(other.identity(HOST, role="aggregator"), signed, "a1", aggregator=True)]
-    made += [own_signature(other.identity(n), signed, "a1", aggregator=False) for n in SITES]
-    forged = with_signatures(signed, *made)
-    refused(forged, registrar.root, "not the registrar's")
-    assert "not checked against an authority" in str(check(forged).signed)
-    refused(with_one(signed, "s1", made[2]), registrar.root, "The signature of site s1")
+def test_another_federation(signed, strangers, registrar):
+    """All of it is made up: only the registrar's fingerprint tells."""
+    made = [own_signature(strangers[AGGREGATOR], signed, "a1", aggregator=True)]
+    made += [own_signature(strangers[n], signed, "a1", aggregator=False) for n in SITES]
+    signatures = signatures_of(strangers["s0"], "a1", tuple(made))
+    forged = signed.model_copy(update={"signatures": signatures})
+    refused(forged, registrar, "another federation's")
+    assert "not checked against a registrar" in str(check(forged).signed)
+    # with the true list: nobody of it signed
+    refused(with_signatures(signed, *made), registrar, "does not hold")
+
+
+def test_what_shows_whose_keys_these_are_is_the_registrars(signed, strangers, registrar):
+    """Every value of it: another key, another name, none at all."""
+    key = strangers["s1"].signer.public_key.text
+    members = signed.signatures.members
+    entries = [each | {"key": key} if each["name"] == "s1" else each for each in members["entries"]]
+    text = text_of(signed, "a1", "site", "s1")
+    mine = by(signed, "s1").model_copy(update={"signature": strangers["s1"].sign(text).hex()})
+    for shown_members in (
+        {},
+        {"heads": []},
+        members | {"entries": entries},
+        members | {"entries": members["entries"][1:]},
+        members | {"digests": members["digests"][1:]},
+    ):
+        forged = with_one(signed, "s1", mine)
+        signatures = forged.signatures.model_copy(update={"members": shown_members})
+        forged = forged.model_copy(update={"signatures": signatures})
+        for told in (registrar, None):
+            verdict = check(forged, registrar=told)
+            assert verdict.word == "NOT VALID"
+            assert verdict.signed is None
 
 
 def test_signatures_that_are_taken_away_or_repeated(signed, registrar):
     """Of a site it is seen that it is missing; without the aggregator's nothing counts."""
     first, *sites = signed.signatures.by
-    verdict = check(with_signatures(signed, first, *sites[1:]), root=registrar.root)
+    less = with_signatures(signed, first, *sites[1:])
+    for told in (None, registrar):
+        refused(less, told, "2 of its sites have signed it, not 3: s0 did not")
+    verdict = check(less, registrar=registrar, signatures=2)
     assert verdict.holds
     assert verdict.signed.unsigned == ("s0",)
     assert "2 of 3 sites (s1, s2), not by s0" in str(verdict.signed)
-    refused(with_signatures(signed, *sites), registrar.root, "The aggregator has not signed it")
-    refused(with_signatures(signed, first, first, *sites), registrar.root, "twice")
-    refused(with_signatures(signed, first, *sites, sites[0]), registrar.root, "twice")
-    refused(signed.model_copy(update={"signatures": None}), registrar.root, "Nobody has signed")
-
-
-def test_texts_that_are_no_certificates(signed, registrar):
-    for pem in ("", "nonsense", "\ud800", by(signed, "s1").certificate[:400]):
-        one = by(signed, "s1").model_copy(update={"certificate": pem})
-        for root in (None, registrar.root):
-            refused(with_one(signed, "s1", one), root, "The signature of site s1")
+    refused(with_signatures(signed, *sites), registrar, "The aggregator has not signed it")
+    refused(with_signatures(signed, first, first, *sites), registrar, "twice")
+    refused(with_signatures(signed, first, *sites, sites[0]), registrar, "twice")
+    refused(signed.model_copy(update={"signatures": None}), registrar, "Nobody has signed")
 
 
 def test_the_command_says_who_signed(signed, registrar, run, tmp_path):
-    root, file = tmp_path / "rootCA.pem", tmp_path / "certificate.json"
-    root.write_bytes(registrar.root.public_bytes(Encoding.PEM))
+    file = tmp_path / "certificate.json"
     signed.write(file)
-    status, out, _ = run("certify", file, "--root", root)
+    status, out, _ = run("certify", file, "--registrar", registrar.upper())
     assert status == 0
-    assert f"signed by the aggregator ({HOST}) and 3 of 3 sites" in out
+    assert f"signed by the aggregator ({AGGREGATOR}) and 3 of 3 sites" in out
     assert "that the model was made of their sums is the aggregator's word" in " ".join(out.split())
     status, out, _ = run("certify", file)
     assert status == 0
-    assert "not checked against an authority" in out
-    root.write_bytes(Registrar().root.public_bytes(Encoding.PEM))
-    status, out, _ = run("certify", file, "--root", root)
+    assert "not checked against a registrar" in out
+    status, out, _ = run("certify", file, "--registrar", "0" * 64)
     assert status == 8
     assert "NOT VALID" in out
+    with_signatures(signed, *signed.signatures.by[:-1]).write(file)
+    assert run("certify", file)[0] == 8
+    assert run("certify", file, "--signatures", "2")[0] == 0
+    signed.model_copy(update={"signatures": None}).write(file)
+    assert run("certify", file, "--signatures", "1")[0] == 8
 
 
 # -- an aggregator that lies to sites
@@ -260,14 +283,14 @@ def shown(study_certificate_to, *, names=("s1",)):
     """A fate that shows these sites another certificate, made of the one they would be shown."""
 
     def fate(name, step, request, party):
-        if step != "sign" or name not in names:
+        if step != "end" or name not in names:
             return ...
         message = decode(request, sender=AGGREGATOR, limit=LIMIT)
-        true = message.read(SignRequest).certificate
+        true = message.read(EndRequest).certificate
         return party.handle(changed(request, body=lying(true)))
 
     def lying(true):
-        return SignRequest(certificate=study_certificate_to(true)).fields()
+        return EndRequest(outcome="finished", certificate=study_certificate_to(true)).fields()
 
     return fate
 
@@ -277,15 +300,14 @@ def test_a_site_that_was_shown_another_certificate_has_not_signed_this_one(playe
     fate = shown(lambda true: true.model_copy(update={"model": "0" * 64}))
     found, _ = played(fate=fate)
     published = found.outcome.certificate
-    assert "s1" in found.wire.answers("sign")
-    assert ("s1", "sign") not in found.wire.refusals()  # it signed
-    verdict = check(published, root=registrar.root)
-    assert verdict.signed.unsigned == ("s1",)
+    assert "s1" in found.wire.answers("end")
+    assert ("s1", "end") not in found.wire.refusals()  # it signed
+    assert who_signed(published, registrar).unsigned == ("s1",)
     assert "did not sign the certificate" in found.outcome.missing["s1"]
-    theirs = found.wire.answers("sign")["s1"].body["proof"]
+    theirs = found.wire.answers("end")["s1"].body["proof"]
     one = by(published, "s2").model_copy(update={"name": "s1", **theirs})
     forged = with_signatures(published, *published.signatures.by, one)
-    refused(forged, registrar.root, "The signature of site s1")
+    refused(forged, registrar, "The signature of site s1")
 
 
 def lies(true):
@@ -317,9 +339,9 @@ LIES = (
 def test_a_site_does_not_sign_what_did_not_happen(lie, played, registrar):
     fate = shown(lambda true: true.model_copy(update=lies(true)[lie]))
     found, consortium = played(fate=fate)
-    assert found.wire.refusals()["s1", "sign"][0] == "other-certificate"
+    assert found.wire.refusals()["s1", "end"][0] == "other-certificate"
     assert consortium.parties["s1"].last_error.code == "other-certificate"
-    assert check(found.outcome.certificate, root=registrar.root).signed.unsigned == ("s1",)
+    assert who_signed(found.outcome.certificate, registrar).unsigned == ("s1",)
     assert consortium.account("s1", found.session).outcome == "finished"
 
 
@@ -334,7 +356,7 @@ def test_a_site_states_that_quotes_of_its_files_must_be_closed(played):
 
     found, _ = played(fate=fate)
     assert CLOSED_QUOTES in found.outcome.certificate.assumptions
-    assert found.wire.refusals()["s1", "sign"][0] == "other-certificate"
+    assert found.wire.refusals()["s1", "end"][0] == "other-certificate"
 
 
 OPEN = {"protocol": "full", "center": False, "budget_split": {"moment": 1.0}}  # no masked round
@@ -357,7 +379,7 @@ def test_a_site_does_not_sign_for_a_site_that_was_lost(lost, fields, played):
         return true.federation.model_copy(update={"taking_part": 3})
 
     found, _ = played(study_of(3, dropouts=1, **fields), fate)
-    assert found.wire.refusals()["s1", "sign"][0] == "other-certificate"
+    assert found.wire.refusals()["s1", "end"][0] == "other-certificate"
     assert who_signed(found.outcome.certificate, None).unsigned == ("s1", "s2")
 
 
@@ -367,7 +389,7 @@ def test_a_site_says_no_where_its_own_caveat_is_left_out(of, played, monkeypatch
     study = study_of(3)
 
     def fate(name, step, request, party):
-        if name == "s1" and step == "sign":
+        if name == "s1" and step == "end":
             if of == "noise":
                 party._source = SeededSource(1)
             else:
@@ -379,24 +401,26 @@ def test_a_site_says_no_where_its_own_caveat_is_left_out(of, played, monkeypatch
         return ...
 
     found, _ = played(study, fate)
-    assert found.wire.refusals()["s1", "sign"][0] == "other-certificate"
+    assert found.wire.refusals()["s1", "end"][0] == "other-certificate"
 
 
 def test_a_site_signs_one_certificate_a_session(played):
     codes = []
 
     def fate(name, step, request, party):
-        if step == "sign" and name == "s1":
+        if step == "end" and name == "s1":
             first = party.handle(request)
             assert party.handle(request) == first
-            true = decode(request, sender=AGGREGATOR, limit=LIMIT).read(SignRequest).certificate
-            other = SignRequest(certificate=true.model_copy(update={"model": "0" * 64})).fields()
+            true = decode(request, sender=AGGREGATOR, limit=LIMIT).read(EndRequest).certificate
+            other = EndRequest(
+                outcome="finished", certificate=true.model_copy(update={"model": "0" * 64})
+            ).fields()
             codes.append(query(party, "s1", changed(request, body=other)).body["code"])
             return first
         return ...
 
     found, _ = played(fate=fate)
-    assert codes == ["step-differs"]
+    assert codes == ["session-ended"]
     assert not found.outcome.missing
 
 
@@ -415,13 +439,13 @@ def test_no_round_follows_what_was_signed(played):
                 "signatures": None,
             }
         )
-        body = SignRequest(certificate=so_far)
+        body = EndRequest(outcome="finished", certificate=so_far)
         message = decode(request, sender=AGGREGATOR, limit=LIMIT)
-        early = request_of(study, message.session, "sign", body)
-        assert query(party, "s1", early).step == "sign"
+        early = request_of(study, message.session, "end", body)
+        assert query(party, "s1", early).step == "end"
         answer = party.handle(request)
         reported = decode(answer, sender="s1", limit=LIMIT)
-        assert (reported.step, reported.body.get("code")) == (REFUSED, "out-of-order")
+        assert (reported.step, reported.body.get("code")) == (REFUSED, "session-ended")
         return None
 
     found, consortium = played(study, fate)
@@ -438,7 +462,7 @@ def test_a_site_that_does_not_sign_is_named(how, played, registrar):
     asked = []
 
     def fate(name, step, request, party):
-        if step != "sign" or name != "s1":
+        if step != "end" or name != "s1":
             return ...
         asked.append(name)
         if how == "gone":
@@ -453,7 +477,8 @@ def test_a_site_that_does_not_sign_is_named(how, played, registrar):
 
     found, _ = played(fate=fate)
     assert asked == ["s1"] * (1 if how == "refuses" else TRIES)
-    verdict = check(found.outcome.certificate, root=registrar.root)
+    refused(found.outcome.certificate, registrar, "s1 did not")
+    verdict = check(found.outcome.certificate, registrar=registrar, signatures=2)
     assert verdict.holds
     assert verdict.signed.sites == ("s0", "s2")
     assert set(found.outcome.missing) == {"s1"}
@@ -470,58 +495,4 @@ def test_asking_for_signatures_has_a_time(identities, tmp_path):
             return super().call(method, payloads, timeout)
 
     carry(aggregator.run(), Timed(consortium.parties))
-    assert ("sign", 7.0) in calls
-    assert at(consortium, "finish").method == "finish"  # without an identity nobody is asked
-
-
-# -- the lead
-
-
-def lead_kit(folder, root):
-    """Whole enough to be opened, with an authority."""
-    (folder / "startup").mkdir(parents=True)
-    for file in ("client.crt", "client.key", "rootCA.pem", "fed_admin.json"):
-        (folder / "startup" / file).write_text("")
-    (folder / "startup" / "rootCA.pem").write_bytes(root.public_bytes(Encoding.PEM))
-    fields = {"role": "lead", "name": "lead@example.org", "org": "o", "project": "registrar"}
-    fields |= {"format": FORMAT, "host": HOST, "port": 1}
-    (folder / FILE).write_text(json.dumps(fields))
-    return folder
-
-
-def test_a_lead_fetches_only_what_is_signed(played, registrar, run, tmp_path, monkeypatch):
-    """The aggregator sends a result whose certificate nobody, or another federation, signed."""
-    found, consortium = played()
-    outcome = found.outcome
-
-    class Session:
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def fetch(self, job, folder):
-            made = finished_study(
-                consortium.study, replace(outcome, certificate=sent[0]), traffic={}
-            )
-            write_result_files(made, folder, session="s", seconds=1.0, seconds_by_step={})
-
-    monkeypatch.setattr("eigenveil.cli.commands.study_run.open_session", lambda kit: Session())
-    words = ("study", "fetch", "a-job", "--kit", lead_kit(tmp_path / "lead", registrar.root))
-    true = outcome.certificate
-    sent = [true]
-    status, _, err = run(*words, "--out", tmp_path / "good", "--no-plots")
-    assert (status, f"signed by the aggregator ({HOST}) and 3 of 3 sites" in err) == (0, True)
-    assert run("certify", tmp_path / "good", "--root", tmp_path / "lead")[0] == 0
-    other = Registrar().identity(HOST, role="aggregator")
-    forged = own_signature(other, true, true.signatures.session, aggregator=True)
-    for lie, said in (
-        (true.model_copy(update={"signatures": None}), "Nobody has signed it"),
-        (with_one(true, HOST, forged), "not the registrar's"),
-    ):
-        sent[0] = lie
-        status, _, err = run(*words, "--out", tmp_path / "bad", "--no-plots")
-        assert status != 0
-        assert said in err
-        assert not (tmp_path / "bad").exists()
+    assert ("end", 7.0) in calls
