@@ -304,10 +304,10 @@ def test_a_site_that_was_shown_another_certificate_has_not_signed_this_one(playe
     assert ("s1", "end") not in found.wire.refusals()  # it signed
     assert who_signed(published, registrar).unsigned == ("s1",)
     assert "did not sign the certificate" in found.outcome.missing["s1"]
-    theirs = found.wire.answers("end")["s1"].body["proof"]
-    one = by(published, "s2").model_copy(update={"name": "s1", **theirs})
+    theirs = found.wire.answers("end")["s1"].body["signature"]
+    one = by(published, "s2").model_copy(update={"name": "s1", "signature": theirs})
     forged = with_signatures(published, *published.signatures.by, one)
-    refused(forged, registrar, "The signature of site s1")
+    refused(forged, registrar, "s1 is no site of this federation")
 
 
 def lies(true):

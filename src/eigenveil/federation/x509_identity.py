@@ -77,8 +77,7 @@ class Identity:
     Attributes
     ----------
     key : RSAPrivateKey
-        Of the certificate; from a file, or in a token
-        (:class:`eigenveil.federation.token_key.TokenKey`).
+        Of the certificate.
     certificate, root : x509.Certificate
         The root is the registrar's, who signs certificates and takes no part in studies.
     members : Membership or None
