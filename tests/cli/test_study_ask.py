@@ -8,7 +8,7 @@ import pytest
 from eigenveil.cli.commands import study_run
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.network.survey import PartyAnswer, Report
-from kit_tools import SITES, study_of
+from federation_tools import SITES, study_of
 
 
 def told(*names, **fields):

@@ -7,7 +7,7 @@ from eigenveil.errors import PrivacyError
 from eigenveil.federation.ledger.entries import Budget, SessionKey
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.terms import settle
-from kit_tools import study_of
+from federation_tools import study_of
 
 
 @pytest.mark.parametrize("unit", ["row", "patient_id"])

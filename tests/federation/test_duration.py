@@ -12,7 +12,7 @@ from eigenveil.federation.protocol.terms import settle
 from eigenveil.moments.source import ArrayRows
 from eigenveil.planning.duration import Network, duration
 from eigenveil.planning.forecast import forecast
-from kit_tools import SITES, study_of
+from federation_tools import SITES, study_of
 
 
 @pytest.mark.parametrize("fields", [{}, {"dropouts": 1, "collusion": 0}], ids=["plain", "dropouts"])
