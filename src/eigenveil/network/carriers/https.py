@@ -12,6 +12,7 @@ import hashlib
 import ipaddress
 import os
 import random
+import socket
 import ssl
 import threading
 import time
@@ -77,6 +78,8 @@ class HttpsMailbox:
         self._guard = threading.Lock()
         self._token, self._until, self._largest = "", 0.0, 0
         self._forgotten: set[str] = set()
+        self._sockets: list[socket.socket] = []
+        self._closed = False
 
     def put(self, recipient: str, envelope: bytes) -> None:
         """Put an envelope where its recipient takes it."""
@@ -98,6 +101,8 @@ class HttpsMailbox:
             except ProtocolError:
                 with self._guard:
                     self._forgotten |= forgotten
+                if self._closed:
+                    return []
                 raise
             found = [each for each in _mail(data, self._url) if digest_of(each) not in known]
             if found or time.monotonic() >= until:
@@ -113,7 +118,16 @@ class HttpsMailbox:
         if self._forgotten:
             with contextlib.suppress(ProtocolError):  # it comes again, and is known
                 self._ask("POST", "/take?wait=0", f"{' '.join(self._forgotten)}\n".encode(), most=0)
+        self._closed = True
+        for found in self._sockets:  # who waits is woken
+            with contextlib.suppress(OSError):
+                found.shutdown(socket.SHUT_RDWR)
         self._client.close()
+
+    def _connected(self, event: str, info: dict[str, Any]) -> None:
+        if event.endswith("start_tls.complete"):
+            there = [each for each in self._sockets if each.fileno() >= 0]
+            self._sockets = [*there, info["return_value"].get_extra_info("socket")]
 
     def _session(self) -> str:
         with self._guard:
@@ -166,12 +180,13 @@ class HttpsMailbox:
                     f"{self._url}{path}",
                     content=content,
                     headers=headers,
+                    extensions={"trace": self._connected},
                     timeout=httpx.Timeout(30.0 + wait, connect=10.0, write=60.0),
                 ) as answer:
                     return _body(answer, self._url, most if token else 1024)
             except httpx.HTTPError as problem:
                 error, again = _named(problem, self._url)
-                if not again or tries == _TRIES:
+                if not again or tries == _TRIES or self._closed:
                     raise error from None
             except RuntimeError as problem:
                 if isinstance(problem, CarrierError) or not self._client.is_closed:
@@ -331,6 +346,7 @@ _REASONS = {
         "Start those who are to take it, and try again.",
     ),
     "cannot-write": ("it cannot write on its disk", "Ask its operator to make room."),
+    "no-answer": ("the request came too slowly", "Check the network; it is tried again."),
     "too-large": ("the envelope is too large", "Ask its operator which size it takes."),
     "malformed": ("it does not understand the request", "Use the same version at both."),
 }

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from eigenveil.errors import OutputError, ProtocolError
+from eigenveil.network.mailbox import check_recipient, digest_of
 
 _AT_ONCE = 64 << 20  # bytes of mail that one take brings, of several envelopes
 _OLDEST = 30 * 86400.0
@@ -64,6 +65,7 @@ class Store:
         self._watching: dict[str, set[Callable[[], None]]] = defaultdict(set)
         self._scratch = folder / ".tmp"
         self._number = 0
+        self.over = threading.Event()
         try:
             self._read()
         except OSError as problem:
@@ -131,6 +133,10 @@ class Store:
         for call in watching:
             call()
 
+    def has(self, recipient: str, digest: str) -> bool:
+        """Whether an envelope lies in a mailbox."""
+        return digest in self._lying.get(_key(recipient), {})
+
     def lying(self, recipient: str, known: Collection[str]) -> list[Mail]:
         """The oldest mail of a member that it does not know, as much as is brought at once."""
         with self._guard:
@@ -171,12 +177,13 @@ class OwnMailbox:
     """The mailbox of the member in whose process the store is."""
 
     def __init__(self, store: Store, name: str) -> None:
-        self._store, self._name, self._closed = store, name, threading.Event()
+        self._store, self._name, self._closed = store, name, False
 
     def put(self, recipient: str, envelope: bytes) -> None:
         """Put an envelope where its recipient takes it."""
-        with self._store.writing(self._name, recipient) as coming:
-            coming.write(envelope)
+        if not self._store.has(check_recipient(recipient), digest_of(envelope)):
+            with self._store.writing(self._name, recipient) as coming:
+                coming.write(envelope)
 
     def take(self, wait: float, known: Collection[str] = ()) -> list[bytes]:
         """Own mail that is not known; waits for it."""
@@ -191,9 +198,9 @@ class OwnMailbox:
                     if (data := read(mail)) is not None
                 ]
                 left = until - time.monotonic()
-                if found or left <= 0 or self._closed.is_set():
+                if found or left <= 0 or self._closed or self._store.over.is_set():
                     return found
-                there.wait(min(left, 1.0))
+                there.wait(min(left, 0.5))
 
     def forget(self, digests: Collection[str]) -> None:
         """Throw own mail away."""
@@ -201,7 +208,7 @@ class OwnMailbox:
 
     def close(self) -> None:
         """Nothing is waited for any more."""
-        self._closed.set()
+        self._closed = True
 
 
 def read(mail: Mail) -> bytes | None:

@@ -91,7 +91,7 @@ class Limits:
 
 
 class MailboxServer:
-    """Serves until it is closed; :attr:`mailbox` is the aggregator's own."""
+    """Serves until it is closed."""
 
     def __init__(
         self,
@@ -106,7 +106,6 @@ class MailboxServer:
         self._identity, self._store, self._context, self._limits = identity, store, context, limits
         self._secret = secrets.token_bytes(32)
         self._guests = _Guests(limits)
-        self.mailbox = OwnMailbox(store, identity.now().name)
         _many_files()
         self._listening = _listen(host, port)
         self.port: int = self._listening.getsockname()[1]
@@ -117,7 +116,9 @@ class MailboxServer:
                 Route("/mail/{recipient}", self._put, methods=["PUT"]),
                 Route("/take", self._take, methods=["POST"]),
             ],
-            exception_handlers={ProtocolError: _refusal, OutputError: _refusal},
+            exception_handlers=dict.fromkeys(
+                (ProtocolError, OutputError, TimeoutError, ClientDisconnect), _refusal
+            ),
         )
         self._config = uvicorn.Config(
             _Watched(app, limits),
@@ -145,9 +146,14 @@ class MailboxServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def mailbox(self) -> OwnMailbox:
+        """The aggregator's own mailbox."""
+        return OwnMailbox(self._store, self._identity.now().name)
+
     def close(self) -> None:
         """Stop; mail stays in its files."""
-        self.mailbox.close()
+        self._store.over.set()
         if self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # it ended meanwhile
                 self._loop.call_soon_threadsafe(self._over.set)
@@ -294,15 +300,15 @@ class MailboxServer:
             self._loop.call_soon_threadsafe(there.set)
 
         with self._store.watching(name, wake):
-            while not (mail := self._store.lying(name, known)):
-                left = until - self._loop.time()
-                if left <= 0 or self._over.is_set() or await request.is_disconnected():
-                    break
+            while True:
                 there.clear()
+                mail = self._store.lying(name, known)
+                left = until - self._loop.time()
+                if mail or left <= 0 or await request.is_disconnected():
+                    return mail
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(left):
                         await there.wait()
-        return mail
 
 
 def serve(
@@ -488,8 +494,6 @@ class _Watched:
         guest.asked += 1
         try:
             await self.app(scope, receive, send)
-        except (TimeoutError, ClientDisconnect):
-            guest.end()
         except Exception:
             _log.exception("A request failed.")
             guest.end()
@@ -527,12 +531,12 @@ def _said(text: str, status: int = 200) -> Response:
     return Response(text, status_code=status, media_type=KIND)
 
 
-_STATUS = {"no-session": 401, "too-large": 413, "mailbox-full": 429, "cannot-write": 507}
+_STATUS = {"no-answer": 408, "no-session": 401, "too-large": 413, "mailbox-full": 429, "cannot-write": 507}
 
 
 async def _refusal(request: Request, problem: Exception) -> Response:
     del request
-    code = getattr(problem, "code", "malformed")
+    code = getattr(problem, "code", "no-answer")
     answer = _said(code, _STATUS.get(code, 403))
     answer.headers["connection"] = "close"  # what is left of its body is not read
     return answer
