@@ -531,7 +531,13 @@ def _said(text: str, status: int = 200) -> Response:
     return Response(text, status_code=status, media_type=KIND)
 
 
-_STATUS = {"no-answer": 408, "no-session": 401, "too-large": 413, "mailbox-full": 429, "cannot-write": 507}
+_STATUS = {
+    "no-answer": 408,
+    "no-session": 401,
+    "too-large": 413,
+    "mailbox-full": 429,
+    "cannot-write": 507,
+}
 
 
 async def _refusal(request: Request, problem: Exception) -> Response:
