@@ -23,6 +23,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from eigenveil.errors import DataError, OutputError, ProtocolError, first_line
 from eigenveil.federation.identity import Current
@@ -31,6 +32,7 @@ from eigenveil.network.carriers.https import (
     KEY,
     KIND,
     LONGEST_POLL,
+    parse,
     what_is_signed,
 )
 from eigenveil.network.carriers.mail import Mail, OwnMailbox, Store
@@ -312,10 +314,15 @@ class MailboxServer:
 
 
 def serve(
-    party: PartyFolder, *, host: str = "", port: int = 0, limits: Limits | None = None
+    party: PartyFolder, *, host: str = "", port: int | None = None, limits: Limits | None = None
 ) -> MailboxServer:
-    """Serve a federation's mailboxes with the certificate in the aggregator's folder."""
+    """Serve a federation's mailboxes with the certificate in the aggregator's folder.
+
+    By default at the port of the federation's address, on all addresses of this machine.
+    """
     folder = party.folder
+    if port is None:
+        port = urlsplit(parse(party.mailbox_address())[0]).port or 443
     return serve_mail(
         identity_of(party),
         party.state / "mail",
