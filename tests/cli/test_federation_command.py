@@ -36,7 +36,7 @@ def refused(answer, status, *words):
 
 def test_a_federation_from_nothing_to_a_new_key(tmp_path, run, said):
     office, north, desk = tmp_path / "office", tmp_path / "north", tmp_path / "desk"
-    pinned = said("new", office, "--name", "hearts")["registrar"]
+    pinned = said("new", "hearts", "--out", office)["registrar"]
     spoken = " ".join(pinned[at : at + 4] for at in range(0, 64, 4)).upper()
     joined = said("join", north, "--name", "north", "--registrar", spoken)
     aggregator = said(
@@ -71,9 +71,13 @@ def test_a_federation_from_nothing_to_a_new_key(tmp_path, run, said):
     # out again
     found = said("revoke", office, "north", "--reason", "stolen")
     assert found["members"][-1]["reason"] == "stolen"
+    said("members", north, "--take", sent)
+    again = said("replace-key", north)  # which the revoked key does not sign
+    found = said("admit", office, again["request"], "--fingerprint", again["fingerprint"])
+    assert found["members"][-1]["state"] == "in"
     said("replace-key", office, "--next", office / "next-registrar.pem")
     found = said("members", office, "--renew", "--days", "10", "--address", "folder:/share")
-    assert (found["number"], found["address"]) == (6, "folder:/share")
+    assert (found["number"], found["address"]) == (7, "folder:/share")
     assert said("members", north, "--take", sent)["registrar"] == pinned
     assert "warning: " in run("members", north)[1]
 
@@ -81,21 +85,21 @@ def test_a_federation_from_nothing_to_a_new_key(tmp_path, run, said):
 def test_everything_at_once_for_a_trial(tmp_path, run, said):
     study = tmp_path / "study.toml"
     write_toml(study_of(), study)
-    made = said("new", tmp_path / "parties", "--all", study)
+    made = said("new", "--out", tmp_path / "parties", "--all", study)
     assert set(made["parties"]) == {"aggregator", "lead", "north", "south", "west"}
     for folder in made["parties"].values():
         found = said("members", folder)
         assert found["registrar"] == made["fingerprint"]
         assert found["address"].startswith("https://localhost:8102#sha256=")
-    refused(run("new", tmp_path / "parties", "--all", study), 7, "already")
-    status, out, err = run("new", tmp_path / "others", "--all", study)
+    refused(run("new", "--out", tmp_path / "parties", "--all", study), 7, "already")
+    status, out, err = run("new", "--out", tmp_path / "others", "--all", study)
     assert status == 0, err
     assert "each party makes its own" in out
 
 
 def test_what_is_wrong_is_said_in_one_sentence(tmp_path, run, said):
     office = tmp_path / "office"
-    pinned = said("new", office)["registrar"]
+    pinned = said("new", "--out", office)["registrar"]
     joined = said("join", tmp_path / "north", "--name", "north", "--registrar", pinned)
     told = ("--fingerprint", joined["fingerprint"])
     text = joined["request"]
@@ -118,7 +122,7 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path, run, said):
     refused(run("members", tmp_path), 7, "is no party's folder")
     refused(run("members", tmp_path / "north", "--take", tmp_path / "none"), 7, "cannot be read")
     refused(run("members", tmp_path / "north", "--take", __file__), 6, "list of members is refused")
-    other = said("new", tmp_path / "other")["file"]
+    other = said("new", "--out", tmp_path / "other")["file"]
     refused(run("members", tmp_path / "north", "--take", other), 6, "another federation's")
     refused(run("members", office, "--renew", "--days", "91"), 3, "91 days")
     large = tmp_path / "large"

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from eigenveil.errors import DataError, OutputError
-from eigenveil.federation.members import MemberList, Role, find, plain_fingerprint
+from eigenveil.federation.members import MemberList, Role, plain_fingerprint
 from eigenveil.federation.protocol.terms import active_sites
 from eigenveil.federation.public_key import PublicKey
 from eigenveil.federation.study.study import Study
@@ -202,17 +202,22 @@ def take(folder: Path, file: Path) -> tuple[Members, bool]:
 
 
 def replace_key(folder: Path) -> Joined:
-    """Make a party new keys; the old ones count until the registrar has admitted them."""
-    party = open_party(folder)
-    old = keys_of(party, party.known.current())
+    """Make a party new keys; the old ones count until the registrar has admitted them.
+
+    The old key signs the request as well, unless it was revoked.
+    """
+    party, now = open_party(folder), datetime.now(UTC)
+    known = party.known.current()
+    old = keys_of(party, known)
+    held = [each for each in known.entries if each.name == party.name and each.is_in(now)]
     keys = PartyKeys.new(old.signer if party.signer else None)
-    entry = find(party.known.current().entries, party.name, datetime.now(UTC))
+    replaces = held[0].key if held else ""
     request = new_request(
-        party.origin, party.role, party.name, party.organisation, keys, replaces=entry.key
+        party.origin, party.role, party.name, party.organisation, keys, replaces=replaces
     )
     add_keys(party, keys)
-    fingerprint = keys.signer.public_key.fingerprint
-    return Joined(party, fingerprint, request_line(request, keys.signer, old.signer))
+    signers = [keys.signer, *([old.signer] if held else [])]
+    return Joined(party, keys.signer.public_key.fingerprint, request_line(request, *signers))
 
 
 def new_all(study: Study, folder: Path, *, address: str = "") -> Trial:

@@ -34,8 +34,11 @@ Address = Annotated[
 
 @federation_app.command()
 def new(
-    folder: Annotated[Path, typer.Argument(help="The registrar's folder; with --all, of all.")],
-    name: Annotated[str, typer.Option(help="The federation's name.")] = "federation",
+    name: Annotated[str, typer.Argument(help="The federation's name.")] = "federation",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The registrar's folder ('registrar'); with --all, for all ('parties')."),
+    ] = None,
     address: Address = None,
     everybody: Annotated[
         Path | None,
@@ -49,6 +52,7 @@ def new(
     from eigenveil.federation.study.file import read_study
 
     screen = Screen(quiet=quiet)
+    folder = out or Path("registrar" if everybody is None else "parties")
     if everybody is None:
         found = federation.new(folder, name, address=address or "")
         if json:
