@@ -319,3 +319,31 @@ def test_an_address_that_everybody_sees_has_no_secret(address, code):
         FolderCarrier().open(_party("site"), address)
     assert found.value.code == code
     assert "secret" not in str(found.value)
+
+
+def test_a_bucket_takes_mail_whole_and_once(monkeypatch):
+    pytest.importorskip("s3fs", reason="s3fs is not installed")
+    moto = pytest.importorskip("moto.server", reason="moto is not installed")
+    import boto3
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "made-up")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        boto3.client("s3").create_bucket(Bucket="bucket")
+        lead, site = _mailboxes("s3://bucket/study", "lead@clinic.org", "Site")
+        assert site.take(0) == []
+        mail = [b"mail", os.urandom(1 << 20)]
+        for each in mail * 2:
+            lead.put("Site", each)
+        assert sorted(site.take(5)) == sorted(mail)
+        site.forget([digest_of(each) for each in mail] * 2)
+        assert site.take(0) == []
+        with pytest.raises(CarrierError, match="there is no bucket nowhere"):
+            _mailboxes("s3://nowhere/study", "Site")[0].take(0)
+    finally:
+        server.stop()

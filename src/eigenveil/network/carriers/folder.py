@@ -62,7 +62,7 @@ def member_name(quoted: str) -> str:
 class Found(NamedTuple):
     """A file that has the name of an envelope."""
 
-    changed: float
+    changed: float  # in any unit: for the order
     digest: str
     size: int
 
@@ -197,7 +197,7 @@ class LocalShelf:
                     with suppress(FileNotFoundError):
                         about = entry.stat(follow_symlinks=False)
                         if named and stat.S_ISREG(about.st_mode) and 0 < about.st_size <= LARGEST:
-                            yield Found(about.st_mtime, named[1], about.st_size)
+                            yield Found(about.st_mtime_ns, named[1], about.st_size)
                         elif _SCRATCH.fullmatch(entry.name) and stat.S_ISREG(about.st_mode):
                             if time.time() - about.st_mtime > OLD_SCRATCH:
                                 with suppress(OSError):
@@ -233,6 +233,8 @@ class LocalShelf:
                     file.write(envelope)
                     file.flush()
                     self._share(file.fileno(), 0o666)
+                    now = time.time_ns()  # finer than the disk's own clock: for the order
+                    os.utime(file.fileno(), ns=(now, now))
                     os.fsync(file.fileno())
                 os.rename(scratch, digest + ENDING, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
@@ -307,7 +309,7 @@ def _unreachable(shown: str, error: Exception) -> NoReturn:
             "again.",
             code="no-mailbox",
         ) from None
-    said = first_line(os.strerror(number) if number else error, empty=type(error).__name__)
+    said = first_line(getattr(error, "strerror", None) or error, empty=type(error).__name__)
     raise CarrierError(
         f"The mail in {shown} cannot be reached: {printable(said)}.",
         hint="Check that the share is mounted, or the store's credentials, and that this user may "
@@ -344,7 +346,7 @@ class StoreShelf:
             )
         self.shown, self.ignored, self._scheme = url.rstrip("/"), 0, parts.scheme.lower()
         self._files: Any = None
-        self._root = ""
+        self._root, self._there = "", False
         self._connected()
 
     def _connected(self) -> Any:
@@ -382,6 +384,12 @@ class StoreShelf:
             self._files = None  # a connection that broke is made anew
             _unreachable(self.shown, error)
 
+    def _check_bucket(self, files: Any) -> None:
+        bucket = self._root.strip("/").partition("/")[0]
+        if not self._there and not files.exists(bucket):
+            raise FileNotFoundError(errno.ENOENT, f"there is no bucket {bucket}")
+        self._there = True
+
     def _path(self, box: str, name: str = "") -> str:
         return f"{self._root.rstrip('/')}/{box}{'/' if name else ''}{name}"
 
@@ -394,6 +402,8 @@ class StoreShelf:
                 entries = files.ls(path, detail=True)
             except FileNotFoundError:
                 entries = []
+                if self._scheme in _WHOLE and self._scheme != "memory":
+                    self._check_bucket(files)
         self.ignored = 0
         for entry in entries:
             named = _MAIL.fullmatch(str(entry["name"]).rpartition("/")[2])
@@ -405,9 +415,10 @@ class StoreShelf:
 
     def read(self, box: str, found: Found) -> bytes | None:
         """An envelope, if it is there yet and still."""
+        path = self._path(box, found.digest + ENDING)
         with self._asked() as files:
             try:
-                read: bytes = files.cat_file(self._path(box, found.digest + ENDING), 0, found.size)
+                read: bytes = files.cat_file(path, start=0, end=found.size)
             except FileNotFoundError:
                 return None
             return read
