@@ -115,14 +115,18 @@ class _Sizes:
         return sum(sizes)
 
     def _asked(self, number: int) -> int:
-        """Numbers in a question: few, unless rows may be seen through what was released."""
+        """Numbers in a question: few, until rows may be seen through what was released."""
+        plan, found = self._plan, 0
         before = [each for one in self._rounds[: number - 1] for each in one]
         is_known = any(STATISTICS[each.statistic].layout != "vector" for each in before)
-        found = 0
+        beside = plan.features * (4 + len(self.study.covariates or ()))
         for each in self._round(number):
             kind = STATISTICS[each.statistic]
-            is_wide = kind.needs_basis or (is_known and kind.may_have_basis)
-            found += self._plan.requested_values() if is_wide else 8 * self._plan.features
+            if kind.needs_basis:
+                columns = plan.sketch_columns if kind.layout == "matrix" else plan.n_components
+                found += beside + plan.features * columns
+            else:
+                found += beside + (plan.requested_values() if is_known else 0)
         return found
 
     def _batch(self, number: str) -> int:
