@@ -11,7 +11,6 @@ import logging
 
 import numpy as np
 import pytest
-from eigenveil.network.flare.job import sign_job
 
 from eigenveil import (
     FederatedPCA,
@@ -35,10 +34,13 @@ from eigenveil.federated.running import run_study, site_rows
 from eigenveil.models.stored import StoredModel
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.source import ArrayRows
+from eigenveil.network.journal import Journal, Opening
+from eigenveil.network.orders import sign_order
 from eigenveil.network.runner import StudyRunner
 from eigenveil.network.status import STATUS, error_fields, error_from, read_progress
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.spending import Spending
+from federation_tools import identities
 
 RNG = np.random.default_rng(5)
 ROWS = RNG.normal(size=(600, 4)) + 5.0 * np.eye(2, 4)[RNG.integers(2, size=600)]
@@ -192,27 +194,15 @@ def test_whatever_stops_a_study_says_what_was_spent(stop):
     assert spent_of(caught.value) is None
 
 
-# -- over FLARE: its pure parts
+# -- between organisations
 
 
-class NoKeys:
-    """Of a study in this process: nobody signs."""
-
-    members = None
-
-    def now(self):
-        return self
-
-
-class InsteadOfFlare:
+class InThisProcess:
     """Carries calls to sites in this process, and stops at a step."""
 
     def __init__(self, parties, stop):
         self._parties, self._stop = parties, stop
         self.traffic, self.seconds = {}, {}
-
-    def members(self):
-        return b""
 
     def call(self, method, payloads, timeout):
         del timeout
@@ -222,19 +212,17 @@ class InsteadOfFlare:
             name: self._parties[name].handle(reported) for name, reported in payloads.items()
         }, {}
 
-    def hello(self, names, timeout):
-        del timeout
-        return dict.fromkeys(names, "")
-
     def hurry(self):
         pass
 
-    def bye(self):
+    count_replayed = hurry
+
+    def over(self):
         pass
 
 
 @pytest.mark.parametrize("stop", [ProtocolError, RuntimeError, MemoryError, OutputError])
-def test_a_study_over_flare_tells_the_lead_what_was_spent(stop, tmp_path, monkeypatch):
+def test_a_study_of_an_aggregator_tells_the_lead_what_was_spent(stop, tmp_path, monkeypatch):
     from eigenveil.federated.running import requested_budget
     from eigenveil.federation.ledger.ledger import Ledger
     from eigenveil.federation.protocol.site import Site
@@ -251,12 +239,13 @@ def test_a_study_over_flare_tells_the_lead_what_was_spent(stop, tmp_path, monkey
         parties[name] = Site(
             name=name, terms=settle(study), rows=part, ledger=ledger, source=SecureSource()
         )
-    transport = InsteadOfFlare(parties, stop)
-    monkeypatch.setattr(runner, "FlareTransport", lambda *given, **more: transport)
-    monkeypatch.setattr(runner, "PASSING", ())
+    transport = InThisProcess(parties, stop)
+    monkeypatch.setattr(runner, "Run", lambda *given, **more: transport)
     logging.getLogger("eigenveil.network.runner").addHandler(logging.NullHandler())
-    order = sign_job(study, "00" * 12, 60.0)
-    problem = StudyRunner(order, None, list(rows), lambda: False, tmp_path, NoKeys()).run()
+    party = identities(tuple(rows))
+    order = sign_order(party["lead"], study, session="00" * 12, timeout=60.0)
+    journal = Journal.begin(tmp_path / "journal", Opening(order, party["lead"].members.digest))
+    problem = StudyRunner(order, None, None, lambda: "", tmp_path, journal).run()
     reported(problem)
     fields = read_progress(tmp_path)["error"]
     assert (tmp_path / STATUS).exists()

@@ -7,7 +7,6 @@ matrix in coordinates of any size, loaded at once; a gzipped text of one line wi
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import copy
 import gzip
@@ -20,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from eigenveil.network.flare.session import StudySession
 
 from eigenveil import PrivatePCA
 from eigenveil.cli.presenters.registry import load_model
 from eigenveil.errors import DataError, ProtocolError
 from eigenveil.io import files, open_rows
 from eigenveil.io.formats.arrow_sizes import batch_sizes
+from eigenveil.network.lead import LeadSession
 
 MOST = 64 << 20
 """Bytes of Python's and NumPy's memory that reading may take."""
@@ -270,9 +269,13 @@ def test_one_part_of_a_model_under_many_names(tmp_path):
 @pytest.mark.parametrize("more", [1 << 40, 1 << 19])
 def test_a_lead_takes_no_file_without_an_end(more, monkeypatch):
     """Neither one that is said to be large, nor one that is a little larger each time."""
-    monkeypatch.setattr("eigenveil.network.flare.session.MOST_BYTES", 1 << 20)
-    session = StudySession.__new__(StudySession)
-    sent = {"data": base64.b64encode(bytes(1 << 19)).decode(), "sha256": ""}
-    session._command = lambda text: sent | {"size": int(text.split()[-1]) + (1 << 19) + more}
+    monkeypatch.setattr("eigenveil.network.lead.MOST_BYTES", 1 << 20)
+    session, piece = LeadSession.__new__(LeadSession), bytes(32 + (1 << 19))
+
+    def sent(step, payload, size):
+        at = int.from_bytes(payload[-8:], "little")
+        return (at + (1 << 19) + more).to_bytes(8, "little") + piece
+
+    session._ask = sent
     with pytest.raises(ProtocolError, match=r"model\.npz"):
-        session._file("job", "model.npz")
+        session._file("5e" * 12, 0)

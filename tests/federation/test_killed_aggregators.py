@@ -11,7 +11,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from eigenveil.network.flare.job import sign_job
 from ledger_tools import budget_for
 
 from eigenveil.errors import DataError, OutputError, ProtocolError
@@ -26,7 +25,9 @@ from eigenveil.federation.study.study import make_study
 from eigenveil.moments.source import ArrayRows
 from eigenveil.network import journal as journal_module
 from eigenveil.network.journal import Journal, Journaled, Opening
+from eigenveil.network.orders import sign_order
 from eigenveil.network.runner import carry_to_the_end
+from federation_tools import identities
 from soak_tools import count, times
 
 NAMES = ("a", "b", "c")
@@ -102,8 +103,7 @@ class Machine:
 
         appended = journal_module.Journal._append
         journal_module.Journal._append = append
-        job = sign_job(self.study, SESSION, 600.0)
-        journal = Journal.begin(self.journal, Opening(job, NAMES))
+        journal = opened(self.journal, self.study)
         parties = {name: self.site(name) for name in NAMES}
         if self.study.masks == "helper":
             memory = None if self.forgetful else self.folder / "masks.json"
@@ -271,9 +271,11 @@ def test_killed_at_each_event(tmp_path):
 # -- the file
 
 
-def opened(path):
-    study = study_of()
-    return Journal.begin(path, Opening(sign_job(study, SESSION, 600.0), NAMES))
+def opened(path, study=None):
+    study = study or study_of()
+    lead = identities(NAMES)["lead"]
+    order = sign_order(lead, study, session=SESSION, timeout=600.0)
+    return Journal.begin(path, Opening(order, lead.members.digest))
 
 
 def test_another_question_ends_the_run(tmp_path):

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
-from eigenveil.federation.protocol.certificates import Signed, who_signed
+from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.federation.protocol.certificates import Signed, check_count, who_signed
 from eigenveil.federation.protocol.messages import AGGREGATOR
 from eigenveil.federation.study.study import Study
 from eigenveil.files import replacing
@@ -161,13 +161,7 @@ class LeadSession:
         signed = who_signed(model.certificate_, self._members.federation)
         if signed is None or signed.session != run:
             raise _another("of another run")
-        wanted = len(signed.sites) + len(signed.unsigned) if signatures is None else signatures
-        if len(signed.sites) < wanted:
-            raise PrivacyError(
-                f"{len(signed.sites)} sites have signed the result, not {wanted}: it is {signed}.",
-                hint="Ask those that did not; --signatures N takes it with fewer.",
-                code="unsigned-result",
-            )
+        check_count(signed, signatures)
         return model, signed
 
     # -- letters
@@ -204,11 +198,11 @@ class LeadSession:
             )
         if answer.code:
             try:
-                raise error_from(json.loads(answer.payload))
+                error = error_from(json.loads(answer.payload))
             except (ValueError, AttributeError, RecursionError):
-                raise ProtocolError(
-                    f"The aggregator refused: {channel.sentence(answer.code)}.", code="refused"
-                ) from None
+                what = f"The aggregator refused: {channel.sentence(answer.code)}."
+                error = ProtocolError(what, code="refused")
+            raise error
         return answer.payload
 
     def _exchange(
@@ -309,7 +303,7 @@ def _another(what: str) -> ProtocolError:
     return ProtocolError(
         f"The aggregator sent a result {what}.",
         hint="It is not written; ask the aggregator's owner.",
-        code="other-study",
+        code="other-run",
     )
 
 

@@ -195,7 +195,7 @@ class Party(ABC):
                 raise ProtocolError(f"{query.sender} asked what only the aggregator may.")
             self.activity.note(query.step)
             if query.step == channel.OVER:
-                self._submit(lambda: self._end(query.payload.decode("ascii", "replace")))
+                self._submit(lambda: self._end(mailbox, query.payload.decode("ascii", "replace")))
                 self._send(mailbox, query, Answer())
                 return True
             if not known and query.step == JOIN and self._run(query.session) is None:
@@ -400,16 +400,19 @@ class Party(ABC):
                 self._runs[each] = self._runs[each][0], None
         return found
 
-    def _end(self, session: str) -> None:
+    def _end(self, mailbox: Mailbox, session: str) -> None:
         """The aggregator says that a run is over: nothing of it is answered any more."""
         run = self._run(session)
         with self._guard:
-            waiting = [m for m, (_, q) in self._undecided.items() if q.session == session]
-            for mark in waiting:
-                digest, _ = self._undecided.pop(mark)
+            self._over.add(session)
+            left = {m: d for m, (d, q) in self._undecided.items() if q.session == session}
+            for mark, digest in left.items():
+                del self._undecided[mark]
                 self._busy.discard(digest)
                 self._marks.discard(mark)
         self.post.end(session)
+        if left:
+            mailbox.forget(left.values())
         if run is None:
             return
         try:
@@ -422,7 +425,6 @@ class Party(ABC):
         except OSError as error:  # no room, for example: a site's ledger has it all the same
             self.say(f"{self.folder.ended_file} cannot be written: {error.strerror or error}.")
         with self._guard:
-            self._over.add(session)
             self._runs.pop(session, None)
         self.say(f"The run of study {run.order.study.name!r} is over for {self.name}.")
 

@@ -89,6 +89,10 @@ class Question:
         return self.envelope.recipient
 
 
+class Closed(Exception):
+    """The aggregator is being stopped: the run goes on when it is started again."""
+
+
 class Batch:
     """Questions that somebody waits for together."""
 
@@ -223,6 +227,11 @@ class Desk:
         """Take no more mail."""
         self._stop.set()
         self._mailbox.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no more mail is taken."""
+        return self._stop.is_set()
 
     def _look_after(self) -> None:
         while not self._stop.is_set():
@@ -471,6 +480,8 @@ class Run:
         return since is not None and self.desk.heard.get(name, 0.0) <= since
 
     def _check_going_on(self) -> None:
+        if self.desk.is_closed:
+            raise Closed
         if not self._ending and (by := self.aborted()):
             raise ProtocolError(
                 f"The study was stopped {by}.",

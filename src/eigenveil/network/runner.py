@@ -18,7 +18,7 @@ from eigenveil.federation.protocol.terms import settle
 from eigenveil.network.channel import ABORTED
 from eigenveil.network.journal import Calls, Journal, Journaled
 from eigenveil.network.orders import Order, parties_of
-from eigenveil.network.questions import PATIENCE, Desk, Run
+from eigenveil.network.questions import PATIENCE, Closed, Desk, Run
 from eigenveil.network.results import write_result_files
 from eigenveil.network.status import STATUS, Progress, error_fields
 
@@ -67,6 +67,9 @@ class StudyRunner:
             self._run(asked, progress)
         except EigenveilError as error:
             problem = error
+        except Closed:
+            self.journal.close()
+            raise
         except Exception as error:
             _log.exception("the study failed")
             problem = ProtocolError(

@@ -25,7 +25,7 @@ from eigenveil.network.folder import PartyFolder, identity_of, sealing_of
 from eigenveil.network.journal import MOST_IDLE_STARTS, Journal, Opening
 from eigenveil.network.mailbox import Mailbox
 from eigenveil.network.orders import Order, check_end, kept_order, read_order, sign_end
-from eigenveil.network.questions import PATIENCE, Desk
+from eigenveil.network.questions import PATIENCE, Closed, Desk
 from eigenveil.network.results import FILES
 from eigenveil.network.runner import StudyRunner
 from eigenveil.network.status import GOING_ON, STATUS, Progress, error_fields, read_progress
@@ -36,7 +36,7 @@ MOST_OF_A_LEAD, MOST_IN_ALL = 8, 64
 NONCE = 16
 STARTED = threading.Event()
 """Of this process, if it is an aggregator's: it takes mail."""
-_LOOK = 0.3
+_LOOK, _CLOSING = 0.3, 5.0
 _ORDER, _END = "order", "end"
 _log = logging.getLogger(__name__)
 
@@ -60,7 +60,6 @@ class AggregatorService:
         self._guard = threading.Condition()
         self._alive: dict[str, str] = {}
         self._computing: Counter[str] = Counter()
-        self._stop = threading.Event()
 
     def start(self) -> None:
         """Go on with what was cut off, and take mail."""
@@ -70,10 +69,9 @@ class AggregatorService:
 
     def close(self) -> None:
         """Take no more mail; runs go on when the service is started again."""
-        self._stop.set()
         self.desk.close()
         with self._guard:
-            self._guard.notify_all()
+            self._guard.wait_for(lambda: not self._alive, _CLOSING)
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -129,17 +127,19 @@ class AggregatorService:
                 begin,
                 self._patience,
             ).run()
+        except Closed:
+            return
         except EigenveilError as error:
             self._failed(order, error)
         except Exception:
             _log.exception("a study cannot be conducted")
             self._failed(order, ProtocolError("The aggregator failed.", code="aggregator-failed"))
         finally:
-            self.post.end(session)
             with self._guard:
                 self._alive.pop(session, None)
                 self._computing.subtract(slot)
                 self._guard.notify_all()
+        self.post.end(session)
 
     def _failed(self, order: Order, error: EigenveilError) -> None:
         file = self._party.results / order.session / STATUS
@@ -152,7 +152,7 @@ class AggregatorService:
     def _wait_for_slot(self, order: Order) -> None:
         """Until one more of this lead may compute: one lead cannot hold the federation."""
         with self._guard:
-            while not self._ended(order) and (
+            while not (self.desk.is_closed or self._ended(order)) and (
                 self._computing.total() >= AT_ONCE or self._computing[order.lead] >= OF_A_LEAD
             ):
                 self._guard.wait(_LOOK)

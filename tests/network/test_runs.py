@@ -1,0 +1,237 @@
+"""Studies over mailboxes: what leads, the aggregator and sites do, also where things are wrong."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from study_tools import Federation, Site, ended, one_release, until
+
+from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.federation.study.study import make_study
+from eigenveil.network import lead as lead_module
+from eigenveil.network import questions, service
+from eigenveil.network.orders import sign_end
+from eigenveil.network.service import end_run
+from eigenveil.network.survey import Telling
+from federation_tools import SITES, study_of
+
+
+@pytest.fixture
+def federation(tmp_path):
+    with Federation(tmp_path) as found:
+        yield found
+
+
+def test_a_lead_asks_submits_follows_and_fetches(federation):
+    study = federation.study
+    with federation.lead() as lead:
+        assert [each.answer.state for each in lead.ask(SITES, study)] == ["approved"] * 3
+        assert [each.problem for each in lead.ask(["nobody", "lead"])] == ["not-a-member"] * 2
+        run = lead.submit(study)
+        assert (found := ended(lead, run)).state == "finished", found.error
+        model, signed = lead.result(run, study)
+        assert model.components_.shape == (2, 4)
+        assert (set(signed.sites), signed.session) == (set(SITES), run)
+        assert list(lead.studies()) == [run]
+        again = lead.submit(study)
+        ended(lead, again)
+        assert set(lead.studies()) == {run, again}
+    for name in SITES:
+        sessions = federation.ledgers[name].sessions()
+        assert [each.is_open for each in sessions] == [False, False]
+        until(lambda n=name: not list(federation.parties[n].runs.glob("*")))
+
+
+def test_a_run_waits_for_owners_and_begins_when_the_last_has_decided(federation):
+    west = federation.sites["west"]
+    west.decision = "waiting"
+    with federation.lead() as lead:
+        run = lead.submit(federation.study)
+        until(lambda: "approved" in lead.status(run).missing.get("west", ""))
+        assert lead.status(run).state == "waiting"
+        federation.stop("west")  # a site that is started again finds the question again
+        west = federation.start("west")
+        west.decision = "waiting"
+        time.sleep(0.5)
+        begun, west.decision = time.monotonic(), "approved"
+        assert (found := ended(lead, run)).state == "finished", found.error
+        assert time.monotonic() - begun < 4
+
+
+def test_an_owner_who_refuses_ends_a_run_that_needs_the_site(federation):
+    federation.sites["west"].decision = "refused"
+    with federation.lead() as lead:
+        found = ended(lead, lead.submit(federation.study))
+        assert (found.state, found.error.code) == ("failed", "too-few-sites")
+        assert "its owner refused this study" in found.error.message
+    for ledger in federation.ledgers.values():
+        assert not any(each.is_open or each.charges for each in ledger.sessions())
+
+
+@pytest.mark.parametrize("who", ["lead", "aggregator"])
+def test_a_lead_and_the_operator_may_end_a_run(federation, who):
+    federation.sites["west"].decision = "waiting"
+    with federation.lead() as lead:
+        run = lead.submit(federation.study)
+        until(lambda: lead.status(run).missing)
+        if who == "lead":
+            lead.end(run)
+        else:
+            end_run(federation.parties["aggregator"], run, "maintenance")
+        found = ended(lead, run)
+        assert (found.state, found.error.code) == ("aborted", "aborted")
+        assert f"by {who}" in found.error.message
+        until(lambda: not federation.sites["west"]._undecided)
+        with pytest.raises(ProtocolError, match="over already"):
+            end_run(federation.parties["aggregator"], run)
+
+
+def test_a_study_with_dropouts_survives_a_lost_site(tmp_path, monkeypatch):
+    """It ends well at the lead, who must accept that a site did not sign (D1)."""
+    from eigenveil.cli.commands.fit import federation_as_json, print_federation
+    from eigenveil.cli.presenters.screen import Screen
+
+    study = one_release(dropouts=1)
+    monkeypatch.setattr(questions, "PATIENCE", 0.5)
+    with Federation(tmp_path, study) as federation:
+        federation.stop_aggregator()
+        federation.start_aggregator(patience=0.5)
+        federation.stop("west")
+        with federation.lead() as lead:
+            run = lead.submit(study, timeout=5.0)
+            assert (found := ended(lead, run)).state == "finished", found.error
+            with pytest.raises(EigenveilError) as caught:
+                lead.result(run, study)
+            assert caught.value.code == "unsigned-result"
+            model, signed = lead.result(run, study, signatures=2)
+        assert signed.unsigned == ("west",)
+        assert "west" in model.missing_
+        print_federation(model, Screen())
+        assert federation_as_json(model)["missing"].keys() == {"west"}
+
+
+def test_a_lead_takes_no_result_of_another_run(federation, monkeypatch):
+    """Nor of another study, though the aggregator's files say so (F1)."""
+    with federation.lead() as lead:
+        runs = []
+        for _ in range(2):
+            runs.append(run := lead.submit(federation.study))
+            assert (found := ended(lead, run)).state == "finished", found.error
+        first, second = runs
+        first, second = runs
+        results = federation.parties["aggregator"].results
+        for name in ("model.npz", "certificate.json", "summary.json"):
+            (results / second / name).write_bytes((results / first / name).read_bytes())
+        with pytest.raises(ProtocolError) as caught:
+            lead.result(second, federation.study)
+        assert caught.value.code == "other-run"
+        with pytest.raises(ProtocolError) as caught:
+            lead.result(first, study_of())
+        assert caught.value.code == "other-run"
+        monkeypatch.setattr(lead_module, "MOST_BYTES", 1000)
+        with pytest.raises(ProtocolError, match="with more than"):
+            lead.result(first)
+
+
+def test_a_lead_sees_its_own_studies_alone_and_cannot_fill_the_aggregator(federation, monkeypatch):
+    monkeypatch.setattr(service, "MOST_OF_A_LEAD", 2)
+    federation.sites["west"].decision = "waiting"
+    with federation.lead() as lead:
+        for _ in range(2):
+            run = lead.submit(federation.study)
+        with pytest.raises(EigenveilError) as caught:
+            lead.submit(federation.study)
+        assert caught.value.code == "too-many-studies"
+        for unknown in ("0" * 24, "../x", run[:-1]):
+            with pytest.raises(ProtocolError) as caught:
+                lead.status(unknown)
+            assert caught.value.code == "no-such-run"
+        stranger = federation.service
+        with pytest.raises(ProtocolError):
+            stranger._end("somebody", run.encode() + sign_end(lead._identity, run))
+        federation.sites["west"].decision = "approved"
+        ended(lead, run)
+
+
+def test_several_studies_run_at_a_time_and_those_of_one_lead_not_all(federation):
+    conducting, most = [], []
+
+    class Counting(dict):
+        pass
+
+    begun = federation.service._wait_for_slot
+
+    def noted(order):
+        begun(order)
+        conducting.append(order.session)
+        most.append(federation.service._computing.total())
+
+    federation.service._wait_for_slot = noted
+    with federation.lead() as lead:
+        studies = [one_release(name=f"study-{number}") for number in range(4)]
+        runs = [lead.submit(each) for each in studies]
+        assert {ended(lead, run).state for run in runs} == {"finished"}
+    assert len(conducting) == 4
+    assert max(most) <= service.OF_A_LEAD
+
+
+def test_runs_go_on_when_every_party_is_stopped_and_started_again(tmp_path):
+    with Federation(tmp_path, seed=3) as whole, whole.lead() as lead:
+        run = lead.submit(whole.study)
+        ended(lead, run)
+        wanted, _ = lead.result(run)
+    with Federation(tmp_path / "again", seed=3) as federation, federation.lead() as lead:
+        federation.sites["west"].decision = "waiting"
+        run = lead.submit(federation.study)
+        until(lambda: lead.status(run).answered == 2)
+        federation.stop_aggregator()
+        for name in SITES:
+            federation.stop(name)
+        federation.start_aggregator()
+        for name in SITES:
+            federation.start(name)
+        assert (found := ended(lead, run)).state == "finished", found.error
+        model, _ = lead.result(run)
+    assert np.array_equal(model.components_, wanted.components_)
+
+
+def test_a_helper_and_a_telling_site(tmp_path):
+    study = one_release(masks="helper")
+    with Federation(tmp_path, study) as federation, federation.lead() as lead:
+        federation.sites["west"].telling = Telling(decisions=False)
+        assert lead.ask(["west"], study)[0].answer.state == "not-told"
+        run = lead.submit(study)
+        assert (found := ended(lead, run)).state == "finished", found.error
+        until(lambda: not list(federation.parties["helper"].state.glob("masks*")))
+
+
+def test_what_is_wrong_is_said_in_one_line(federation, tmp_path):
+    with federation.lead(timeout=1.0) as lead:
+        other = make_study(
+            name="other", features=4, components=1, epsilon=1.0, protocol="cape",
+            sites=[{"name": name} for name in ("north", "south", "nobody")],
+        )  # fmt: skip
+        with pytest.raises(ProtocolError, match="nobody") as caught:
+            lead.submit(other)
+        assert caught.value.code == "not-a-member"
+        federation.stop_aggregator()
+        with pytest.raises(ProtocolError) as caught:
+            lead.studies()
+        assert caught.value.code == "no-aggregator"
+    said = []
+    box = federation.opens(federation.parties["north"])
+    federation.stop("north")
+    box.close()
+    north = Site(federation.parties["north"], federation.ledgers["north"], said=said)
+    stop = threading.Event()
+    threading.Timer(3.0, stop.set).start()
+
+    class Away:
+        def take(self, wait, known=()):
+            raise ProtocolError("Nobody is there.", code="no-mailbox")
+
+        put = take
+
+    north.serve(Away(), stop)
+    assert [line for line in said if "Nobody is there." in line] == said[-1:]
