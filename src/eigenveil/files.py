@@ -75,11 +75,16 @@ def replacing(target: Path) -> Iterator[Path]:
             scratch.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise OutputError(
-            f"{target}: {error.strerror or error}.",
-            hint="Choose a folder that can be written.",
-            code="cannot-write",
-        ) from None
+        raise cannot_write(target, error) from None
+
+
+def cannot_write(place: Path, problem: OSError) -> OutputError:
+    """What is raised where a file or folder cannot be written."""
+    return OutputError(
+        f"{place}: {problem.strerror or problem}.",
+        hint="Choose a folder that can be written, on a disk that is not full.",
+        code="cannot-write",
+    )
 
 
 def user_folder(kind: Literal["data", "state"]) -> Path:

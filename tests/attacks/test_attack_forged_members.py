@@ -161,11 +161,36 @@ def test_the_registrars_key_alone_does_not_change_the_registrar(office):
     """A stolen key signs lists, but names no other registrar than the one that was announced."""
     registrar, origin, _ = office
     good, own = registrar.current(), KeySigner.new()
-    head = next_head(good, registrar=own.public_key.text)
-    for signers in ((own, registrar.signer), (registrar.signer,)):
+    taken = next_head(good, registrar=own.public_key.text)
+    later = KeySigner.read(registrar.folder / "next-registrar.pem")
+    announced = next_head(good, registrar=later.public_key.text)
+    for head, signers in (
+        (taken, (own, registrar.signer)),
+        (taken, (registrar.signer,)),
+        (announced, (later,)),  # nor does the key that was kept offline
+        (announced, (registrar.signer,)),
+    ):
         made = MemberList(
             heads=(*good.heads, Signed[Head].by(head, *signers)), entries=good.entries
         )
+        assert refused(read_members, line(made), origin) == "bad-members"
+
+
+def test_a_chain_is_of_one_history_and_its_numbers_follow(office):
+    """Signed by the registrar, all of them: a gap, a number twice, a head of another history."""
+    registrar, origin, _ = office
+    good = registrar.current()
+    other = next_head(good, address="folder:/elsewhere")
+    after = next_head(good).model_copy(update={"number": good.head.number + 2})
+    for heads in (
+        [after],
+        [next_head(good, number=good.head.number)],
+        [other, after],  # which follows from the head before the other
+        [next_head(good, previous="")],
+        [next_head(good, previous=good.heads[0].said.digest)],
+    ):
+        signed = [Signed[Head].by(each, registrar.signer) for each in heads]
+        made = MemberList(heads=(*good.heads, *signed), entries=good.entries)
         assert refused(read_members, line(made), origin) == "bad-members"
 
 

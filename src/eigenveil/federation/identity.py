@@ -63,14 +63,8 @@ class Identity:
 
     def signed(self, keys: payloads.PublicKeys, context: Context, name: str) -> payloads.PublicKeys:
         """The same keys with a proof that they are this party's in this session."""
-        return keys.model_copy(update={"proof": self._proof(keys.proved(), context, name)})
-
-    def signed_channel(self, channel: str, context: Context, name: str) -> payloads.Proof:
-        """A proof for a single channel key, such as the helper's."""
-        return self._proof((channel,), context, name)
-
-    def _proof(self, keys: tuple[str, ...], context: Context, name: str) -> payloads.Proof:
-        return payloads.Proof(signature=self.sign(self._text(keys, context, name)).hex())
+        signature = self.sign(self._text(keys.proved(), context, name)).hex()
+        return keys.model_copy(update={"proof": payloads.Proof(signature=signature)})
 
     def check(
         self, keys: tuple[str, ...], proof: payloads.Proof | None, context: Context, name: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, ClassVar, Literal, Protocol, get_args
 
@@ -299,9 +299,9 @@ def check_time(head: Head, time: datetime) -> None:
         )
 
 
-def digest_of(digests: object) -> str:
+def digest_of(digests: Iterable[str]) -> str:
     """SHA-256 over digests in hex, in order."""
-    return hashlib.sha256("".join(digests).encode()).hexdigest()  # type: ignore[arg-type]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def plain_fingerprint(text: str) -> str:

@@ -17,15 +17,16 @@ from typing import Any
 
 from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation.identity import Identity
-from eigenveil.federation.members import ROLES, Entry, MemberList, Role
+from eigenveil.federation.members import ROLES, MemberList, Role
 from eigenveil.federation.sealing import SealingKey
-from eigenveil.files import hold, replacing
+from eigenveil.files import cannot_write, hold, replacing
 from eigenveil.network.keys import PartyKeys, write_private
 from eigenveil.network.members import KnownMembers
 
 FORMAT = "eigenveil-party-1"
 FILE = "party.json"
 MEMBERS_FILE = "members.json"
+_FIELDS = ("role", "name", "organisation", "origin", "address", "ca", "signer")
 
 
 def described(role: str) -> str:
@@ -37,6 +38,16 @@ def described(role: str) -> str:
         "helper": "a noise helper",
         "registrar": "a registrar",
     }[role]
+
+
+class _Inside:
+    """A place within a party's folder."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __get__(self, party: PartyFolder, of: type | None = None) -> Path:
+        return party.folder / self._place
 
 
 @dataclass(frozen=True)
@@ -72,65 +83,28 @@ class PartyFolder:
     def __post_init__(self) -> None:
         object.__setattr__(self, "known", _known(self.folder / MEMBERS_FILE, self.origin))
 
-    @property
-    def members(self) -> Path:
-        """The newest list of members that this party has seen."""
-        return self.folder / MEMBERS_FILE
-
-    @property
-    def keys(self) -> Path:
-        """A folder of private keys for each key that the party has, or had, by fingerprint."""
-        return self.folder / "keys"
-
-    @property
-    def state(self) -> Path:
-        """What a party must know after it was stopped."""
-        return self.folder / "state"
-
-    @property
-    def runs(self) -> Path:
-        """Of a site and a helper: what a run must know, a file each."""
-        return self.state / "runs"
-
-    @property
-    def ended_file(self) -> Path:
-        """Names of runs that are over, which are not admitted again."""
-        return self.state / "ended.txt"
-
-    @property
-    def journals(self) -> Path:
-        """Of the aggregator: a journal for each run that goes on, so that it outlives a kill."""
-        return self.state / "journals"
-
-    @property
-    def decided(self) -> Path:
-        """Of a site: studies that were decided about, ``<study hash>.json``."""
-        return self.folder / "decided"
-
-    @property
-    def waiting(self) -> Path:
-        """Of a site: studies requested and not decided yet, ``<study hash>.json``."""
-        return self.folder / "waiting"
-
-    @property
-    def approver_keys(self) -> Path:
-        """Of a site: keys of its approvers, each one encrypted with a password."""
-        return self.folder / "approvers"
-
-    @property
-    def results(self) -> Path:
-        """Of the aggregator: a folder for each run."""
-        return self.folder / "results"
-
-    @property
-    def log(self) -> Path:
-        """What a service has said."""
-        return self.folder / "log.txt"
-
-    @property
-    def lock(self) -> Path:
-        """Held by the one process that runs from this folder; see :func:`lock`."""
-        return self.state / "lock"
+    members = _Inside("members.json")
+    """The newest list of members that this party has seen."""
+    keys = _Inside("keys")
+    """A folder of private keys for each key that the party has, or had, by fingerprint."""
+    state = _Inside("state")
+    """What a party must know after it was stopped."""
+    runs = _Inside("state/runs")
+    """Of a site and a helper: what a run must know, a file each."""
+    ended_file = _Inside("state/ended.txt")
+    """Names of runs that are over, which are not admitted again."""
+    journals = _Inside("state/journals")
+    """Of the aggregator: a journal for each run that goes on, so that it outlives a kill."""
+    lock = _Inside("state/lock")
+    """Held by the one process that runs from this folder; see :func:`lock`."""
+    decided = _Inside("decided")
+    """Of a site: studies that were decided about, ``<study hash>.json``."""
+    waiting = _Inside("waiting")
+    """Of a site: studies requested and not decided yet, ``<study hash>.json``."""
+    approver_keys = _Inside("approvers")
+    """Of a site: keys of its approvers, each one encrypted with a password."""
+    results = _Inside("results")
+    """Of the aggregator: a folder for each run."""
 
     def mailbox_address(self) -> str:
         """Where the party's mail is: its own choice, else the list's."""
@@ -150,8 +124,7 @@ def open_party(folder: str | Path, role: Role | None = None) -> PartyFolder:
         fields = json.loads(file.read_text(encoding="utf-8"))
         if fields["format"] != FORMAT:
             raise ValueError
-        names = ("role", "name", "organisation", "origin", "address", "ca", "signer")
-        party = PartyFolder(place, **{name: str(fields.get(name, "")) for name in names})  # type: ignore[arg-type]
+        party = PartyFolder(place, **{name: str(fields.get(name, "")) for name in _FIELDS})  # type: ignore[arg-type]
         if party.role not in ROLES or not party.name:
             raise ValueError
     except FileNotFoundError:
@@ -182,12 +155,6 @@ def open_party(folder: str | Path, role: Role | None = None) -> PartyFolder:
     return party
 
 
-def describe(party: PartyFolder) -> dict[str, Any]:
-    """The party's own file, as :func:`open_party` reads it."""
-    names = ("role", "name", "organisation", "origin", "address", "ca", "signer")
-    return {"format": FORMAT} | {name: getattr(party, name) for name in names}
-
-
 def new_party(party: PartyFolder, keys: PartyKeys) -> None:
     """Write a party's folder, which must not hold one."""
     if (party.folder / FILE).exists():
@@ -197,7 +164,8 @@ def new_party(party: PartyFolder, keys: PartyKeys) -> None:
             code="output-exists",
         )
     add_keys(party, keys)
-    write_json(party.folder / FILE, describe(party))
+    content = {"format": FORMAT} | {name: getattr(party, name) for name in _FIELDS}
+    write_json(party.folder / FILE, content)
 
 
 def add_keys(party: PartyFolder, keys: PartyKeys) -> None:
@@ -208,10 +176,7 @@ def add_keys(party: PartyFolder, keys: PartyKeys) -> None:
 
 def keys_of(party: PartyFolder, members: MemberList) -> PartyKeys:
     """The keys that a list has for the party."""
-    return _keys_of(party, [each for each in members.entries if each.name == party.name])
-
-
-def _keys_of(party: PartyFolder, entries: list[Entry]) -> PartyKeys:
+    entries = [each for each in members.entries if each.name == party.name]
     now = datetime.now(UTC)
     for entry in sorted(entries, key=lambda each: not each.is_in(now)):
         found = party.keys / PartyKeys.name_of(entry.key)
@@ -253,11 +218,7 @@ def lock(party: PartyFolder) -> Iterator[None]:
         party.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = party.lock.open("a")
     except OSError as problem:
-        raise OutputError(
-            f"{party.folder} cannot be written: {problem.strerror or problem}.",
-            hint="Check who may write the party's folder, and that the disk is not full.",
-            code="cannot-write",
-        ) from None
+        raise cannot_write(party.folder, problem) from None
     with file:
         if not hold(file):
             raise OutputError(
@@ -271,9 +232,4 @@ def lock(party: PartyFolder) -> Iterator[None]:
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a file whole or not at all; for its owner only."""
     with replacing(path) as scratch:
-        scratch.write_bytes(json_text(content))
-
-
-def json_text(content: Mapping[str, Any]) -> bytes:
-    """A party's JSON, as it is in its files."""
-    return json.dumps(content, indent=2).encode() + b"\n"
+        scratch.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
 from eigenveil.errors import OutputError
 from eigenveil.federation.public_key import P256_ORDER, PublicKey, Signer
 from eigenveil.federation.sealing import SealingKey
+from eigenveil.files import cannot_write
 
 SIGNING, MLKEM, X25519 = "signing.pem", "mlkem.pem", "x25519.pem"
 SIGNERS = "eigenveil.signers"
@@ -135,11 +136,7 @@ def write_private(folder: Path, files: Mapping[str, bytes]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
     except OSError as problem:
-        raise OutputError(
-            f"{folder} cannot be written: {problem.strerror or problem}.",
-            hint="Choose a folder that can be written, on a disk that is not full.",
-            code="cannot-write",
-        ) from None
+        raise cannot_write(folder, problem) from None
 
 
 def _pem(key: object) -> bytes:

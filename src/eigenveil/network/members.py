@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ from eigenveil.federation.members import (
 )
 from eigenveil.federation.public_key import PublicKey
 from eigenveil.federation.signed import canonical
-from eigenveil.files import hold, replacing
+from eigenveil.files import cannot_write, hold, replacing
 
 LARGEST = 1 << 24
 """Bytes of a list at the most: some thousand parties, and as many changes."""
@@ -292,30 +293,18 @@ class KnownMembers:
                 code="forked-members",
             )
 
-    def _turn(self) -> _Turn:
-        return _Turn(self.file)
-
-
-class _Turn:
-    """One process at a time brings a list."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def __enter__(self) -> None:
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One process at a time brings a list."""
+        place = self.file.parent / self.LISTS
         try:
-            (self._file.parent / KnownMembers.LISTS).mkdir(parents=True, exist_ok=True)
-            self._lock = (self._file.parent / KnownMembers.LISTS / ".lock").open("a")
+            place.mkdir(parents=True, exist_ok=True)
+            lock = (place / ".lock").open("a")
         except OSError as problem:
-            raise OutputError(
-                f"{self._file} cannot be written: {problem.strerror or problem}.",
-                hint="Check who may write the party's folder, and that the disk is not full.",
-                code="cannot-write",
-            ) from None
-        hold(self._lock, wait=True)
-
-    def __exit__(self, *failed: object) -> None:
-        self._lock.close()
+            raise cannot_write(place, problem) from None
+        with lock:
+            hold(lock, wait=True)
+            yield
 
 
 def _unreadable(file: Path, problem: OSError) -> OutputError:
