@@ -43,8 +43,8 @@ def office(tmp_path_factory):
     return registrar, origin, keys
 
 
-def asked(origin, name, keys, **more):
-    request = new_request(origin, "site", name, "Hospital", keys, **more)
+def asked(origin, name, keys, role="site", **more):
+    request = new_request(origin, role, name, "Hospital", keys, **more)
     return read_request(request_line(request, keys.signer))
 
 
@@ -269,6 +269,13 @@ def test_lines_that_a_mail_program_broke_are_whole(office):
     assert read_request(f" {broken}\n") == read_request(text)
 
 
+def test_a_line_says_in_clear_what_is_signed(office):
+    _, origin, _ = office
+    text = request_line(new_request(origin, "site", "east", "", KEYS), KEYS.signer)
+    for changed in (text.replace(":east:", ":west:"), text.replace(":site:", ":lead:")):
+        assert refused(read_request, changed) == "bad-request"
+
+
 def with_checksum(signed):
     """A line around any content, as an attacker makes it."""
     good = request_line(signed.said, KEYS.signer).split(":")
@@ -309,6 +316,14 @@ def test_nobody_asks_with_a_key_that_is_not_theirs(office):
         said = good.model_copy(update=change)
         found = read_request(with_checksum(Signed[Request].by(said, own.signer)))
         assert refused(registrar.admit, [found]) == code, change
+    named = read_request(
+        with_checksum(Signed[Request].by(good.model_copy(update={"name": "north"}), own.signer))
+    )
+    lead = asked(origin, "north", own, role="lead")
+    assert refused(registrar.admit, [lead], replace=True) == "name-taken"
+    # the old key's word, but about nothing
+    both = Signed[Request].by(named.said, own.signer, north.signer)
+    assert refused(registrar.admit, [both]) == "name-taken"
     assert registrar.current() == before
     # two of one name in one breath
     both = [read_request(request_line(good, own.signer)) for _ in range(2)]

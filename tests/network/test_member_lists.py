@@ -276,7 +276,14 @@ def test_a_party_signs_with_the_key_that_its_list_has(world):
     wrong = second.signer.sign(b"y")
     check = identity_of(party).verify
     assert code_of(check, b"x", wrong, role="site", name="north") == "bad-identity"
-    # an old copy of the folder, or another's name
+    # the same key with another one to seal for, an old copy of the folder, or another's name
+    half = PartyFolder(world.folder / "east", "site", "east", "", world.origin)
+    keys = PartyKeys.new()
+    new_party(half, keys)
+    told = PartyKeys(keys.signer, PartyKeys.new().sealing)
+    world.registrar.admit([world.request("east", keys=told)])
+    half.known.adopt(world.data())
+    assert code_of(identity_of, half) == "other-keys"
     shutil.rmtree(party.keys)
     assert code_of(identity_of, party) == "other-keys"
 
