@@ -86,13 +86,15 @@ def known_to_all(study):
 class Consortium:
     """The sites of a study, each with rows and a ledger of its own, and the helper."""
 
-    def __init__(self, study, folder, *, rows=None, times=1.0):
+    def __init__(self, study, folder, *, rows=None, times=1.0, identities=None):
         self.study, self.folder = study, folder
         self.rows = rows_of(study) | (rows or {})
-        self.ledgers = {name: Ledger(folder / f"{name}.ledger") for name in active_sites(study)}
+        self.ledgers = {
+            name: Ledger(folder / f"{name}.ledger", heads=None) for name in active_sites(study)
+        }
         for ledger in self.ledgers.values():
             ledger.set_budget(requested_budget(study, times))
-        self.identities = known_to_all(study)
+        self.identities = identities or known_to_all(study)
         self.parties = {name: self.site(name) for name in self.ledgers}
         if settle(study).mask_kind == "helper":
             self.parties[HELPER] = Helper(settle(study))
@@ -103,7 +105,7 @@ class Consortium:
             name=name,
             terms=settle(self.study),
             rows=ArrayRows(self.rows[name], origin=f"{name}.csv"),
-            ledger=Ledger(self.folder / f"{name}.ledger"),
+            ledger=Ledger(self.folder / f"{name}.ledger", heads=None),
             identity=self.identities.get(name),
         )
 

@@ -6,11 +6,11 @@ import secrets
 from dataclasses import replace
 
 import pytest
+from cryptography.exceptions import InvalidTag
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.secagg import keys as keys_module
 from eigenveil.federation.secagg.consistency import statement
 from eigenveil.federation.secagg.keys import (
     SECRET_BYTES,
@@ -18,31 +18,22 @@ from eigenveil.federation.secagg.keys import (
     RoundFacts,
     SiteKeys,
     derive,
-    is_signed,
     join_secret,
-    pair_key,
-    point_of,
+    letter_bytes,
+    lock,
+    mask_key,
+    round_key,
     self_key,
     split_secret,
+    unlock,
 )
 from soak_tools import times
 from statistics_tools import FALSE_ALARM, chi_square
 
-HERE = Context("study", "session")
+HERE = Context("study", "session", "list")
 ABOUT = "ab" * 32
 NAMES = ("one", "other")
 TURNS = range(1, 7)
-PRIME = 2**255 - 19
-# Points of small order, and one that is no multiple of the base point's subgroup (RFC 7748, 6.1).
-LOW_ORDER = [
-    "00" * 32,
-    "01" + "00" * 31,
-    "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
-    "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
-    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-]
 
 
 def facts(round_number=1, request_digest=ABOUT, joined="ff", members="ff"):
@@ -53,194 +44,142 @@ def site(context=HERE, master=None):
     return SiteKeys(master or SiteKeys.new_master(), context)
 
 
-def test_two_sites_agree_on_the_key_of_every_round():
-    one, other = site(), site()
-    for round_number in TURNS:
-        mine = one.pair_key(other.public_key(round_number), facts(round_number), NAMES)
-        assert mine == other.pair_key(
-            one.public_key(round_number), facts(round_number), NAMES[::-1]
-        )
-        # and whoever is given the secret of one of them in the end
-        seed = one.pair_seed(round_number)
-        assert mine == pair_key(
-            seed, other.public_key(round_number), HERE, facts(round_number), NAMES
-        )
-
-
-def test_a_third_site_has_another_key():
-    one, other, third = site(), site(), site()
-    assert one.pair_key(other.public_key(1), facts(), NAMES) != third.pair_key(
-        other.public_key(1), facts(), NAMES
+def letters(one, other, names=NAMES, more=(b"", b"")):
+    """What either site seals for the other."""
+    return (
+        one.letter(more[0], key=other.sealing.public, names=names),
+        other.letter(more[1], key=one.sealing.public, names=names[::-1]),
     )
 
 
+def agreed(one, other, names=NAMES):
+    """The secret as either site has it."""
+    sent, back = letters(one, other, names)
+    theirs, _ = one.opened(back, names=names[::-1])
+    mine, _ = other.opened(sent, names=names)
+    return one.pair(names[1], theirs, own=names[0]), other.pair(names[0], mine, own=names[1])
+
+
+def test_two_sites_agree_on_one_secret_and_a_key_of_every_round():
+    one, other = site(), site()
+    mine, theirs = agreed(one, other)
+    assert mine == theirs
+    assert mine not in (agreed(site(), other)[0], agreed(one, site())[0])
+    found = {round_key(mine, HERE, t, NAMES) for t in TURNS}
+    assert found == {round_key(theirs, HERE, t, NAMES[::-1]) for t in TURNS}
+    assert len(found) == len(TURNS)
+
+
 def test_sites_that_were_told_different_things_have_different_keys():
-    """Of the round, the question, who takes part, or who the two of them are."""
-    one, other = site(), site().public_key(1)
+    """Of the round, the question, who takes part, who the two are, and which list holds."""
+    key = os.urandom(32)
     reported = [
-        (facts(), NAMES),
-        (facts(request_digest="cd" * 32), NAMES),
-        (facts(joined="fe"), NAMES),
-        (facts(members="fe"), NAMES),
-        (facts(joined="f", members="fff"), NAMES),
-        (facts(), ("one", "third")),
-        (facts(), ("third", "other")),
-        (facts(), ("oneo", "ther")),
-        (facts(), ("one", 'other", "third')),
+        (HERE, facts(), NAMES),
+        (HERE, facts(2), NAMES),
+        (HERE, facts(request_digest="cd" * 32), NAMES),
+        (HERE, facts(joined="fe"), NAMES),
+        (HERE, facts(members="fe"), NAMES),
+        (HERE, facts(joined="f", members="fff"), NAMES),
+        (HERE, facts(), ("one", "third")),
+        (HERE, facts(), ("third", "other")),
+        (HERE, facts(), ("oneo", "ther")),
+        (HERE, facts(), ("one", 'other", "third')),
+        (replace(HERE, members="another"), facts(), NAMES),
+        (replace(HERE, session="another"), facts(), NAMES),
     ]
-    found = {one.pair_key(other, each, names) for each, names in reported}
-    assert len(found) == len(reported)
+    assert len({mask_key(key, *each) for each in reported}) == len(reported)
+    pairs = {site(each, bytes(32)).pair("other", bytes(32), own="one") for each, _, _ in reported}
+    assert len(pairs) == 3
 
 
-def test_a_key_has_one_encoding_and_no_twin():
-    """Bit 255, which X25519 ignores; u + p; and points that a small one was added to."""
-    for _ in range(20):
-        public = site().public_key(1)
-        assert point_of(public) == point_of(bytes(public))
-        twin = public[:31] + bytes([public[31] | 128])
-        with pytest.raises(ProtocolError) as caught:
-            point_of(twin)
-        assert caught.value.code == "bad-key"
-    for small in range(19):  # the only ones that have a second encoding below 2^255
-        with pytest.raises(ProtocolError):
-            point_of((PRIME + small).to_bytes(32, "little"))
-    assert len({point_of(site().public_key(1)) for _ in range(20)}) == 20
-
-
-def test_keys_that_derive_the_same_are_the_same_point():
-    """A key and those that differ from it by a point of small order: other bytes, one key.
-
-    On the Montgomery curve v^2 = u^3 + 486662 u^2 + u the point (0, 0) has order 2, and adding it
-    takes u to 1/u.
-    """
-    one, other = site(), site()
-    public = other.public_key(1)
-    twin = pow(int.from_bytes(public, "little"), -1, PRIME).to_bytes(32, "little")
-    assert twin != public
-    assert one.pair_key(twin, facts(), NAMES) == one.pair_key(public, facts(), NAMES)
-    assert point_of(twin) == point_of(public)
-
-
-def test_the_probe_is_no_multiple_of_a_subgroups_order():
-    """Else points would count as one that are not."""
-    order = 2**252 + 27742317777372353535851937790883648493
-    twisted = (2 * PRIME + 2 - 8 * order) // 4
-    secret = int.from_bytes(keys_module._PROBE.private_bytes_raw(), "little")
-    clamped = (secret & ~7 & ~(1 << 255)) | 1 << 254
-    assert clamped // 8 % order
-    assert clamped // 8 % twisted
-
-
-def test_signatures_are_of_one_text_by_one_site():
-    one, other = site(), site()
-    signature = one.sign(b"text")
-    assert is_signed(b"text", one.signing_public_key(), signature)
-    for text, key, found in (
-        (b"texT", one.signing_public_key(), signature),
-        (b"text", other.signing_public_key(), signature),
-        (b"text", one.signing_public_key(), signature[:-1]),
-        (b"text", one.signing_public_key(), bytes(64)),
-        (b"text", b"", signature),
-    ):
-        assert not is_signed(text, key, found)
-    again = site(Context("study", "another"), one._master)
-    assert again.signing_public_key() != one.signing_public_key()
+def test_a_letter_of_somebody_else_gives_a_key_that_it_does_not_know():
+    """Who carries letters may put one of its own in any place: it has but one of two halves."""
+    one, other, carrier = site(), site(), site()
+    forged = carrier.letter(b"", key=other.sealing.public, names=NAMES)
+    half, _ = other.opened(forged, names=NAMES)  # it cannot be told from one of the site
+    assert half == carrier.half("other")
+    made = other.pair("one", half, own="other")
+    known = (carrier.half("other"), carrier.half("one"), bytes(32))
+    assert made not in {carrier.pair("other", each, own="one") for each in known}
+    assert made != agreed(one, other)[0]
+    # what the site sealed for the other one opens for that one alone
+    with pytest.raises(ProtocolError):
+        carrier.opened(letters(one, other)[1], names=NAMES[::-1])
 
 
 def test_every_use_has_a_key_of_its_own():
-    """Over studies, sessions, rounds, labels and what is asked; names that could run together."""
-    master, other = SiteKeys.new_master(), site()
+    """Over lists, studies, sessions, rounds, labels and what is asked; names that run together."""
+    master = SiteKeys.new_master()
     contexts = [
-        Context(study, session)
-        for study, session in itertools.product(("a", "a|b", "b", '","'), ("s", "b|s", '","s'))
+        Context(study, session, members)
+        for study, session, members in itertools.product(
+            ("a", "a|b", "b", '","'), ("s", "b|s", '","s'), ("", "m")
+        )
     ]
     found = []
     for context in contexts:
         keys = site(context, master)
         found += [derive(master, context, label) for label in ("x", "s|x", "b|s|x")]
-        found += [keys.channel_public_key(), keys.signing_public_key()]
-        for round_number in TURNS:
-            public = other.public_key(round_number)
-            found += [
-                keys.pair_seed(round_number),
-                keys.self_seed(round_number),
-                keys.public_key(round_number),
-            ]
-            reported = [
-                facts(round_number, request_digest) for request_digest in ("", ABOUT, "cd" * 32)
-            ]
-            found += [keys.pair_key(public, each, NAMES) for each in reported]
-            found += [self_key(keys.self_seed(round_number), context, round_number)]
+        found += [keys.sealing.public, keys.half("a"), keys.half("b"), keys.half('a","b')]
+        found += [keys.pair(name, keys.half(name), own="own") for name in "ab"]
+        for turn in TURNS:
+            found += [keys.repair_secret(turn), keys.self_seed(turn)]
+            found += [round_key(master, context, turn, NAMES)]
+            found += [mask_key(master, context, facts(turn, each), NAMES) for each in ("", ABOUT)]
+            found += [self_key(keys.self_seed(turn), context, turn)]
     assert len(set(found)) == len(found)
 
 
 def test_derived_keys_are_stable():
     """Answers are made again after a restart: the derivation is part of the protocol."""
-    keys = SiteKeys(bytes(range(32)), Context("study", "session"))
-    assert keys.pair_seed(1) == SiteKeys(bytes(range(32)), HERE).pair_seed(1)
-    assert len(keys.pair_seed(1)) == len(keys.self_seed(1)) == SECRET_BYTES
-    assert len({len(derive(b"x" * 32, HERE, "y", size=size)) for size in (16, 32)}) == 2
-
-
-def test_masters_are_fresh():
+    keys, again = (site(HERE, bytes(range(32))) for _ in range(2))
+    assert keys.sealing.public == again.sealing.public
+    assert keys.half("x") == again.half("x")
+    assert len(keys.repair_secret(1)) == len(keys.self_seed(1)) == SECRET_BYTES
     assert len({SiteKeys.new_master() for _ in range(100)}) == 100
 
 
-def test_what_is_sealed_opens_for_the_receiver_alone():
+def test_a_letter_opens_for_its_receiver_alone_and_whole():
     one, other, third = site(), site(), site()
-    to, sender = other.channel_public_key(), one.channel_public_key()
     text = os.urandom(50)
-    sealed = one.seal(text, to=to, label="a for b")
+    sealed, _ = letters(one, other, more=(text, b""))
+    assert len(sealed) == letter_bytes(50)
     assert text not in sealed
-    assert other.unseal(sealed, sender=sender, name="one", label="a for b") == text
+    assert one.half("other") not in sealed
+    assert other.opened(sealed, names=NAMES) == (one.half("other"), text)
+    there = site(replace(HERE, session="another"), other._master)
     wrong = [
-        (third, sender, "a for b", sealed),  # another receiver
-        (other, third.channel_public_key(), "a for b", sealed),  # another sender
-        (other, sender, "b for a", sealed),  # another label
-        (other, sender, "a for b", sealed[:-1]),
-        (other, sender, "a for b", b""),
-        (other, sender, "a for b", sealed + b"\0"),
+        (third, NAMES, sealed),
+        (there, NAMES, sealed),
+        (other, ("third", "other"), sealed),
+        (other, ("one", "third"), sealed),
+        (other, NAMES[::-1], sealed),
+        (other, NAMES, sealed[:-1]),
+        (other, NAMES, b""),
+        (other, NAMES, sealed + b"\0"),
     ]
     wrong += [
-        (other, sender, "a for b", sealed[:i] + bytes([sealed[i] ^ 1]) + sealed[i + 1 :])
-        for i in range(len(sealed))
+        (other, NAMES, sealed[:i] + bytes([sealed[i] ^ 1]) + sealed[i + 1 :])
+        for i in range(0, len(sealed), 7)
     ]
-    for receiver, claimed, label, data in wrong:
-        with pytest.raises(ProtocolError, match="one") as caught:
-            receiver.unseal(data, sender=claimed, name="one", label=label)
+    for receiver, names, data in wrong:
+        with pytest.raises(ProtocolError, match=names[0]) as caught:
+            receiver.opened(data, names=names)
         assert caught.value.code == "bad-seal"
 
 
-def test_a_seal_of_another_session_does_not_open():
-    masters = SiteKeys.new_master(), SiteKeys.new_master()
-    there = Context("study", "another")
-    one, other = (site(HERE, master) for master in masters)
-    sealed = one.seal(b"text", to=other.channel_public_key(), label="x")
-    for sender in (site(there, masters[0]), one):
-        with pytest.raises(ProtocolError):
-            site(there, masters[1]).unseal(
-                sealed, sender=sender.channel_public_key(), name="one", label="x"
-            )
-
-
-@pytest.mark.parametrize("point", LOW_ORDER)
-def test_points_of_small_order_are_refused(point):
-    keys, public = site(), bytes.fromhex(point)
-    for attempt in (
-        lambda: point_of(public),
-        lambda: keys.pair_key(public, facts(), NAMES),
-        lambda: keys.seal(b"x", to=public, label="x"),
-        lambda: keys.unseal(b"x" * 40, sender=public, name="one", label="x"),
+def test_what_is_locked_opens_with_its_secret_for_its_use():
+    secret, text = os.urandom(SECRET_BYTES), os.urandom(100)
+    locked = lock(secret, text, HERE, "packet", 1, "one")
+    assert unlock(secret, locked, HERE, "packet", 1, "one") == text
+    for other, changed, use in (
+        (bytes(SECRET_BYTES), locked, ("packet", 1, "one")),
+        (secret, locked[:-1] + b"\0", ("packet", 1, "one")),
+        (secret, locked, ("packet", 2, "one")),
+        (secret, locked, ("packet", 1, "other")),
     ):
-        with pytest.raises(ProtocolError) as caught:
-            attempt()
-        assert caught.value.code == "bad-key"
-
-
-@pytest.mark.parametrize("size", [0, 31, 33])
-def test_keys_of_another_length_are_refused(size):
-    with pytest.raises(ProtocolError):
-        site().pair_key(bytes(os.urandom(size)), facts(), NAMES)
+        with pytest.raises(InvalidTag):
+            unlock(other, changed, HERE, *use)
 
 
 @pytest.mark.parametrize("holders", range(1, 9))
@@ -291,12 +230,13 @@ def test_a_signature_is_of_the_whole_statement_about_a_round():
     about = facts(joined="f0", members="e0")
     said = statement(HERE, about, "c0")
     others = [
-        statement(Context("other", HERE.session), about, "c0"),
-        statement(Context(HERE.study, "other"), about, "c0"),
+        statement(replace(HERE, study="other"), about, "c0"),
+        statement(replace(HERE, session="other"), about, "c0"),
+        statement(replace(HERE, members="other"), about, "c0"),
         statement(HERE, replace(about, round_number=2), "c0"),
         statement(HERE, replace(about, request_digest="cd" * 32), "c0"),
         statement(HERE, replace(about, joined="e0"), "c0"),
         statement(HERE, replace(about, members="f0"), "c0"),
         statement(HERE, about, "e0"),
     ]
-    assert len({said, *others}) == 8
+    assert len({said, *others}) == 9

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigenveil.federation.secagg import masks
-from eigenveil.federation.secagg.keys import Context, RoundFacts, SiteKeys
+from eigenveil.federation.secagg.keys import Context, RoundFacts, SiteKeys, mask_key, round_key
 from eigenveil.federation.secagg.masks import (
     Part,
     ZeroSum,
@@ -57,19 +57,13 @@ def graph_masks(count, degree, parts, stream):
     names = [f"s{i}" for i in range(count)]
     sites = {name: SiteKeys(SiteKeys.new_master(), HERE) for name in names}
 
+    def key(name, other):
+        pair = sites[name].pair(other, sites[other].half(name), own=name)
+        return mask_key(round_key(pair, HERE, 1, (name, other)), HERE, FACTS, (name, other))
+
     def mask(name):
         near = neighbours(name, names, degree)
-        return pairwise_mask(
-            [
-                (
-                    sites[name].pair_key(sites[other].public_key(1), FACTS, (name, other)),
-                    name < other,
-                )
-                for other in near
-            ],
-            parts,
-            stream,
-        )
+        return pairwise_mask([(key(name, other), name < other) for other in near], parts, stream)
 
     return np.array([mask(name) for name in names])
 

@@ -6,7 +6,6 @@ has the stories that it may tell of survivors. With Gaussian masks this is what 
 
 import itertools
 import math
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -29,6 +28,7 @@ from eigenveil.federation.protocol import payloads as bodies
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, decode
 from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.sealing import SealingKey
 from eigenveil.federation.secagg.consistency import bitmap
 from eigenveil.federation.secagg.keys import Context, SiteKeys
 from eigenveil.federation.secagg.masks import threshold
@@ -43,48 +43,37 @@ def body_of(request):
 
 def keys_of(seed):
     """Keys that nobody else has."""
-    some = [f"{256 * seed + i:064x}" for i in range(bodies.MOST_ROUNDS + 1)]
-    return {"rounds": some[:-1], "channel": some[-1], "signing": "ab" * 32}
+    return {"sealing": SealingKey.from_raw(bytes([seed]) * 96).public.hex()}
 
 
 # -- keys
 
 
-def wrong_neighbours(study, right, own):
-    """Lists of neighbours that a site must not take, by what is wrong with them."""
+def wrong_partners(right):
+    """Lists of partners that a site must not take, by what is wrong with them."""
     one, *others = right
-    twice = dict.fromkeys(right, right[one])
-    stranger = {**{n: right[n] for n in others}, "s9": keys_of(9)}
-    itself = {**{n: right[n] for n in others}, "s0": keys_of(9)}
-    mine = {**right, one: own}
-    part = {**right, one: {**right[one], "channel": right[others[0]]["channel"]}}
-    turned = {**right, one: {**right[one], "rounds": right[one]["rounds"][:1] * bodies.MOST_ROUNDS}}
+    bad = {"sealing": right[one]["sealing"][:-64] + "00" * 32}  # of small order
     return {
         "too few": {n: right[n] for n in others},
         "none": {},
-        "a stranger": stranger,
-        "itself": itself,
-        "a key of its own": mine,
-        "one key for all": twice,
-        "one channel for two": part,
-        "one key for all rounds": turned,
-        "more than take part": {**right, "s3": keys_of(9)} if "s3" not in right else twice,
+        "a stranger": {**{n: right[n] for n in others}, "s9": keys_of(9)},
+        "itself": {**{n: right[n] for n in others}, "s0": keys_of(9)},
+        "no key": {**right, one: bad},
+        "more than take part": {**right, "s9": keys_of(9)},
     }
 
 
 @pytest.mark.parametrize("kind", ["modular", "pairwise"])
 @pytest.mark.parametrize("dropouts", [0, 1])
-def test_neighbours_that_do_not_hide_a_site_are_refused(kind, dropouts, tmp_path):
-    """Two with the same key, one on either side, would cancel; too few would hide too little."""
+def test_partners_that_do_not_hide_a_site_are_refused(kind, dropouts, tmp_path):
     if kind == "pairwise" and dropouts:
         return
     consortium = Consortium(study_of(4, masks=kind, dropouts=dropouts), tmp_path)
     call, party = at(consortium, "keys", "s"), consortium.parties["s0"]
     request = call.payloads["s0"]
-    own = query(party, "s0", request_of(consortium.study, "s", "join", bodies.JoinRequest()))
-    right = body_of(request)["neighbours"]
-    for what, wrong in wrong_neighbours(consortium.study, right, own.body["keys"]).items():
-        code = refusal(party, "s0", changed(request, body={"neighbours": wrong}))
+    right = body_of(request)["partners"]
+    for what, wrong in wrong_partners(right).items():
+        code = refusal(party, "s0", changed(request, body={"partners": wrong}))
         assert code in ("other-neighbours", "bad-key"), what
     assert query(party, "s0", request).step == "keys"
 
@@ -121,7 +110,7 @@ def test_an_aggregator_cannot_split_the_sites_into_groups(tmp_path):
     for group, near in ((["s0", "s1", "s2"], {"s1"}), (["s0", "s3", "s6"], set())):
         for name in {*group} - near:  # s1 lies between the two others
             others = {other: keys[other] for other in group if other != name}
-            body = bodies.KeysRequest(neighbours=others)
+            body = bodies.KeysRequest(partners=others)
             request = request_of(consortium.study, "s", "keys", body)
             assert refusal(parties[name], name, request) == "other-neighbours"
 
@@ -131,7 +120,7 @@ def test_where_no_pairs_share_masks_neighbours_are_refused(kind, tmp_path):
     fields = {"protocol": "local"} if kind == "none" else {"masks": kind}
     consortium = Consortium(study_of(3, **fields), tmp_path)
     call, party = at(consortium, "keys", "s"), consortium.parties["s0"]
-    named = changed(call.payloads["s0"], body={"neighbours": {"s1": keys_of(1)}})
+    named = changed(call.payloads["s0"], body={"partners": {"s1": keys_of(1)}})
     assert refusal(party, "s0", named) == "other-neighbours"
 
 
@@ -142,9 +131,9 @@ def test_keys_are_agreed_on_once(tmp_path):
     request = call.payloads["s0"]
     first = party.handle(request)
     assert party.handle(request) == first
-    neighbours = body_of(request)["neighbours"]
-    fewer = {name: neighbours[name] for name in ("s1", "s2")}
-    other = changed(request, body={"neighbours": fewer, "lost": ["s3"]})
+    partners = body_of(request)["partners"]
+    fewer = {name: partners[name] for name in ("s1", "s2")}
+    other = changed(request, body={"partners": fewer, "lost": ["s3"]})
     assert refusal(party, "s0", other) == "step-differs"
     for step in ("keys 2", "keys ", "keys\t"):
         assert refusal(party, "s0", changed(other, step=step)) == "unknown-step"
@@ -164,7 +153,7 @@ def test_without_neighbours_no_round_is_answered(dropouts, kind, tmp_path):
     join = request_of(consortium.study, "s", "join", bodies.JoinRequest())
     assert query(party, "s0", join).step == "join"
     assert refusal(party, "s0", request) == "out-of-order"
-    body = bodies.SharesRequest(members="f0", sealed={})
+    body = bodies.SharesRequest(senders=())
     shares = request_of(consortium.study, "s", "shares", body)
     assert refusal(party, "s0", shares) == "out-of-order"
     assert refusal(party, "s0", request) == "out-of-order"
@@ -174,75 +163,106 @@ def test_without_neighbours_no_round_is_answered(dropouts, kind, tmp_path):
 # -- shares
 
 
-def test_shares_that_are_withheld_count_as_lost(tmp_path):
-    """Whoever's shares a site lacks, it makes no mask with: at most as many as may be lost."""
+def test_letters_that_are_withheld_count_as_lost(tmp_path):
+    """With whose letter a site lacks it makes no mask: at most as many as may be lost."""
     consortium = Consortium(study_of(5, dropouts=1), tmp_path)
     call, party = at(consortium, "shares", "s"), consortium.parties["s0"]
     request, names = call.payloads["s0"], list(consortium.rows)
-    sealed = body_of(request)["sealed"]
-
-    def reported(kept, members):
-        body = {
-            "sealed": {name: sealed[name] for name in kept},
-            "members": bitmap(names, members),
-        }
-        return changed(request, body=body)
-
-    for kept in (["s1", "s2"], ["s1"], []):
-        assert refusal(party, "s0", reported(kept, ["s0", *kept])) == "too-few-sites"
-        # nor are they withheld while it is said that all have shared
-        assert refusal(party, "s0", reported(kept, names)) == "other-neighbours"
-    assert refusal(party, "s0", reported(["s1", "s2", "s3", "s4"], names[:4])) == "other-neighbours"
-    assert refusal(party, "s0", reported(["s1", "s2", "s3", "s4"], names[1:])) == "bad-unmask"
-    less = reported(["s1", "s2", "s3"], names[:4])
+    less = changed(
+        request,
+        body={"senders": ["s1", "s2", "s3"]},
+        arrays={"letters": decode(request, sender=AGGREGATOR, limit=LIMIT).arrays["letters"][:3]},
+    )
     assert query(party, "s0", less).step == "shares"
-    # that was the one: no other can be told to be lost later
 
     def fate(name, step, request, party):
         return party.handle(less) if (name, step) == ("s0", "shares") else ...
 
+    # its packet has three pairs, so that the aggregator does not take it; of those who remain
     wire = Wire(consortium.parties, fate)
-    call = until(Aggregator(settle(consortium.study), session="s").run(), wire, "survivors 1")
-    request = call.payloads["s0"]
-    for there in (["s0", "s1", "s2"], ["s0", "s2", "s3"]):
-        question = changed(request, body={"survivors": bitmap(names, there)})
-        assert refusal(party, "s0", question) == "too-few-sites"
-    # and of the one whose shares it lacks it can say nothing
+    call = until(Aggregator(settle(consortium.study), session="s").run(), wire, "round 1")
+    (round_1,) = {bytes(each) for each in call.payloads.values()}
+    for members, code in (
+        (names, "other-neighbours"),  # with s4 it has agreed on nothing
+        (names[1:], "bad-unmask"),  # it is not among them
+        (["s0", "s1", "s2"], "too-few-sites"),
+        ([*names[:4], "s9"], None),
+    ):
+        body = {"members": bitmap([*names, "s9"], members)}
+        found = refusal(party, "s0", changed(round_1, body=body))
+        assert found == (code or "malformed")
+    body = {"members": bitmap(names, names[:4])}
+    assert query(party, "s0", changed(round_1, body=body)).step == "round 1"
+    # that was the one: no other can be told to be lost later
+    question = bodies.SurvivorsRequest(round_number=1, survivors=bitmap(names, names))
+    request = request_of(consortium.study, "s", "survivors 1", question)
     assert refusal(party, "s0", request) == "bad-unmask"
+    for there in (["s0", "s1", "s2"], ["s0", "s2", "s3"]):
+        assert refusal(party, "s0", survivors_of(request, names, there)) == "too-few-sites"
 
 
+def survivors_of(request, names, there):
+    return changed(request, body={"survivors": bitmap(names, there)})
+
+
+def test_who_can_be_lost_is_said_with_the_first_round_alone(tmp_path):
+    for dropouts, step, members in (
+        (1, "round 1", None),
+        (1, "round 2", "f0"),
+        (0, "round 1", "f0"),
+    ):
+        folder = tmp_path / f"{dropouts} {step}"
+        folder.mkdir()
+        consortium = Consortium(study_of(4, dropouts=dropouts), folder)
+        call = at(consortium, step, "s")
+        request = changed(call.payloads["s0"], body={"members": members})
+        assert refusal(consortium.parties["s0"], "s0", request) == "out-of-order"
+        assert query(consortium.parties["s0"], "s0", call.payloads["s0"]).step == step
+
+
+def another(letters):
+    other = letters.copy()
+    other[0] = letters[1]
+    return other
+
+
+def flipped(letters):
+    other = letters.copy()
+    other[0, -1] ^= 1
+    return other
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
 @pytest.mark.parametrize(
-    "tamper",
+    ("tamper", "code"),
     [
-        lambda sealed: {**sealed, "s1": sealed["s2"]},
-        lambda sealed: {**sealed, "s1": sealed["s1"][:-2] + "00"},
-        lambda sealed: {**sealed, "s1": ""},
-        lambda sealed: {**sealed, "s9": sealed["s1"]},
-        lambda sealed: {**sealed, "s0": sealed["s1"]},
+        (another, "bad-seal"),
+        (flipped, "bad-seal"),
+        (lambda letters: letters[::-1], "bad-seal"),
+        (lambda letters: letters[1:], "malformed"),
+        (lambda letters: letters[:, 1:], "malformed"),
     ],
 )
-def test_shares_that_were_changed_on_the_way_are_refused(tamper, tmp_path):
+def test_letters_that_were_changed_on_the_way_are_refused(tamper, code, dropouts, tmp_path):
+    """The sender of the first that does not open is named."""
+    consortium = Consortium(study_of(4, dropouts=dropouts), tmp_path)
+    step = "shares" if dropouts else "round 1"
+    call, party = at(consortium, step, "s"), consortium.parties["s0"]
+    request = call.payloads["s0"]
+    letters = decode(request, sender=AGGREGATOR, limit=LIMIT).arrays["letters"]
+    tampered = changed(request, arrays={"letters": tamper(letters)})
+    assert refusal(party, "s0", tampered) == code
+    if code == "bad-seal":
+        assert party.last_error.message.startswith("s1: ")
+    assert query(party, "s0", request).step == step
+
+
+@pytest.mark.parametrize("senders", [["s9"], ["s0"], ["s1", "s1"]])
+def test_letters_of_strangers_are_refused(senders, tmp_path):
     consortium = Consortium(study_of(4, dropouts=1), tmp_path)
     call, party = at(consortium, "shares", "s"), consortium.parties["s0"]
-    request = call.payloads["s0"]
-    tampered = changed(request, body={"sealed": tamper(body_of(request)["sealed"])})
-    assert refusal(party, "s0", tampered) in ("bad-seal", "other-neighbours")
-    assert query(party, "s0", request).step == "shares"
-
-
-def test_shares_that_are_too_short_are_refused(tmp_path):
-    """Sealed as they should be, by a neighbour with other software."""
-    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
-    seal = SiteKeys.seal
-
-    def short(self, text, *, to, label):
-        return seal(
-            self, text[:-1] if label.startswith("shares of s1") else text, to=to, label=label
-        )
-
-    with mock.patch.object(SiteKeys, "seal", short):
-        call = at(consortium, "shares", "s")
-    assert refusal(consortium.parties["s0"], "s0", call.payloads["s0"]) == "malformed"
+    request = changed(call.payloads["s0"], body={"senders": senders})
+    assert refusal(party, "s0", request) == "unknown-site"
 
 
 @pytest.mark.parametrize("holders", range(1, 40))
@@ -309,15 +329,23 @@ def test_the_helpers_mask_is_for_one_question(tmp_path):
     assert query(party, "s0", call.payloads["s0"]).step == "round 1"
 
 
-def test_the_helper_gives_no_masks_to_a_changed_key(tmp_path):
+def test_the_helper_gives_no_masks_to_a_changed_key_or_letter(tmp_path):
     """Under a key of the aggregator's own it could read a mask that a site will use."""
     consortium = Consortium(study_of(3, masks="helper"), tmp_path)
     call, helper = at(consortium, "masks 1", "s"), consortium.parties[HELPER]
     helper.handle(call.payloads[HELPER])
-    channels = body_of(call.payloads[HELPER])["channels"]
-    mine = SiteKeys(bytes(32), Context("a", "b")).channel_public_key().hex()
-    other = changed(call.payloads[HELPER], body={"channels": {**channels, "s1": mine}})
-    assert refusal(helper, HELPER, other) == "other-round"
+    sites = body_of(call.payloads[HELPER])["sites"]
+    letters = decode(call.payloads[HELPER], sender=AGGREGATOR, limit=LIMIT).arrays["letters"]
+    mine = SealingKey.from_raw(bytes(96)).public
+    context = Context(consortium.study.hash, "s")
+    to = SealingKey.generate().public  # not even the helper's
+    forged = SiteKeys(bytes(32), context).letter(b"", key=to, names=("s1", HELPER))
+    for body, arrays in (
+        ({"sites": sites | {"s1": {"sealing": mine.hex(), "proof": None}}}, {}),
+        ({}, {"letters": np.stack([letters[0], np.frombuffer(forged, np.uint8), letters[2]])}),
+    ):
+        other = changed(call.payloads[HELPER], body=body, arrays=arrays)
+        assert refusal(helper, HELPER, other) == "other-round"
 
 
 def test_one_site_asked_alone_shows_nothing(tmp_path):

@@ -17,37 +17,58 @@ from roles_tools import (
     study_of,
 )
 
+from eigenveil.federation.ledger.ledger import SessionKey
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.helper import Helper
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, Message, decode, encode
 from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.sealing import SealingKey
+from eigenveil.federation.secagg.client import SecaggClient, State, helpers_bytes
+from eigenveil.federation.secagg.masks import Part
 from eigenveil.noise.cube import tensor_size
+
+ANOTHER = {"sealing": SealingKey.from_raw(bytes(96)).public.hex(), "proof": None}
 
 
 def masked(folder):
     consortium = Consortium(study_of(3, masks="helper"), folder)
     call = at(consortium, "masks 1", session="s")
+    consortium.asked = call.payloads[HELPER]
     return consortium.parties[HELPER], call.payloads[HELPER], consortium
 
 
 def test_the_helper_fixes_a_round_and_the_keys_of_a_session(tmp_path):
     """Else it would seal two texts with one key, or draw masks of which some are known."""
-    helper, request, _ = masked(tmp_path)
+    helper, request, consortium = masked(tmp_path)
     first = helper.handle(request)
+    whole = decode(first, sender=HELPER, limit=LIMIT).arrays
     body = decode(request, sender=AGGREGATOR, limit=LIMIT).body
     for other in (
         {"request_digest": "cd" * 32},
-        {"channels": body["channels"] | {"s0": "11" * 32}},
+        {"sites": body["sites"] | {"s0": ANOTHER}},
         {"parts": [body["parts"][0] | {"deviation": 2.0**30}]},
         {"parts": body["parts"] * 2},
     ):
         assert refusal(helper, HELPER, changed(request, body=other)) == "other-round"
-    assert helper.handle(request) == first
-    some = changed(request, body={"channels": {"s1": body["channels"]["s1"]}})
-    one = query(helper, HELPER, some).arrays
-    whole = decode(first, sender=HELPER, limit=LIMIT).arrays
-    assert one.keys() == {"s1"}
-    assert np.array_equal(one["s1"], whole["s1"])
+    letters = decode(request, sender=AGGREGATOR, limit=LIMIT).arrays["letters"]
+    some = changed(
+        request, body={"sites": {"s1": body["sites"]["s1"]}}, arrays={"letters": letters[1:2]}
+    )
+    for each in (first, helper.handle(request), helper.handle(some)):
+        found = decode(each, sender=HELPER, limit=LIMIT).arrays["s1"]
+        assert np.array_equal(opened(consortium, found), opened(consortium, whole["s1"]))
+
+
+def opened(consortium, sealed):
+    """A mask of s1, by what its ledger holds."""
+    state = State.model_validate_json(
+        consortium.ledgers["s1"].state(SessionKey(consortium.study.hash, "s"))
+    )
+    client = SecaggClient("s1", state, settle(consortium.study), "s")
+    message = Message("round 1", consortium.study.hash, "s", AGGREGATOR, {}, {"mask": sealed})
+    parts = [Part((sealed.size - helpers_bytes([])) // 8)]
+    body = decode(consortium.asked, sender=AGGREGATOR, limit=LIMIT).body
+    return client.mask(1, body["request_digest"], parts, message)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +76,9 @@ def test_the_helper_fixes_a_round_and_the_keys_of_a_session(tmp_path):
     [
         ({"round_number": 2}, "bad-query"),
         ({"round_number": 0}, "malformed"),
-        ({"channels": {"s9": "11" * 32}}, "bad-query"),
-        ({"channels": {"s0": "00" * 32}}, "bad-key"),
-        ({"channels": {"s0": "0"}}, "malformed"),
+        ({"sites": {"s9": ANOTHER}}, "bad-query"),
+        ({"sites": {"s0": ANOTHER}}, "malformed"),  # a letter for each
+        ({"sites": {"s0": {"sealing": "0"}}}, "malformed"),
         ({"request_digest": ""}, "malformed"),
         ({"parts": []}, "malformed"),
         ({"parts": [{"size": 0, "deviation": 2.0**30, "layout": "vector"}]}, "malformed"),
@@ -74,7 +95,7 @@ def test_the_helper_fixes_a_round_and_the_keys_of_a_session(tmp_path):
         ({"parts": [{"size": 5, "deviation": 2.0**30, "layout": "cone"}]}, "malformed"),
         ({"parts": [{"size": 5, "deviation": 2.0**30}]}, "malformed"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
 def test_the_helper_draws_no_masks_that_fit_no_round(body, code, tmp_path):
     helper, request, _ = masked(tmp_path)
@@ -91,7 +112,8 @@ def test_the_helper_draws_masks_of_tensors_of_at_most_as_many_components(tmp_pat
             assert refusal(helper, HELPER, tensor) == code
         else:
             arrays = query(helper, HELPER, tensor).arrays
-            assert {array.size for array in arrays.values()} == {8 * tensor_size(rows) + 16}
+            size = helpers_bytes([Part(tensor_size(rows))])
+            assert {array.size for array in arrays.values()} == {size}
 
 
 def test_the_helper_knows_only_sessions_that_were_opened(tmp_path):
@@ -109,8 +131,8 @@ def test_the_helper_forgets_the_oldest_of_many_sessions(tmp_path):
     helper = Helper(settle(study))
     keys = [
         query(helper, HELPER, request_of(study, f"s{i}", "join", payloads.JoinRequest())).body[
-            "channel"
-        ]
+            "keys"
+        ]["sealing"]
         for i in (*range(40), 39, 0)
     ]
     assert keys[39] == keys[40]

@@ -8,6 +8,7 @@ from roles_tools import (
     LIMIT,
     NOTHING,
     Consortium,
+    lost_at,
     run_study,
     spent,
     study_of,
@@ -16,6 +17,7 @@ from roles_tools import (
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import REFUSED, Message, decode, encode
+from federation_tools import identities
 from noise_tools import silence
 
 
@@ -57,21 +59,24 @@ def body(**fields):
         ("join", body(rows=2**60)),
         ("join", body(features=0)),
         ("join", body(keys=None)),
-        ("keys", body(sealed={})),
-        ("keys", body(sealed={"s1": "00"})),
-        ("keys", body(sealed={"s1": "zz", "s2": "00", "s3": "00"})),
+        ("join", body(keys={"sealing": "00" * 1216, "proof": None})),
+        ("join", body(keys={"sealing": "ff" * 1216, "proof": None})),
+        ("keys", body(more=1)),
+        ("keys", statement(arrays={})),
+        ("keys", statement(arrays={"letters": np.zeros((2, 1200), np.uint8)})),
         ("shares", body(more=1)),
+        ("shares", statement(arrays={})),
+        ("shares", statement(arrays={"packets": np.zeros((2, 10), np.uint8)})),
         ("round 1", statement(arrays={})),
         ("round 1", statement(arrays={"sum 0": np.zeros(3, np.uint64)})),
         ("round 1", statement(arrays={"sum 0": np.zeros(4)})),
         ("round 1", statement(step="round 2")),
         ("round 1", lambda m, a: b"x" * (1 << 23)),
-        ("survivors 1", body(signature="00" * 64)),
         ("survivors 1", body(signature="00" * 63)),
         ("survivors 1", body(more=1)),
         ("unmask 1", body(own={})),
         ("unmask 1", body(own={"s0": "00" * 15})),
-        ("unmask 1", body(pair={"s9": "00" * 16})),
+        ("unmask 1", body(repair={"s9": "00" * 16})),
     ],
 )
 def test_a_site_that_talks_nonsense_is_one_that_is_lost(step, say, tmp_path):
@@ -81,7 +86,8 @@ def test_a_site_that_talks_nonsense_is_one_that_is_lost(step, say, tmp_path):
     with silence():
         finished = run_study(consortium)
     assert set(finished.outcome.missing) == {"s0"}
-    assert finished.outcome.taking_part == (3 if step in ("join", "keys", "round 1") else 4)
+    early = ("join", "keys", "shares", "round 1")
+    assert finished.outcome.taking_part == (3 if step in early else 4)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e300])
@@ -108,18 +114,51 @@ def test_what_a_site_says_of_itself_cannot_write_on_the_terminal(tmp_path):
     assert run_study(consortium).outcome.missing == {"s0": "[2Jgone (problem)"}
 
 
-def test_keys_of_small_order_are_refused_by_every_neighbour(tmp_path):
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_letters_that_do_not_open_end_a_study_and_name_their_sender(dropouts, tmp_path):
     """Whoever sends them, nobody answers a round with masks that anybody could know."""
-    consortium = Consortium(study_of(3), tmp_path)
+    consortium = Consortium(study_of(4, dropouts=dropouts), tmp_path)
 
     def say(message, answer):
-        rounds = [f"{i:02x}" + "00" * 31 for i in range(payloads.MOST_ROUNDS)]
-        keys = message.body["keys"] | {"rounds": rounds}
-        return encode(Message(**(vars(message) | {"body": dict(message.body) | {"keys": keys}})))
+        letters = message.arrays["letters"].copy()
+        letters[:, 5] ^= 1
+        return encode(Message(**(vars(message) | {"arrays": {"letters": letters}})))
 
-    consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "join", say)
-    with pytest.raises(ProtocolError) as caught:
+    consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "keys", say)
+    with pytest.raises(ProtocolError, match="site s1: s0: what it sent under seal") as caught:
         run_study(consortium)
-    assert caught.value.code == "bad-key"
-    for name in ("s1", "s2"):
+    assert caught.value.code == "too-few-sites"
+    for name in ("s1", "s2", "s3"):
         assert spent(consortium, name) == NOTHING
+
+
+def test_packets_and_shares_that_do_not_fit_name_the_lost_site(tmp_path):
+    """The round's sum is not taken for one: nobody can say which of them lied."""
+    for liar, step, kind in (("s1", "shares", "packets"), ("s0", "unmask 1", "repair")):
+        folder = tmp_path / kind
+        folder.mkdir()
+        consortium = Consortium(study_of(4, dropouts=1), folder)
+
+        def say(message, answer, kind=kind):
+            if kind == "packets":
+                more = {"arrays": {"packets": message.arrays["packets"] ^ 1}}
+            else:
+                more = {"body": dict(message.body) | {"repair": {"s1": "00" * 16}}}
+            return encode(Message(**(vars(message) | more)))
+
+        consortium.parties[liar] = Liar(consortium.parties[liar], liar, step, say)
+        with pytest.raises(ProtocolError, match="What s1 left") as caught:
+            run_study(consortium, fate=lost_at(("s1", "round 1")))
+        assert caught.value.code == "bad-repair"
+
+
+def test_a_false_signature_of_who_took_part_does_not_count(tmp_path):
+    """Where parties have identities the aggregator looks before it shows it to others."""
+    names = tuple(f"s{i}" for i in range(4))
+    consortium = Consortium(study_of(4, dropouts=1), tmp_path, identities=identities(names))
+    consortium.parties["s0"] = Liar(
+        consortium.parties["s0"], "s0", "survivors 1", body(signature="00" * 64)
+    )
+    finished = run_study(consortium, identity=consortium.identities["aggregator"])
+    assert set(finished.outcome.missing) == {"s0"}
+    assert finished.outcome.taking_part == 4

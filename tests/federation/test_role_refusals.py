@@ -69,6 +69,7 @@ def site_of(consortium, name, rows, names=None):
         terms=settle(consortium.study),
         rows=ArrayRows(rows, names=names, origin=f"{name}.csv"),
         ledger=consortium.ledgers[name],
+        identity=consortium.identities.get(name),
     )
 
 
@@ -219,11 +220,13 @@ def test_messages_of_an_unknown_or_ended_session_are_refused(tmp_path):
     assert len(requests) == 10
     for step, request in requests.items():
         party = consortium.parties["s0"]
-        if step != "finish":
-            assert refusal(party, "s0", request) == "session-ended"
+        if step == "end":  # the last answer is given again
+            assert query(party, "s0", request).step == "end"
+            request = changed(request, body={"outcome": "another"})
+        assert refusal(party, "s0", request) == "session-ended"
         unknown = changed(request, session="another")
-        if step == "finish":  # what never began is over already
-            assert query(party, "s0", unknown).step == "finish"
+        if step == "end":  # what never began is over already
+            assert query(party, "s0", unknown).step == "end"
         elif step != "join":
             assert refusal(party, "s0", unknown) == "unknown-session"
     assert consortium.charged("s0", old.session) == list(old.outcome.records)
@@ -265,7 +268,20 @@ def test_rounds_only_go_forward(step, round_number, code, tmp_path):
 
 @pytest.mark.parametrize(
     "step",
-    ["", "x", "join 2", "keys 1", "keys keys", "shares 1", "finish 2", "Join", "_join", "refused"],
+    [
+        "",
+        "x",
+        "join 2",
+        "keys 1",
+        "keys keys",
+        "shares 1",
+        "end 2",
+        "sign",
+        "finish",
+        "Join",
+        "_join",
+        "refused",
+    ],
 )
 def test_steps_that_there_are_not_are_refused(step, tmp_path):
     """Also a step said twice under two names: it would be answered in two ways."""
@@ -293,7 +309,7 @@ def test_steps_out_of_order_are_refused(tmp_path):
         return request_of(study, "t", step, body)
 
     party.handle(say("join", payloads.JoinRequest()))
-    shares = say("shares", payloads.SharesRequest(members="e0", sealed={}))
+    shares = say("shares", payloads.SharesRequest(senders=()))
     assert refusal(party, "s0", rounds) == "out-of-order"
     assert refusal(party, "s0", shares) == "out-of-order"
     assert refusal(party, "s0", rounds) == "out-of-order"
@@ -461,7 +477,7 @@ def empty(step, factory):
 
 
 EVERY_STEP = st.sampled_from(
-    ["join", "keys", "shares", "round 1", "survivors 1", "unmask 1", "round 2", "round 4", "finish"]
+    ["join", "keys", "shares", "round 1", "survivors 1", "unmask 1", "round 2", "round 4", "end"]
 )
 
 
