@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import (
+    LETTERS,
     MAGIC,
     MASK,
     Message,
@@ -24,6 +25,7 @@ from eigenveil.moments.describe import Description
 from soak_tools import times
 
 LIMIT = 1 << 20
+KEYS = payloads.PublicKeys(sealing="00" * 1216)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
 KINDS = {"u8": np.uint64, "f8": np.float64, "b1": np.uint8}
 
@@ -129,12 +131,11 @@ def test_signed_integers_and_other_layouts_arrive_as_the_same_words():
     assert found.arrays["v"].tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
-def test_a_fingerprint_leaves_out_masks_and_nothing_else():
+def test_a_fingerprint_leaves_out_masks_and_letters_and_nothing_else():
     message = small()
-    masked = Message(
-        **(vars(message) | {"arrays": {**message.arrays, MASK: np.zeros(9, np.uint8)}})
-    )
-    assert fingerprint(masked) == fingerprint(message)
+    for name in (MASK, LETTERS):
+        arrays = {**message.arrays, name: np.zeros(9, np.uint8)}
+        assert fingerprint(Message(**(vars(message) | {"arrays": arrays}))) == fingerprint(message)
     others = [
         {"step": "round 2"},
         {"study": "a2"},
@@ -361,20 +362,23 @@ def test_a_refusal_never_repeats_a_long_field():
     "body",
     [
         payloads.JoinRequest(),
-        payloads.KeysRequest(lost=("a",), neighbours={}),
-        payloads.KeysReply(sealed={"north": "00ff"}),
-        payloads.SharesRequest(members="e0", sealed={}),
+        payloads.KeysRequest(lost=("a",), partners={"b": KEYS}),
+        payloads.LettersReply(),
+        payloads.SharesRequest(senders=("a", "b")),
+        payloads.SharesReply(),
+        payloads.RoundRequest(round_number=1, members="e0", queries=(payloads.QueryBody(**ASK),)),
         payloads.RoundRequest(round_number=2, queries=(payloads.QueryBody(**ASK),)),
         payloads.SurvivorsRequest(round_number=1, survivors="c0"),
         payloads.SurvivorsReply(signature="0f" * 64),
         payloads.UnmaskRequest(round_number=1, signed="c0"),
-        payloads.UnmaskReply(own={"a": "0f" * 16}, pair={}),
-        payloads.FinishRequest(outcome="finished"),
+        payloads.UnmaskReply(own={"a": "0f" * 16}, repair={}),
+        payloads.EndRequest(outcome="finished"),
+        payloads.EndReply(signature="0f" * 64),
         payloads.Refusal(code="budget", text="no"),
         payloads.MasksRequest(
             round_number=1,
             request_digest="ab" * 32,
-            channels={"a": "00" * 32},
+            sites={"a": KEYS},
             parts=(payloads.PartBody(size=3, deviation=2.0**40, layout="symmetric"),),
         ),
     ],
@@ -386,7 +390,7 @@ def test_every_body_survives_the_journey(body):
 
 @pytest.mark.parametrize("share", ["", "0f" * 15, "0f" * 17, "0F" * 16, "zz" * 16, "0" * 31])
 def test_shares_have_sixteen_bytes(share):
-    message = Message("unmask 1", "a", "s", "north", {"own": {"a": share}, "pair": {}})
+    message = Message("unmask 1", "a", "s", "north", {"own": {"a": share}, "repair": {}})
     with pytest.raises(ProtocolError):
         message.read(payloads.UnmaskReply)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from eigenveil.errors import DataError
-from eigenveil.federation.protocol.terms import Terms, settle
+from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import Study
 from eigenveil.moments.accumulators import Accumulator, RowSum, SecondMoment
 from eigenveil.moments.engine import accumulate
@@ -27,13 +27,12 @@ from eigenveil.noise.draws import isometric_entries
 from eigenveil.noise.source import SecureSource
 from eigenveil.planning.forecast import forecast
 
-# Seconds from the submission to the first question, in a federation that waits for studies: the
-# aggregator looks for one every 2 to 5 s, and brings it to the sites.
-START = 6.0
-# Seconds of an exchange beside the network: signatures, ledgers on the disk, FLARE's frames.
+# Seconds from the submission to the first question, in a federation that waits for studies.
+START = 1.0
+# Seconds of an exchange beside the network: seals, signatures, ledgers on the disk.
 EXCHANGE = 0.08
 # Bytes a second: of masks that a site expands for each neighbour; of messages that are hashed, put
-# into a ledger or a journal, and carried by FLARE.
+# into a ledger or a journal, and carried.
 _MASKS, _HANDLED = 4e8, 5e7
 _ROWS, _WIDTH, _VALUES = 2000, 256, 1 << 15
 
@@ -142,7 +141,7 @@ def duration(study: Study, rows: int | None, network: Network | None = None) -> 
     plan, sites = terms.plan, len(terms.names)
     sizes = forecast(study, study.width, None)
     width = min(plan.sketch_columns, plan.features) if study.protocol == "sketch" else plan.features
-    exchanges = _exchanges(terms)
+    exchanges = terms.exchanges
     # what is asked: the columns of a basis or a sketch, in each round but the first
     asked = 8 * plan.features * max(1, plan.n_components) * max(0, len(terms.rounds) - 1)
     total = sites * (sizes.round_bytes + asked)
@@ -164,13 +163,6 @@ def duration(study: Study, rows: int | None, network: Network | None = None) -> 
         aggregator=moments * plan.features * width**2 * rates.eigen + total / _HANDLED,
         rows=each,
     )
-
-
-def _exchanges(terms: Terms) -> int:
-    """Questions to each site: of the rounds, and before and after them."""
-    of_round = 1 + 2 * terms.mends + (terms.mask_kind == "helper")
-    # hello, join, keys; signing the certificate, the end, bye
-    return 6 + terms.mends + of_round * len(terms.rounds)
 
 
 @dataclass(frozen=True)
