@@ -46,11 +46,18 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, decode
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.secagg import consistency
-from eigenveil.federation.secagg.client import State
+from eigenveil.federation.secagg.client import State, pair_letter_bytes
 from eigenveil.federation.secagg.consistency import bitmap, rows, statement, text_of
-from eigenveil.federation.secagg.keys import Context, RoundFacts, SiteKeys, join_secret, self_key
+from eigenveil.federation.secagg.keys import (
+    Context,
+    RoundFacts,
+    join_secret,
+    mask_key,
+    round_key,
+    self_key,
+)
 from eigenveil.federation.secagg.masks import Part, neighbours, self_mask, threshold
-from eigenveil.federation.secagg.recovery import MaskRecovery
+from eigenveil.federation.secagg.recovery import Agreement, MaskRecovery
 from eigenveil.moments.source import ArrayRows
 from noise_tools import silence
 
@@ -70,6 +77,7 @@ class Quick(Consortium):
             terms=settle(self.study),
             rows=ArrayRows(self.rows[name]),
             ledger=Ledger(self.folder / f"{name}.ledger", durable=False),
+            identity=self.identities[name],
         )
 
 
@@ -98,10 +106,10 @@ class Adversary:
         self.colluding = set(self.names[: self.study.collusion])
         self.honest = [name for name in self.names if name not in self.colluding]
         self.context = Context(self.study.hash, SESSION)
-        self.sealed, self.sent, self.spec = {}, defaultdict(dict), []
+        self.letters, self.sent, self.spec = {}, defaultdict(dict), []
         self.signatures = defaultdict(dict)  # by statement, by site
-        self.own, self.pair = defaultdict(set), defaultdict(set)  # by round and site, the holders
-        self.joined_as, self.request_digest, self.states = {}, {}, {}
+        self.own, self.repair = defaultdict(set), defaultdict(set)  # by round and site, the holders
+        self.joined_as, self.told, self.facts, self.states = {}, {}, {}, {}
         join = request_of(self.study, SESSION, "join", payloads.JoinRequest())
         self.keys = {}
         for name in self.names:
@@ -123,46 +131,62 @@ class Adversary:
         self.states.pop(name, None)
         kind, _, round_number = answer.step.partition(" ")
         if kind == "keys":
-            self.sealed[name] = answer.read(payloads.KeysReply).sealed
+            near = sorted(self.near(name))
+            letters = answer.arrays["letters"]
+            self.letters[name] = dict(zip(near, letters, strict=True))
         if kind == "round":
-            queries = decode(request, sender=AGGREGATOR, limit=LIMIT).body["queries"]
-            self.request_digest[int(round_number), name] = queries[0]["scale"]
+            state = self.state(name)
+            self.facts[int(round_number), name] = state.facts(
+                int(round_number), state.request_digest
+            )
         if kind == "survivors":
             signature = bytes.fromhex(answer.read(payloads.SurvivorsReply).signature)
             said = decode(request, sender=AGGREGATOR, limit=LIMIT).read(payloads.SurvivorsRequest)
             self.signatures[self.said(name, said.survivors)][name] = signature
         if kind == "unmask":
             reply = answer.read(payloads.UnmaskReply)
-            for of, seen in ((reply.own, self.own), (reply.pair, self.pair)):
-                for request_digest in of:
-                    seen[int(round_number), request_digest].add(name)
+            for of, seen in ((reply.own, self.own), (reply.repair, self.repair)):
+                for mate in of:
+                    seen[int(round_number), mate].add(name)
         return answer
 
+    def near(self, name):
+        return neighbours(name, self.joined_as[name], self.study.degree)
+
     def tell_keys(self, name, lost=()):
-        members = [each for each in self.names if each not in lost]
-        near = neighbours(name, members, self.study.degree)
+        before = self.joined_as.get(name)
+        self.joined_as[name] = [each for each in self.names if each not in lost]
         body = payloads.KeysRequest(
-            lost=tuple(lost), neighbours={other: self.keys[other] for other in near}
+            lost=tuple(lost), partners={other: self.keys[other] for other in self.near(name)}
         )
-        if self.notify(name, "keys", body, self.signers(members)) is not None:
-            self.joined_as[name] = members
+        if self.notify(name, "keys", body) is None:
+            del self.joined_as[name]
+            if before is not None:
+                self.joined_as[name] = before
 
     def tell_shares(self, name, members):
-        near = neighbours(name, self.joined_as[name], self.study.degree)
-        sealed = {
-            other: self.sealed[other][name]
-            for other in near
-            if other in members and name in self.sealed.get(other, ())
-        }
-        body = payloads.SharesRequest(members=bitmap(self.names, members), sealed=sealed)
-        return self.notify(name, "shares", body)
+        """Letters of these, who are said to be able to be lost in the first round."""
+        senders = [
+            other
+            for other in self.near(name)
+            if other in members and name in self.letters.get(other, ())
+        ]
+        body = payloads.SharesRequest(senders=tuple(senders))
+        letters = [self.letters[other][name] for other in senders]
+        size = pair_letter_bytes(settle(self.study))
+        arrays = {"letters": np.array(letters, np.uint8).reshape(-1, size)}
+        if self.notify(name, "shares", body, arrays) is not None:
+            self.told[name] = members
 
     def tell_round(self, name, round_number, *, another=False):
         """The question of a round, or one that differs by less than a site can check."""
         request = round_of(self.shape, round_number)
         first, *others = decode(request, sender=AGGREGATOR, limit=LIMIT).body["queries"]
         first = first | {"scale": first["scale"] * (1.0 + 1e-12 * another)}
-        return self.send(name, changed(request, body={"queries": [first, *others]}))
+        body = {"queries": [first, *others]}
+        if round_number == 1:
+            body["members"] = bitmap(self.names, self.told.get(name, self.names))
+        return self.send(name, changed(request, body=body))
 
     def tell_survivors(self, name, round_number, survivors):
         body = payloads.SurvivorsRequest(
@@ -177,18 +201,14 @@ class Adversary:
             return None
         said, members = self.said(name, state.survivors), self.members(state.survivors)
         found = dict(self.signatures[said]) | {
-            each: self.secrets(each).sign(text_of(said, each)) for each in self.colluding
+            each: self.house.identities[each].sign(text_of(said, each)) for each in self.colluding
         }
         for other in extra:  # of another set, or of another site
             found.setdefault(other, next(iter(found.values()), bytes(64)))
         shown = [each for each in self.names if each in found and each in members]
         body = payloads.UnmaskRequest(round_number=round_number, signed=bitmap(self.names, shown))
-        arrays = self.signers(self.joined_as[name]) | {"signatures": rows(found, shown, 64)}
+        arrays = {"signatures": rows([found[each] for each in shown], 64)}
         return self.notify(name, f"unmask {round_number}", body, arrays)
-
-    def signers(self, members):
-        keys = {name: bytes.fromhex(self.keys[name].signing) for name in members}
-        return {"signers": rows(keys, members, 32)}
 
     # -- what it knows
 
@@ -198,8 +218,12 @@ class Adversary:
             self.states[name] = State.model_validate_json(stored)
         return self.states[name]
 
-    def secrets(self, name):
-        return SiteKeys(bytes.fromhex(self.state(name).master), self.context)
+    def round_keys(self, name, round_number):
+        """Of a site's pairs, as its packet has them."""
+        return {
+            other: round_key(bytes.fromhex(pair), self.context, round_number, (name, other))
+            for other, pair in self.state(name).pairs.items()
+        }
 
     def members(self, text):
         return consistency.members_of(self.names, text)
@@ -217,8 +241,7 @@ class Adversary:
 
     def has(self, seen, round_number, name):
         """Whether it can compute the own mask's secret (``self.own``), or the pair secret."""
-        near = neighbours(name, self.joined_as[name], self.study.degree)
-        needed = threshold(len(near) + 1, self.study.collusion)
+        needed = threshold(len(self.near(name)) + 1, self.study.collusion)
         return len(self.holders(seen, round_number, name)) >= needed
 
     def sums_shown(self, round_number):
@@ -228,16 +251,22 @@ class Adversary:
         known ones are taken off; any other must be in the sum twice, made from the same key.
         """
         step = f"round {round_number}"
-        known = {name for name in self.joined_as if self.has(self.pair, round_number, name)}
+        open_to_it = self.colluding | {
+            name for name in self.joined_as if self.has(self.repair, round_number, name)
+        }
+        known = {key for n in open_to_it for key in self.round_keys(n, round_number).values()}
         bare = [
             n for n in self.honest if n in self.sent[step] and self.has(self.own, round_number, n)
         ]
         keys = {}
         for name in bare:
-            state = self.state(name)
-            near = set() if name in known else set(state.neighbours) - self.colluding - known
-            facts = (state.joined, state.members, self.request_digest[round_number, name])
-            keys[name] = {(frozenset((name, other)), facts) for other in near}
+            facts = self.facts[round_number, name]
+            near = set(self.members(facts.members))
+            keys[name] = {
+                mask_key(key, self.context, facts, (name, other))
+                for other, key in self.round_keys(name, round_number).items()
+                if other in near and key not in known
+            }
         count = Counter(itertools.chain.from_iterable(keys.values()))
         groups = []
         for name in bare:
@@ -253,7 +282,7 @@ class Adversary:
             for name in self.honest:
                 if name in self.joined_as:
                     both = self.has(self.own, round_number, name) and self.has(
-                        self.pair, round_number, name
+                        self.repair, round_number, name
                     )
                     assert not both, f"both secrets of {name} are known"
             for group in self.sums_shown(round_number):
@@ -385,15 +414,16 @@ def unmasked(adversary):
     """What six messages add up to, once the masks that shares give away are taken off."""
     names, round_number = adversary.names, 1
     left = [name for name in names if name not in ("s1", "s4", "s7")]
-    near = {name: neighbours(name, names, adversary.study.degree) for name in names}
-    state = adversary.state("s0")
+    near = {name: tuple(sorted(adversary.near(name))) for name in names}
+    packets = {
+        name: [row.tobytes() for row in adversary.sent["shares"][name].arrays["packets"]]
+        for name in names
+    }
     work = MaskRecovery(
         adversary.context,
-        state.facts(round_number, state.request_digest),
+        adversary.facts[round_number, "s0"],
+        Agreement(near, near, near, packets),
         arrived=left,
-        holders=near,
-        near=near,
-        keys=adversary.keys,
         collusion=0,
     )
     for name in left:
@@ -403,7 +433,7 @@ def unmasked(adversary):
     return total - work.leftover([Part(total.size)]), left
 
 
-def nothing_checked(said, signers, signatures, keys, needed):
+def nothing_checked(said, signers, signatures, verify, needed):
     """The step, removed."""
 
 
@@ -411,7 +441,7 @@ def test_no_neighbourhood_can_lose_a_site_of_its_own(tmp_path):
     with silence():
         adversary = every_third_is_lost_to_its_neighbours(tmp_path)
     assert not adversary.own
-    assert not adversary.pair
+    assert not adversary.repair
     adversary.check()
 
 
@@ -462,7 +492,7 @@ def test_without_the_list_in_the_keys_either_half_is_summed(tmp_path):
     """Nor would signatures of survivors alone do: the list of members is in the keys of masks."""
 
     def same(state, round_number, request_digest):
-        return RoundFacts(round_number, request_digest, "", "")
+        return RoundFacts(round_number, "", "", "")  # the first question has the list, too
 
     with (
         silence(),
@@ -482,8 +512,7 @@ def test_without_the_list_in_the_keys_either_half_is_summed(tmp_path):
 
 def own_mask(adversary, name, size):
     """The own mask of a site, from the shares that its neighbours have given."""
-    near = neighbours(name, adversary.names, adversary.study.degree)
-    holders = [*sorted(near), name]
+    holders = [*sorted(adversary.near(name)), name]
     shares = {
         holders.index(each): bytes.fromhex(
             adversary.sent["unmask 1"][each].read(payloads.UnmaskReply).own[name]
