@@ -134,7 +134,7 @@ def test_a_forked_helper_knows_no_session(monkeypatch):
         body = JoinRequest()
         message = Message("join", helper._hash, "ab" * 12, AGGREGATOR, body.fields(), {})
         reply = decode(helper.handle(encode(message)), sender="helper", limit=1 << 20)
-        return reply.read(HelperKey).channel
+        return reply.read(HelperKey).keys
 
     first = key()
     assert key() == first
