@@ -67,7 +67,7 @@ class PublicKey:
         raw = raw[1:] if kind == P256 else raw[:31] + bytes([raw[31] & 127])
         return f"{kind}:{raw.hex()}"
 
-    @property
+    @cached_property
     def family(self) -> str:
         """The same for all keys that differ by points of small order as well: slower to find."""
         if self.text.startswith(P256):
