@@ -28,7 +28,7 @@ FAMILY = (EigenveilError, DataError, PrivacyError, BudgetExceeded, ProtocolError
 _MAKERS = {"check_whole": "DataError", "_refuse": "ProtocolError", "_left": "ProtocolError"}
 # Of an option: its privacy decides which of the two.
 _OF_OPTIONS = {"refused": ("DataError", "PrivacyError")}
-_OWN_CODE = {"BrokenChain"}  # named where the class is defined
+_OWN_CODE = {"BrokenChain", "OtherMembers"}  # named where the class is defined
 # Of codes made up of parts, by what they begin with: the parts are in the table alone.
 _PARTS = {"other-": "ProtocolError", "study-": "ProtocolError"}
 _HEAD = """\
