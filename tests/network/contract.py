@@ -15,6 +15,13 @@ from eigenveil.network.folder import identity_of, sealing_of
 from eigenveil.network.mailbox import CarrierError, MemoryMailboxes
 from federation_tools import make_federation
 
+
+def opener(address):
+    """What opens a party's mailbox at an address of a folder, or of https."""
+    carrier = FolderCarrier() if address.startswith("folder:") else HttpsCarrier()
+    return lambda party: carrier.open(party, address)
+
+
 # -- Carriers: each gives, in an empty folder, what opens the mailbox of a party's folder.
 
 
