@@ -62,16 +62,17 @@ class Site(SiteParty):
 class Federation:
     """All parties of a study; each can be stopped and started again, as after a kill."""
 
-    def __init__(self, folder, study=None, *, opens=None, seed=None, times=20):
+    def __init__(self, folder, study=None, *, opens=None, seed=None, parties=None):
         self.study, self.folder, self.seed = study or one_release(), folder, seed
-        self.parties = make_federation(folder / "parties", self.study)
+        folder.mkdir(exist_ok=True)
+        self.parties = parties or make_federation(folder / "parties", self.study)
         boxes = MemoryMailboxes()
         self.opens = opens or (lambda party: boxes.of(party.name))
         self.ledgers = {}
         for name in self.study.names:
             ledger = self.ledgers[name] = Ledger(folder / f"{name}.ledger", durable=False)
             budget = requested_budget(settle(self.study))
-            ledger.set_budget(replace(budget, epsilon=budget.epsilon * times))
+            ledger.set_budget(replace(budget, epsilon=budget.epsilon * 20))
         self.running, self.sites, self.said = {}, {}, []
         self.service = None
 

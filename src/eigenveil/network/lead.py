@@ -23,15 +23,16 @@ from eigenveil.network import channel
 from eigenveil.network.channel import PIECE, Answer, room
 from eigenveil.network.envelopes import Envelope, FileKeys, OtherMembers, Post, is_hello
 from eigenveil.network.folder import PartyFolder, identity_of, sealing_of
-from eigenveil.network.mailbox import Mailbox, digest_of, open_mailbox
+from eigenveil.network.mailbox import CarrierError, Mailbox, digest_of, open_mailbox
 from eigenveil.network.orders import new_session, sign_end, sign_order
 from eigenveil.network.questions import greet, meet
 from eigenveil.network.results import FILES, MOST_BYTES, read_result_files
 from eigenveil.network.status import State, error_from
 from eigenveil.network.survey import Report, problem_of, question_about, report_of
 
-# Seconds: to wait for an answer, between two puts of a question, and of one look into the mailbox.
-ANSWER = 30.0
+# Seconds: to wait for an answer, and for a mailbox; between two puts of a question, and of one look
+# into the mailbox.
+ANSWER, CONNECT = 30.0, 10.0
 _AGAIN, _GLANCE = 2.0, 1.0
 # Seconds after which mail that answers nothing of this process is dropped.
 _OLD = 600.0
@@ -215,25 +216,44 @@ class LeadSession:
             answers: dict[str, Answer] = {}
             end, again, pause = time.monotonic() + timeout, 0.0, _AGAIN
             limit = max(channel.MOST_SURVEYED, most)
+            reached = time.monotonic()
             while waiting and (now := time.monotonic()) < end:
-                if now >= again:
-                    for query in waiting.values():
-                        self._put(query, size, sealed)
-                    again, pause = now + pause, 2 * pause
-                done = []
-                for data in self._mailbox.take(min(_GLANCE, end - now), self._seen):
-                    who = self._letter(data, limit, sealed, answers)
-                    if who is None:  # of another process of this lead, perhaps
-                        self._seen.add(digest_of(data))
-                        continue
-                    done.append(digest_of(data))
-                    if who in answers:
-                        waiting.pop(who, None)
-                    elif who in waiting:
-                        self._put(waiting[who], size, sealed)
-                if done:
-                    self._mailbox.forget(done)
+                try:
+                    if now >= again:
+                        for query in waiting.values():
+                            self._put(query, size, sealed)
+                        again, pause = now + pause, min(2 * pause, ANSWER / 4)
+                    self._look(min(_GLANCE, end - now), size, limit, waiting, sealed, answers)
+                    reached = now
+                except CarrierError:
+                    if now > reached + CONNECT:
+                        raise
+                    time.sleep(_GLANCE / 4)
             return answers
+
+    def _look(
+        self,
+        wait: float,
+        size: int,
+        limit: int,
+        waiting: dict[str, Envelope],
+        sealed: dict[str, tuple[bytes, str]],
+        answers: dict[str, Answer],
+    ) -> None:
+        """Take what has come, once."""
+        done = []
+        for data in self._mailbox.take(wait, self._seen):
+            who = self._letter(data, limit, sealed, answers)
+            if who is None:  # of another process of this lead, perhaps
+                self._seen.add(digest_of(data))
+                continue
+            done.append(digest_of(data))
+            if who in answers:
+                waiting.pop(who, None)
+            elif who in waiting:
+                self._put(waiting[who], size, sealed)
+        if done:
+            self._mailbox.forget(done)
 
     def _put(self, query: Envelope, size: int, sealed: dict[str, tuple[bytes, str]]) -> None:
         name = query.recipient
