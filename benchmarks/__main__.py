@@ -18,6 +18,7 @@ from benchmarks import (
     rival_mixtures,
     rival_panels,
     scales,
+    sites,
     speed,
     streaming,
     tensors,
@@ -44,6 +45,7 @@ PARTS = {
     "streams": streaming.run,
     "private streams": private_streams.run,
     "cluster": cluster.run,
+    "sites": sites.run,
     "console": console.run,
     "genotypes": genotypes.run,
 }
