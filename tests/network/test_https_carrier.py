@@ -460,6 +460,9 @@ def test_the_proxy_that_is_set_is_used_and_its_refusals_are_said(place, monkeypa
                 proxy.status = status
                 assert refusal(place.of("north", server).take, 0) == "proxy-refused"
         assert refusal(place.of("north", server).take, 0) == "no-mailbox"
+        for proxy in ("ftp://127.0.0.1:1", "http://[::1"):
+            monkeypatch.setenv("HTTPS_PROXY", proxy)
+            assert refusal(place.of, "north", server) == "proxy-refused"
 
 
 def certificate(folder, host, days):

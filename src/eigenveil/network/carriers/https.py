@@ -69,12 +69,15 @@ class HttpsMailbox:
 
         self._identity = identity
         self._url, pin = parse(address)
-        self._client = httpx.Client(
-            verify=_context("" if pin else ca or os.environ.get("SSL_CERT_FILE", ""), pin),
-            headers={"accept-encoding": "identity", "user-agent": "eigenveil"},
-            limits=httpx.Limits(keepalive_expiry=60.0),
-            timeout=httpx.Timeout(30.0, connect=10.0, write=60.0),
-        )
+        context = _context("" if pin else ca or os.environ.get("SSL_CERT_FILE", ""), pin)
+        try:
+            self._client = httpx.Client(
+                verify=context,
+                headers={"accept-encoding": "identity", "user-agent": "eigenveil"},
+                limits=httpx.Limits(keepalive_expiry=60.0),
+            )
+        except (ImportError, ValueError, httpx.InvalidURL) as problem:  # of a proxy
+            raise _bad_proxy(self._url, problem) from None
         self._guard = threading.Lock()
         self._token, self._until, self._largest = "", 0.0, 0
         self._forgotten: set[str] = set()
@@ -375,6 +378,14 @@ def _unreachable(url: str, why: object) -> CarrierError:
     )
 
 
+def _bad_proxy(url: str, problem: Exception) -> CarrierError:
+    return CarrierError(
+        f"The proxy on the way to {url} cannot be used: {first_line(problem, empty='no reason')}.",
+        hint="Check HTTPS_PROXY, its user and password, and that it lets this host through.",
+        code="proxy-refused",
+    )
+
+
 def _named(problem: httpx.HTTPError, url: str) -> tuple[CarrierError, bool]:
     """What a failed request means, and whether to try it again at once."""
     import httpx
@@ -383,11 +394,7 @@ def _named(problem: httpx.HTTPError, url: str) -> tuple[CarrierError, bool]:
     while (deeper := causes[-1].__cause__ or causes[-1].__context__) is not None:
         causes.append(deeper)
     if isinstance(problem, httpx.ProxyError):
-        return CarrierError(
-            f"The proxy on the way to {url} refuses: {first_line(problem, empty='no reason')}.",
-            hint="Check HTTPS_PROXY, its user and password, and that it lets this host through.",
-            code="proxy-refused",
-        ), False
+        return _bad_proxy(url, problem), False
     for cause in causes:
         if isinstance(cause, _OtherPin):
             return CarrierError(
