@@ -8,7 +8,7 @@ import resource
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
@@ -22,6 +22,7 @@ from benchmarks.report import Report
 
 if TYPE_CHECKING:
     from eigenveil.federation.study.study import Study
+    from eigenveil.moments.source import RowSource
     from eigenveil.network.mailbox import Mailbox
 
 SECTION = "between organisations: private PCA over https, all parties on one machine"
@@ -189,6 +190,10 @@ class _Counting:
         self._mailbox.close()
 
 
+def _giving(rows: RowSource) -> Callable[[Study], RowSource]:
+    return lambda _: rows
+
+
 def _sites(told: Connection, folders: Mapping[str, Path], rows: int, study: Study) -> None:
     from eigenveil.federation.ledger.ledger import Budget, Ledger
     from eigenveil.moments.source import ArrayRows
@@ -197,7 +202,7 @@ def _sites(told: Connection, folders: Mapping[str, Path], rows: int, study: Stud
     from eigenveil.network.parties import SiteParty
 
     before, rng = _memory(), np.random.default_rng(0)
-    data = rng.normal(size=(rows, study.features)).astype(np.float32)
+    data = rng.normal(size=(rows, study.features or 1)).astype(np.float32)
     mailboxes, over = [], threading.Event()
     threading.stack_size(1 << 20)
     for name, folder in folders.items():
@@ -205,9 +210,7 @@ def _sites(told: Connection, folders: Mapping[str, Path], rows: int, study: Stud
         ledger = Ledger(folder / "spent.ledger")
         ledger.set_budget(Budget("default", study.adjacency, 2.0, 1e-6))
         found = ArrayRows(data, names=None, origin=name)
-        party = SiteParty(
-            opened, lambda _, found=found: found, ledger, approve="all", say=lambda _: None
-        )
+        party = SiteParty(opened, _giving(found), ledger, approve="all", say=lambda _: None)
         mailbox = _Counting(HttpsCarrier().open(opened, opened.mailbox_address()))
         mailboxes.append(mailbox)
 
