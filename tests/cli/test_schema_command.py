@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from eigenveil import PrivatePCA
-from eigenveil.cli.presenters.study_cost import can_be_shown
+from eigenveil.app.decisions import can_be_shown
 from eigenveil.errors import DataError
 from eigenveil.federation.study.file import read_study
 from eigenveil.federation.study.study import make_study

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eigenveil.cli.presenters.study_cost import cost_of
+from eigenveil.app.decisions import cost_of
 from eigenveil.errors import PrivacyError
 from eigenveil.federation.ledger.entries import Budget, SessionKey
 from eigenveil.federation.ledger.ledger import Ledger

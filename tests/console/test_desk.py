@@ -16,38 +16,38 @@ from eigenveil.console.desk.ways import kinds_of
 from eigenveil.console.settings import Rows
 from eigenveil.console.workers import made_error
 from eigenveil.errors import DecisionRefused, EigenveilError, ProtocolError
-from eigenveil.federation.ledger.decisions import public_pem
 from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey
+from eigenveil.federation.public_key import PublicKey
 from eigenveil.federation.study.file import read_study
 from eigenveil.models.task import TASKS
 from eigenveil.network import approvals
 from eigenveil.network.decisions import Decisions
 from eigenveil.network.kit import FILE
 from eigenveil.privacy.accountant import Loss
-from kit_tools import site_kit, study_of
+from federation_tools import make_federation, study_of
 
 STUDY = study_of()
 
 
 @pytest.fixture
 def place(tmp_path):
-    kit = site_kit(tmp_path)
+    party = make_federation(tmp_path)["north"]
     ledger = Ledger(tmp_path / "north.ledger", durable=False)
-    ledger.set_budget(Budget("default", "add-remove", 5.0, 1e-6))
-    approvals.ask_owner(kit, STUDY)
-    return kit, ledger, tmp_path / "north.ledger"
+    Decisions(party, ledger).set_budget(Budget("default", "add-remove", 5.0, 1e-6))
+    approvals.ask_owner(party, STUDY)
+    return party, ledger, tmp_path / "north.ledger"
 
 
 @pytest.fixture
 def desk(place):
-    return SiteDesk(Rows(kit=str(place[0].folder), ledger=str(place[2])))
+    return SiteDesk(Rows(party=str(place[0].folder), ledger=str(place[2])))
 
 
 @pytest.fixture
 def key(place):
     """Of ann, who is in the list."""
     found = Ed25519PrivateKey.generate()
-    Decisions(place[0], place[1]).appoint("ann", "approver", public_pem(found.public_key()))
+    Decisions(place[0], place[1]).appoint("ann", "approver", PublicKey.of(found.public_key()).text)
     return found.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption()).hex()
 
 
@@ -71,7 +71,7 @@ def test_a_decision_is_in_the_ledger_signed_by_the_approver(desk, key, place):
     assert (found["state"], found["left"], found["by"]) == ("approved", 3, ["ann"])
     assert place[1].verify().holds
     (shown,) = desk.study(STUDY.hash)["history"]
-    assert (shown["by"], shown["purpose"], shown["problem"]) == ("ann", "care", "")
+    assert (shown["by"][:9], shown["purpose"], shown["problem"]) == ("ann (key ", "care", "")
     kinds = [each["kind"] for each in desk.ledger(1)["entries"]]
     assert kinds[0] == "decision"
     assert "for care" in desk.ledger(1, "decision")["entries"][0]["text"]
@@ -115,8 +115,8 @@ def test_the_ledger_is_added_up_by_what_is_new(place):
         ledger.end(key, "done")
     found = pages.page(1)
     assert pages.books() is first  # added to
-    assert (found["count"], found["pages"], len(found["entries"])) == (121, 3, 50)
-    assert found["entries"][0]["number"] == 121
+    assert (found["count"], found["pages"], len(found["entries"])) == (123, 3, 50)
+    assert found["entries"][0]["number"] == 123
     assert pages.page(99)["page"] == 3
     assert pages.books().standing("default") == Ledger(path).standings()[0]
     assert pages.page(1, only="budget")["count"] == 1
@@ -131,7 +131,7 @@ def lead(tmp_path):
     (kit / FILE).write_text(json.dumps(fields))
     for name in ("client.crt", "client.key", "rootCA.pem", "fed_admin.json"):
         (kit / "startup" / name).touch()
-    return LeadDesk(Rows(kit=str(kit)))
+    return LeadDesk(Rows(party=str(kit)))
 
 
 OWN = {"name": "s", "columns": list("abcd"), "sites": ["north", "south:0.5", "west"]}

@@ -14,10 +14,10 @@ from eigenveil.console.accounts import Accounts
 from eigenveil.console.desk.serve import first_line
 from eigenveil.console.settings import Rows
 from eigenveil.console.signing import unlocked
-from eigenveil.federation.ledger.decisions import public_pem
 from eigenveil.federation.ledger.ledger import Budget, Ledger
+from eigenveil.federation.public_key import PublicKey
 from eigenveil.network.decisions import Decisions
-from kit_tools import site_kit
+from federation_tools import make_federation
 
 
 def command(*words):
@@ -63,15 +63,15 @@ def test_the_process_beside_it_answers_lines(tmp_path):
 def test_accounts_on_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("EIGENVEIL_CONSOLE_PASSWORD", PASSWORD)
     state = ("--state", str(tmp_path / "state"))
-    kit = site_kit(tmp_path)
+    party = make_federation(tmp_path)["north"]
     ledger = tmp_path / "north.ledger"
-    Ledger(ledger).set_budget(Budget("default", "add-remove", 1.0, 1e-6))
-    at = ("--kit", str(kit.folder), "--ledger", str(ledger))
+    Decisions(party, Ledger(ledger)).set_budget(Budget("default", "add-remove", 1.0, 1e-6))
+    at = ("--party", str(party.folder), "--ledger", str(ledger))
     assert command("user", "add", "ann", "--role", "owner", *state, *at) == 0
     assert command("user", "add", "vic", "--role", "viewer", *state) == 0
     assert command("user", "add", "ann", "--role", "owner", *state, *at) == 3
     assert command("user", "add", "eve", "--role", "king", *state) == 3
-    listed = Decisions(kit, Ledger(ledger)).approvers()
+    listed = Decisions(party, Ledger(ledger)).approvers()
     assert listed.called("ann").role == "owner"
     assert command("user", "list", *state) == 0
     assert "vic: viewer, password, second factor not set up yet" in capsys.readouterr().out
@@ -83,21 +83,21 @@ def test_accounts_on_the_command_line(tmp_path, monkeypatch, capsys):
     assert command("user", "reset", "ann", "--password", *state) == 0
     out = capsys.readouterr().out
     assert "The key of ann is lost" in out
-    assert "eigenveil console user key ann --kit" in out
+    assert "eigenveil console user key ann --party" in out
     assert (accounts.kept("ann").key, accounts.secret("ann")) == ("", secret)
-    old = Decisions(kit, Ledger(ledger)).approvers().called("ann").public_key
+    old = Decisions(party, Ledger(ledger)).approvers().called("ann").public_key
     assert command("user", "key", "ann", *state, *at) == 0
-    listed = Decisions(kit, Ledger(ledger)).approvers()
+    listed = Decisions(party, Ledger(ledger)).approvers()
     assert [each.name for each in listed.approvers].count("ann") == 1
     assert listed.called("ann").public_key != old
     private = unlocked(accounts, "ann", "another four words here")
     made = Ed25519PrivateKey.from_private_bytes(private).public_key()
-    assert listed.called("ann").public_key == public_pem(made)
+    assert listed.called("ann").public_key == PublicKey.of(made).text
     assert accounts.kept("ann").key != lost.key
     assert Ledger(ledger).verify().holds
     assert command("user", "key", "vic", *state, *at) == 3  # a viewer decides nothing
     assert command("user", "remove", "ann", *state, *at) == 0
-    assert Decisions(kit, Ledger(ledger)).approvers().called("ann").until is not None
+    assert Decisions(party, Ledger(ledger)).approvers().called("ann").until is not None
     assert [each.name for each in Accounts(tmp_path / "state").all()] == ["vic"]
 
 

@@ -11,27 +11,20 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
-    PublicFormat,
     load_pem_private_key,
 )
 
 from eigenveil.console.accounts import Accounts, Kept
 from eigenveil.console.passwords import check_password, hash_password, matches
 from eigenveil.errors import PrivacyError
+from eigenveil.federation.public_key import PublicKey
 
 
 def new_key(password: str) -> tuple[str, str]:
-    """A new key: encrypted PEM, and the PEM of its public part.
-
-    Raises
-    ------
-    DataError
-        ``weak-password``.
-    """
+    """A new key: encrypted PEM, and the line of its public part."""
     check_password(password)
     key = Ed25519PrivateKey.generate()
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    return _encrypted(key, password), public.decode()
+    return _encrypted(key, password), PublicKey.of(key.public_key()).text
 
 
 def unlocked(accounts: Accounts, name: str, password: str) -> bytes | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from eigenveil.cli.presenters.screen import say
 from eigenveil.errors import DataError, OutputError
+
+if TYPE_CHECKING:
+    from eigenveil.network.decisions import Decisions
 
 user_app = typer.Typer(
     help="Who may sign in to the console.", no_args_is_help=True, add_completion=False
@@ -38,7 +41,7 @@ def add(
     name: Annotated[str, typer.Argument(help="The account's name; it stands in decisions.")],
     role: Annotated[str, typer.Option(help="owner, approver, viewer or lead.")],
     state: State = None,
-    kit: PartyPath = None,
+    party: PartyPath = None,
     ledger: LedgerPlace = None,
     oidc: Annotated[
         bool,
@@ -47,14 +50,14 @@ def add(
 ) -> None:
     """Make an account; the password is asked for (or in EIGENVEIL_CONSOLE_PASSWORD).
 
-    With a site's --kit and --ledger an owner or approver gets a key, which the password encrypts,
+    With a site's --party and --ledger an owner or approver gets a key, which the password encrypts,
     and stands in the site's list of approvers from then on.
     """
     need_extra()
     from eigenveil.console.accounts import Accounts
     from eigenveil.console.signing import new_key
 
-    deciding = role in _DECIDING and kit is not None
+    deciding = role in _DECIDING and party is not None
     accounts = Accounts(state_folder(state))
     if (found := accounts.find(name)) is not None:
         accounts.add(name, role, None)  # refuses, naming it
@@ -62,21 +65,19 @@ def add(
     password = None
     if not oidc or deciding:
         password = _password("Password of the key" if oidc else "Password")
-    private, public = "", ""
+    private, public, where = "", "", ""
     if deciding:
         assert password is not None
         private, public = new_key(password)
     account = accounts.add(name, role, None if oidc else password, key=private)
     if deciding:
         try:
-            _appoint(str(kit), ledger, name, role, public)
+            desk = _decisions(str(party), ledger)
+            where = f", {_in_list(desk.appoint(name, account.role, public))}"
         except BaseException:
             accounts.remove(name)
             raise
-    say(
-        f"account {account.name}, {account.role}"
-        + (", in the list of approvers" if deciding else "")
-    )
+    say(f"account {account.name}, {account.role}{where}")
     if account.local:
         say("The first sign-in shows its second factor.")
 
@@ -100,17 +101,17 @@ def list_users(state: State = None) -> None:
 def remove(
     name: Annotated[str, typer.Argument(help="The account's name.")],
     state: State = None,
-    kit: PartyPath = None,
+    party: PartyPath = None,
     ledger: LedgerPlace = None,
 ) -> None:
-    """Take an account away; with --kit and --ledger also from the site's list of approvers."""
+    """Take an account away; with --party and --ledger also from the site's list of approvers."""
     need_extra()
     from eigenveil.console.accounts import Accounts
 
     accounts = Accounts(state_folder(state))
     accounts.named(name)
-    if kit is not None:
-        _decisions(kit, ledger).dismiss(name)
+    if party is not None:
+        _decisions(party, ledger).dismiss(name)
     accounts.remove(name)
     say(f"removed: {name}")
 
@@ -160,13 +161,13 @@ def reset(
             "decide nothing. Make a new key and put it into the site's list of approvers:"
         )
         place = "" if state is None else f" --state {state}"
-        say(f"  eigenveil console user key {name} --kit KIT --ledger LEDGER{place}")
+        say(f"  eigenveil console user key {name} --party FOLDER --ledger LEDGER{place}")
 
 
 @user_app.command()
 def key(
     name: Annotated[str, typer.Argument(help="The account's name.")],
-    kit: Annotated[str, typer.Option("--kit", help="The site's kit.")],
+    party: Annotated[str, typer.Option("--party", help="The site's folder.")],
     state: State = None,
     ledger: LedgerPlace = None,
 ) -> None:
@@ -201,33 +202,31 @@ def key(
         )
     private, public = new_key(password)
     # first in the list: where this ends in between, the old key signs no more, and it is done again
-    decisions = _decisions(kit, ledger)
+    decisions = _decisions(party, ledger)
     listed = decisions.approvers().called(name)
     if listed is None or listed.until is not None:
-        decisions.appoint(name, account.role, public)
+        done = decisions.appoint(name, account.role, public)
     else:
-        decisions.renew(name, public)
+        done = decisions.renew(name, public)
     accounts.keep(name, before, Kept(before.password, private))
-    say(f"{name} has a new key; it is in the site's list of approvers.")
+    say(f"{name} has a new key; it is {_in_list(done)}.")
 
 
-def _appoint(kit: str, ledger: str | None, name: str, role: str, public: str) -> None:
-    _decisions(kit, ledger).appoint(name, role, public)
+def _decisions(party: str, ledger: str | None) -> Decisions:
+    from eigenveil.app.decisions import desk_of
+    from eigenveil.network.folder import open_party
+
+    return desk_of(open_party(party, role="site"), ledger)
 
 
-def _decisions(kit: str, ledger: str | None):  # type: ignore[no-untyped-def]
-    from eigenveil.cli.presenters.study_cost import owner_of
-    from eigenveil.federation.ledger.ledger import Ledger
-    from eigenveil.network.decisions import Decisions
-    from eigenveil.network.kit import open_kit
-
-    opened = open_kit(kit, role="site")
-    place = ledger if ledger is not None else owner_of(opened.local).ledger
-    if place is None:
-        raise OutputError(
-            "The site's ledger is not known.", hint="Give it with --ledger.", code="no-ledger"
-        )
-    return Decisions(opened, Ledger(place))
+def _in_list(done: bool) -> str:
+    """Where a change of the list stands that the owner's own key has signed."""
+    return (
+        "in the site's list of approvers"
+        if done
+        else "in the site's list of approvers once another one agrees: eigenveil site approver "
+        "agree --as NAME"
+    )
 
 
 def _password(what: str, *, new: bool = True) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Protocol
 
 from eigenveil.errors import DataError, EigenveilError, OutputError
 from eigenveil.federation.study.study import Study, parse_study
 from eigenveil.files import replacing
+from eigenveil.network.folder import PartyFolder
 
 # So many wait at the most, so that nobody fills a site's disk; of these, so many that were only
 # asked about, so that questions leave places for studies that are started.
@@ -22,41 +22,27 @@ MOST_WAITING, MOST_ASKED = 64, 32
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-class Texts(Protocol):
-    """Where a site keeps studies' texts."""
-
-    @property
-    def decided(self) -> Path:
-        """Those that were decided about."""
-        ...
-
-    @property
-    def waiting(self) -> Path:
-        """Those that wait."""
-        ...
-
-
-def decided_study(party: Texts, study_hash: str) -> Study | None:
+def decided_study(party: PartyFolder, study_hash: str) -> Study | None:
     """The site's own copy of a study that was decided about, or ``None``."""
     return _read(party.decided, study_hash)
 
 
-def waiting_study(party: Texts, study_hash: str) -> Study | None:
+def waiting_study(party: PartyFolder, study_hash: str) -> Study | None:
     """A study that was requested, or ``None``."""
     return _read(party.waiting, study_hash)
 
 
-def waiting_studies(party: Texts) -> list[Study]:
+def waiting_studies(party: PartyFolder) -> list[Study]:
     """Studies that were requested and wait for a decision, by name."""
     return _all(party.waiting)
 
 
-def decided_studies(party: Texts) -> list[Study]:
+def decided_studies(party: PartyFolder) -> list[Study]:
     """Studies that were decided about, by name; whether they may run, the ledger says."""
     return _all(party.decided)
 
 
-def ask_owner(party: Texts, study: Study, *, most: int = MOST_WAITING) -> bool:
+def ask_owner(party: PartyFolder, study: Study, *, most: int = MOST_WAITING) -> bool:
     """Put a study where the owner finds it; whether it was not there before."""
     known = _place(party.waiting, study.hash)
     if known.exists():
@@ -71,7 +57,7 @@ def ask_owner(party: Texts, study: Study, *, most: int = MOST_WAITING) -> bool:
     return True
 
 
-def keep(party: Texts, study: Study) -> None:
+def keep(party: PartyFolder, study: Study) -> None:
     """Keep the text of a study, whose protocol is settled, that is decided about."""
     if study.protocol == "auto":
         raise DataError(
@@ -82,7 +68,7 @@ def keep(party: Texts, study: Study) -> None:
     _write(_place(party.decided, study.hash), study)
 
 
-def forget_waiting(party: Texts, study_hash: str) -> None:
+def forget_waiting(party: PartyFolder, study_hash: str) -> None:
     """A study waits no more."""
     _place(party.waiting, study_hash).unlink(missing_ok=True)
 
@@ -119,7 +105,7 @@ def _write(place: Path, study: Study) -> None:
     except OSError as problem:
         raise OutputError(
             f"{place.parent}: {problem.strerror or problem}.",
-            hint="Check who may write the party.",
+            hint="Check who may write the party's folder.",
             code="cannot-write",
         ) from None
     with replacing(place) as scratch:

@@ -472,7 +472,8 @@ class SiteParty(Party):
         super().__init__(folder, approve=approve, say=say, telling=telling)
         self._open_rows, self._ledger, self._data_set = open_rows, ledger, data_set
         self._source = source
-        self._decisions = Decisions(folder, ledger)  # type: ignore[arg-type]
+        self._decisions = Decisions(folder, ledger, data_set)
+        self._decisions.begin()
         if approve == "all":
             self._decisions.allow_every_study()
         else:
@@ -485,15 +486,17 @@ class SiteParty(Party):
 
     def _may_run(self, run: Run) -> bool:
         """Asked of the ledger before every answer, so a revocation counts from the next one on."""
-        record = self._decisions.record(run.key.study)
-        return record.standing(run.key.study).allows(record.begun.get(run.key))
+        return self._decisions.may_run(run.key)
 
     def _open(self, run: Run) -> Site:
         study = run.order.study
+        rows = self._open_rows(study)
+        self._decisions.check_rows(study.hash, getattr(rows, "paths", ()))
+        self._decisions.note_members()
         return Site(
             name=self.name,
             terms=settle(study),
-            rows=self._open_rows(study),
+            rows=rows,
             ledger=self._ledger,
             data_set=self._data_set,
             source=self._source,

@@ -115,16 +115,16 @@ _MOST_SESSIONS = 20
 @ledger_app.command()
 def show(place: Place = None, json: options.Json = False) -> None:
     """Show the budgets, what is spent of them, and the last sessions."""
-    from eigenveil.federation.ledger.decisions import recorded_in
-
     ledger = _open(place)
     standings, sessions = ledger.standings(), ledger.sessions()
-    decided, changes = recorded_in(ledger.decided()), ledger.budget_changes()
-    elsewhere = ledger.elsewhere()
+    record = ledger.record_of(ledger.decided())
+    decided, changes = record.decisions, ledger.budget_changes(record)
+    elsewhere, listed = ledger.elsewhere(), record.listed
     if json:
         options.print_json(
             {
                 "ledger": ledger.name,
+                "approvers": None if listed is None else listed.model_dump(mode="json"),
                 "standings": [_standing_json(standing) for standing in standings],
                 "sessions": [_session_json(session) for session in sessions],
                 "decisions": [_decision_json(each) for each in decided],
@@ -134,10 +134,13 @@ def show(place: Place = None, json: options.Json = False) -> None:
         )
         return
     screen = Screen()
+    if listed is not None:
+        names = [str(each) for each in listed.approvers if each.until is None]
+        screen.print(f"approvers of {listed.whose}: {', '.join(names)}", soft_wrap=True)
     _print_standings(standings, screen)
     _print_changes(changes, screen)
-    for waiting in ledger.waiting_budgets():
-        its = waiting.decision
+    for waiting in record.waiting:
+        its = waiting.said
         screen.print(
             f"waits for a second approver: epsilon = {its.epsilon:g} at delta = {its.delta:g} for "
             f"{its.data_set}, which {its.by} agreed to",
@@ -162,6 +165,9 @@ def verify(
     authority: Annotated[
         Path | None, typer.Option(help=f"{AUTHORITY_HELP} Checks the timestamps in --heads.")
     ] = None,
+    party: Annotated[
+        Path | None, typer.Option(help="A site's folder, where the heads of its ledger are.")
+    ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
@@ -171,7 +177,7 @@ def verify(
             "--against is not the hash of an entry.",
             hint="Give the 64 hexadecimal digits that 'ledger verify' printed as the last hash.",
         )
-    ledger = _open(place, heads_of(heads, authority, notes=False))
+    ledger = _open(place, heads_of(heads, authority, notes=False), party=party)
     found = ledger.verify(against=against)
     if json:
         options.print_json(asdict(found))
@@ -256,21 +262,21 @@ def budget(
         str | None,
         typer.Option(
             "--as",
-            help="Who sets it; by default this user's log-in name, or with --kit 'owner'.",
+            help="Who sets it; by default this user's log-in name, or with --party 'owner'.",
         ),
     ] = None,
     reason: Annotated[
         str, typer.Option(help="Why; kept in the ledger. Needed to raise one that was charged.")
     ] = "",
-    kit: Annotated[
+    party: Annotated[
         Path | None,
         typer.Option(
-            help="The site's kit: an approver of it signs. Needed where the ledger has approvers."
+            help="The site's folder: an approver signs. Needed where the ledger has approvers."
         ),
     ] = None,
     key: Annotated[
         Path | None,
-        typer.Option(help="The approver's key; by default the one in the kit's 'approvers'."),
+        typer.Option(help="The approver's key; by default the one in the folder's 'approvers'."),
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -278,7 +284,7 @@ def budget(
     from eigenveil.federation.ledger.entries import UNIT
     from eigenveil.federation.ledger.ledger import Budget
 
-    ledger = _open(place, makes=True)
+    ledger = _open(place, makes=True, party=party)
     before = ledger.budget_if_any(data_set)
     if before is not None:
         if epsilon is None:
@@ -313,8 +319,8 @@ def budget(
                 hint="Give --reason: it is kept in the ledger, with your name.",
             )
     screen = Screen(quiet=quiet)
-    if kit is not None:
-        if not _sign(ledger, new, kit, key, by, reason):
+    if party is not None:
+        if not _sign(ledger, new, party, key, by, reason):
             screen.print(
                 "A second approver must agree to exactly this budget: it is not set yet.",
                 soft_wrap=True,
@@ -326,15 +332,15 @@ def budget(
 
 
 def _sign(
-    ledger: Ledger, new: Budget, kit: Path, key: Path | None, by: str | None, reason: str
+    ledger: Ledger, new: Budget, party: Path, key: Path | None, by: str | None, reason: str
 ) -> bool:
     """Have an approver sign a budget; whether it is set."""
-    from eigenveil.cli.commands.site_decisions import signer_of
+    from eigenveil.cli.commands.site_decisions import signer_for
     from eigenveil.network.decisions import FIRST_OWNER, Decisions
-    from eigenveil.network.kit import open_kit
+    from eigenveil.network.folder import open_party
 
-    desk, name = Decisions(open_kit(kit, role="site"), ledger), by or FIRST_OWNER
-    return desk.set_budget(new, signer_of(desk, name, key), by=name, reason=reason)
+    desk, name = Decisions(open_party(party, role="site"), ledger), by or FIRST_OWNER
+    return desk.set_budget(new, signer_for(desk, name, key), by=name, reason=reason)
 
 
 @ledger_app.command()
@@ -411,11 +417,21 @@ def end(
 
 
 def _open(
-    place: str | None, heads: Heads | Literal["usual"] = "usual", *, makes: bool = False
+    place: str | None,
+    heads: Heads | Literal["usual"] = "usual",
+    *,
+    makes: bool = False,
+    party: Path | None = None,
 ) -> Ledger:
+    place = usual_ledger(make_folder=makes) if place is None else place
+    if party is not None:
+        from eigenveil.app.decisions import ledger_of
+        from eigenveil.network.folder import open_party
+
+        return ledger_of(place, open_party(party, role="site"), heads)
     from eigenveil.federation.ledger.ledger import Ledger
 
-    return Ledger(usual_ledger(make_folder=makes) if place is None else place, heads=heads)
+    return Ledger(place, heads=heads)
 
 
 def _print_standings(standings: list[Standing], screen: Screen) -> None:
@@ -467,7 +483,7 @@ def _print_changes(changes: list[BudgetChange], screen: Screen) -> None:
             f"{of.delta:.4g}",
             each.body.by,
             each.body.reason,
-            ", ".join(each.signed) or "unsigned",
+            ", ".join(map(str, each.signed)) or "unsigned",
         )
     screen.print(table)
 
@@ -499,7 +515,7 @@ def _print_decisions(decided: list[Recorded], screen: Screen) -> None:
         table.add_row(
             f"{of.time:%Y-%m-%d %H:%M}",
             f"{of.action}{good}" if not each.problem else f"NOT VALID: {each.problem}",
-            of.by,
+            of.by if each.approver is None else str(each.approver),
             of.study[:16],
             "; ".join(text for text in (of.purpose, of.reason) if text),
         )
@@ -517,7 +533,7 @@ def _change_json(each: BudgetChange) -> dict[str, Any]:
         **asdict(each.body.budget),
         "by": each.body.by,
         "reason": each.body.reason,
-        "signed": list(each.signed),
+        "signed": [{"name": by.name, "key": by.public_key} for by in each.signed],
     }
 
 

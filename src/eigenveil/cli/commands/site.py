@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
+from eigenveil.app.decisions import Owner, Studies, ledger_of, owner_of
 from eigenveil.cli import options
 from eigenveil.cli.commands import site_decisions as decisions
 from eigenveil.cli.commands.ledger import AUTHORITY_HELP, HEADS_HELP, heads_of
@@ -20,7 +21,6 @@ from eigenveil.cli.options import WantedColumns, read_columns
 from eigenveil.cli.places import Database, Sql, read_places
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.cli.presenters.site_console import BudgetTarget, check_budget
-from eigenveil.cli.presenters.study_cost import Owner, owner_of
 from eigenveil.cli.service import HealthAt, LogJson, Service, start_health
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.study.study import Study
@@ -130,6 +130,7 @@ def start(
         raise options.WrongOption(
             f"--approve {approve!r} is not manual or all.", hint="Choose one of these."
         )
+    from eigenveil.network.decisions import Decisions
     from eigenveil.network.folder import open_party
     from eigenveil.network.survey import Telling
 
@@ -143,14 +144,14 @@ def start(
     opened = open_party(party, role="site")
     files = [absolute(place) for place in _needed("data", places)]
     rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, read=read, dask=dask))
-    rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
     budget = BudgetTarget(
         data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon, budget_unit
     )
     noted = heads_of(heads, authority, timestamps)
-    check_budget(place, budget, Screen(quiet=quiet), heads=noted)
-    Owner(place, data_set).keep(opened.folder)
+    desk = Decisions(opened, ledger_of(place, opened, noted), data_set)
+    check_budget(desk, budget, Screen(quiet=quiet))
+    Owner.of(place, data_set, rows.paths).keep(opened)
     own = _Own(rows, place, data_set, noted)
     return _start(opened, address, own, approve, telling, Service(health, log_json, quiet))
 
@@ -165,10 +166,8 @@ def status(
 
     opened = open_party(party)
     screen = Screen(quiet=json)
-    waiting = decisions.waiting_of(opened, screen)  # type: ignore[arg-type]
-    is_site = opened.role == "site"
-    stood = decisions.stood_if_known(opened, None) if is_site else []  # type: ignore[arg-type]
-    owner = owner_of(opened.folder)
+    at, owner = Studies.of(opened, None), owner_of(opened)
+    waiting, stood = at.waiting, at.decided()
     running = _running(opened)
     if json:
         options.print_json(
@@ -225,16 +224,15 @@ class _Rows:
     files: Sequence[str | Place]
     wanted: WantedColumns
 
-    def check(self) -> None:
-        """Refuse files that cannot be read, before any study needs them.
-
-        Which columns are features is the study's to say.
-        """
+    @property
+    def paths(self) -> list[Place]:
+        """All files, which can be read; which columns are features is the study's to say."""
         try:
-            self.wanted.rows_like(self.files)
+            return list(self.wanted.rows_like(self.files).paths)
         except DataError as error:
             if error.code not in ("identifier-column", "not-numeric"):
                 raise
+            return []
 
     def __call__(self, study: Study) -> RowSource:
         """Rows with the study's columns, by name where files have names."""
@@ -308,7 +306,8 @@ def _start(
         if own is None:
             answers = HelperParty(party, approve=how, say=say)
         else:
-            books = ReportingLedger(own.ledger, own.data_set, say, heads=own.heads)
+            heads = ledger_of(own.ledger, party, own.heads).heads
+            books = ReportingLedger(own.ledger, own.data_set, say, heads=heads)
             answers = SiteParty(
                 party,
                 own.rows,

@@ -6,41 +6,31 @@ Each one is signed by its approver's key and recorded in the site's ledger.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.table import Table
 
+from eigenveil.app.decisions import Studies, desk_of, pick, sentence_of, signer_of
 from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.cli.presenters.study import print_summary, summary
-from eigenveil.cli.presenters.study_cost import (
-    Cost,
-    can_be_shown,
-    cost_of,
-    owner_of,
-    pick,
-    sentence_of,
-)
-from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.study.study import Study
 
 if TYPE_CHECKING:
+    from eigenveil.federation.identity import Signer
     from eigenveil.federation.ledger.decisions import Standing
-    from eigenveil.federation.ledger.documents import ApproverList, ApproverRole
-    from eigenveil.federation.ledger.ledger import Ledger
+    from eigenveil.federation.ledger.documents import ApproverRole
     from eigenveil.network.decisions import Decisions
-    from eigenveil.network.kit import Kit
-    from eigenveil.network.signers import Signer
 
 PASSWORD = "EIGENVEIL_APPROVER_PASSWORD"
 EVERY = "all"
 
-KitOption = Annotated[Path, typer.Option("--kit", help="The site's kit.")]
+PartyOption = Annotated[Path, typer.Option("--party", help="The site's folder.")]
 LedgerOption = Annotated[
     str | None,
     typer.Option(
@@ -55,15 +45,24 @@ By = Annotated[
 ]
 KeyOption = Annotated[
     Path | None,
-    typer.Option("--key", help="The approver's key; by default the one in the kit's 'approvers'."),
+    typer.Option(
+        "--key", help="The approver's key; by default the one in the folder's 'approvers'."
+    ),
+]
+DataSetOption = Annotated[
+    str | None,
+    typer.Option(
+        help="The data set's name in the ledger; by default that of 'eigenveil site start'."
+    ),
 ]
 Purpose = Annotated[str, typer.Option(help="What the study's result may be used for.")]
 Reason = Annotated[str, typer.Option(help="Why it is decided so; kept in the ledger.")]
 Which = Annotated[str, typer.Argument(help="The study's hash, or its first characters.")]
+Who = Annotated[str, typer.Argument(help="As in the list.")]
 
 
 def approve(
-    kit: KitOption,
+    party: PartyOption,
     study: Annotated[
         str | None,
         typer.Argument(help="Hash of a waiting study (or its first characters), or a study file."),
@@ -83,17 +82,20 @@ def approve(
         str | None,
         typer.Option(help="The last day (UTC) on which a run may begin, such as 2027-06-30."),
     ] = None,
+    any_rows: Annotated[
+        bool,
+        typer.Option(
+            "--any-rows",
+            help="Good for whatever rows the data set has when a run begins, not only for those "
+            "that it has now.",
+        ),
+    ] = False,
     purpose: Purpose = "",
     reason: Reason = "",
     by: By = "owner",
     key: KeyOption = None,
     ledger: LedgerOption = None,
-    data_set: Annotated[
-        str | None,
-        typer.Option(
-            help="The data set's name in the ledger; by default that of 'eigenveil site start'."
-        ),
-    ] = None,
+    data_set: DataSetOption = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -103,53 +105,55 @@ def approve(
             "A study, --all and --list exclude each other.", hint="Give one of them."
         )
     last = None if until is None else _end_of_day(until)
-    from eigenveil.network.kit import open_kit
+    from eigenveil.network.folder import open_party
 
-    opened = open_kit(kit, role="site")
+    at = Studies.of(open_party(party, role="site"), ledger, data_set)
     screen = Screen(quiet=quiet or json)
-    owner = owner_of(opened.local)
-    books = _ledger_if_there(ledger if ledger is not None else owner.ledger)
-    costs = _Costs(opened.name, books, owner.data_set if data_set is None else data_set)
     if study is None and not everything:
-        _print_list(opened, costs, kit, json=json, quiet=quiet)
+        _print_list(at, party, json=json, quiet=quiet)
         return
-    chosen = waiting_of(opened, screen) if everything else [_find(opened, str(study))]
-    sentences = [(each, costs.sentence(each)) for each in chosen]  # before anything is approved
+    if everything:
+        _print_hidden(at, screen)
+    # costs are those before anything is approved
+    chosen = [at.shown(e) for e in (at.waiting if everything else [_found(at, str(study))])]
     if not chosen:
         if json:
             options.print_json({"approved": [], "second": []})
         screen.print("No study waits for approval.")
         return
-    desk = desk_of(opened, ledger)
-    signer = signer_of(desk, by, key)
-    count = runs if runs is not None or last is not None else 1
+    desk = at.desk or desk_of(at.party, ledger)
+    signer = signer_for(desk, by, key)
     stood = [
-        desk.approve(each, signer, by=by, purpose=purpose, reason=reason, runs=count, until=last)
+        desk.approve(
+            each.study,
+            signer,
+            by=by,
+            purpose=purpose,
+            reason=reason,
+            runs=runs if runs is not None or last is not None else 1,
+            until=last,
+            any_rows=any_rows,
+        )
         for each in chosen
     ]
     if json:
+        both = list(zip(chosen, stood, strict=True))
         options.print_json(
             {
-                name: [
-                    study.hash
-                    for study, found in zip(chosen, stood, strict=True)
-                    if found.approved == done
-                ]
+                name: [each.study.hash for each, found in both if found.approved == done]
                 for name, done in (("approved", True), ("second", False))
             }
         )
         return
-    for (each, cost), found in zip(sentences, stood, strict=True):
-        if found.approved:
-            screen.print(f"approved: study {each.name}, {each.hash}", soft_wrap=True)
-        else:
-            screen.print(f"agreed: study {each.name}, {each.hash}", soft_wrap=True)
+    for each, found in zip(chosen, stood, strict=True):
+        said = "approved" if found.approved else "agreed"
+        screen.print(f"{said}: study {each.study.name}, {each.study.hash}", soft_wrap=True)
         screen.print(f"  {sentence_of(found)}")
-        screen.print(f"  {cost}")
+        screen.print(f"  {each.sentence}")
 
 
 def refuse(
-    kit: KitOption,
+    party: PartyOption,
     study: Which,
     reason: Annotated[str, typer.Option(help="Why; kept in the ledger.")],
     tell_lead: Annotated[
@@ -161,12 +165,9 @@ def refuse(
     quiet: options.Quiet = False,
 ) -> None:
     """Refuse a study: the lead is told that it was, and the reason only with --tell-lead."""
-    from eigenveil.network.kit import open_kit
-
-    opened = open_kit(kit, role="site")
-    found = _find(opened, study)
-    desk = desk_of(opened, ledger)
-    desk.refuse(found.hash, signer_of(desk, by, key), by=by, reason=reason, tell_lead=tell_lead)
+    desk = _desk(party, ledger)
+    found = Studies(desk.party, desk, desk.data_set).find(study)
+    desk.refuse(found.hash, signer_for(desk, by, key), by=by, reason=reason, tell_lead=tell_lead)
     screen = Screen(quiet=quiet)
     screen.print(f"refused: study {found.name}, {found.hash}", soft_wrap=True)
     screen.print(
@@ -175,7 +176,7 @@ def refuse(
 
 
 def revoke(
-    kit: KitOption,
+    party: PartyOption,
     study: Annotated[
         str,
         typer.Argument(
@@ -191,20 +192,15 @@ def revoke(
     quiet: options.Quiet = False,
 ) -> None:
     """Take an approval back, from the next message on."""
-    from eigenveil.network.kit import open_kit
-
-    opened = open_kit(kit, role="site")
-    desk = desk_of(opened, ledger)
-    record = desk.record()
-    if study == EVERY:
-        called, which = "every study", EVERY
-    else:
-        stood = stood_of(opened, record.standing)
+    desk = _desk(party, ledger)
+    called, which = "every study", EVERY
+    if study != EVERY:
+        stood = Studies(desk.party, desk, desk.data_set).decided()
         chosen = pick(
             [each for each, found in stood if found.rule.revocable], study, what="was approved"
         )
         called, which = f"study {chosen.name}, {chosen.hash}", chosen.hash
-    desk.revoke(which, signer_of(desk, by, key), by=by, reason=reason)
+    desk.revoke(which, signer_for(desk, by, key), by=by, reason=reason)
     if json:
         options.print_json({"revoked": [which]})
         return
@@ -217,7 +213,7 @@ def revoke(
 
 
 approver_app = typer.Typer(
-    help="Who decides at a site: a list that the site's own key signs, in its ledger.",
+    help="Who decides at a site: a list in its ledger, changed by those who are in it.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -225,15 +221,17 @@ approver_app = typer.Typer(
 
 @approver_app.command("add")
 def add_approver(
-    kit: KitOption,
+    party: PartyOption,
     name: Annotated[str, typer.Argument(help="A name or staff number; kept for ever.")],
     role: Annotated[
         str, typer.Option(help="owner or approver (they decide), viewer or lead (they do not).")
     ] = "approver",
     public_key: Annotated[
         Path | None,
-        typer.Option(help="Their public key (PEM); otherwise a key is made, under a password."),
+        typer.Option(help="Their public key; otherwise a key is made, under a password."),
     ] = None,
+    by: By = "owner",
+    key: KeyOption = None,
     ledger: LedgerOption = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -244,124 +242,154 @@ def add_approver(
             hint="Choose one of these.",
         )
     from eigenveil.network.decisions import key_file
-    from eigenveil.network.kit import open_kit
-    from eigenveil.network.signers import make_key, read_public_key
+    from eigenveil.network.signers import read_public_key
 
-    opened = open_kit(kit, role="site")
-    desk = desk_of(opened, ledger)
-    screen = Screen(quiet=quiet)
-    text, made = "", None
+    desk, screen = _desk(party, ledger), Screen(quiet=quiet)
+    signer, made, text = signer_for(desk, by, key), None, ""
     if public_key is not None:
         text = read_public_key(public_key)
     elif role in ("owner", "approver"):
-        made = key_file(opened, name)
-        text = make_key(made, _password(f"Password for {name}'s new key", confirm=True)).public_key
-    try:
-        found = desk.appoint(name, cast("ApproverRole", role), text)
-    except BaseException:
-        if made is not None:
-            made.unlink(missing_ok=True)  # nobody's key
-        raise
-    screen.print(f"added: {name}, {role}")
-    if made is not None:
-        screen.print(f"  key: {made} (opened only with the password)", soft_wrap=True)
-    print_approvers(found, screen)
+        made = key_file(desk.party, name)
+
+    def change(new: str) -> bool:
+        return desk.appoint(name, cast("ApproverRole", role), new, signer=signer, by=by)
+
+    done = change(text) if made is None else _with_key(made, name, change)
+    _print_change(desk, f"added: {name}, {role}", done, screen, made)
 
 
 @approver_app.command("list")
-def list_approvers(kit: KitOption, ledger: LedgerOption = None, json: options.Json = False) -> None:
+def list_approvers(
+    party: PartyOption, ledger: LedgerOption = None, json: options.Json = False
+) -> None:
     """Show who decides."""
-    from eigenveil.network.kit import open_kit
-
-    found = desk_of(open_kit(kit, role="site"), ledger).approvers()
+    desk = _desk(party, ledger)
     if json:
-        options.print_json(found.model_dump(mode="json", exclude={"certificate", "root"}))
+        waiting = [
+            {"list": new.model_dump(mode="json"), "signed": [each.name for each in agreed]}
+            for new, agreed in desk.proposed()
+        ]
+        found = desk.approvers().model_dump(mode="json")
+        options.print_json(found | {"waiting": waiting})
         return
-    print_approvers(found, Screen())
+    print_approvers(desk, Screen())
 
 
 @approver_app.command("renew")
 def renew_approver(
-    kit: KitOption,
-    name: Annotated[str, typer.Argument(help="As in the list.")],
+    party: PartyOption,
+    name: Who,
     public_key: Annotated[
         Path | None,
         typer.Option(
-            help="Their new public key (PEM); otherwise the kit's own for 'owner', and for others "
+            help="Their new public key; otherwise the party's own for 'owner', and for others "
             "a key is made, under a password."
         ),
     ] = None,
+    by: By = "owner",
+    key: KeyOption = None,
     ledger: LedgerOption = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Give somebody in the list a new key: theirs was lost, or the kit has another one."""
+    """Give somebody in the list a new key: theirs was lost, or the party has another one."""
     from eigenveil.network.decisions import FIRST_OWNER, key_file
-    from eigenveil.network.kit import open_kit
-    from eigenveil.network.signers import KitSigner, make_key, read_public_key
+    from eigenveil.network.signers import read_public_key
 
-    opened = open_kit(kit, role="site")
-    desk, screen = desk_of(opened, ledger), Screen(quiet=quiet)
-    own = key_file(opened, name)
+    desk, screen = _desk(party, ledger), Screen(quiet=quiet)
+    signer, own = signer_for(desk, by, key), key_file(desk.party, name)
+
+    def change(new: str) -> bool:
+        return desk.renew(name, new, signer=signer, by=by)
+
     made = None
     if public_key is not None:
-        text = read_public_key(public_key)
+        done = change(read_public_key(public_key))
     elif name == FIRST_OWNER and not own.exists():
-        text = KitSigner(desk.own()).public_key
+        done = change(desk.own().signer.public_key.text)
     else:
-        made = own.with_suffix(".new")  # until the list has it, the one before counts
-        password = _password(f"Password for {name}'s new key", confirm=True)
-        text = make_key(made, password, overwrite=True).public_key
-    try:
-        found = desk.renew(name, text)
-    except BaseException:
-        if made is not None:
-            made.unlink(missing_ok=True)  # nobody's key
-        raise
-    if made is not None:
-        made.replace(own)
-    screen.print(f"new key: {name}")
-    if made is not None:
-        screen.print(f"  key: {own} (opened only with the password)", soft_wrap=True)
-    print_approvers(found, screen)
+        made = own
+        new = own.with_suffix(".new")  # until the list has it, the one before counts
+        done = _with_key(new, name, change, overwrite=True)
+        new.replace(own)
+    _print_change(desk, f"new key: {name}", done, screen, made)
 
 
 @approver_app.command("remove")
 def remove_approver(
-    kit: KitOption,
-    name: Annotated[str, typer.Argument(help="As in the list.")],
+    party: PartyOption,
+    name: Who,
+    by: By = "owner",
+    key: KeyOption = None,
     ledger: LedgerOption = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Let somebody decide no more; what they decided before stays as it is."""
-    from eigenveil.network.kit import open_kit
-
-    found = desk_of(open_kit(kit, role="site"), ledger).dismiss(name)
-    screen = Screen(quiet=quiet)
-    screen.print(f"removed: {name}")
-    print_approvers(found, screen)
+    desk = _desk(party, ledger)
+    done = desk.dismiss(name, signer=signer_for(desk, by, key), by=by)
+    _print_change(desk, f"removed: {name}", done, Screen(quiet=quiet))
 
 
 @approver_app.command("rule")
 def set_rule(
-    kit: KitOption,
+    party: PartyOption,
     persons: Annotated[
         int, typer.Argument(min=1, max=2, help="How many must agree to an approval: 1 or 2.")
     ],
+    by: By = "owner",
+    key: KeyOption = None,
     ledger: LedgerOption = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Switch the two-person rule on (2) or off (1)."""
-    from eigenveil.network.kit import open_kit
+    desk = _desk(party, ledger)
+    done = desk.set_needed(2 if persons == 2 else 1, signer=signer_for(desk, by, key), by=by)
+    _print_change(desk, f"rule: {persons}", done, Screen(quiet=quiet))
 
-    found = desk_of(open_kit(kit, role="site"), ledger).set_needed(2 if persons == 2 else 1)
-    print_approvers(found, Screen(quiet=quiet))
+
+@approver_app.command("agree")
+def agree_to_change(
+    party: PartyOption,
+    by: By = "owner",
+    key: KeyOption = None,
+    ledger: LedgerOption = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Sign the change of the list that waits for a second approver ('list' shows it)."""
+    desk = _desk(party, ledger)
+    done = desk.agree(signer_for(desk, by, key), by=by)
+    _print_change(desk, "agreed", done, Screen(quiet=quiet))
 
 
-def print_approvers(found: ApproverList, screen: Screen) -> None:
-    """The list, and the rule."""
-    from eigenveil.federation.ledger.decisions import key_mark
+def _with_key(
+    place: Path, name: str, change: Callable[[str], bool], *, overwrite: bool = False
+) -> bool:
+    """Change the list with a new key, which is nobody's where that fails."""
+    from eigenveil.network.signers import make_key
 
-    table = Table(title=f"approvers of {found.site} (list {found.number})")
+    password = _password(f"Password for {name}'s new key", confirm=True)
+    made = make_key(place, password, overwrite=overwrite)
+    try:
+        return change(made.public_key.text)
+    except BaseException:
+        place.unlink(missing_ok=True)
+        raise
+
+
+def _print_change(
+    desk: Decisions, what: str, done: bool, screen: Screen, key: Path | None = None
+) -> None:
+    screen.print(what if done else f"{what} -- once another approver has agreed to it")
+    if key is not None:
+        screen.print(f"  key: {key} (opened only with the password)", soft_wrap=True)
+    print_approvers(desk, screen)
+
+
+def print_approvers(desk: Decisions, screen: Screen) -> None:
+    """The list with its keys, the rule, and what waits."""
+    from eigenveil.federation.ledger.documents import key_mark
+
+    found = desk.approvers()
+    table = Table(title=f"approvers of {found.whose} (list {found.number})")
     for name in ("name", "role", "since", "until", "key"):
         table.add_column(name, overflow="fold")
     for each in found.approvers:
@@ -376,52 +404,24 @@ def print_approvers(found: ApproverList, screen: Screen) -> None:
     screen.print(
         "An approval takes one of them." if found.needed == 1 else "An approval takes two of them."
     )
-
-
-# -- the ledger and the keys
-
-
-def desk_of(kit: Kit, ledger: str | None) -> Decisions:
-    """The decisions of a kit, in the ledger that was given, or is known from 'site start'.
-
-    Raises
-    ------
-    OutputError
-        ``no-ledger`` when neither is there.
-    """
-    from eigenveil.federation.ledger.ledger import Ledger
-    from eigenveil.network.decisions import Decisions
-
-    place = ledger if ledger is not None else owner_of(kit.local).ledger
-    if place is None:
-        raise OutputError(
-            f"The ledger of {kit.name} is not known here, and decisions are recorded in it.",
-            hint="Give --ledger; 'eigenveil site start' remembers it for later.",
-            code="no-ledger",
+    for new, agreed in desk.proposed():
+        screen.print(
+            f"Waits for another approver ('site approver agree'): list {new.number}, needing "
+            f"{new.needed}, of {', '.join(str(e) for e in new.approvers if e.until is None)}; "
+            f"signed by {', '.join(map(str, agreed))}.",
+            soft_wrap=True,
         )
-    return Decisions(kit, Ledger(place))
 
 
-def signer_of(desk: Decisions, by: str, key: Path | None) -> Signer | None:
-    """The approver's key; ``None`` for the kit's own, which the first owner has."""
-    from eigenveil.network.decisions import FIRST_OWNER, key_file
-    from eigenveil.network.signers import KitSigner, open_key
+def _desk(party: Path, ledger: str | None) -> Decisions:
+    from eigenveil.network.folder import open_party
 
-    if key is None:
-        known = desk.approvers().called(by)
-        own = KitSigner(desk.own())
-        if known is not None and known.public_key == own.public_key:
-            return own
-        if by == FIRST_OWNER and not key_file(desk.kit, by).exists():
-            return desk.owner()  # says that the kit has another key
-    place = key if key is not None else key_file(desk.kit, by)
-    if not place.exists():
-        raise OutputError(
-            f"There is no key of {by!r} at {place}.",
-            hint="Give --key FILE; 'eigenveil site approver list' shows who decides.",
-            code="cannot-read",
-        )
-    return open_key(place, _password(f"Password of {by}'s key"))
+    return desk_of(open_party(party, role="site"), ledger)
+
+
+def signer_for(desk: Decisions, by: str, key: Path | None) -> Signer | None:
+    """The approver's key, its password asked for where it has one."""
+    return signer_of(desk, by, key, _password)
 
 
 def _password(prompt: str, *, confirm: bool = False) -> str:
@@ -446,133 +446,55 @@ def _end_of_day(text: str) -> datetime:
     return day.replace(tzinfo=UTC) + timedelta(days=1, seconds=-1)
 
 
-def _ledger_if_there(place: str | None) -> Ledger | None:
-    if place is None:
-        return None
-    from eigenveil.federation.ledger.ledger import Ledger
-
-    return Ledger(place)
-
-
 # -- what waits, what was decided, and what it would cost
 
 
-def waiting_of(kit: Kit, screen: Screen) -> list[Study]:
-    """Studies that wait; those that cannot be shown are only counted."""
-    from eigenveil.network.approvals import waiting_studies
-
-    found = waiting_studies(kit)
-    shown = [study for study in found if can_be_shown(study)]
-    if hidden := len(found) - len(shown):
+def _print_hidden(at: Studies, screen: Screen) -> None:
+    if at.hidden:
         screen.print(
-            bold(f"{hidden} more"), "cannot be shown on a terminal, and so not be approved."
-        )
-    return shown
-
-
-def stood_of(kit: Kit, standing: Any) -> list[tuple[Study, Standing]]:
-    """Studies that were decided about, and where each stands."""
-    from eigenveil.network.approvals import decided_studies
-
-    return [(each, standing(each.hash)) for each in decided_studies(kit)]
-
-
-def stood_if_known(kit: Kit, ledger: str | None) -> list[tuple[Study, Standing]]:
-    """The same; nothing where no ledger is known."""
-    place = ledger if ledger is not None else owner_of(kit.local).ledger
-    return [] if place is None else stood_of(kit, desk_of(kit, place).record().standing)
-
-
-def _find(kit: Kit, text: str) -> Study:
-    """A study that waits, or was decided about before, by its hash; or one in a file."""
-    from eigenveil.network.approvals import decided_studies
-
-    if Path(text).suffix == ".toml":
-        from eigenveil.app.study import settled
-        from eigenveil.federation.study.file import read_study
-
-        study, _ = settled(read_study(Path(text)))
-    else:
-        known = {each.hash: each for each in decided_studies(kit) if can_be_shown(each)}
-        known |= {each.hash: each for each in waiting_of(kit, Screen(quiet=True))}
-        study = pick(list(known.values()), text, what="waits")
-    if kit.name not in study.names:
-        raise DataError(
-            f"{kit.name} is not a site of study {study.name}.",
-            hint=f"Its sites are {', '.join(study.names)}.",
-            code="unknown-site",
-        )
-    return study
-
-
-@dataclass(frozen=True)
-class _Costs:
-    site: str
-    ledger: Ledger | None
-    data_set: str
-
-    def of(self, study: Study) -> Cost | None:
-        return cost_of(study, self.site, self.ledger, self.data_set)
-
-    def sentence(self, study: Study) -> str:
-        """What a study can cost, and whether the budget covers it."""
-        cost = self.of(study)
-        if cost is None:
-            return "It sends no query to this site: with protocol local only the first site counts."
-        most = f"It can cost at most epsilon = {cost.epsilon:.4g} at delta = {cost.delta:g}"
-        if self.ledger is None:
-            return f"{most}; with --ledger, what is left is shown beside it."
-        place = f"{self.ledger.name}, data set {self.data_set}"
-        if cost.budget is None:
-            return f"{most}, and there is NO BUDGET for it in {place}."
-        verdict = "covers it" if cost.covered else "does NOT cover it: the site would refuse"
-        return (
-            f"{most}. The budget, epsilon = {cost.budget.epsilon:g} at delta = "
-            f"{cost.budget.delta:g} ({cost.budget.adjacency}), {verdict}; {cost.left} ({place})."
+            bold(f"{at.hidden} more"), "cannot be shown on a terminal, and so not be approved."
         )
 
 
-def _print_list(opened: Kit, costs: _Costs, kit: Path, *, json: bool, quiet: bool) -> None:
-    screen = Screen(quiet=quiet or json)
-    waiting = waiting_of(opened, screen)
-    place = None if costs.ledger is None else costs.ledger
-    stood = _stood_in(opened, place)
-    approved = [(each, found) for each, found in stood if found.approved]
+def _found(at: Studies, text: str) -> Study:
+    """A study by its hash, or one in a file."""
+    if Path(text).suffix != ".toml":
+        return at.find(text)
+    from eigenveil.app.study import settled
+    from eigenveil.federation.study.file import read_study
+
+    return at.own(settled(read_study(Path(text)))[0])
+
+
+def _print_list(at: Studies, party: Path, *, json: bool, quiet: bool) -> None:
+    screen, stood = Screen(quiet=quiet or json), at.decided()
     if json:
+        approved = [each for each, found in stood if found.approved]
         options.print_json(
             {
                 name: [
                     {**summary(each, None), "cost": None if cost is None else cost.as_json()}
                     for each in studies
-                    for cost in [costs.of(each)]
+                    for cost in [at.shown(each).cost]
                 ]
-                for name, studies in (
-                    ("waiting", waiting),
-                    ("approved", [each for each, _ in approved]),
-                )
+                for name, studies in (("waiting", at.waiting), ("approved", approved))
             }
         )
         return
-    agreed = {each.hash: found for each, found in stood if found.state != "approved"}
-    for each in waiting:
+    _print_hidden(at, screen)
+    for each in map(at.shown, at.waiting):
         if not quiet:
-            print_summary(each, None, {})
-        screen.print(bold("cost:"), costs.sentence(each))
-        if (found := agreed.get(each.hash)) is not None and found.state != "waiting":
-            screen.print(bold("decided:"), sentence_of(found))
-        screen.print(f"to approve: eigenveil site approve --kit {kit} {each.hash[:12]}")
+            print_summary(each.study, None, {})
+        screen.print(bold("cost:"), each.sentence)
+        if each.standing.state not in ("waiting", "approved"):
+            screen.print(bold("decided:"), sentence_of(each.standing))
+        screen.print(
+            f"to approve: eigenveil site approve --party {quote(str(party))} {each.study.hash[:12]}"
+        )
         screen.print()
-    if not waiting:
+    if not at.waiting:
         screen.print("No study waits for approval.")
     print_stood("decided", stood, screen)
-
-
-def _stood_in(kit: Kit, ledger: Ledger | None) -> list[tuple[Study, Standing]]:
-    if ledger is None:
-        return []
-    from eigenveil.network.decisions import Decisions
-
-    return stood_of(kit, Decisions(kit, ledger).record().standing)
 
 
 def print_stood(title: str, stood: Sequence[tuple[Study, Standing]], screen: Screen) -> None:

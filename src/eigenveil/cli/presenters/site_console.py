@@ -23,6 +23,7 @@ from eigenveil.privacy.releases import ReleaseRecord
 
 if TYPE_CHECKING:
     from eigenveil.federation.ledger.ledger import Budget
+    from eigenveil.network.decisions import Decisions
     from eigenveil.privacy.guarantee import Adjacency
 
 
@@ -137,22 +138,13 @@ class BudgetTarget:
     unit: str = "row"
 
 
-def check_budget(
-    place: str, target: BudgetTarget, screen: Screen, *, heads: Heads | Literal["usual"] = "usual"
-) -> None:
-    """See to it that the ledger has a budget: one from before, or this one.
+def check_budget(desk: Decisions, target: BudgetTarget, screen: Screen) -> None:
+    """See to it that the ledger is the site's and has a budget: one from before, or this one.
 
-    ``heads`` is the second place of the ledger's heads; that it can be used is known after this.
-
-    Raises
-    ------
-    DataError
-        When there is none and none is given; when there is one and another is given; when what was
-        noted in ``heads`` is not of this ledger.
-    OutputError
-        When ``heads`` cannot be reached or written.
+    The approvers' list is made where the ledger is new; that the second place of its heads can be
+    used is known after this.
     """
-    from eigenveil.federation.ledger.ledger import Budget, Ledger
+    from eigenveil.federation.ledger.ledger import Budget
 
     if target.epsilon is None and (target.delta is not None or target.pure_epsilon):
         raise options.WrongOption(
@@ -160,25 +152,26 @@ def check_budget(
             "missing.",
             hint="Give it, too, or none of them.",
         )
-    ledger, name = Ledger(place, heads=heads), target.data_set
+    ledger, name = desk.ledger, target.data_set
     before = ledger.budget_if_any(name)
-    if before is not None:
-        ledger.note_head()
+    if target.epsilon is None and before is None:
+        raise DataError(
+            f"{ledger.name} has no budget for data set {name!r}.",
+            hint="Set what may be lost about these rows in all: --budget-epsilon 2 "
+            "--budget-delta 1e-6 (or 'eigenveil ledger budget').",
+            code="no-budget",
+        )
+    desk.begin()
+    ledger.note_head()
     if target.epsilon is None:
-        if before is None:
-            raise DataError(
-                f"{ledger.name} has no budget for data set {name!r}.",
-                hint="Set what may be lost about these rows in all: --budget-epsilon 2 "
-                "--budget-delta 1e-6 (or 'eigenveil ledger budget').",
-                code="no-budget",
-            )
         return
     kind = cast("Adjacency", target.adjacency)
     delta = _USUAL_DELTA if target.delta is None else target.delta
     requested = Budget(name, kind, target.epsilon, delta, target.pure_epsilon, target.unit)
     if before is None:
-        ledger.set_budget(requested)
-        screen.print(f"{ledger.name}: {_budget_text(requested)}, for data set {name}")
+        done = desk.set_budget(requested, reason="site start")
+        waits = "" if done else " (once a second approver agrees: eigenveil ledger budget)"
+        screen.print(f"{ledger.name}: {_budget_text(requested)}, for data set {name}{waits}")
     elif before != requested:
         raise DataError(
             f"{ledger.name} has a budget for data set {name!r} already: {_budget_text(before)}.",

@@ -205,7 +205,7 @@ def _entry(entry: Entry, books: Books) -> dict[str, Any]:
         case "files":
             found["text"] = f"Files of {short_name(body['data_set'])} were noted"
         case "decision":
-            made = body["signed"]["decision"]
+            made = body["signed"]["said"]
             found["study"] = str(made["study"])[:64]
             found["text"] = (
                 f"{short_name(made['by'])} decided: {made['action']}"
@@ -213,7 +213,12 @@ def _entry(entry: Entry, books: Books) -> dict[str, Any]:
                 + (f", because {printable(made['reason'], most=200)}" if made.get("reason") else "")
             )
         case other:
-            found["text"] = {"approvers": "The list of approvers was changed"}.get(other, other)
+            known = {
+                "approvers": "An approver signed the list of approvers",
+                "budget-decision": "An approver signed a budget",
+                "members": "A newer list of the federation's members was seen",
+            }
+            found["text"] = known.get(other, other)
     return found
 
 

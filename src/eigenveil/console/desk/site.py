@@ -10,20 +10,19 @@ from typing import Any, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from eigenveil.app.decisions import can_be_shown, cost_of, desk_of, owner_of, sentence_of
 from eigenveil.cli.options import bytes_text
 from eigenveil.cli.presenters.study import adversaries, summary
-from eigenveil.cli.presenters.study_cost import can_be_shown, cost_of, owner_of, sentence_of
 from eigenveil.console.desk.ledger import LedgerPages
 from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, OutputError, ProtocolError
-from eigenveil.federation.ledger.decisions import Place, Record, fingerprint_of
+from eigenveil.federation.ledger.decisions import Record
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.study.study import Study
 from eigenveil.models.task import TASKS
 from eigenveil.network import approvals
-from eigenveil.network.certificates import days_left, read_certificate
 from eigenveil.network.decisions import EVERY_STUDY, Decisions, KeySigner
-from eigenveil.network.kit import Kit, lock, open_kit
+from eigenveil.network.folder import PartyFolder, lock, open_party
 from eigenveil.planning.forecast import forecast
 from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
 from eigenveil.privacy.guarantee import neighbours_text
@@ -43,13 +42,13 @@ class SiteDesk:
     Parameters
     ----------
     rows : Rows
-        Its kit, ledger and data set.
+        Its folder, ledger and data set.
     """
 
     def __init__(self, rows: Rows) -> None:
         assert rows.party is not None
-        self._kit: Kit = open_kit(rows.party, role="site")
-        owner = owner_of(self._kit.local)
+        self._party: PartyFolder = open_party(rows.party, role="site")
+        owner = owner_of(self._party)
         self._ledger = rows.ledger if rows.ledger is not None else owner.ledger
         self._data_set = rows.data_set
         self._shown: dict[str, dict[str, Any]] = {}
@@ -68,27 +67,31 @@ class SiteDesk:
                 hint="Start it with --ledger.",
                 code="no-ledger",
             )
-        return Decisions(self._kit, Ledger(self._ledger))
+        return desk_of(self._party, self._ledger, self._data_set)
 
     # -- what the pages show
 
     def health(self) -> dict[str, Any]:
         """How the site is: who it is, whether it runs, its data set, its certificate."""
-        kit = self._kit
-        certificate = read_certificate(kit.certificate)
-        log = kit.folder / "log.txt"
+        party = self._party
+        head = party.known.current().head
+        log = party.folder / "log.txt"
         last = datetime.fromtimestamp(log.stat().st_mtime, UTC) if log.is_file() else None
         accounts = self._accounts()
         mine = next((each for each in accounts if each["data_set"] == self._data_set), None)
+        listed = self._record().listed
         return {
-            "name": kit.name,
-            "organisation": kit.org,
-            "federation": kit.project,
-            "aggregator": f"{kit.host}:{kit.port}",
+            "name": party.name,
+            "organisation": party.organisation,
+            "federation": f"{head.name} ({party.origin[:16]})",
+            "address": party.mailbox_address(),
+            "approvers": []
+            if listed is None
+            else [str(each) for each in listed.approvers if each.until is None],
             "running": self._running(),
             "version": importlib.metadata.version("eigenveil"),
-            "days": math.floor(days_left(certificate)),
-            "until": f"{certificate.not_valid_after_utc:%Y-%m-%d}",
+            "days": (head.until - datetime.now(UTC)).days,
+            "until": f"{head.until:%Y-%m-%d}",
             "last": None if last is None else f"{last:%Y-%m-%d %H:%M:%S}",
             "data_set": self._data_set,
             "account": mine,
@@ -127,7 +130,7 @@ class SiteDesk:
             "needed": 1 if record.listed is None else record.listed.needed,
             "history": [
                 {
-                    "by": each.decision.by,
+                    "by": each.decision.by if each.approver is None else str(each.approver),
                     "action": each.decision.action,
                     "time": f"{each.decision.time:%Y-%m-%d %H:%M}",
                     "purpose": each.decision.purpose,
@@ -212,48 +215,47 @@ class SiteDesk:
     def _record(self) -> Record:
         """The site's decisions, as the ledger's entries that were added up tell them."""
         if self._pages is None:
-            return self._decisions.record()
+            return Record("")
         try:
-            return Record.of(self._pages.books(), self._place)
+            return Record.of(self._pages.books(), self._mark)
         except OutputError as error:
             if error.code != "no-ledger":
                 raise
-            return self._decisions.record()
+            return Record("")
 
     @cached_property
-    def _place(self) -> Place:
-        """Where decisions count; the ledger is there."""
-        root = self._kit.root_certificate.read_text(encoding="utf-8")
+    def _mark(self) -> str:
+        """What decisions call the ledger, which is there."""
         assert self._ledger is not None
-        return Place(self._kit.name, fingerprint_of(root), Ledger(self._ledger).mark())
+        return Ledger(self._ledger).mark()
 
     def _studies(self) -> dict[str, Study]:
         """Studies that wait or were decided about, by hash; a file is read once."""
         found: dict[str, Study] = {}
         texts: dict[tuple[str, str], Study] = {}
         for folder, read in (
-            (self._kit.waiting, approvals.waiting_study),
-            (self._kit.decided, approvals.decided_study),
+            (self._party.waiting, approvals.waiting_study),
+            (self._party.decided, approvals.decided_study),
         ):
             for file in sorted(folder.glob("*.json")):
                 state = file.stat()
                 mark = (str(file), f"{state.st_mtime_ns} {state.st_size} {state.st_ino}")
-                study = self._texts.get(mark) or read(self._kit, file.stem)
+                study = self._texts.get(mark) or read(self._party, file.stem)
                 if study is not None:
                     texts[mark] = found[file.stem] = study
         self._texts = texts
         return found
 
     def _find(self, study: str) -> Study:
-        """A study by its whole hash, as it lies in the kit now.
+        """A study by its whole hash, as it lies in the folder now.
 
         Raises
         ------
         ProtocolError
             ``study-changed`` when there is no such study (any longer).
         """
-        found = approvals.waiting_study(self._kit, study) or approvals.decided_study(
-            self._kit, study
+        found = approvals.waiting_study(self._party, study) or approvals.decided_study(
+            self._party, study
         )
         if found is None or found.hash != study:
             raise ProtocolError(
@@ -275,7 +277,11 @@ class SiteDesk:
         if (fixed := self._shown.get(study.hash)) is None:
             fixed = self._shown[study.hash] = fixed_values(study)
         cost = self._cost(study)
-        return fixed | {"cost": cost, "site": self._kit.name, "federation": self._kit.project}
+        return fixed | {
+            "cost": cost,
+            "site": self._party.name,
+            "federation": self._party.origin[:16],
+        }
 
     def _cost(self, study: Study) -> dict[str, Any] | None:
         """What it can cost; worked out anew only where the account stands otherwise."""
@@ -289,7 +295,7 @@ class SiteDesk:
         about = (study.hash, repr(mine))
         if about not in self._costs:
             pages = None if mine is None else cast("Any", self._pages)
-            found = cost_of(study, self._kit.name, pages, self._data_set)
+            found = cost_of(study, self._party.name, pages, self._data_set)
             plain: Any = None if found is None else found.as_json()
             if plain is not None and not math.isfinite(plain["epsilon"]):
                 plain["epsilon"] = None
@@ -335,10 +341,10 @@ class SiteDesk:
 
     def _running(self) -> bool:
         try:
-            with lock(self._kit):
+            with lock(self._party):
                 return False
         except OutputError as error:
-            if error.code != "kit-in-use":
+            if error.code != "party-in-use":
                 raise
             return True
 

@@ -27,6 +27,7 @@ from eigenveil.federation.ledger.entries import (
     Entry,
     FileMark,
     FilesBody,
+    MembersBody,
     SessionKey,
     read_body,
 )
@@ -133,24 +134,26 @@ class Session:
         return self.terms.taken if self.is_open else self.spent()
 
 
+Decided = ApproversBody | DecisionBody | BudgetDecisionBody | BudgetBody
+
+
 @dataclass
 class Books:
     """Accounts by data set, their files, sessions and decisions, in the order they came.
 
     ``begun`` are the numbers of the entries with which sessions began. ``decided`` are (entry's
-    number, its time, its body): whether they hold is looked at in
-    :mod:`eigenveil.federation.ledger.decisions`. ``budgets`` are the same of budgets and of
-    decisions about them (:mod:`eigenveil.federation.ledger.budgets`). ``elsewhere`` are (its time,
-    its body).
+    number, its time, its body) of lists, decisions and budgets: whether they hold is looked at in
+    :mod:`eigenveil.federation.ledger.decisions`. ``elsewhere`` are (its time, its body).
+    ``members`` is the newest list of members that was seen.
     """
 
     accounts: dict[str, BudgetBody] = field(default_factory=dict)
     files: dict[str, set[FileMark]] = field(default_factory=dict)
     sessions: dict[SessionKey, Session] = field(default_factory=dict)
     begun: dict[SessionKey, int] = field(default_factory=dict)
-    decided: list[tuple[int, str, DecisionBody | ApproversBody]] = field(default_factory=list)
-    budgets: list[tuple[int, str, BudgetBody | BudgetDecisionBody]] = field(default_factory=list)
+    decided: list[tuple[int, str, Decided]] = field(default_factory=list)
     elsewhere: list[tuple[str, ElsewhereBody]] = field(default_factory=list)
+    members: MembersBody | None = None
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Self:
@@ -172,9 +175,7 @@ class Books:
             case BudgetBody() as body:
                 _check_losses(entry.number, body.caps)
                 self.accounts[body.budget.data_set] = body
-                self.budgets.append((entry.number, entry.time, body))
-            case BudgetDecisionBody() as body:
-                self.budgets.append((entry.number, entry.time, body))
+                self.decided.append((entry.number, entry.time, body))
             case FilesBody() as body:
                 self.files.setdefault(body.data_set, set()).update(body.marks)
             case BeginBody() as body:
@@ -186,13 +187,17 @@ class Books:
             case AnswerBody() as body:
                 session = self._open(body.key, entry.number)
                 self._add(session, entry.number, body)
-            case DecisionBody() | ApproversBody() as body:
+            case DecisionBody() | ApproversBody() | BudgetDecisionBody() as body:
                 self.decided.append((entry.number, entry.time, body))
             case ElsewhereBody() as body:
                 _check_losses(entry.number, body.loss)
                 if body.data_set not in self.accounts:
                     raise BrokenChain(entry.number, "charges an account that there is not")
                 self.elsewhere.append((entry.time, body))
+            case MembersBody() as body:
+                if self.members is not None and body.number <= self.members.number:
+                    raise BrokenChain(entry.number, "records an older list of members")
+                self.members = body
             case EndBody() as body:
                 session = self._open(body.key, entry.number)
                 self.sessions[body.key] = replace(session, outcome=body.outcome)
@@ -201,6 +206,11 @@ class Books:
         """What all sessions take of an account together."""
         sessions = [session.held() for session in self.of_data_set(data_set)]
         return Loss.total([*sessions, *self._elsewhere(data_set)])
+
+    @property
+    def has_approvers(self) -> bool:
+        """Whether approvers decide here."""
+        return bool(self.decided) and isinstance(self.decided[0][2], ApproversBody)
 
     def is_untouched(self, data_set: str) -> bool:
         """Whether nothing was charged to an account, and no session may.

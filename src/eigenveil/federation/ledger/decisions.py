@@ -1,27 +1,20 @@
-"""What decisions in a ledger amount to: which study may run, how often, and who says so.
+"""What a ledger's signed entries amount to: who decides, which study may run, what is budgeted.
 
-Nothing here is stored. An approval counts only as a decision in the ledger that an approver signed
-who was in the site's list at that time; its runs are counted from the ledger's sessions. The list
-is in the ledger as well, signed by the site's key.
+Nothing here is stored. The ledger's first entry is the list of its approvers; a later list counts
+once enough of those present have signed it, a decision or a budget only if approvers of the list at
+that time did, and runs are counted from the ledger's sessions. What does not hold counts for
+nothing, and no session begins beside it.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_public_key
-from cryptography.x509 import load_pem_x509_certificate
-
-from eigenveil.errors import DecisionRefused, ProtocolError
+from eigenveil.errors import DecisionRefused
 from eigenveil.federation.ledger.books import Books
 from eigenveil.federation.ledger.documents import (
     DECIDING,
@@ -30,28 +23,25 @@ from eigenveil.federation.ledger.documents import (
     ApproverList,
     BudgetDecision,
     Decision,
+    Placed,
     SignedBudget,
     SignedDecision,
+    SignedList,
 )
 from eigenveil.federation.ledger.entries import (
     ApproversBody,
     BrokenChain,
+    Budget,
+    BudgetBody,
+    BudgetDecisionBody,
     DecisionBody,
     SessionKey,
-    canonical,
 )
-from eigenveil.federation.x509_identity import (
-    PADDING,
-    UNREADABLE,
-    certificate_digest,
-    check_signature,
-    key_digest,
-)
+from eigenveil.federation.public_key import PublicKey
+from eigenveil.federation.signed import Signed
 
 CLOCK = timedelta(minutes=10)
 """By how much the time in a decision may differ from the ledger's clock when it is recorded."""
-SMALLEST_RSA = 2048
-"""Bits of an approver's RSA key at the least."""
 State = Literal["waiting", "second", "approved", "used", "expired", "refused", "revoked"]
 
 
@@ -87,175 +77,34 @@ STATES: Mapping[State, StateRule] = {
     "revoked": StateRule("revoked"),
 }
 """Every state of a study at a site."""
-_DECISION, _LIST = b"eigenveil decision 1\n", b"eigenveil approvers 1\n"
-_BUDGET = b"eigenveil budget 1\n"
-
-
-def decision_text(decision: Decision | BudgetDecision) -> bytes:
-    """What is signed of a decision."""
-    domain = _BUDGET if isinstance(decision, BudgetDecision) else _DECISION
-    return domain + canonical(decision.model_dump(mode="json")).encode()
-
-
-def list_text(approvers: ApproverList) -> bytes:
-    """What is signed of a list of approvers."""
-    return _LIST + canonical(approvers.model_dump(mode="json")).encode()
-
-
-def fingerprint_of(pem: str) -> str:
-    """SHA-256 of a certificate, in hex: the name of a federation is that of its root."""
-    try:
-        found = load_pem_x509_certificate(pem.encode())
-    except UNREADABLE:
-        raise _bad_list("its certificates cannot be read") from None
-    return certificate_digest(found)
 
 
 @lru_cache(maxsize=4096)
-def holds(public_key: str, text: bytes, signature: bytes) -> bool:
-    """Whether a signature of a text is by the key: Ed25519, ECDSA with SHA-256, or RSA-PSS."""
-    try:
-        key = load_pem_public_key(public_key.encode())
-        if isinstance(key, ed25519.Ed25519PublicKey):
-            key.verify(signature, text)
-        elif isinstance(key, ec.EllipticCurvePublicKey):
-            key.verify(signature, text, ec.ECDSA(SHA256()))
-        elif isinstance(key, rsa.RSAPublicKey) and key.key_size >= SMALLEST_RSA:
-            key.verify(signature, text, PADDING, SHA256())
-        else:
-            return False
-    except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
-        return False
-    return True
+def _holds(public_key: str, text: bytes, signature: str) -> bool:
+    return PublicKey.parse(public_key).verify(text, bytes.fromhex(signature))
 
 
-# -- what may be recorded
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where decisions count: a site of a federation, and its ledger's identifier."""
-
-    site: str
-    federation: str
-    ledger: str
-
-    @classmethod
-    def of(cls, document: Decision | BudgetDecision | ApproverList) -> Place:
-        """The one that a document names."""
-        return cls(document.site, document.federation, document.ledger)
-
-
-def check_list(body: ApproversBody, before: ApproverList | None) -> None:
-    """Raise where a list is not the next one of its site, signed by the site's key.
-
-    Once a newer certificate has signed a list, one of another key that is older signs none any
-    more: a key that was lost or stolen is the older one.
-
-    Raises
-    ------
-    DecisionRefused
-        ``bad-approvers``.
-    """
-    listed = body.approvers
-    if listed.number != (1 if before is None else before.number + 1):
-        raise _bad_list(f"number {listed.number} is not the next one")
-    if fingerprint_of(listed.root) != listed.federation:
-        raise _bad_list("its root certificate is another federation's")
-    try:
-        check_signature(
-            list_text(listed),
-            bytes.fromhex(body.signature),
-            listed.certificate,
-            root=load_pem_x509_certificate(listed.root.encode()),
-            role="site",
-            name=listed.site,
-            now=None,
-        )
-    except ProtocolError as error:
-        raise _bad_list(error.message.rstrip(".")) from None
-    if before is not None and _is_superseded(listed.certificate, before.certificate):
-        raise _bad_list("a newer certificate of this site, of another key, signed the one before")
-    lasting = [each for each in listed.approvers if each.role in DECIDING and each.until is None]
-    if len(lasting) < listed.needed:
-        raise _bad_list(f"nobody, or fewer than {listed.needed}, could decide by it")
-
-
-def _is_superseded(pem: str, by: str) -> bool:
-    one, other = (load_pem_x509_certificate(each.encode()) for each in (pem, by))
-    older = one.not_valid_before_utc < other.not_valid_before_utc
-    return older and key_digest(one.public_key()) != key_digest(other.public_key())
-
-
-def check_decision(
-    signed: SignedDecision | SignedBudget,
-    listed: ApproverList | None,
-    *,
-    seen: Collection[str],
-    now: datetime,
-) -> Approver:
-    """Raise where a decision may not be recorded now; its approver otherwise.
-
-    Parameters
-    ----------
-    listed : ApproverList or None
-        The site's latest list.
-    seen : collection of str
-        Nonces of the decisions that are recorded.
-
-    Raises
-    ------
-    DecisionRefused
-        ``replayed-decision``, ``clock-off``, ``unknown-approver``, ``wrong-role``,
-        ``bad-signature``.
-    """
-    decision = signed.decision
-    if decision.nonce in seen:
-        raise DecisionRefused(
-            "This decision is in the ledger already: it was brought a second time.",
-            hint="Make a new decision.",
-            code="replayed-decision",
-        )
-    if abs(now - decision.time) > CLOCK:
-        raise DecisionRefused(
-            f"The decision states {decision.time:%Y-%m-%d %H:%M:%S} UTC, the ledger's clock "
-            f"{now:%Y-%m-%d %H:%M:%S} UTC.",
-            hint="Set the clocks, and decide again.",
-            code="clock-off",
-        )
-    approver = None if listed is None else listed.called(decision.by)
-    if approver is None:
-        raise DecisionRefused(
-            f"{decision.by!r} is not in this site's list of approvers.",
-            hint="'eigenveil site approver list' shows it.",
-            code="unknown-approver",
-        )
-    if not approver.decides_at(now):
-        raise DecisionRefused(
-            f"{decision.by!r} may not decide here, being {approver.role} "
-            f"since {approver.since:%Y-%m-%d}"
-            + ("." if approver.until is None else f" until {approver.until:%Y-%m-%d}."),
-            hint="An owner or an approver decides, as long as the list says so.",
-            code="wrong-role",
-        )
-    if not holds(approver.public_key, decision_text(decision), bytes.fromhex(signed.signature)):
-        raise DecisionRefused(
-            f"The decision is not signed by the key of {decision.by!r}.",
-            hint="Sign it with the key whose public part is in the list.",
-            code="bad-signature",
-        )
-    return approver
+def signed_by(signed: Signed[Any], approver: Approver) -> bool:
+    """Whether an approver's key signed a document; looked at once."""
+    found = signed.signatures.get(approver.public_key)
+    return found is not None and _holds(approver.public_key, signed.said.text, found)
 
 
 def _bad_list(why: str) -> DecisionRefused:
     return DecisionRefused(
         f"The list of approvers is refused: {why}.",
-        hint="Change it with 'eigenveil site approver', from the site's own kit.",
+        hint="'eigenveil site approver' changes it, signed by those who are in it.",
         code="bad-approvers",
     )
 
 
-# -- where a study stands
+def _rows_of(each: Recorded) -> tuple[str, str]:
+    return each.decision.data_set, each.decision.rows
+
+
+def budget_in(decision: BudgetDecision) -> Budget:
+    """What an approver decided."""
+    return Budget(**{each.name: getattr(decision, each.name) for each in fields(Budget)})
 
 
 @dataclass(frozen=True)
@@ -271,6 +120,8 @@ class Standing:
     by : tuple of str
         Who decided, in order; when a second is needed, who agreed so far.
     purpose, reason : str
+    data_set, rows : str
+        Which rows a run may use, as of :class:`~eigenveil.federation.ledger.documents.Decision`.
     runs, used : int
         Runs that may begin in all (``None``: any number), and those that have.
     until, time : datetime or None
@@ -291,6 +142,8 @@ class Standing:
     by: tuple[str, ...] = ()
     purpose: str = ""
     reason: str = ""
+    data_set: str = ""
+    rows: str = ""
     runs: int | None = None
     used: int = 0
     until: datetime | None = None
@@ -338,88 +191,203 @@ class Standing:
 class Recorded:
     """A decision as it was recorded: its entry's number, what was signed, and what it lacks.
 
-    ``problem`` is empty where it counts.
+    ``problem`` is empty where it counts; ``approver`` is who signed it, as the list had them.
     """
 
     number: int
     signed: SignedDecision
     needed: int
+    approver: Approver | None = None
     problem: str = ""
 
     @property
     def decision(self) -> Decision:
         """What was decided."""
-        return self.signed.decision
+        return self.signed.said
 
 
 @dataclass
 class Record:
-    """The decisions and lists of one site in one ledger, in their order; each one checked.
+    """What is signed in one ledger, in its order; each entry checked.
 
     Attributes
     ----------
-    place : Place
+    ledger : str
+        The ledger's identifier, which every document names.
     listed : ApproverList or None
-        The latest list that holds.
+        The latest list that holds; without one nobody decides here.
+    proposed : list of (ApproverList, tuple of Approver)
+        Next lists that too few have signed yet, and who did.
     decisions : list of Recorded
+    signed : dict of int to tuple of Approver
+        Who signed a budget, by its entry's number; nobody where there are no approvers.
+    waiting : list of SignedBudget
+        Decisions about budgets that a second approver has not agreed to.
     problems : list of (int, str)
         Entries that do not hold, and why.
-    first : int
-        Number of the first entry about this site; 0 where there is none.
     begun : dict of SessionKey to int
         The entry with which each session began.
     """
 
-    place: Place
+    ledger: str
     listed: ApproverList | None = None
+    proposed: list[tuple[ApproverList, tuple[Approver, ...]]] = field(default_factory=list)
     decisions: list[Recorded] = field(default_factory=list)
+    signed: dict[int, tuple[Approver, ...]] = field(default_factory=dict)
+    waiting: list[SignedBudget] = field(default_factory=list)
     problems: list[tuple[int, str]] = field(default_factory=list)
-    first: int = 0
     begun: dict[SessionKey, int] = field(default_factory=dict)
     _about: dict[str, list[Recorded]] = field(default_factory=dict)
     _runs: dict[str, list[int]] = field(default_factory=dict)
+    _budgets: dict[str, Budget] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, books: Books, place: Place) -> Record:
-        """What a ledger's entries say of a site; an entry that does not hold counts for nothing."""
-        record, seen = cls(place), set[str]()
+    def of(cls, books: Books, ledger: str) -> Record:
+        """What a ledger's entries say."""
+        record = cls(ledger, begun=dict(books.begun))
+        for key, begun in books.begun.items():
+            record._runs.setdefault(key.study, []).append(begun)
         for number, time, body in books.decided:
-            if _place_of(body) != place:
-                continue
-            record.first = record.first or number
-            if isinstance(body, ApproversBody):
-                record._list(number, body)
-            else:
-                record._decide(number, time, body.signed, seen)
-        record.begun = dict(books.begun)
-        for key, number in books.begun.items():
-            record._runs.setdefault(key.study, []).append(number)
+            try:
+                now = datetime.fromisoformat(time)
+                match body:
+                    case ApproversBody(signed=listed):
+                        record.take(listed, now, first=number == 1)
+                    case BudgetDecisionBody(signed=budget):
+                        record.agree(budget, now)
+                    case BudgetBody():
+                        record._set(number, body.budget)
+                    case DecisionBody(signed=decision):
+                        record._decide(number, now, decision)
+            except DecisionRefused as error:
+                record.problems.append((number, error.message))
+            except (ValueError, TypeError):
+                record.problems.append((number, "Its entry has no time."))
         return record
 
-    def _list(self, number: int, body: ApproversBody) -> None:
-        try:
-            check_list(body, self.listed)
-        except DecisionRefused as error:
-            self.problems.append((number, error.message))
-            return
-        self.listed = body.approvers
+    # -- who decides
 
-    def _decide(self, number: int, time: str, signed: SignedDecision, seen: set[str]) -> None:
-        problem = ""
+    def take(self, signed: SignedList, now: datetime, *, first: bool = False) -> bool:
+        """Take over the next list; whether enough have signed it."""
+        new, before = signed.said, self.listed
+        judges = new if before is None else before
+        if before is None and not first:
+            raise _bad_list("a list of approvers is the first entry of a ledger, or there is none")
+        if new.ledger != self.ledger:
+            raise _bad_list("it was made for another ledger")
+        if new.place != judges.place:
+            raise _bad_list(f"it is of {new.whose}, and this ledger is of {judges.whose}")
+        if new.number != (1 if before is None else before.number + 1):
+            raise _bad_list(f"number {new.number} is not the next one")
+        known = {each.public_key: each for each in judges.deciding(now)}
+        names = tuple(known[key] for key in signed.signatures if key in known)
+        if not names or len(names) < len(signed.signatures):
+            raise _bad_list(f"another key than those of the approvers of {judges.whose} signed it")
+        if not all(signed_by(signed, each) for each in names):
+            raise _bad_list("a signature does not hold")
+        lasting = [each for each in new.approvers if each.role in DECIDING and each.until is None]
+        if len(lasting) < new.needed:
+            raise _bad_list(f"nobody, or fewer than {new.needed}, could decide by it")
+        earlier = next((agreed for each, agreed in self.proposed if each == new), ())
+        agreed = tuple(dict.fromkeys([*earlier, *names]))
+        if before is not None and len(agreed) < before.needed:
+            self.proposed = [(e, a) for e, a in self.proposed if e != new] + [(new, agreed)]
+            return False
+        self.listed, self.proposed, self.waiting = new, [], []
+        return True
+
+    def check(self, signed: SignedDecision | SignedBudget, now: datetime) -> Approver:
+        """Raise where a decision may not be recorded now; its approver otherwise.
+
+        The codes are ``other-place``, ``replayed-decision``, ``clock-off``, ``unknown-approver``,
+        ``wrong-role``, ``bad-signature``.
+        """
+        said, listed = signed.said, self.listed
+        if listed is not None and said.place != listed.place:
+            raise DecisionRefused(
+                f"The decision was made for {_whose(said)}, and this ledger is of "
+                f"{listed.whose}, or it was made for another ledger.",
+                hint="Decide again, with the folder of the site whose ledger it is.",
+                code="other-place",
+            )
+        if said.nonce in self._seen:
+            raise DecisionRefused(
+                "This decision is in the ledger already: it was brought a second time.",
+                hint="Make a new decision.",
+                code="replayed-decision",
+            )
+        if abs(now - said.time) > CLOCK:
+            raise DecisionRefused(
+                f"The decision states {said.time:%Y-%m-%d %H:%M:%S} UTC, the ledger's clock "
+                f"{now:%Y-%m-%d %H:%M:%S} UTC.",
+                hint="Set the clocks, and decide again.",
+                code="clock-off",
+            )
+        approver = None if listed is None else listed.called(said.by)
+        if approver is None:
+            raise DecisionRefused(
+                f"{said.by!r} is not in this site's list of approvers.",
+                hint="'eigenveil site approver list' shows it.",
+                code="unknown-approver",
+            )
+        if not approver.decides_at(now):
+            raise DecisionRefused(
+                f"{said.by!r} may not decide here, being {approver.role} "
+                f"since {approver.since:%Y-%m-%d}"
+                + ("." if approver.until is None else f" until {approver.until:%Y-%m-%d}."),
+                hint="An owner or an approver decides, as long as the list says so.",
+                code="wrong-role",
+            )
+        if len(signed.signatures) != 1 or not signed_by(signed, approver):
+            raise DecisionRefused(
+                f"The decision is not signed by the key of {said.by!r}.",
+                hint="Sign it with the key whose public part is in the list.",
+                code="bad-signature",
+            )
+        return approver
+
+    # -- budgets
+
+    def agree(self, signed: SignedBudget, now: datetime) -> bool:
+        """Add an approver's decision about a budget; whether enough have agreed to it."""
+        self.check(signed, now)
+        self._seen.add(signed.said.nonce)
+        self.waiting.append(signed)
+        return bool(self._agreed(budget_in(signed.said)))
+
+    def _agreed(self, budget: Budget) -> tuple[Approver, ...]:
+        """The approvers of a budget, where there are enough."""
+        by = [each.said.by for each in self.waiting if budget_in(each.said) == budget]
+        names = dict.fromkeys(by)
+        if self.listed is None or len(names) < self.listed.needed:
+            return ()
+        known = (self.listed.called(name) for name in names)
+        return tuple(each for each in known if each is not None)
+
+    def _set(self, number: int, budget: Budget) -> None:
+        names = self._agreed(budget)
+        if self._budgets.get(budget.data_set) == budget and not names:
+            return  # its caps were divided anew
+        if self.listed is not None and not names:
+            self.problems.append((number, "no approver, or too few, signed the budget"))
+        self.signed[number], self._budgets[budget.data_set] = names, budget
+        self.waiting = [e for e in self.waiting if e.said.data_set != budget.data_set]
+
+    # -- studies
+
+    def _decide(self, number: int, now: datetime, signed: SignedDecision) -> None:
+        approver, problem = None, ""
         try:
-            when = datetime.fromisoformat(time)
-            check_decision(signed, self.listed, seen=seen, now=when)
+            approver = self.check(signed, now)
         except DecisionRefused as error:
             problem = error.message
-        except (ValueError, TypeError):
-            problem = "Its entry has no time."
-        if problem:
             self.problems.append((number, problem))
-        seen.add(signed.decision.nonce)
+        self._seen.add(signed.said.nonce)
         needed = 1 if self.listed is None else self.listed.needed
-        made = Recorded(number, signed, needed, problem)
+        made = Recorded(number, signed, needed, approver, problem)
         self.decisions.append(made)
-        self._about.setdefault(signed.decision.study, []).append(made)
+        self._about.setdefault(signed.said.study, []).append(made)
 
     def standing(self, study: str, now: datetime | None = None) -> Standing:
         """Where a study stands; a decision of its own comes before one about every study."""
@@ -451,7 +419,8 @@ class Record:
                     tell_lead=decision.tell_lead,
                 )
                 continue
-            agreed = [e for e in agreed if e.decision.by != decision.by] + [each]
+            same = [e for e in agreed if _rows_of(e) == _rows_of(each)]
+            agreed = [e for e in same if e.decision.by != decision.by] + [each]
             if len(agreed) >= each.needed:
                 found, agreed = _granted("approved", agreed), []
         if found.approved:
@@ -468,14 +437,6 @@ class Record:
             state = "expired"
         return replace(found, state=state, used=len(begun))
 
-    def seen(self) -> frozenset[str]:
-        """Nonces of all decisions that are recorded."""
-        return frozenset(each.decision.nonce for each in self.decisions)
-
-
-def _place_of(body: ApproversBody | DecisionBody) -> Place:
-    return Place.of(body.approvers if isinstance(body, ApproversBody) else body.signed.decision)
-
 
 def _granted(state: State, agreed: list[Recorded]) -> Standing:
     """What those who agreed allow together: the fewest runs, the earliest date."""
@@ -487,6 +448,7 @@ def _granted(state: State, agreed: list[Recorded]) -> Standing:
         tuple(each.by for each in decisions),
         decisions[-1].purpose or decisions[0].purpose,
         decisions[-1].reason or decisions[0].reason,
+        *_rows_of(agreed[-1]),
         min(runs, default=None),
         until=min(until, default=None),
         time=decisions[-1].time,
@@ -494,44 +456,14 @@ def _granted(state: State, agreed: list[Recorded]) -> Standing:
     )
 
 
-def recorded_in(books: Books) -> list[Recorded]:
-    """All decisions in a ledger, of every site that uses it, in their order."""
-    places = dict.fromkeys(_place_of(body) for _, _, body in books.decided)
-    found = [each for place in places for each in Record.of(books, place).decisions]
-    return sorted(found, key=lambda each: each.number)
+def _whose(said: Placed) -> str:
+    return f"{said.site}, federation {said.federation[:16]}"
 
 
-def check_decisions(books: Books, ledger: str) -> None:
-    """Raise where a decision or a list in a ledger does not hold: part of ``ledger verify``.
-
-    Raises
-    ------
-    BrokenChain
-        Naming the first such entry.
-    """
-    places = dict.fromkeys(_place_of(body) for _, _, body in books.decided)
-    wrong: list[tuple[int, str]] = []
-    for place in places:
-        found = Record.of(books, place)
-        wrong += found.problems
-        if place.ledger != ledger:
-            wrong.append((found.first, "it was made for another ledger"))
-    if wrong:
-        number, why = min(wrong)
-        raise BrokenChain(number, f"is a decision that does not hold ({why.rstrip('.')})")
-
-
-def public_pem(key: object) -> str:
-    """The PEM text of a public key, on one line break convention."""
-    from cryptography.hazmat.primitives.serialization import PublicFormat
-
-    return key.public_bytes(  # type: ignore[attr-defined, no-any-return]
-        Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
-    ).decode()
-
-
-def key_mark(public_key: str) -> str:
-    """A short name of a key for people to compare: SHA-256 in base 32, its first 16 letters."""
-    digest = hashlib.sha256(public_key.encode()).digest()
-    text = base64.b32encode(digest).decode()[:16]
-    return "-".join(text[at : at + 4] for at in range(0, 16, 4))
+def check_signed(books: Books, ledger: str) -> Record:
+    """Raise :class:`BrokenChain` where a signed entry does not hold: at use, and by ``verify``."""
+    found = Record.of(books, ledger)
+    if found.problems:
+        number, why = min(found.problems)
+        raise BrokenChain(number, f"does not hold ({why.rstrip('.')})")
+    return found

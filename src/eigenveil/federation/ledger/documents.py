@@ -1,23 +1,22 @@
 """What approvers sign, and who they are: the documents of a ledger's decisions.
 
-A decision states for which site, federation and ledger it is made, when, and a number that is used
-once: so it can be recorded once, in that ledger, and nowhere else.
+Each states for which site, federation and ledger it is made; a decision also when, and a number
+that is used once. So it can be recorded once, in that ledger, and nowhere else.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from eigenveil.errors import ProtocolError
+from eigenveil.federation.members import Hex, Utc
+from eigenveil.federation.public_key import PublicKey
+from eigenveil.federation.signed import Document, Signed
+
+__all__ = ["Document", "Hex", "Utc"]  # for those who look for them here
 
 Action = Literal["approve", "refuse", "revoke"]
 ApproverRole = Literal["owner", "approver", "viewer", "lead"]
@@ -34,19 +33,40 @@ def _shown(text: str) -> str:
     return text
 
 
-Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+def _key(text: str) -> str:
+    try:
+        return PublicKey.parse(text).text if text else text
+    except ProtocolError as error:
+        raise ValueError(error.message) from None
+
+
 Name = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValidator(_shown)]
+DataSet = Annotated[str, StringConstraints(max_length=200), AfterValidator(_shown)]
 Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT), AfterValidator(_shown)]
-Utc = Annotated[AwareDatetime, AfterValidator(lambda time: time.astimezone(UTC))]
+Key = Annotated[str, StringConstraints(max_length=80), AfterValidator(_key)]
 
 
-class Document(BaseModel):
-    """What is signed: fixed once made, and nothing beside its fields."""
+class Placed(Document):
+    """A document that counts in one ledger of one site.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    Attributes
+    ----------
+    site, federation, ledger : str
+        The site's name, the fingerprint of its federation's first registrar, and the identifier of
+        its ledger.
+    """
+
+    site: Name
+    federation: Hex
+    ledger: Hex
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Where it counts."""
+        return self.site, self.federation, self.ledger
 
 
-class Decision(Document):
+class Decision(Placed):
     """What an approver decided about a study.
 
     Attributes
@@ -54,6 +74,10 @@ class Decision(Document):
     action : {"approve", "refuse", "revoke"}
     study : str
         The study's hash, in hex, or ``EVERY_STUDY``.
+    data_set, rows : str
+        Of an approval: whose rows it is for, as the ledger calls them, and their digest
+        (:func:`~eigenveil.federation.ledger.file_marks.rows_digest`); empty for whatever rows the
+        data set has when a run begins.
     by : str
         The approver's name in the site's list.
     purpose, reason : str
@@ -66,15 +90,15 @@ class Decision(Document):
         When a run may begin at the latest; UTC.
     time : datetime
         When it was made; UTC.
-    site, federation, ledger : str
-        Where it counts: the site's name, the SHA-256 of its federation's root certificate, and the
-        identifier of its ledger.
     nonce : str
         32 random bytes in hex, used once.
     """
 
+    DOMAIN = "decision 2"
     action: Action
     study: Hex | Literal["all"]
+    data_set: DataSet = ""
+    rows: Hex | Literal[""] = ""
     by: Name
     purpose: Text = ""
     reason: Text = ""
@@ -82,53 +106,28 @@ class Decision(Document):
     runs: Annotated[int, Field(ge=1, le=10**6, strict=True)] | None = 1
     until: Utc | None = None
     time: Utc
-    site: Name
-    federation: Hex
-    ledger: Hex
     nonce: Hex
 
 
-class SignedDecision(Document):
-    """A decision and its approver's signature, in hex."""
+class BudgetDecision(Placed):
+    """What an approver decided about the budget of a data set, whole.
 
-    decision: Decision
-    signature: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2})+$", max_length=2048)]
-
-
-class BudgetDecision(Document):
-    """What an approver decided about the budget of a data set.
-
-    Attributes
-    ----------
-    data_set, adjacency, epsilon, delta, pure_epsilon, unit, delta_elsewhere
-        The budget (:class:`eigenveil.federation.ledger.entries.Budget`), whole.
-    by, reason : str
-        The approver's name in the site's list; why.
-    time, site, federation, ledger, nonce
-        As of :class:`Decision`.
+    The fields are those of :class:`eigenveil.federation.ledger.entries.Budget`, and as of
+    :class:`Decision`.
     """
 
-    data_set: Name
+    DOMAIN = "budget decision 2"
+    data_set: Annotated[DataSet, Field(min_length=1)]
     adjacency: Literal["add-remove", "replace-one"]
     epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     delta: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
     pure_epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    unit: Name
+    unit: Annotated[DataSet, Field(min_length=1)]
     delta_elsewhere: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
     by: Name
     reason: Text = ""
     time: Utc
-    site: Name
-    federation: Hex
-    ledger: Hex
     nonce: Hex
-
-
-class SignedBudget(Document):
-    """A decision about a budget and its approver's signature, in hex."""
-
-    decision: BudgetDecision
-    signature: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2})+$", max_length=2048)]
 
 
 class Approver(Document):
@@ -141,15 +140,15 @@ class Approver(Document):
     role : {"owner", "approver", "viewer", "lead"}
         An owner and an approver decide; a viewer reads; a lead drafts studies.
     public_key : str
-        PEM (SubjectPublicKeyInfo) of an Ed25519, ECDSA (P-256) or RSA key; empty of those who
-        decide nothing.
+        A line (:class:`~eigenveil.federation.public_key.PublicKey`); empty of those who decide
+        nothing.
     since, until : datetime
         When its decisions count; ``until`` is ``None`` while nothing ends it. UTC.
     """
 
     name: Name
     role: ApproverRole
-    public_key: Annotated[str, StringConstraints(max_length=2048)] = ""
+    public_key: Key = ""
     since: Utc
     until: Utc | None = None
 
@@ -167,33 +166,31 @@ class Approver(Document):
             and (self.until is None or time < self.until)
         )
 
+    def __str__(self) -> str:
+        """The name, and the key by which people can compare."""
+        return f"{self.name} (key {key_mark(self.public_key)})" if self.public_key else self.name
 
-class ApproverList(Document):
-    """Who decides at a site: numbered from 1, signed by the site's own key.
+
+class ApproverList(Placed):
+    """Who decides at a site: numbered from 1, each signed by those whom the one before has.
 
     Attributes
     ----------
     needed : int
         How many different approvers an approval takes: 1, or 2 by the two-person rule.
-    certificate, root : str
-        PEM, of the site and of its federation's root.
     """
 
+    DOMAIN = "approvers 2"
     number: Annotated[int, Field(ge=1, strict=True)]
-    site: Name
-    federation: Hex
-    ledger: Hex
     needed: Literal[1, 2] = 1
     approvers: Annotated[tuple[Approver, ...], Field(min_length=1, max_length=1000)]
-    certificate: Annotated[str, StringConstraints(max_length=16384)]
-    root: Annotated[str, StringConstraints(max_length=16384)]
 
     @model_validator(mode="after")
     def _is_whole(self) -> ApproverList:
         names = [each.name for each in self.approvers]
         if len(set(names)) != len(names):
             raise ValueError("a name stands twice in it")
-        keys = [each.public_key for each in self.approvers if each.public_key]
+        keys = [PublicKey(each.public_key).point for each in self.approvers if each.public_key]
         if len(set(keys)) != len(keys):
             raise ValueError("a key stands twice in it")  # one person would be two
         return self
@@ -205,3 +202,18 @@ class ApproverList(Document):
     def deciding(self, time: datetime) -> tuple[Approver, ...]:
         """Those whose decisions of this time count."""
         return tuple(each for each in self.approvers if each.decides_at(time))
+
+    @property
+    def whose(self) -> str:
+        """The site and its federation, for people."""
+        return f"{self.site}, federation {self.federation[:16]}"
+
+
+SignedDecision = Signed[Decision]
+SignedBudget = Signed[BudgetDecision]
+SignedList = Signed[ApproverList]
+
+
+def key_mark(public_key: str) -> str:
+    """A key for people to compare: the beginning of its fingerprint."""
+    return PublicKey(public_key).fingerprint[:16]

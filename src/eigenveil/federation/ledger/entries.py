@@ -18,7 +18,13 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from eigenveil.errors import DataError
-from eigenveil.federation.ledger.documents import ApproverList, SignedBudget, SignedDecision
+from eigenveil.federation.ledger.documents import (
+    Hex,
+    SignedBudget,
+    SignedDecision,
+    SignedList,
+)
+from eigenveil.federation.signed import canonical
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
@@ -34,6 +40,7 @@ Kind = Literal[
     "approvers",
     "budget-decision",
     "elsewhere",
+    "members",
 ]
 FIRST = "0" * 64
 
@@ -65,11 +72,6 @@ class BrokenChain(DataError):
             code="chain-broken",
         )
         self.entry, self.why = entry, why
-
-
-def canonical(value: object) -> str:
-    """The one JSON text of a value: keys in order, no spaces, ASCII."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def seal(number: int, time: str, kind: Kind, body: Mapping[str, Any], previous: str) -> Entry:
@@ -333,11 +335,22 @@ class BudgetDecisionBody(Body):
 
 
 class ApproversBody(Body):
-    """Who decides at a site from now on; signed (hex) by the site's key."""
+    """Who decides at a site from now on, or what some who decide propose.
+
+    The first is the ledger's first entry, signed by those in it; each later one counts once as many
+    approvers of the list before as it wants have signed the same, in one entry or in several.
+    """
 
     kind = "approvers"
-    approvers: ApproverList
-    signature: str
+    signed: SignedList
+
+
+class MembersBody(Body):
+    """The newest list of the federation's members that the site has seen: number and digest."""
+
+    kind = "members"
+    number: int
+    digest: Hex
 
 
 _BODIES: Mapping[str, type[Body]] = {
@@ -353,6 +366,7 @@ _BODIES: Mapping[str, type[Body]] = {
         ElsewhereBody,
         ApproversBody,
         BudgetDecisionBody,
+        MembersBody,
     )
 }
 

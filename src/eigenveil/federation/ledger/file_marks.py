@@ -66,6 +66,12 @@ def marks_of(files: Sequence[Place], key: bytes) -> tuple[FileMark, ...]:
     return tuple(FileMark(place_mark(file, key), content_mark(file, key)) for file in files)
 
 
+def rows_digest(places: Sequence[Place], key: bytes) -> str:
+    """The digest of a site's rows, as an approval names them: of all files' contents."""
+    marks = sorted(content_mark(file, key) for file in places)
+    return hashlib.blake2b("".join(marks).encode(), digest_size=32, key=key).hexdigest()
+
+
 def usual_name(files: Sequence[Place]) -> str:
     """What a new account is called: by the path of its first file, where that can be a name."""
     first = str(files[0].resolve())

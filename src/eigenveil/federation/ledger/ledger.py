@@ -19,8 +19,8 @@ from sqlalchemy import select
 
 from eigenveil.errors import LedgerWarning, OutputError, PrivacyError, ProtocolError, callers_level
 from eigenveil.federation.ledger.books import Books, Session, Standing
-from eigenveil.federation.ledger.budgets import BudgetRecord, signers_of
-from eigenveil.federation.ledger.documents import SignedBudget
+from eigenveil.federation.ledger.decisions import Record, check_signed
+from eigenveil.federation.ledger.documents import Approver
 from eigenveil.federation.ledger.entries import (
     FIRST,
     UNIT,
@@ -34,9 +34,10 @@ from eigenveil.federation.ledger.entries import (
     Entry,
     FileMark,
     FilesBody,
+    MembersBody,
     SessionKey,
 )
-from eigenveil.federation.ledger.file_marks import place_mark
+from eigenveil.federation.ledger.file_marks import place_mark, rows_digest
 from eigenveil.federation.ledger.heads import Heads, UsualHeads
 from eigenveil.federation.ledger.placing import (
     Wanted,
@@ -96,8 +97,8 @@ __all__ = [
 
 _PAGE = 500
 _BUDGETS = entries_where(ENTRIES.c.kind == "budget")
-_SIGNED_BUDGETS = entries_where(ENTRIES.c.kind.in_(("budget", "budget-decision", "approvers")))
-_DECIDED = entries_where(ENTRIES.c.kind.in_(("decision", "approvers")))
+_DECIDED = entries_where(ENTRIES.c.kind.in_(("decision", "approvers", "budget", "budget-decision")))
+_MEMBERS = entries_where(ENTRIES.c.kind == "members")
 
 
 @dataclass(frozen=True)
@@ -194,13 +195,13 @@ class BudgetChange:
         When; UTC, ISO format.
     body : BudgetBody
         What its entry holds.
-    signed : tuple of str
-        Approvers who signed it; empty where it is unsigned.
+    signed : tuple of Approver
+        Who signed it; empty where it is unsigned.
     """
 
     time: str
     body: BudgetBody
-    signed: tuple[str, ...]
+    signed: tuple[Approver, ...]
 
 
 class Ledger:
@@ -341,35 +342,19 @@ class Ledger:
                 raise
             return None
 
-    def budget_changes(self) -> list[BudgetChange]:
-        """Every budget as it was set, by whom and why, in order.
-
-        Raises
-        ------
-        BrokenChain
-            When an entry cannot be read.
-        """
-        books = self._budget_books()
-        signed = signers_of(books)
+    def budget_changes(self, record: Record | None = None) -> list[BudgetChange]:
+        """Every budget as it was set, by whom and why, in order."""
+        books = self.decided()
+        signed = (record or self.record_of(books)).signed
         return [
             BudgetChange(time, body, signed[number])
-            for number, time, body in books.budgets
+            for number, time, body in books.decided
             if isinstance(body, BudgetBody) and number in signed
         ]
 
-    def waiting_budgets(self) -> list[SignedBudget]:
-        """Decisions about budgets that a second approver has not agreed to.
-
-        Raises
-        ------
-        BrokenChain
-            When an entry cannot be read.
-        """
-        return BudgetRecord.of(self._budget_books()).waiting
-
-    def _budget_books(self) -> Books:
-        with self._store.reading() as connection:
-            return Books.of(read_entries(connection, _SIGNED_BUDGETS))
+    def is_untouched(self, data_set: str) -> bool:
+        """Whether nothing was charged to an account, and no session may."""
+        return self._books().is_untouched(data_set)
 
     def standings(self) -> list[Standing]:
         """Where each account stands, in the order in which they were opened.
@@ -500,7 +485,7 @@ class Ledger:
         wanted = Wanted(data_set, adjacency, reserve, replacing, unit)
         check_reservation(wanted)
         with self._writing(make=True) as writer:
-            books = whole_books(writer.connection)
+            books = _signed_books(writer)
             if (known := books.sessions.get(key)) is not None:
                 check_open(known)
                 check_same(known, wanted)
@@ -745,10 +730,10 @@ class Ledger:
             It may not use this ledger.
         """
         with self._writing(make=True) as writer:
-            return [writer.append(each) for each in make(whole_books(writer.connection))]
+            return [writer.append(each) for each in make(_signed_books(writer))]
 
     def decided(self, study: str | None = None) -> Books:
-        """All decisions, and where a study's sessions began (all studies', without one).
+        """All that is signed, and where a study's sessions began (all studies', without one).
 
         The chain is not looked at: a decision holds by its signature, and ``begin`` and ``verify``
         look at the whole chain.
@@ -762,6 +747,29 @@ class Ledger:
             for of_study, session, number in connection.execute(begun):
                 books.begun[SessionKey(of_study, session)] = number
         return books
+
+    def record_of(self, books: Books) -> Record:
+        """What its signed entries amount to."""
+        return Record.of(books, self.mark() if books.decided else "")
+
+    def rows_digest(self, places: Sequence[Place]) -> str:
+        """What approvals made for this ledger call a site's rows, by its files."""
+        with self._store.reading() as connection:
+            return rows_digest(places, read_key(connection))
+
+    # -- members
+
+    def members(self) -> MembersBody | None:
+        """The newest list of the federation's members that was seen."""
+        with self._store.reading() as connection:
+            return Books.of(read_entries(connection, _MEMBERS)).members
+
+    def note_members(self, number: int, digest: str) -> None:
+        """Record a newer list of members; an older one is no news."""
+        with self._writing(make=True) as writer:
+            known = Books.of(read_entries(writer.connection, _MEMBERS)).members
+            if known is None or known.number < number:
+                writer.append(MembersBody(number=number, digest=digest))
 
     # -- the chain
 
@@ -835,3 +843,11 @@ class Ledger:
             yield writer
         if heads is not None:
             heads.note(writer.head)
+
+
+def _signed_books(writer: Writer) -> Books:
+    """All entries added up, where the chain and all that approvers signed hold."""
+    books = whole_books(writer.connection)
+    if any(not isinstance(body, BudgetBody) for _, _, body in books.decided):
+        check_signed(books, ledger_mark(read_key(writer.connection)))
+    return books

@@ -20,7 +20,6 @@ from eigenveil.federation.ledger.books import Books, Session, Standing, epsilon_
 from eigenveil.federation.ledger.entries import (
     LARGEST_LOSS,
     UNIT,
-    ApproversBody,
     Budget,
     BudgetBody,
     budget_command,
@@ -87,12 +86,12 @@ def opened(budget: Budget, books: Books) -> BudgetBody:
     PrivacyError
         As :func:`capped`.
     """
-    if any(isinstance(body, ApproversBody) for _, _, body in books.decided):
+    if books.has_approvers:
         raise DecisionRefused(
             f"The ledger has approvers, and nobody of them signed the budget of data set "
             f"{budget.data_set!r}.",
-            hint="An approver signs it: 'eigenveil ledger budget LEDGER --data-set NAME --kit KIT "
-            "--as APPROVER'.",
+            hint="An approver signs it: 'eigenveil ledger budget LEDGER --data-set NAME --party "
+            "FOLDER --as APPROVER'.",
             code="budget-unsigned",
         )
     return capped(budget, books)

@@ -40,7 +40,8 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeDecorator
 
 from eigenveil.errors import DataError
-from eigenveil.federation.ledger.entries import FIRST, Body, Entry, canonical, opened, seal
+from eigenveil.federation.ledger.entries import FIRST, Body, Entry, opened, seal
+from eigenveil.federation.signed import canonical
 
 FORMAT = "eigenveil-ledger-4"
 LONGEST_NAME = 200

@@ -10,8 +10,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection, select
 
 from eigenveil.federation.ledger.books import Books
-from eigenveil.federation.ledger.budgets import check_budgets
-from eigenveil.federation.ledger.decisions import check_decisions
+from eigenveil.federation.ledger.decisions import check_signed
 from eigenveil.federation.ledger.entries import (
     BrokenChain,
     BudgetBody,
@@ -83,9 +82,7 @@ def check(
         _check_columns(connection)
         _check_accounts(books)
         _check_answers(connection, books)
-        mark = ledger_mark(read_key(connection)) if books.decided else ""
-        check_decisions(books, mark)
-        budgets = check_budgets(books, mark)
+        record = check_signed(books, ledger_mark(read_key(connection)))
     except BrokenChain as error:
         return _wrong(head, error.entry, f"Entry {error.entry} {error.why}.")
     problem = (
@@ -97,12 +94,12 @@ def check(
     if problem:
         return _wrong(head, None, problem)
     said = "Every entry is as it was written."
-    if not budgets.has_approvers:
+    if record.listed is None:
         said += " Its budgets are unsigned: it has no approvers."
-    elif unsigned := [number for number, names in budgets.signed.items() if not names]:
-        said += f" Budgets are signed, but for those before there were approvers ({len(unsigned)})."
     else:
-        said += " Every budget is signed by approvers."
+        who = dict.fromkeys(str(each) for names in record.signed.values() for each in names)
+        by = f", {' and '.join(who)}" if who else ""
+        said += f" Every budget is signed by approvers of {record.listed.whose}{by}."
     if noted:
         one = "The one head that was noted elsewhere is"
         several = f"All {len(noted)} heads that were noted elsewhere are"
@@ -197,7 +194,7 @@ def _check_accounts(books: Books) -> None:
     A budget that was lowered leaves what was charged before: an account's largest caps count.
     """
     most: dict[str, Loss] = {}
-    for number, _, body in books.budgets:
+    for number, _, body in books.decided:
         if not isinstance(body, BudgetBody):
             continue
         if not caps_follow(body):

@@ -1,0 +1,397 @@
+"""Decisions at a site: which study is meant, what it costs, where it stands, who decides it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+from eigenveil.errors import DataError, OutputError
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.study.study import Study
+from eigenveil.files import Place
+from eigenveil.network.approvals import decided_studies, waiting_studies
+from eigenveil.network.folder import PartyFolder, write_json
+
+if TYPE_CHECKING:  # the database library takes long to load
+    from eigenveil.federation.identity import Signer
+    from eigenveil.federation.ledger.decisions import Record, Standing
+    from eigenveil.federation.ledger.heads import Heads
+    from eigenveil.federation.ledger.ledger import Budget, Ledger
+    from eigenveil.federation.ledger.placing import Wanted
+    from eigenveil.federation.protocol.terms import Terms
+    from eigenveil.network.decisions import Decisions
+
+_SHORTEST = 6
+_OWN_FILE = "owner.json"
+
+
+def can_be_shown(study: Study) -> bool:
+    """Whether its text can be printed as it is: names, levels and labels come from others.
+
+    One that moves the cursor could hide from the owner what it is that is approved.
+    """
+    texts = [study.requested_by, study.purpose, *(study.columns or ())]
+    for column in () if study.table_schema is None else study.table_schema.columns:
+        texts += [column.name, column.unit_of_measure, column.label, *column.levels]
+    return all(text.isprintable() for text in texts)
+
+
+def pick(studies: Sequence[Study], prefix: str, *, what: str) -> Study:
+    """The one study whose hash begins so."""
+    if len(prefix) < _SHORTEST:
+        raise DataError(
+            f"{prefix!r} is too short to name a study.",
+            hint=f"Give at least {_SHORTEST} characters of its hash.",
+            code="short-hash",
+        )
+    found = [study for study in studies if study.hash.startswith(prefix)]
+    if not found:
+        raise DataError(
+            f"No study with a hash that begins with {prefix} {what}.",
+            hint="'eigenveil site approve --list' shows them all.",
+            code="unknown-study",
+        )
+    if len(found) > 1:
+        raise DataError(
+            f"{len(found)} studies have hashes that begin with {prefix}.",
+            hint="Give more of the hash.",
+            code="unknown-study",
+        )
+    return found[0]
+
+
+def sentence_of(found: Standing) -> str:
+    """Where a study stands, in words for the owner: in the command line and the console."""
+    who, date = " and ".join(found.by), ""
+    if found.until is not None:
+        date = f" until {found.until:%Y-%m-%d %H:%M} UTC"
+    match found.state:
+        case "waiting":
+            return "waits for a decision"
+        case "second":
+            earlier = {
+                "used": "; all runs approved before have begun",
+                "expired": "; the time of the approval before is over",
+            }.get(found.before or "", "")
+            return f"{who} agreed, and a second approver must as well{earlier}"
+        case "approved":
+            return f"approved by {who}, {_good_for(found, date)}"
+        case "used":
+            runs = "its one run has" if found.runs == 1 else f"all {found.runs} runs have"
+            return f"approved by {who}; {runs} begun: it waits for another approval"
+        case "expired":
+            return f"approved by {who}{date}, which is over: it waits for another approval"
+        case state:  # refused, revoked
+            return f"{state} by {who}" + (f": {found.reason}" if found.reason else "")
+
+
+def _good_for(found: Standing, date: str) -> str:
+    if found.left is None:
+        return f"for any number of runs{date}"
+    if found.left == 1 and found.used == 0:
+        return f"for ONE run{date}; then it waits again"
+    return f"for {found.left} more run{'' if found.left == 1 else 's'}{date}"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The most that a study can cost a site, beside its budget.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Of the study alone, at its delta.
+    budget : Budget or None
+        Of the site's data set, where there is one.
+    covered : bool or None
+        Whether its account covers the study; ``None`` where there is none.
+    left : str
+        What is left of the account before it, in words.
+    wanted : Wanted or None
+        What the site's session of it will want of the account, where there is one.
+    """
+
+    epsilon: float
+    delta: float
+    budget: Budget | None = None
+    covered: bool | None = None
+    left: str = ""
+    wanted: Wanted | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "budget": None if self.budget is None else self.budget.epsilon,
+            "budget_delta": None if self.budget is None else self.budget.delta,
+            "covered": self.covered,
+            "left": self.left,
+        }
+
+
+def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Cost | None:
+    """What a study can cost a site at most; ``None`` where it does not take part."""
+    terms = settle(study)
+    if site not in terms.names:
+        return None
+    # imported here: it comes with the ledger's database library
+    from eigenveil.federation.ledger.books import epsilon_or_infinity
+    from eigenveil.federation.ledger.placing import budget_left_text
+
+    most = terms.reservation(site)
+    own = epsilon_or_infinity(most, study.delta)
+    if ledger is None:
+        return Cost(own, study.delta)
+    for standing in ledger.standings():
+        if standing.budget.data_set == data_set:
+            wanted = _wanted(terms, site, data_set)
+            covered, left = ledger.covers(wanted), budget_left_text(standing)
+            return Cost(own, study.delta, standing.budget, covered, left, wanted)
+    return Cost(own, study.delta)
+
+
+def _wanted(terms: Terms, site: str, data_set: str) -> Wanted:
+    """What a site's session of a study wants of its account, as the site itself will ask for it."""
+    from eigenveil.federation.ledger.entries import UNIT
+    from eigenveil.federation.ledger.placing import Wanted
+
+    return Wanted(
+        data_set,
+        terms.study.adjacency,
+        terms.reservation(site),
+        terms.reservation(site, replacing=True),
+        terms.study.unit or UNIT,
+    )
+
+
+# -- what the owner gave at 'site start', for the commands that come later
+
+
+class _Asked:
+    """What a database answers, as a digest knows it: by the database and the query."""
+
+    def __init__(self, text: str) -> None:
+        self.name = self.suffix = ""
+        self._text = text
+
+    def __fspath__(self) -> str:
+        raise TypeError
+
+    def open(self, mode: Literal["rb"] = "rb", /) -> IO[bytes]:
+        del mode
+        return io.BytesIO(self._text.encode())
+
+    def resolve(self) -> Any:
+        return self
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Where a site's ledger is, its rows' name in it, and which rows it was started with.
+
+    Attributes
+    ----------
+    rows : tuple of str
+        Files, and queries with their databases (never a password).
+    """
+
+    ledger: str | None = None
+    data_set: str = "default"
+    rows: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, ledger: str, data_set: str, rows: Sequence[Place] = ()) -> Owner:
+        """As 'site start' was given them."""
+        return cls(ledger, data_set, tuple(_written(each) for each in rows))
+
+    def keep(self, party: PartyFolder) -> None:
+        """Remember it; a place with a password is not written down."""
+        place = self.ledger
+        if place is not None and "://" in place and "@" in place:
+            place = None
+        content = {"ledger": place, "data_set": self.data_set, "rows": list(self.rows)}
+        write_json(party.state / _OWN_FILE, content)
+
+    @property
+    def places(self) -> list[Place]:
+        """The rows, to be looked at by their contents."""
+        return [
+            _Asked(text.removeprefix(_QUERY)) if text.startswith(_QUERY) else Path(text)
+            for text in self.rows
+        ]
+
+
+_QUERY = "query:"
+
+
+def _written(place: Place) -> str:
+    if isinstance(place, Path):
+        return str(place.absolute())
+    with place.open("rb") as stream:
+        return _QUERY + stream.read().decode()
+
+
+def owner_of(party: PartyFolder) -> Owner:
+    """What was remembered, or nothing."""
+    try:
+        fields = json.loads((party.state / _OWN_FILE).read_text(encoding="utf-8"))
+        rows = tuple(str(each) for each in fields["rows"])
+        return Owner(fields["ledger"], str(fields["data_set"]), rows)
+    except (OSError, ValueError, KeyError, TypeError):
+        return Owner()
+
+
+# -- the desk
+
+
+def ledger_of(place: str, party: PartyFolder, heads: Heads | Literal["usual"] = "usual") -> Ledger:
+    """A site's ledger; its heads are kept in the party's folder where no place is named."""
+    from eigenveil.federation.ledger.heads import UsualHeads
+    from eigenveil.federation.ledger.ledger import Ledger
+
+    if heads == "usual":
+        heads = UsualHeads(Ledger(place, heads=None).name, party.folder / "heads")
+    return Ledger(place, heads=heads)
+
+
+def desk_of(party: PartyFolder, ledger: str | None, data_set: str | None = None) -> Decisions:
+    """The decisions of a site, in the ledger that was given, or is known from 'site start'."""
+    from eigenveil.network.decisions import Decisions
+
+    owner = owner_of(party)
+    place = ledger if ledger is not None else owner.ledger
+    if place is None:
+        raise OutputError(
+            f"The ledger of {party.name} is not known here, and decisions are recorded in it.",
+            hint="Give --ledger; 'eigenveil site start' remembers it for later.",
+            code="no-ledger",
+        )
+    named = owner.data_set if data_set is None else data_set
+    rows = owner.places if named == owner.data_set else []
+    return Decisions(party, ledger_of(place, party), named, rows)
+
+
+def signer_of(
+    desk: Decisions, by: str, key: Path | None, password: Callable[[str], str]
+) -> Signer | None:
+    """The approver's key; ``None`` for the party's own, which the first owner has."""
+    from eigenveil.network.decisions import FIRST_OWNER, key_file
+    from eigenveil.network.signers import open_key
+
+    if key is None:
+        known, own = desk.approvers().called(by), desk.own().signer
+        if known is not None and known.public_key == own.public_key.text:
+            return own
+        if by == FIRST_OWNER and not key_file(desk.party, by).exists():
+            return desk.owner()  # says that the party has another key
+    place = key if key is not None else key_file(desk.party, by)
+    if not place.exists():
+        raise OutputError(
+            f"There is no key of {by!r} at {place}.",
+            hint="Give --key FILE; 'eigenveil site approver list' shows who decides.",
+            code="cannot-read",
+        )
+    return open_key(place, password(f"Password of {by}'s key"))
+
+
+# -- what waits, what was decided, and what it would cost
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A study at a site: what it costs, as numbers and in a sentence, and where it stands."""
+
+    study: Study
+    cost: Cost | None
+    sentence: str
+    standing: Standing
+
+
+@dataclass(frozen=True)
+class Studies:
+    """The studies at a site; those that cannot be shown are only counted.
+
+    Attributes
+    ----------
+    desk : Decisions or None
+        Without a ledger nothing is known of budgets and decisions.
+    """
+
+    party: PartyFolder
+    desk: Decisions | None
+    data_set: str
+
+    @classmethod
+    def of(cls, party: PartyFolder, ledger: str | None, data_set: str | None = None) -> Studies:
+        """As the commands name them."""
+        owner = owner_of(party)
+        known = ledger is not None or owner.ledger is not None
+        desk = desk_of(party, ledger, data_set) if known and party.role == "site" else None
+        return cls(party, desk, owner.data_set if data_set is None else data_set)
+
+    @cached_property
+    def _record(self) -> Record:
+        from eigenveil.federation.ledger.decisions import Record
+
+        return Record("") if self.desk is None else self.desk.record()
+
+    @cached_property
+    def hidden(self) -> int:
+        """How many wait that cannot be shown, and so not be approved."""
+        return len(waiting_studies(self.party)) - len(self.waiting)
+
+    @cached_property
+    def waiting(self) -> list[Study]:
+        """Those that wait."""
+        return [each for each in waiting_studies(self.party) if can_be_shown(each)]
+
+    def decided(self) -> list[tuple[Study, Standing]]:
+        """Those that were decided about, and where each stands."""
+        if self.desk is None:
+            return []
+        return [(each, self._record.standing(each.hash)) for each in decided_studies(self.party)]
+
+    def shown(self, study: Study) -> Shown:
+        """One of them."""
+        ledger = None if self.desk is None else self.desk.ledger
+        cost = cost_of(study, self.party.name, ledger, self.data_set)
+        return Shown(study, cost, self._sentence(cost), self._record.standing(study.hash))
+
+    def find(self, text: str) -> Study:
+        """One that waits, or was decided about before, by the beginning of its hash."""
+        known = {each.hash: each for each in decided_studies(self.party) if can_be_shown(each)}
+        known |= {each.hash: each for each in self.waiting}
+        return self.own(pick(list(known.values()), text, what="waits"))
+
+    def own(self, study: Study) -> Study:
+        """The study, if the site is in it."""
+        if self.party.name not in study.names:
+            raise DataError(
+                f"{self.party.name} is not a site of study {study.name}.",
+                hint=f"Its sites are {', '.join(study.names)}.",
+                code="unknown-site",
+            )
+        return study
+
+    def _sentence(self, cost: Cost | None) -> str:
+        """What a study can cost, and whether the budget covers it."""
+        if cost is None:
+            return "It sends no query to this site: with protocol local only the first site counts."
+        most = f"It can cost at most epsilon = {cost.epsilon:.4g} at delta = {cost.delta:g}"
+        if self.desk is None:
+            return f"{most}; with --ledger, what is left is shown beside it."
+        place = f"{self.desk.ledger.name}, data set {self.data_set}"
+        if cost.budget is None:
+            return f"{most}, and there is NO BUDGET for it in {place}."
+        verdict = "covers it" if cost.covered else "does NOT cover it: the site would refuse"
+        return (
+            f"{most}. The budget, epsilon = {cost.budget.epsilon:g} at delta = "
+            f"{cost.budget.delta:g} ({cost.budget.adjacency}, one {cost.budget.unit}), {verdict}; "
+            f"{cost.left} ({place})."
+        )
