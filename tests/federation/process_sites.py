@@ -48,10 +48,8 @@ class Stage(IntEnum):
     DATABASE = 8  # inside SQLite's own commit
     DURABLE = 9  # answer and charge are durable; nothing has left
     AGAIN = 10  # the same, of an answer that was stored before
-    ENDING = 11  # the session, not yet durable
-    ENDED = 12  # its end is durable; the answer has not left
-    HALF = 13  # half of the answer has left
-    SENT = 14  # all of it has left
+    HALF = 11  # half of the answer has left
+    SENT = 12  # all of it has left
 
 
 @dataclass(frozen=True)
@@ -342,13 +340,11 @@ _WRITER = Writer.__init__.__code__
 _ENTRANCES = {
     Ledger.begin.__code__: Stage.BEGINNING,
     _COMMIT: Stage.COMMITTING,
-    Ledger.end.__code__: Stage.ENDING,
 }
 _DURABLE = {
     Stage.BEGINNING: Stage.BEGUN,
     Stage.COMMITTING: Stage.AGAIN,
     Stage.WRITING: Stage.DURABLE,
-    Stage.ENDING: Stage.ENDED,
 }
 
 

@@ -26,7 +26,6 @@ from eigenveil.federation.protocol.messages import (
     expect,
 )
 from eigenveil.federation.protocol.terms import Terms
-from eigenveil.federation.sealing import encrypt_to
 from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.client import mask_use, pair_letter_bytes
 from eigenveil.federation.secagg.keys import Context, SiteKeys, derive, lock
@@ -50,6 +49,8 @@ class _Session:
     """The digest of the list of members when it began."""
     sites: dict[str, str] = field(default_factory=dict)
     """Of each site, the digest of its key and its letter."""
+    letters: dict[str, str] = field(default_factory=dict)
+    """To each site."""
     rounds: dict[int, payloads.MasksRequest] = field(default_factory=dict)
 
 
@@ -121,16 +122,16 @@ class Helper:
         shape = len(names), pair_letter_bytes(self._terms)
         table = message.array(LETTERS, dtype="b1", shape=shape)
         letters = {name: row.tobytes() for name, row in zip(names, table, strict=True)}
-        self._fix(session, body, letters)
-        zero_sum = self._zero_sum(message, session, body)
         keys = self._keys(message, session)
+        self._fix(session, body, letters, keys)
+        zero_sum = self._zero_sum(message, session, body)
         arrays = {}
         for name, letter in letters.items():
             text = zero_sum.mask(self._sites.index(name)).astype("<u8").tobytes()
-            use = mask_use(body.round_number, body.request_digest, name)
             half, _ = keys.opened(letter, names=(name, HELPER))
-            locked = lock(half, text, context, *use)
-            sealed = encrypt_to(body.sites[name].raw, locked, context.label(*use))
+            pair = keys.pair(name, half, own=HELPER)
+            locked = lock(pair, text, context, *mask_use(body.round_number, body.request_digest))
+            sealed = bytes.fromhex(session.letters[name]) + locked
             arrays[name] = np.frombuffer(sealed, dtype=np.uint8)
         return self._reply(message, payloads.Done(), arrays)
 
@@ -161,9 +162,13 @@ class Helper:
                 return part.size <= width**2 + 1024
 
     def _fix(
-        self, session: _Session, body: payloads.MasksRequest, letters: Mapping[str, bytes]
+        self,
+        session: _Session,
+        body: payloads.MasksRequest,
+        letters: Mapping[str, bytes],
+        keys: SiteKeys,
     ) -> None:
-        """Refuse what is not as it was before."""
+        """Refuse what is not as it was before; a site is written one letter a session."""
         sites = {
             name: hashlib.sha256(body.sites[name].raw + letter).hexdigest()
             for name, letter in letters.items()
@@ -175,6 +180,9 @@ class Helper:
                 "The masks of a round, and the keys of a session, are fixed.", code="other-round"
             )
         session.sites.update(sites)
+        for name in sites.keys() - session.letters.keys():
+            made = keys.letter(b"", key=body.sites[name].raw, names=(HELPER, name))
+            session.letters[name] = made.hex()
         self._remember()
 
     def _remember(self) -> None:
@@ -186,6 +194,7 @@ class Helper:
                 "master": each.master.hex(),
                 "listed": each.listed,
                 "sites": each.sites,
+                "letters": each.letters,
                 "rounds": {n: body.model_dump(mode="json") for n, body in each.rounds.items()},
             }
             for name, each in self._sessions.items()
@@ -209,6 +218,7 @@ class Helper:
                     bytes.fromhex(each["master"]),
                     str(each["listed"]),
                     {str(site): str(digest) for site, digest in each["sites"].items()},
+                    {str(site): str(letter) for site, letter in each["letters"].items()},
                     {
                         int(n): payloads.MasksRequest.model_validate(body)
                         for n, body in each["rounds"].items()

@@ -10,10 +10,8 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from pydantic import BaseModel, ConfigDict
 
-from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.messages import HELPER, MASK, Message
 from eigenveil.federation.protocol.terms import Terms
-from eigenveil.federation.sealing import SEALED_MORE
 from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.consistency import members_of, statement, text_of
 from eigenveil.federation.secagg.keys import (
@@ -193,23 +191,24 @@ class SecaggClient:
         self, round_number: int, request_digest: str, parts: Sequence[masks.Part], message: Message
     ) -> masks.Integers:
         sealed = message.array(MASK, dtype="b1", shape=(helpers_bytes(parts),)).tobytes()
-        use = mask_use(round_number, request_digest, self.name)
+        letter, locked = sealed[: letter_bytes()], sealed[letter_bytes() :]
+        half, _ = self.keys.opened(letter, names=(HELPER, self.name))
+        pair = self.keys.pair(HELPER, half, own=self.name)
         try:
-            locked = self.keys.sealing.decrypt(sealed, self.context.label(*use))
-            text = unlock(self.keys.half(HELPER), locked, self.context, *use)
-        except (ProtocolError, InvalidTag):
+            text = unlock(pair, locked, self.context, *mask_use(round_number, request_digest))
+        except InvalidTag:
             raise bad_seal(HELPER) from None
         return np.frombuffer(text, dtype="<u8").astype(np.uint64)
 
 
-def mask_use(round_number: int, request_digest: str, name: str) -> tuple[str | int, ...]:
-    """What a mask of the helper is locked and sealed for."""
-    return ("helper's mask", round_number, request_digest, name)
+def mask_use(round_number: int, request_digest: str) -> tuple[str | int, ...]:
+    """What a mask of the helper is locked for."""
+    return ("helper's mask", round_number, request_digest)
 
 
 def helpers_bytes(parts: Sequence[masks.Part]) -> int:
-    """Bytes of a helper's mask: under the site's half, and sealed for its session key."""
-    return 8 * masks.total_size(parts) + TAG_BYTES + SEALED_MORE
+    """Bytes of a helper's mask: its letter to the site, and the mask under their secret."""
+    return letter_bytes() + 8 * masks.total_size(parts) + TAG_BYTES
 
 
 def pair_letter_bytes(terms: Terms) -> int:
