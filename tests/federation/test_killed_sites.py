@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from ledger_tools import budget_for
 from process_sites import Fatal, Log, ProcessSites, Stage
+from roles_tools import known_to_all
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federated.running import InProcess, carry
@@ -27,7 +28,6 @@ from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.certificate import Claim, make_certificate
 from eigenveil.privacy.releases import ReleaseRecord
-from roles_tools import known_to_all
 from soak_tools import SOAK, count, times
 
 NAMES = ("a", "b", "c")
