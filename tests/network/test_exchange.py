@@ -11,7 +11,7 @@ import pytest
 from eigenveil.app import exchange
 from eigenveil.app.exchange import exchange_in, exchange_out
 from eigenveil.errors import EigenveilError
-from eigenveil.network.carriers.folder import RelayCarrier
+from eigenveil.network.carriers.folder import FolderCarrier, RelayCarrier, WithSpool
 from eigenveil.network.mailbox import digest_of
 from federation_tools import make_federation
 
@@ -166,15 +166,39 @@ def test_more_than_fits_goes_with_the_next_exchange(parties, mailboxes, disk, mo
     assert came == sent
 
 
-def test_a_disk_that_is_not_there_and_mail_that_goes_by_wire(parties, tmp_path, disk):
+def test_a_disk_that_is_not_there_and_mail_that_goes_by_wire(parties, mailboxes, tmp_path, disk):
     for each in (exchange_in, exchange_out):
         with pytest.raises(EigenveilError, match="is it mounted") as found:
             each(parties["north"], tmp_path / "nowhere")
         assert found.value.code == "cannot-write"
-    wired = make_federation(tmp_path / "wired", address="https://localhost:1")
-    with pytest.raises(EigenveilError, match="not through a spool") as found:
+    wired = make_federation(tmp_path / "wired", address="folder:/nowhere")
+    with pytest.raises(EigenveilError, match="by hand yet") as found:
         exchange_in(wired["north"], disk)
-    assert found.value.code == "bad-address"
+    assert found.value.code == "no-spool"
+
+
+def test_one_member_is_written_to_by_hand_and_others_by_wire(tmp_path, disk):
+    parties = make_federation(tmp_path / "parties", address=f"folder:{tmp_path}")
+    wires = {name: FolderCarrier().open(parties[name], f"folder:{tmp_path}") for name in parties}
+    north = RelayCarrier().open(parties["north"], "exchange:")
+    aggregator = WithSpool(wires["aggregator"], parties["aggregator"], ["north"])
+    aggregator.put("north", b"far")
+    aggregator.put("south", b"near")
+    assert wires["south"].take(0) == [b"near"]
+    exchange_out(parties["aggregator"], disk)
+    exchange_in(parties["north"], disk)
+    assert north.take(0) == [b"far"]
+    north.put("aggregator", b"from far")
+    wires["south"].put("aggregator", b"from near")
+    exchange_out(parties["north"], disk)
+    exchange_in(parties["aggregator"], disk)
+    mail = [b"from far", b"from near"]
+    assert aggregator.take(5) == mail
+    assert aggregator.take(0, {digest_of(mail[0])}) == mail[1:]
+    aggregator.forget([digest_of(each) for each in mail])
+    assert aggregator.take(0) == []
+    threading.Timer(0.3, aggregator.close).start()
+    assert aggregator.take(60) == []
 
 
 def test_every_order_of_exchanges_loses_nothing(parties, mailboxes, disk, tmp_path):

@@ -27,6 +27,8 @@ KILLS = times(450)  # by each carrier
 PATIENCE = 60.0
 # Kills of an aggregator in one run: who is started again and again in vain gives the run up.
 AGGREGATOR = 4
+# Kills in one run, after which it must come to its end.
+MOST = 40
 
 
 class Processes:
@@ -90,16 +92,17 @@ def test_parties_that_are_killed_lose_nothing_and_charge_once(tmp_path, kind):
         with lead:
             while killed < KILLS:
                 runs.append(_tried(lambda: lead.submit(study)))
-                left = AGGREGATOR if len(runs) > 1 else 0
+                left, most = (AGGREGATOR, MOST) if len(runs) > 1 else (0, 0)
                 end, pause = time.monotonic() + PATIENCE, draw.choice([0.02, 0.1, 0.4])
                 while not (status := _tried(lambda: lead.status(runs[-1]))).is_over:
                     assert time.monotonic() < end, status
-                    for _ in range(draw.randrange(4) if len(runs) > 1 else 0):
+                    for _ in range(min(draw.randrange(4), most)):
                         time.sleep(draw.expovariate(1 / pause))
                         name = draw.choice([*SITES, "aggregator"] if left else SITES)
                         processes.kill(name)
-                        killed += 1
+                        killed, most = killed + 1, most - 1
                         left -= name == "aggregator"
+                        end = time.monotonic() + PATIENCE
                         processes.start(name)
                 assert status.state == "finished", status
                 _, signed = _tried(lambda: lead.result(runs[-1], study))

@@ -73,7 +73,7 @@ class TakenIn:
 
 def exchange_out(party: PartyFolder, disk: Path, *, wait: float = 0.0) -> CarriedOut:
     """Pack all mail that is not known to have arrived; ``wait`` seconds at most for answers."""
-    shelf = LocalShelf(spool_of(party, party.mailbox_address()))
+    shelf = _spool(party)
     _check_disk(disk)
     _settle(shelf, wait)
     chosen: list[tuple[str, Found]] = []
@@ -102,8 +102,7 @@ def exchange_out(party: PartyFolder, disk: Path, *, wait: float = 0.0) -> Carrie
 
 def exchange_in(party: PartyFolder, disk: Path) -> TakenIn:
     """Take a party's mail from all files of others on a disk; to do so again is harmless."""
-    shelf = LocalShelf(spool_of(party, party.mailbox_address()))
-    shelf.make("in", "out")
+    shelf = _spool(party)
     _check_disk(disk)
     found, own = TakenIn(), folder_name(party.name)
     for path in _files(disk):
@@ -121,6 +120,19 @@ def exchange_in(party: PartyFolder, disk: Path) -> TakenIn:
         if count := sum(1 for _ in shelf.found(f"out/{box}")):
             found.waiting[member_name(box)] = count
     return found
+
+
+def _spool(party: PartyFolder) -> LocalShelf:
+    """The spool, which a party that was started with it has made."""
+    shelf = LocalShelf(spool_of(party, party.mailbox_address()))
+    if not (shelf.root / "in").is_dir():
+        raise OutputError(
+            f"No mail of {party.name} is carried by hand yet: {shelf.root} is not there.",
+            hint="Start it with 'site start --address exchange:', or the aggregator with "
+            "--by-hand NAME.",
+            code="no-spool",
+        )
+    return shelf
 
 
 def _check_disk(disk: Path) -> None:

@@ -44,6 +44,13 @@ def start(
             "0.0.0.0 for all of them. The default is reachable from this machine only."
         ),
     ] = "127.0.0.1",
+    by_hand: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A member whose mail 'eigenveil exchange' carries on a disk, if not all mail goes "
+            "this way; may be given several times."
+        ),
+    ] = None,
     health: HealthAt = None,
     log_json: LogJson = False,
     quiet: options.Quiet = False,
@@ -71,6 +78,13 @@ def start(
             mailbox = open_mailbox(opened)
             stack.callback(mailbox.close)
             say(f"Aggregator of {federation}: its mailbox is {address}.")
+        if by_hand:
+            from eigenveil.network.carriers.folder import WithSpool
+
+            for each in by_hand:
+                opened.known.role(each)  # an error where nobody is called so
+            mailbox = WithSpool(mailbox, opened, by_hand)
+            say(f"Mail of {', '.join(by_hand)} is carried by hand: eigenveil exchange.")
         start_health(health, Watched(opened, Activity(reached_at=math.inf)), say)
         if not quiet:
             StudyEvents(opened, _told(say, log_json=log_json, who=opened.name)).start()

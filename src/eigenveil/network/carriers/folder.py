@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 from urllib.parse import urlsplit
 
 from eigenveil.errors import DataError, ProtocolError, first_line, printable
-from eigenveil.network.mailbox import LARGEST, CarrierError, check_recipient, digest_of
+from eigenveil.network.mailbox import LARGEST, CarrierError, Mailbox, check_recipient, digest_of
 
 ENDING = ".eve"
 MOST_LOOKED_AT = 4096
@@ -36,6 +36,7 @@ MOST_TAKEN = 1 << 26
 """Bytes after which no more is read at a look."""
 OLD_SCRATCH = 86_400.0
 """Seconds after which a scratch file in one's own mail is what a killed writer left."""
+_TURN = 1.0  # seconds of a look into one of two mailboxes
 _MAIL = re.compile(r"([0-9a-f]{64})\.eve")
 _SCRATCH = re.compile(r"\.[0-9a-f]{32}\.part")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -165,6 +166,11 @@ class FolderMailbox:
         for digest in digests:
             if _MAIL.fullmatch(digest + ENDING):
                 self.shelf.remove(self._own, digest)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is waited for any more."""
+        return self._closed.is_set()
 
     def close(self) -> None:
         """End all waiting."""
@@ -487,16 +493,10 @@ class FolderCarrier:
         return FolderMailbox(shelf, folder_name(party.name), folder_name)
 
 
-def spool_of(party: Any, address: str) -> Path:
-    """Where a party's mail waits for a relay: by default a folder of its own."""
-    if address.partition(":")[0] not in ("flare", "flower", "exchange"):
-        raise DataError(
-            f"The mail of {party.name} goes by {printable(address)}, not through a spool.",
-            hint="Mail that is carried by hand has the address exchange: in party.json, or in the "
-            "list of members.",
-            code="bad-address",
-        )
-    return _place(address, Path(party.folder).absolute() / "mail")
+def spool_of(party: Any, address: str = "") -> Path:
+    """Where a party's mail waits for a relay: by default ``mail`` in its own folder."""
+    relayed = address.partition(":")[0] in ("flare", "flower", "exchange")
+    return _place(address if relayed else "exchange:", Path(party.folder).absolute() / "mail")
 
 
 class RelayCarrier:
@@ -513,3 +513,35 @@ class RelayCarrier:
         shelf = LocalShelf(spool)
         shelf.make("in", "out")
         return FolderMailbox(shelf, "in", lambda name: f"out/{folder_name(name)}")
+
+
+class WithSpool:
+    """A mailbox of one who writes to some members by a spool, which a person carries."""
+
+    def __init__(self, mailbox: Mailbox, party: Any, names: Collection[str]) -> None:
+        self._mailbox, self._names = mailbox, frozenset(names)
+        self._spool = RelayCarrier().open(party, "exchange:")
+
+    def put(self, recipient: str, envelope: bytes) -> None:
+        """Leave an envelope where it goes on from."""
+        (self._spool if recipient in self._names else self._mailbox).put(recipient, envelope)
+
+    def take(self, wait: float, known: Collection[str] = ()) -> list[bytes]:
+        """Own mail of both, which is looked for by turns."""
+        end = time.monotonic() + wait
+        while True:
+            brought = self._spool.take(0, known)
+            left = 0.0 if brought else max(0.0, min(_TURN, end - time.monotonic()))
+            found = brought + self._mailbox.take(left, known)
+            if found or time.monotonic() >= end or self._spool.is_closed:
+                return found
+
+    def forget(self, digests: Collection[str]) -> None:
+        """Remove own mail."""
+        self._spool.forget(digests)
+        self._mailbox.forget(digests)
+
+    def close(self) -> None:
+        """End all waiting."""
+        self._spool.close()
+        self._mailbox.close()
