@@ -157,13 +157,7 @@ class Books:
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Self:
-        """All entries added up.
-
-        Raises
-        ------
-        BrokenChain
-            When an entry cannot be read, or does not go with those before.
-        """
+        """All entries added up."""
         books = cls()
         for entry in entries:
             books.post(entry)

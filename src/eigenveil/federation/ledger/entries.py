@@ -82,13 +82,7 @@ def seal(number: int, time: str, kind: Kind, body: Mapping[str, Any], previous: 
 def opened(
     number: int, time: str, kind: Kind, text: str | bytes, previous: str, sealed: str
 ) -> Entry:
-    """The entry as it is stored, its body as JSON; no hash is checked.
-
-    Raises
-    ------
-    BrokenChain
-        When the body is not the canonical JSON of an object.
-    """
+    """The entry as it is stored, its body as JSON; no hash is checked."""
     try:
         body = json.loads(text)
         if isinstance(body, dict) and canonical(body) == text:
@@ -99,13 +93,7 @@ def opened(
 
 
 def checked(entries: Iterable[Entry], *, count: int, last: str) -> Iterator[Entry]:
-    """The entries, each one checked; ``count`` and ``last`` hash are those that the head names.
-
-    Raises
-    ------
-    BrokenChain
-        At the first entry that is wrong, missing or too many.
-    """
+    """The entries, each one checked; ``count`` and ``last`` hash are those that the head names."""
     expected, previous = 1, FIRST
     for entry in entries:
         if entry.number != expected:
@@ -372,13 +360,7 @@ _BODIES: Mapping[str, type[Body]] = {
 
 
 def read_body(entry: Entry) -> Body:
-    """The body of an entry.
-
-    Raises
-    ------
-    BrokenChain
-        When it is nothing that is known.
-    """
+    """The body of an entry."""
     try:
         return _BODIES[entry.kind].model_validate(entry.body)
     except (KeyError, ValidationError, ArithmeticError):

@@ -31,11 +31,6 @@ def content_mark(file: Place, key: bytes) -> str:
     """The digest of a file's size and content; of more than 64 MiB, of 64 pieces of 1 MiB.
 
     Of a folder that is one file to its format: of the names, sizes and first MiB of all in it.
-
-    Raises
-    ------
-    DataError
-        When the file cannot be read.
     """
     digest = hashlib.blake2b(digest_size=32, key=key, person=b"content")
     try:

@@ -41,11 +41,6 @@ def begin_fit(
         By default that of the ledger's ``budget``, or the account of the files.
     files : sequence of Place, optional
         The rows' files; an array has none, and then something must name the account.
-
-    Raises
-    ------
-    BudgetExceeded, PrivacyError, DataError, OutputError
-        As of :meth:`Ledger.begin_fit`; ``no-data-set``.
     """
     ledger = place if isinstance(place, Ledger) else Ledger(place)
     given = ledger.given_budget

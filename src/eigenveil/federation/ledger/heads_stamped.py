@@ -49,13 +49,6 @@ class Authority:
         and the one that signs unless the authority sends them.
     url : str, optional
         ``http://`` or ``https://``; not needed to check what is there.
-
-    Raises
-    ------
-    OutputError
-        ``no-timestamps`` without the library for it; ``bad-url``; when the file cannot be read.
-    DataError
-        ``bad-certificate``, when the file holds no such certificates.
     """
 
     def __init__(self, certificates: str | os.PathLike[str], url: str = "") -> None:
@@ -72,13 +65,7 @@ class Authority:
         self._url, self.name = url, _checked_name(url) if url else ""
 
     def stamp(self, head: Head) -> bytes:
-        """A token for a head, checked.
-
-        Raises
-        ------
-        OutputError
-            ``no-timestamp``, when the authority cannot be reached, or refuses.
-        """
+        """A token for a head, checked."""
         sha256 = self._tsp.HashAlgorithm.SHA256
         asked = (
             self._tsp.TimestampRequestBuilder().data(head.hash.encode()).hash_algorithm(sha256)
@@ -91,13 +78,7 @@ class Authority:
         return token
 
     def check(self, token: bytes, head: Head, *, nonce: int | None = None) -> datetime:
-        """When the authority saw the head.
-
-        Raises
-        ------
-        NotItsTimestamp
-            When the token is none of this authority for this head.
-        """
+        """When the authority saw the head."""
         try:
             response = self._tsp.decode_timestamp_response(token)
             if response.status:

@@ -63,11 +63,6 @@ class HeadsTable:
     place : str
         A database's URL, with the ledger's name there: ``postgresql://host/database?ledger=NAME``.
         A name is chosen once, by the owner: a ledger that is written anew is still this one.
-
-    Raises
-    ------
-    OutputError
-        ``bad-url``, when it is no such URL.
     """
 
     def __init__(self, place: str) -> None:

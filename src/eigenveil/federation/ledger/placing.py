@@ -77,15 +77,7 @@ class Placed:
 
 
 def opened(budget: Budget, books: Books) -> BudgetBody:
-    """The same as :func:`capped`, of a budget that nobody signed.
-
-    Raises
-    ------
-    DecisionRefused
-        ``budget-unsigned``, where the ledger has approvers.
-    PrivacyError
-        As :func:`capped`.
-    """
+    """The same as :func:`capped`, of a budget that nobody signed."""
     if books.has_approvers:
         raise DecisionRefused(
             f"The ledger has approvers, and nobody of them signed the budget of data set "
@@ -98,14 +90,7 @@ def opened(budget: Budget, books: Books) -> BudgetBody:
 
 
 def capped(budget: Budget, books: Books) -> BudgetBody:
-    """A budget with the caps of its account, given what sessions hold already.
-
-    Raises
-    ------
-    PrivacyError
-        ``account-fixed``, when adjacency or unit of what was charged are others;
-        ``bad-pure-epsilon``.
-    """
+    """A budget with the caps of its account, given what sessions hold already."""
     before = books.accounts.get(budget.data_set)
     if (
         before is not None
@@ -132,17 +117,7 @@ def noted(body: BudgetBody, *, by: str, reason: str) -> BudgetBody:
 
 
 def place(name: str, books: Books, wanted: Wanted) -> Placed:
-    """How an account covers a session.
-
-    Raises
-    ------
-    DataError
-        ``no-budget``.
-    PrivacyError
-        ``other-adjacency`` or ``other-unit``: the account cannot count such a session.
-    BudgetExceeded
-        ``over-budget``; for the owner's eyes.
-    """
+    """How an account covers a session."""
     account = books.accounts.get(wanted.data_set)
     if account is None:
         set_it = budget_command(name, wanted.data_set, adjacency=wanted.adjacency, unit=wanted.unit)

@@ -120,13 +120,7 @@ def stored_state(connection: Connection, key: SessionKey) -> bytes:
 def stored_reply(
     connection: Connection, key: SessionKey, step: str, request_hash: str
 ) -> bytes | None:
-    """The answer to a step, or ``None`` when it has none yet.
-
-    Raises
-    ------
-    ProtocolError
-        ``step-differs`` or ``already-settled``.
-    """
+    """The answer to a step, or ``None`` when it has none yet."""
     row = _REPLY.run(connection, **named(key), its_step=step).one_or_none()
     if row is None:
         return None

@@ -97,11 +97,6 @@ class Store:
         A file, or an SQLAlchemy URL (it has ``://``).
     durable : bool
         Whether an SQLite file must survive a power failure.
-
-    Raises
-    ------
-    OutputError
-        When a URL cannot be read.
     """
 
     def __init__(self, place: str | os.PathLike[str], *, durable: bool = True) -> None:
@@ -118,13 +113,7 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one moment of the ledger.
-
-        Raises
-        ------
-        OutputError, DataError
-            When there is no ledger, it is none, or it cannot be read.
-        """
+        """A transaction that sees one moment of the ledger."""
         self._check_exists()
         with self.transaction(writes=False) as connection:
             self._first_step(read_head, connection)
@@ -348,13 +337,7 @@ def _begin_elsewhere(connection: Connection) -> None:
 
 
 def parsed_url(name: str, *, what: str) -> URL:
-    """A database's URL; PostgreSQL's driver is psycopg.
-
-    Raises
-    ------
-    OutputError
-        ``bad-url``; ``what`` was given.
-    """
+    """A database's URL; PostgreSQL's driver is psycopg."""
     try:
         url = make_url(name)
     except (ArgumentError, ValueError):  # its text may hold a password: not shown

@@ -208,13 +208,7 @@ def make_tables(connection: Connection) -> None:
 
 
 def read_head(connection: Connection, *, lock: bool = False) -> Head:
-    """The head; with ``lock``, no other transaction has it before this one ends.
-
-    Raises
-    ------
-    DataError
-        When there is none, or it is of another format.
-    """
+    """The head; with ``lock``, no other transaction has it before this one ends."""
     row = (_LOCKED_HEAD if lock else _HEAD).run(connection).one_or_none()
     if row is None or not (isinstance(row.count, int) and 0 <= row.count < _MOST_ENTRIES):
         raise DataError(
@@ -234,13 +228,7 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
 
 
 def read_key(connection: Connection) -> bytes:
-    """The ledger's own key, under which it knows files; it never leaves the ledger.
-
-    Raises
-    ------
-    DataError
-        When it was lost.
-    """
+    """The ledger's own key, under which it knows files; it never leaves the ledger."""
     key = _KEY.run(connection).scalar_one_or_none()
     try:
         found = bytes.fromhex(str(key))
