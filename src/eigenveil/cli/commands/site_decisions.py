@@ -489,7 +489,8 @@ def _print_list(at: Studies, party: Path, *, json: bool, quiet: bool) -> None:
         if each.standing.state not in ("waiting", "approved"):
             screen.print(bold("decided:"), sentence_of(each.standing))
         screen.print(
-            f"to approve: eigenveil site approve --party {quote(str(party))} {each.study.hash[:12]}",
+            "to approve: eigenveil site approve --party "
+            f"{quote(str(party))} {each.study.hash[:12]}",
             soft_wrap=True,
         )
         screen.print()
