@@ -195,6 +195,7 @@ class Desk:
         question.pause = min(2 * question.pause, SELDOM)
         name = question.name
         try:
+            self._members.role(name)  # it may have been revoked since
             if not question.sealed:
                 if not self._post.knows(name):
                     with self._guard:

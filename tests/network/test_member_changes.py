@@ -1,0 +1,86 @@
+"""Runs through changes of the list of members: new keys, newer lists, parties that are put out."""
+
+import pytest
+from study_tools import Federation, ended, until
+
+from eigenveil.app import federation as office
+from eigenveil.errors import ProtocolError
+from eigenveil.federation.members import Evidence
+
+
+@pytest.fixture
+def running(tmp_path):
+    with Federation(tmp_path) as found:
+        found.office = tmp_path / "parties" / "registrar"
+        yield found
+
+
+def brought(running, members, *names):
+    """Give these parties the registrar's list by hand; others hear of it from the aggregator."""
+    for name in names:
+        office.take(running.parties[name].folder, members.file)
+
+
+def number(running, name):
+    return running.parties[name].known.mark()[0]
+
+
+def finished(lead, run, study):
+    found = ended(lead, run)
+    assert found.state == "finished", found.error
+    return lead.result(run, study)
+
+
+def test_a_site_goes_on_with_new_keys_and_all_hear_of_the_list(running):
+    with running.lead() as lead:
+        first, _ = finished(lead, lead.submit(running.study), running.study)
+        asked = office.replace_key(running.parties["west"].folder)
+        members = office.admit(running.office, [asked.request], [asked.fingerprint])
+        brought(running, members, "aggregator", "west")
+        running.stop("west")
+        running.start("west")
+        second, signed = finished(lead, lead.submit(running.study), running.study)
+    assert signed.sites == running.study.names
+    keys = {}
+    for model in (first, second):
+        evidence = Evidence.model_validate(model.certificate_.signatures.members)
+        keys[evidence.head.number] = evidence.key("site", "west").fingerprint
+    assert keys == {2: keys[2], 3: asked.fingerprint}
+    assert keys[2] != keys[3]
+    for name in running.parties:
+        assert number(running, name) == 3
+
+
+def test_a_run_goes_on_under_a_newer_list_with_the_one_that_it_began_with(running):
+    running.sites["west"].decision = "waiting"
+    with running.lead() as lead:
+        run = lead.submit(running.study)
+        until(lambda: "approved" in lead.status(run).missing.get("west", ""))
+        brought(running, office.renew(running.office), "aggregator", "north")
+        running.sites["west"].decision = "approved"
+        model, signed = finished(lead, run, running.study)
+        assert signed.sites == running.study.names
+        evidence = Evidence.model_validate(model.certificate_.signatures.members)
+        assert evidence.head.number == 2
+        finished(lead, lead.submit(running.study), running.study)
+    until(lambda: number(running, "west") == 3)
+
+
+@pytest.mark.parametrize("told", ["aggregator", "everybody"])
+def test_a_run_ends_when_one_of_its_sites_is_revoked(running, told):
+    running.sites["west"].decision = "waiting"
+    with running.lead() as lead:
+        run = lead.submit(running.study)
+        until(lambda: "approved" in lead.status(run).missing.get("west", ""))
+        members = office.revoke(running.office, "west", "stolen")
+        names = ["aggregator"] if told == "aggregator" else list(running.parties)
+        brought(running, members, *names)
+        running.sites["west"].decision = "approved"
+        found = ended(lead, run)
+        assert found.state == "failed"
+        assert found.error.code in {"revoked-party", "too-few-sites"}
+        until(lambda: number(running, "lead") == 3)
+        with pytest.raises(ProtocolError) as caught:
+            lead.submit(running.study)
+        assert caught.value.code == "revoked-party"
+    assert not any(each.charges for each in running.ledgers["west"].sessions())
