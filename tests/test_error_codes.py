@@ -49,10 +49,10 @@ def test_exit_statuses_are_those_of_the_classes(tool):
     found = tool.statuses()
     assert found["DataError"] == [3]
     assert found["over-budget"] == [5]
-    assert found["no-flare"] == [7]
+    assert found["no-party"] == [7]
     assert found["WrongOption"] == found["rows-in-result"] == [2]
     assert found["stopped"] == [130]
-    assert found["bad-key"] == [3, 6]
+    assert found["bad-party"] == [3, 7]
     assert found["other-session"] == found["study-lost"] == found["problem"] == [6]
 
 

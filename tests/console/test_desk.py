@@ -22,7 +22,6 @@ from eigenveil.federation.study.file import read_study
 from eigenveil.models.task import TASKS
 from eigenveil.network import approvals
 from eigenveil.network.decisions import Decisions
-from eigenveil.network.kit import FILE
 from eigenveil.privacy.accountant import Loss
 from federation_tools import make_federation, study_of
 
@@ -124,14 +123,7 @@ def test_the_ledger_is_added_up_by_what_is_new(place):
 
 @pytest.fixture
 def lead(tmp_path):
-    kit = tmp_path / "lead"
-    (kit / "startup").mkdir(parents=True)
-    fields = {"format": "eigenveil-kit-1", "role": "lead", "name": "lea@example.org", "org": "o",
-              "host": "localhost", "port": 1, "project": "p"}  # fmt: skip
-    (kit / FILE).write_text(json.dumps(fields))
-    for name in ("client.crt", "client.key", "rootCA.pem", "fed_admin.json"):
-        (kit / "startup" / name).touch()
-    return LeadDesk(Rows(party=str(kit)))
+    return LeadDesk(Rows(party=str(make_federation(tmp_path)["lead"].folder)))
 
 
 OWN = {"name": "s", "columns": list("abcd"), "sites": ["north", "south:0.5", "west"]}
