@@ -33,6 +33,8 @@ from eigenveil.network.orders import Order, kept_order
 FORMAT = "eigenveil-journal-2"
 # Starts in a row after which no call was answered: the run is given up.
 MOST_IDLE_STARTS = 5
+# Seconds between two starts that follow each other fast.
+_FAST = 600.0
 _DIGEST = 32
 _PREFIX = 8 + _DIGEST
 
@@ -59,13 +61,14 @@ class Journal:
     """An open journal; nobody else has it open.
 
     ``starts`` counts how often a process began or went on with the run, this one included,
-    ``idle_starts`` how many of the last ones did so without an answer.
+    ``idle_starts`` how many of the last ones did so fast, and without an answer.
     """
 
     path: Path
     opening: Opening
     starts: int = 0
     idle_starts: int = 0
+    _started_at: float = 0.0
     _file: BinaryIO | None = None
     _calls: list[_Recorded] = field(default_factory=list)
 
@@ -186,8 +189,14 @@ class Journal:
             )
 
     def _started(self) -> None:
-        self._append({"kind": "started", "time": time.time()})
-        self.starts, self.idle_starts = self.starts + 1, self.idle_starts + 1
+        now = time.time()
+        self._append({"kind": "started", "time": now})
+        self._note_start(now)
+
+    def _note_start(self, at: float) -> None:
+        """Of starts that follow each other fast: a crash does that, and not who waits for days."""
+        self.idle_starts = self.idle_starts + 1 if at < self._started_at + _FAST else 1
+        self.starts, self._started_at = self.starts + 1, at
 
     def _append(self, header: Mapping[str, Any], *blobs: bytes) -> int:
         """Write a record and have it on the disk; where it is."""
@@ -252,7 +261,7 @@ class Journal:
                 order = kept_order(header["order"].encode())
                 self.opening = Opening(order, str(header["members"]))
             case "started":
-                self.starts, self.idle_starts = self.starts + 1, self.idle_starts + 1
+                self._note_start(float(header["time"]))
             case "asked":
                 self._calls.append(_Recorded(str(header["method"]), str(header["digest"])))
             case "answered":

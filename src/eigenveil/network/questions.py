@@ -453,21 +453,22 @@ class Run:
         while batch.open:
             self._check_going_on()
             now = time.monotonic()
-            ready = sum(not answer.code for answer in batch.answers.values())
+            answers, left = dict(batch.answers), list(batch.open.values())  # others change them
+            ready = sum(not answer.code for answer in answers.values())
             if ready != count:
                 count, moved = ready, now
             missing = {
                 each.name: channel.sentence(each.code)
-                for each in batch.open.values()
+                for each in left
                 if each.code != channel.NO_ANSWER
             }
-            missing |= {n: channel.sentence(a.code) for n, a in batch.answers.items() if a.code}
+            missing |= {n: channel.sentence(a.code) for n, a in answers.items() if a.code}
             if missing != told:
                 told = missing
                 self.note(missing)
-            if missing.keys() & batch.open.keys():
+            if any(each.code != channel.NO_ANSWER for each in left):
                 could = now
-            if ready + len(batch.open) < needed:
+            if ready + len(left) < needed:
                 break
             if ready >= needed and now - moved > (0.0 if joined else self.patience):
                 break
