@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from eigenveil.errors import DataError, EigenveilError, ProtocolError
+from eigenveil.errors import DataError, DecisionRefused, EigenveilError, ProtocolError
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.decisions import Standing
 from eigenveil.federation.ledger.ledger import Ledger, SessionKey
@@ -327,6 +327,9 @@ class Party(ABC):
             return Answer("", answer)
         except _Coded as coded:
             return coded.answer
+        except DecisionRefused as error:  # these are not the rows that were approved
+            self.say(str(error))
+            return Answer(channel.REFUSED)
         except EigenveilError as error:
             self.say(str(error))
             return Answer(channel.DATA if isinstance(error, DataError) else channel.TROUBLE)

@@ -143,9 +143,9 @@ class Desk:
 
     def ask(self, batch: Batch, questions: Iterable[tuple[Envelope, int]]) -> None:
         """Put questions, each padded to its size; answers come to the batch."""
-        for envelope, size in questions:
-            question = Question(envelope, size, batch)
-            batch.open[question.name] = question
+        asked = [Question(envelope, size, batch) for envelope, size in questions]
+        batch.open.update((each.name, each) for each in asked)  # before the first answer comes
+        for question in asked:
             self._put(question)
 
     def again(self, batch: Batch) -> None:
