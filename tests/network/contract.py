@@ -111,9 +111,9 @@ class Lossy:
     def __call__(self, party):
         return _LossyMailbox(self, self._open(party))
 
-    def fails(self):
+    def fails(self, seldom=1.0):
         """Whether something goes wrong now."""
-        if self.chance.random() >= self.part:
+        if self.chance.random() >= self.part * seldom:
             return False
         self.wrong += 1
         return True
@@ -133,7 +133,7 @@ class _LossyMailbox:
     def put(self, recipient, envelope):
         world = self._world
         world.seen = [*world.seen[-63:], envelope]
-        if world.fails():
+        if world.fails(0.1):
             raise CarrierError("the carrier is away", code="no-mailbox")
         if world.fails():
             return
@@ -148,7 +148,7 @@ class _LossyMailbox:
 
     def take(self, wait, known=()):
         world = self._world
-        if world.fails():
+        if world.fails(0.1):
             raise CarrierError("the carrier is away", code="no-mailbox")
         late, self._late = self._late, []
         for recipient, envelope in late:

@@ -18,6 +18,7 @@ from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import settle
+from eigenveil.network import lead as lead_module
 from eigenveil.network import parties, questions
 from eigenveil.network.lead import LeadSession
 from eigenveil.noise.source import SeededSource
@@ -75,6 +76,7 @@ def check(federation, run, wanted, found):
 def impatient(monkeypatch):
     """A carrier that loses mail is asked again soon."""
     for module, name, seconds in (
+        (lead_module, "_AGAIN", 0.2),
         (questions, "AGAIN", 0.2),
         (questions, "SELDOM", 0.5),
         (questions, "WAIT", 0.2),
