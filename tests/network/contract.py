@@ -26,30 +26,35 @@ def opener(address):
 
 
 @contextmanager
-def memory(folder):
-    del folder
+def memory(folder, aggregator=None):
+    del folder, aggregator
     boxes = MemoryMailboxes()
     yield lambda party: boxes.of(party.name)
 
 
 @contextmanager
-def shared_folder(folder):
+def shared_folder(folder, aggregator=None):
+    del aggregator
     yield lambda party: FolderCarrier().open(party, f"folder:{folder}")
 
 
 @contextmanager
-def https(folder):
+def https(folder, aggregator=None):
     pin, state = make_tls(folder, "localhost"), folder / "mail"
     files = {"certificate": folder / "tls.crt", "key": folder / "tls.key"}
-    identity, place = identity_of(parties()["aggregator"]), {"host": "127.0.0.1", "port": 0}
+    identity, place = (
+        identity_of(aggregator or parties()["aggregator"]),
+        {"host": "127.0.0.1", "port": 0},
+    )
     with serve_mail(identity, state, limits=Limits(), **place, **files) as server:
         address = f"https://localhost:{server.port}#{pin}"
         yield lambda party: HttpsCarrier().open(party, address)
 
 
 @contextmanager
-def relay(folder):
+def relay(folder, aggregator=None):
     """Spools, and a relay that moves their files."""
+    del aggregator
     over = threading.Event()
 
     def move():

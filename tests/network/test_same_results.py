@@ -2,17 +2,14 @@
 
 import random
 import threading
-import time
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import study_tools
 from contract import CARRIERS, Lossy
-from federation.roles_tools import sums_seen
-from soak_tools import count, times
 from study_tools import Federation, ended, one_release, rows_of
 
-from eigenveil.errors import EigenveilError
 from eigenveil.federated.running import InProcess, carry, requested_budget
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.aggregator import Aggregator
@@ -22,8 +19,10 @@ from eigenveil.network import lead as lead_module
 from eigenveil.network import parties, questions
 from eigenveil.network.lead import LeadSession
 from eigenveil.noise.source import SeededSource
+from federation.roles_tools import sums_seen
 from federation_tools import SITES, identities, study_of
 from noise_tools import silence
+from soak_tools import count, times
 
 SEED = 11
 
@@ -87,30 +86,112 @@ def impatient(monkeypatch):
         monkeypatch.setattr(module, name, seconds)
 
 
+class Killed(BaseException):
+    """A party ends here, as by kill -9: nothing that it would have done is done."""
+
+
+class Mortal:
+    """A party's mailbox that kills it now and then: before it puts or forgets, or afterwards."""
+
+    def __init__(self, mailbox, chance):
+        self._mailbox, self._chance = mailbox, chance
+
+    def _may_end(self):
+        if self._chance.random() < 0.4:
+            raise Killed
+
+    def _does(self, work, *told):
+        self._may_end()
+        work(*told)
+        self._may_end()
+
+    def put(self, *told):
+        self._does(self._mailbox.put, *told)
+
+    def forget(self, *told):
+        self._does(self._mailbox.forget, *told)
+
+    def take(self, *told):
+        found = self._mailbox.take(*told)
+        if found:
+            self._may_end()
+        return found
+
+
 @contextmanager
-def running(study, folder, opens, badly, **options):
-    """A federation whose carrier is bad, a lead whose carrier is not, and a run."""
-    with (
-        Federation(folder, study, opens=badly, **options) as federation,
-        LeadSession(federation.parties["lead"], opens(federation.parties["lead"])) as lead,
-    ):
-        yield federation, lead, lead.submit(study)
+def running(carrier, study, folder, *, part=0.0, seed=SEED):
+    """A federation whose carrier does a part of all it does wrong, and a lead whose does not."""
+    federation, place = Federation(folder, study, seed=seed), folder / "mail"
+    place.mkdir()
+    chance = random.SystemRandom().getrandbits(64)
+    print("seed", chance)
+    with CARRIERS[carrier](place, federation.parties["aggregator"]) as opens:
+        federation.opens = badly = Lossy(opens, chance, part=part)
+        with federation, LeadSession(who := federation.parties["lead"], opens(who)) as lead:
+            yield federation, lead, badly
 
 
-@pytest.mark.parametrize("wrong", ["nothing", "everything"])
+@pytest.mark.parametrize("part", [0.0, 0.06])
 @pytest.mark.parametrize("carrier", CARRIERS)
-def test_the_same_integers_over_every_carrier(carrier, wrong, tmp_path):
-    study = study_of(epsilon=60.0) if carrier == "memory" else one_release()
+def test_the_same_integers_over_every_carrier(carrier, part, tmp_path):
+    study = study_of(epsilon=60.0) if carrier == "memory" and not part else one_release()
     wanted, outcome = alone(study, tmp_path)
-    (tmp_path / "mail").mkdir()
-    seed = random.SystemRandom().getrandbits(64)
-    print("seed", seed)
-    with CARRIERS[carrier](tmp_path / "mail") as opens, sums_seen() as rounds:
-        badly = Lossy(opens, seed, part=0.15 if wrong == "everything" else 0.0)
-        with running(study, tmp_path, opens, badly, seed=SEED) as (federation, lead, run):
-            assert (found := ended(lead, run, 120)).state == "finished", found.error
-            model, signed = lead.result(run, study)
-            check(federation, run, wanted, integers(rounds))
+    with sums_seen() as rounds, running(carrier, study, tmp_path, part=part) as found:
+        federation, lead, badly = found
+        run = lead.submit(study)
+        status = ended(lead, run, 120)
+        assert status.state == "finished", status.error
+        model, signed = lead.result(run, study)
+        check(federation, run, wanted, integers(rounds))
     assert set(signed.sites) == set(SITES)
     assert np.array_equal(model.components_, outcome.factors.components)
-    assert (badly.wrong > 20) == (wrong == "everything")
+    assert bool(badly.wrong) == bool(part)
+
+
+_BIRTH = threading.Lock()  # a site's decisions are replaced while it is made
+
+
+def lives(federation, name, over, deaths):
+    """A site that is started again whenever it was killed; all it knows is on its disk."""
+    chance, place = random.Random(), federation.folder / f"{name}.ledger"
+    mailbox = federation.opens(federation.parties[name])
+    while not over.is_set():
+        with _BIRTH:
+            party = study_tools.Site(federation.parties[name], Ledger(place, durable=False))
+        try:
+            while not over.is_set():
+                party.turn(Mortal(mailbox, chance), 0.05)
+        except Killed:
+            deaths.append(name)
+
+
+def test_sites_are_killed_at_every_step_and_nothing_is_lost_or_charged_twice(tmp_path):
+    study, kills, run_number = one_release(), times(9_000), 0
+    with silence():
+        wanted, _ = alone(study, tmp_path)
+        while kills > 0:
+            run_number += 1
+            folder = tmp_path / str(run_number)
+            federation, over, deaths = Federation(folder, study), threading.Event(), []
+            federation.start_aggregator()
+            threads = [
+                threading.Thread(target=lives, args=(federation, name, over, deaths))
+                for name in SITES
+            ]
+            for each in threads:
+                each.start()
+            try:
+                with federation.lead() as lead, sums_seen() as rounds:
+                    run = lead.submit(study)
+                    status = ended(lead, run, 120)
+                    assert status.state == "finished", status.error
+                    _, signed = lead.result(run, study)
+            finally:
+                over.set()
+                for each in threads:
+                    each.join()
+                federation.stop_aggregator()
+            check(federation, run, wanted, integers(rounds))
+            assert set(signed.sites) == set(SITES)
+            kills -= len(deaths)
+            count("killed", "sites over a mailbox, in process", len(deaths))
