@@ -1,0 +1,162 @@
+"""Relays: what moves a party's envelopes through the FLARE or Flower network that people have.
+
+Here is what sets one up and checks it; what runs in the network's processes is the folder
+``eigenveil_relay``, which imports nothing of this package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from eigenveil.errors import DataError, OutputError
+
+SOURCE = Path(__file__).with_name("eigenveil_relay")
+FLARE_CLASSES = ("eigenveil_relay.flare.Server", "eigenveil_relay.flare.Party")
+
+
+def make_spool(spool: Path, group: str = "") -> Path:
+    """A spool folder: ``in`` and ``out``, for its owner and, where one is named, for a group."""
+    try:
+        for folder in (spool, spool / "in", spool / "out"):
+            folder.mkdir(parents=True, exist_ok=True)
+            if group:
+                shutil.chown(folder, group=group)
+            folder.chmod(0o2770 if group else 0o700)
+    except (OSError, LookupError) as problem:
+        raise OutputError(
+            f"{spool} cannot be made a spool: {problem}.",
+            code="cannot-write",
+            hint="Name a folder of yours, and a group that you are in.",
+        ) from None
+    return spool
+
+
+def readable_by_others(folder: Path, spool: Path) -> str:
+    """Why the network's user could read the party's keys; empty where it cannot.
+
+    The network's user is whoever owns the files in ``spool/in``; until one is there, any user but
+    this one.
+    """
+    home, keys = folder.resolve(), spool.resolve()
+    if keys.is_relative_to(home):
+        return f"{spool} lies in {folder}, which holds the keys"
+    for entry in (spool / "in").glob("*.eve"):
+        if os.geteuid() in (0, entry.stat().st_uid):
+            return f"the relay that wrote {entry.name} runs as the user that owns {folder}"
+    for path in (home, *home.rglob("*.pem")):
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            return f"{path} is open to others than its owner"
+    return ""
+
+
+def _copy_code(target: Path) -> None:
+    shutil.copytree(
+        SOURCE, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
+    )
+
+
+def _new(folder: Path) -> Path:
+    if folder.exists():
+        raise OutputError(
+            f"{folder} is there already.", code="file-exists", hint="Name a new folder."
+        )
+    return folder
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def write_flare_job(folder: Path, *, members: dict[str, str], carry: bool) -> Path:
+    """A job for ``nvflare job submit``; with ``carry`` it brings the relay's code (BYOC)."""
+    app = _new(folder) / "app"
+    meta = {
+        "name": "eigenveil",
+        "resource_spec": {},
+        "min_clients": 1,
+        "deploy_map": {"app": ["@ALL"]},
+    }
+    filters = {"format_version": 2, "task_data_filters": [], "task_result_filters": []}
+    server = {"id": "relay", "path": FLARE_CLASSES[0], "args": {"members": members}}
+    party = {"tasks": ["eigenveil"], "executor": {"path": FLARE_CLASSES[1], "args": {}}}
+    faster = {"server": {"task_request_interval": 0.2}}
+    for name, content in {
+        "../meta.json": meta,
+        "config/config_fed_server.json": filters | faster | {"workflows": [server]},
+        "config/config_fed_client.json": filters | {"executors": [party]},
+    }.items():
+        _write(app / name, json.dumps(content, indent=2) + "\n")
+    if carry:
+        _copy_code(app / "custom" / "eigenveil_relay")
+    shutil.copy(SOURCE / "flare_keep.py", folder.with_name(f"{folder.name}-keep.py"))
+    return folder
+
+
+def allow_in_flare(kit: Path, spool: Path) -> list[str]:
+    """In a FLARE startup kit: the relay's code, its classes allowed, the spool; what was written.
+
+    The code goes to ``local/custom``, which FLARE puts on its own path; nothing that is signed
+    (``startup``) is touched.
+    """
+    local = kit / "local"
+    resources = local / "resources.json"
+    from_file = resources if resources.exists() else local / "resources.json.default"
+    try:
+        content = json.loads(from_file.read_text())
+        written = [local / "custom" / "eigenveil_relay", local / "eigenveil.spool"]
+        _copy_code(written[0])
+        _write(written[1], f"{spool.absolute()}\n")
+        if "class_allow_list" in content:  # FLARE 2.8 and later
+            allowed = content["class_allow_list"]
+            content["class_allow_list"] = [*allowed, *(c for c in FLARE_CLASSES if c not in allowed)]
+            _write(resources, json.dumps(content, indent=2) + "\n")
+            written.append(resources)
+    except (OSError, ValueError, TypeError) as problem:
+        raise DataError(
+            f"{kit} is no startup kit of a FLARE client or server: {problem}.",
+            code="bad-file",
+            hint="Name the folder that holds 'startup' and 'local'.",
+        ) from None
+    return [str(path) for path in written]
+
+
+FLOWER_PROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "eigenveil-relay"
+version = "1.0.0"
+dependencies = []
+
+[tool.hatch.build.targets.wheel]
+packages = ["."]
+
+[tool.flwr.app]
+publisher = "eigenveil"
+
+[tool.flwr.app.components]
+serverapp = "eigenveil_relay.flower:server"
+clientapp = "eigenveil_relay.flower:client"
+
+[tool.flwr.app.config]
+spool = {spool}
+patience = 30.0
+idle = 5.0
+"""
+
+
+def write_flower_app(folder: Path, *, spool: Path) -> Path:
+    """An app for ``flwr run``; ``spool`` is the aggregator's, on the SuperLink's machine."""
+    _write(
+        _new(folder) / "pyproject.toml",
+        FLOWER_PROJECT.format(spool=json.dumps(str(spool.absolute()))),
+    )
+    _copy_code(folder / "eigenveil_relay")
+    return folder
