@@ -113,7 +113,10 @@ def allow_in_flare(kit: Path, spool: Path) -> list[str]:
         _write(written[1], f"{spool.absolute()}\n")
         if "class_allow_list" in content:  # FLARE 2.8 and later
             allowed = content["class_allow_list"]
-            content["class_allow_list"] = [*allowed, *(c for c in FLARE_CLASSES if c not in allowed)]
+            content["class_allow_list"] = [
+                *allowed,
+                *(c for c in FLARE_CLASSES if c not in allowed),
+            ]
             _write(resources, json.dumps(content, indent=2) + "\n")
             written.append(resources)
     except (OSError, ValueError, TypeError) as problem:
@@ -159,4 +162,5 @@ def write_flower_app(folder: Path, *, spool: Path) -> Path:
         FLOWER_PROJECT.format(spool=json.dumps(str(spool.absolute()))),
     )
     _copy_code(folder / "eigenveil_relay")
+    shutil.copy(SOURCE / "flower_keep.py", folder.with_name(f"{folder.name}-keep.py"))
     return folder

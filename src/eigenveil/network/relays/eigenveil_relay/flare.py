@@ -1,4 +1,4 @@
-"""The relay as a job of NVIDIA FLARE 2.6 to 2.9: its public Controller and Executor, nothing else."""
+"""The relay as a job of NVIDIA FLARE 2.6 to 2.9: its public Controller and Executor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nvflare.apis.signal import Signal
 from .spool import Desk, Spool, SpoolError, answer
 
 TASK, BODY = "eigenveil", "pieces"
-SILENT = 30  # seconds: a client that answered and does so no more has lost its process
+SILENT = 30  # seconds after which a message without an answer is sent again
 
 
 def spool_here(fl_ctx: FLContext) -> Spool:
@@ -33,8 +33,8 @@ def spool_here(fl_ctx: FLContext) -> Spool:
     return Spool(named)
 
 
-class Server(Controller):  # type: ignore[misc, unused-ignore]
-    """Beside the aggregator: moves files until the job is aborted or a client's process is lost.
+class Server(Controller):
+    """Beside the aggregator: moves files until the job is aborted.
 
     ``members`` maps names of FLARE's clients to names in the federation where they differ.
     """
@@ -83,9 +83,6 @@ class Server(Controller):  # type: ignore[misc, unused-ignore]
                     continue
                 if (message := desk.due()) is not None:
                     tasks[name] = self._send(name, desk, message, fl_ctx)
-                if desk.heard and time.monotonic() > desk.heard + SILENT:
-                    self.log_error(fl_ctx, f"eigenveil: {name} is silent; the job ends")
-                    return
             time.sleep(0.02)
 
     def _send(self, name: str, desk: Desk, message: bytes, fl_ctx: FLContext) -> Task:
@@ -109,13 +106,14 @@ class Server(Controller):  # type: ignore[misc, unused-ignore]
         return task
 
 
-class Party(Executor):  # type: ignore[misc, unused-ignore]
+class Party(Executor):
     """Beside a party."""
 
     def execute(
         self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
     ) -> Shareable:
         """Keeps what came, sends what waits."""
+        del task_name  # there is one
         try:
             body = answer(
                 spool_here(fl_ctx), shareable.get(BODY), stopped=lambda: abort_signal.triggered

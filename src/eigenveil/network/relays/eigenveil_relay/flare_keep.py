@@ -10,40 +10,38 @@ import sys
 import time
 from contextlib import suppress
 
-from nvflare.fuel.flare_api.api_spec import JobNotFound
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
+
+GRACE = 10.0  # seconds in which a job starts
 
 
 def keep(kit: str, user: str, job: str) -> None:
-    """Submits the job whenever it does not run, and once more when a client came."""
+    """Submits the job whenever it does not run at a client that is there."""
     session, running = None, ""
-    inside: set[str] = set()  # clients that the job was submitted for
-    before: set[str] = set()
+    without: set[str] = set()  # clients where it did not run at the last look
+    again, pause = 0.0, GRACE  # when it may be submitted anew, and how much later then
     while True:
         try:
             session = session or new_secure_session(username=user, startup_kit_location=kit)
-            now = {client.name for client in session.get_system_info().client_info}
-            inside &= now
-            if running and _ended(session, running):
-                running = ""
-            if now and now == before and (not running or now - inside):
+            clients = {client.name for client in session.get_system_info().client_info}
+            jobs = session.get_client_job_status() or []
+            found = clients - {each["client_name"] for each in jobs if each.get("job_id") == running}
+            if found != without:  # somebody came, or went: not for the same reason as before
+                without, pause, again = found, GRACE, min(again, time.monotonic() + GRACE)
+            elif found and time.monotonic() > again:
                 if running:
                     with suppress(Exception):  # it is over already
                         session.abort_job(running)
-                running, inside = session.submit_job(job), now
-                _say(f"job {running} for {', '.join(sorted(now))}")
-            before = now
+                running = session.submit_job(job)
+                _say(f"job {running} for {', '.join(sorted(clients))}")
+                again, pause = time.monotonic() + pause, min(2 * pause, 600.0)
         except Exception as error:  # the network is away: it comes back
             _say(f"{type(error).__name__}: {error}")
+            with suppress(Exception):
+                if session:
+                    session.close()
             session = None
         time.sleep(1)
-
-
-def _ended(session: Session, job: str) -> bool:
-    try:
-        return str(session.get_job_meta(job).get("status", "")).startswith("FINISHED")
-    except JobNotFound:
-        return True
 
 
 def _say(text: str) -> None:

@@ -20,7 +20,7 @@ client = ClientApp()
 server = ServerApp()
 
 
-@client.query(KIND)  # type: ignore[misc, unused-ignore]
+@client.query(KIND)
 def move(message: Message, context: Context) -> Message:
     """Beside a party: keeps what came, sends what waits."""
     try:
@@ -35,7 +35,7 @@ def move(message: Message, context: Context) -> Message:
     return Message(content=RecordDict({RECORD: record}), reply_to=message)
 
 
-@server.main()  # type: ignore[misc, unused-ignore]
+@server.main()
 def serve(grid: Grid, context: Context) -> None:
     """Beside the aggregator: one message at a time to each node, until the run is stopped."""
     config = context.run_config
@@ -47,6 +47,7 @@ def serve(grid: Grid, context: Context) -> None:
     while True:
         now = time.monotonic()
         if now > looked + 2:
+            spool.parts.joinpath("alive").touch()  # for flower_keep.py
             nodes, looked = set(grid.get_node_ids()), now
             desks = {n: desks.get(n) or Desk(spool, str(n), patience, idle) for n in nodes}
         sent = {m: s for m, s in sent.items() if s[0] in desks and now < s[1] + LOST}

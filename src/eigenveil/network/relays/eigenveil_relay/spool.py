@@ -63,7 +63,7 @@ def unpack(data: object, limit: int = CHUNK + HEAD + 4) -> tuple[dict[str, Any],
 
 
 def member(folder: str) -> str:
-    """Whose mail a folder of ``out`` holds: what is no small letter or digit is written as ``=41``."""
+    """Whose mail a folder of ``out`` holds; a capital and such are written as ``=41``."""
     return re.sub("=([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), folder)
 
 
@@ -81,8 +81,9 @@ class Spool:
         self.parts = self.root / ".relay"
         self.parts.mkdir(mode=0o700, exist_ok=True)
         for old in self.parts.iterdir():
-            if time.time() - old.stat().st_mtime > 86_400:
-                old.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                if time.time() - old.stat().st_mtime > 86_400:
+                    old.unlink()
 
     # -- from here
 
@@ -209,7 +210,8 @@ class Desk:
     """The server's side of one client: when to send it something, and what.
 
     A client that has got a file waits up to ``patience`` seconds for the answer to it; one that
-    has not is asked every ``idle`` seconds whether it has something to send.
+    has not is asked every ``idle`` seconds whether it has something to send, and less often (ten
+    times at most) the longer it has not.
     """
 
     def __init__(
@@ -221,7 +223,7 @@ class Desk:
         self.theirs: dict[str, int] = {}  # how much of its files are here
         self.sent: dict[str, int] = {}  # from where the last message's pieces were
         self.busy_until = self.next = 0.0
-        self.heard: float | None = None  # when it last answered
+        self.since = time.monotonic()  # when a file last came or went
 
     def due(self) -> bytes | None:
         """The next message, or None: there is nothing to say now."""
@@ -246,7 +248,7 @@ class Desk:
         name = head.get("name")
         if not self.recipient and isinstance(name, str) and NAME.fullmatch(name):
             self.recipient = name
-        self.heard = now = time.monotonic()
+        now = time.monotonic()
         self.ours, before = head["have"], self.theirs
         self.spool.confirm(self.ours, self.recipient or None)
         self.theirs = self.spool.receive(self.peer, head, body)
@@ -257,4 +259,7 @@ class Desk:
         if self.theirs:
             self.busy_until = now
         more = any(n > before.get(digest, 0) for digest, n in self.theirs.items())
-        self.next = now if more or moved or now < self.busy_until else now + self.idle
+        if self.theirs or moved:
+            self.since = now
+        idle = self.idle + min(9 * self.idle, (now - self.since) / 60)
+        self.next = now if more or moved or now < self.busy_until else now + idle
