@@ -152,6 +152,10 @@ COMMANDS = {
         "eigenveil.cli.commands.exchange:exchange_app",
         "Mail between organisations that a person carries: one file out, one file in.",
     ),
+    "relay": Command(
+        "eigenveil.cli.commands.relay:relay_app",
+        "Studies between organisations through the FLARE or Flower network that they have.",
+    ),
     "ledger": Command(
         "eigenveil.cli.commands.ledger:ledger_app",
         "A ledger, of tables or of a site: the privacy budget of rows, and what was spent.",

@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 
 from eigenveil.errors import DataError, ProtocolError, first_line, printable
 from eigenveil.network.mailbox import LARGEST, CarrierError, Mailbox, check_recipient, digest_of
+from eigenveil.network.relays import check_apart
 
 ENDING = ".eve"
 MOST_LOOKED_AT = 4096
@@ -512,6 +513,8 @@ class RelayCarrier:
         spool = spool_of(party, address)
         shelf = LocalShelf(spool)
         shelf.make("in", "out")
+        if not address.startswith("exchange:"):
+            check_apart(Path(party.folder), spool)
         return FolderMailbox(shelf, "in", lambda name: f"out/{folder_name(name)}")
 
 

@@ -35,22 +35,37 @@ def make_spool(spool: Path, group: str = "") -> Path:
     return spool
 
 
-def readable_by_others(folder: Path, spool: Path) -> str:
-    """Why the network's user could read the party's keys; empty where it cannot.
+SAME_USER = "EIGENVEIL_SAME_USER"
+"""Set for trials on one machine, where the network and the parties are one user's."""
 
-    The network's user is whoever owns the files in ``spool/in``; until one is there, any user but
-    this one.
+
+def readable_by_others(folder: Path, spool: Path) -> str:
+    """Why the network's user could read a party's keys; empty where it cannot.
+
+    The network's user is the owner of what a relay made in the spool; before it has made
+    something, any user but this one. Leads of such networks may send code.
     """
-    home, keys = folder.resolve(), spool.resolve()
-    if keys.is_relative_to(home):
-        return f"{spool} lies in {folder}, which holds the keys"
-    for entry in (spool / "in").glob("*.eve"):
-        if os.geteuid() in (0, entry.stat().st_uid):
-            return f"the relay that wrote {entry.name} runs as the user that owns {folder}"
-    for path in (home, *home.rglob("*.pem")):
-        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            return f"{path} is open to others than its owner"
+    if spool.resolve().is_relative_to(folder.resolve()):
+        return f"the spool {spool} lies in the folder that holds them"
+    for key in folder.rglob("*.pem"):
+        if key.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            return f"{key} is open to others than its owner"
+    relay = spool / ".relay"
+    if relay.exists() and relay.stat().st_uid in (0, folder.stat().st_uid):
+        return f"the network's relay runs as {'root' if not relay.stat().st_uid else 'this user'}"
     return ""
+
+
+def check_apart(folder: Path, spool: Path) -> None:
+    """Refuses to go on where the network's user could read the party's keys."""
+    why = readable_by_others(folder, spool)
+    if why and not os.environ.get(SAME_USER):
+        raise DataError(
+            f"The network's user could read the keys in {folder}: {why}.",
+            hint="Run the party as a user of its own, which shares with the network's only the "
+            f"group of the spool ('eigenveil relay spool --group'). On trial: {SAME_USER}=1.",
+            code="keys-readable",
+        )
 
 
 def _copy_code(target: Path) -> None:
@@ -62,7 +77,7 @@ def _copy_code(target: Path) -> None:
 def _new(folder: Path) -> Path:
     if folder.exists():
         raise OutputError(
-            f"{folder} is there already.", code="file-exists", hint="Name a new folder."
+            f"{folder} is there already.", code="output-exists", hint="Name a new one."
         )
     return folder
 

@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import suppress
 
-from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
+from nvflare.fuel.flare_api.flare_api import new_secure_session
 
 GRACE = 10.0  # seconds in which a job starts
 
@@ -25,11 +25,18 @@ def keep(kit: str, user: str, job: str) -> None:
             session = session or new_secure_session(username=user, startup_kit_location=kit)
             clients = {client.name for client in session.get_system_info().client_info}
             jobs = session.get_client_job_status() or []
-            found = clients - {each["client_name"] for each in jobs if each.get("job_id") == running}
+            found = clients - {
+                each["client_name"] for each in jobs if each.get("job_id") == running
+            }
             if found != without:  # somebody came, or went: not for the same reason as before
                 without, pause, again = found, GRACE, min(again, time.monotonic() + GRACE)
             elif found and time.monotonic() > again:
                 if running:
+                    _say(
+                        f"the job does not run at {', '.join(sorted(found))}: if it never does, say"
+                        " 'eigenveil relay flare-kit' there and at the server, or submit a job made"
+                        " with --carry-code, which needs the right BYOC"
+                    )
                     with suppress(Exception):  # it is over already
                         session.abort_job(running)
                 running = session.submit_job(job)

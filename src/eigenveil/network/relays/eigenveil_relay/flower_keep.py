@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-QUIET, STARTING = 15, 60  # seconds without a sign of the ServerApp: a run is begun, has begun
+QUIET, STARTING = 15, 30  # seconds without a sign of the ServerApp: a run is begun, has begun
 
 
 def keep(spool: str, *words: str) -> None:

@@ -1,0 +1,78 @@
+"""``eigenveil relay``: studies through the FLARE or Flower network that people have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eigenveil.cli import options
+from eigenveil.cli.presenters.screen import Screen
+from eigenveil.network import relays
+
+relay_app = typer.Typer(
+    help="Studies through the FLARE or Flower network that people have; see docs/relays.md.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Spool = Annotated[Path, typer.Option(help="The party's spool, on the machine of this process.")]
+Member = Annotated[
+    list[str] | None,
+    typer.Option(help="CLIENT=MEMBER: a client with another name than its party; repeat it."),
+]
+
+
+@relay_app.command()
+def spool(
+    folder: Annotated[Path, typer.Argument(help="The folder to make.")],
+    group: Annotated[
+        str, typer.Option(help="A group of this user and of the network's, who share the folder.")
+    ] = "",
+) -> None:
+    """Make the folder through which a party and a relay beside it hand each other mail."""
+    made = relays.make_spool(folder, group)
+    Screen().print(f"{made}: --address flare:{made.absolute()} (or flower:)", soft_wrap=True)
+
+
+@relay_app.command("flare-kit")
+def flare_kit(
+    kit: Annotated[Path, typer.Argument(help="A startup kit of a FLARE client or server.")],
+    spool: Spool,
+) -> None:
+    """Let a FLARE client or server run the relay: its code, classes and spool, in 'local'."""
+    for path in relays.allow_in_flare(kit, spool):
+        Screen().print(f"written: {path}", soft_wrap=True)
+
+
+@relay_app.command("flare-job")
+def flare_job(
+    folder: Annotated[Path, typer.Argument(help="The job's folder to write.")],
+    carry_code: Annotated[
+        bool,
+        typer.Option(
+            "--carry-code", help="Bring the relay's code in the job (FLARE's right called BYOC)."
+        ),
+    ] = False,
+    member: Member = None,
+) -> None:
+    """Write the job that a FLARE user submits, and what keeps it running."""
+    names = dict(each.partition("=")[::2] for each in member or [])
+    if not all(names.values()):
+        raise options.WrongOption("--member is not CLIENT=MEMBER.", hint="site-1=north, say.")
+    made = relays.write_flare_job(folder, members=names, carry=carry_code)
+    Screen().print(
+        f"written: {made}; with FLARE's python: {made}-keep.py KIT USER {made}", soft_wrap=True
+    )
+
+
+@relay_app.command("flower-app")
+def flower_app(
+    folder: Annotated[Path, typer.Argument(help="The app's folder to write.")], spool: Spool
+) -> None:
+    """Write the app that a Flower user runs; the spool is the aggregator's."""
+    made = relays.write_flower_app(folder, spool=spool)
+    Screen().print(
+        f"written: {made}; with Flower's python: {made}-keep.py {spool} {made}", soft_wrap=True
+    )
