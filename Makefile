@@ -6,6 +6,7 @@ CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 SITES := $(VENV)/.sites
 PAPERS := $(VENV)/.papers
+OLDER := 2.6.2 2.7.2 2.8.0
 DOCS := $(VENV)/.docs
 
 # the tests start hundreds of processes: each would compile the package anew
@@ -43,16 +44,27 @@ demo: $(CORE)  ## private PCA of patients' visits that three sites keep to thems
 	$(BIN)/eigenveil demo demo
 	@command -v eigenveil > /dev/null || echo "To type eigenveil yourself, first: . $(BIN)/activate"
 
-demo-sites: $(SITES)  ## the same between three sites, an aggregator and a lead: processes; CARRIER=https or folder
+demo-sites: $(SITES) $(if $(filter flare,$(CARRIER)),$(DEV) .venv-flare-2.9.0/.done) $(if $(filter flower,$(CARRIER)),$(DEV) .venv-flower/.done)  ## three sites, an aggregator and a lead as processes; CARRIER=https, folder, flare or flower
 	$(BIN)/python examples/sites_demo.py $(if $(CARRIER),--carrier $(CARRIER))
 
 test: $(DEV) lint  ## formatting, lint, types, import rules, tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-test-flare: $(DEV) $(FLARE)  ## what needs NVIDIA FLARE: real processes on this machine, and faults
-	$(BIN)/python -m pytest tests/flare -n 2 --dist loadfile
+# networks that relays move mail through: each pins libraries that the package does not
+.venv-flare-%/.done:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check nvflare==$*
+	touch $@
 
-nightly: $(DEV) $(FLARE)  ## every test in full, new examples, margins, into docs/nightly.md; hours; PARTS="noise flare": these
+.venv-flower/.done:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check flwr==1.41.0
+	touch $@
+
+test-carriers: $(DEV) .venv-flare-2.9.0/.done .venv-flower/.done  ## studies through real FLARE and Flower networks
+	$(BIN)/python -m pytest tests/carriers
+
+nightly: $(DEV) $(OLDER:%=.venv-flare-%/.done) .venv-flare-2.9.0/.done .venv-flower/.done  ## every test in full, new examples, margins, into docs/nightly.md; hours; PARTS="noise carriers": these
 	$(BIN)/python tests/nightly.py $(PARTS)
 
 lint: $(DEV)

@@ -1,6 +1,6 @@
 """Three sites, an aggregator and a lead on one machine, each a process of its own: private PCA.
 
-    python examples/sites_demo.py [FOLDER] [--carrier https|folder]
+    python examples/sites_demo.py [FOLDER] [--carrier https|folder|flare|flower]
 
 Makes every party's folder, starts everything on the loopback interface, runs the study of ``make
 demo``, certifies the result, shows a ledger, and stops everything it started, whatever happens.
@@ -17,8 +17,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
 from pathlib import Path
+from typing import Any, cast
 
 from eigenveil.cli.app import own_call
 
@@ -78,6 +80,21 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def network(folder: Path, parties: Path, carrier: str) -> AbstractContextManager[Any]:
+    """A FLARE or Flower network, with a relay beside each party."""
+    if carrier not in ("flare", "flower"):
+        return nullcontext()
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "carriers"))
+    networks = import_module("networks")
+    os.environ[networks.relays.SAME_USER] = "1"  # all of this is one user's
+    place = (folder / "network").absolute()
+    place.mkdir()
+    spools = {name: (parties / name / "mail").absolute() for name in ("aggregator", "lead", *SITES)}
+    kind = networks.Flare if carrier == "flare" else networks.Flower
+    print(f"\nstarting a {carrier} network in {place}", flush=True)
+    return cast("AbstractContextManager[Any]", kind(place, spools=spools))
+
+
 def main(folder: Path, carrier: str) -> None:
     """Make the parties' folders, run the study, stop everything."""
     if folder.exists() and not (folder / "rows").is_dir():
@@ -90,9 +107,9 @@ def main(folder: Path, carrier: str) -> None:
     address = {
         "https": f"https://localhost:{free_port()}",
         "folder": f"folder:{(folder / 'share').absolute()}",
-    }[carrier]
+    }.get(carrier, f"{carrier}:")
     run("federation", "new", "--all", study, "--out", parties, "--address", address)
-    with running(folder) as processes:
+    with running(folder) as processes, network(folder, parties, carrier):
         aggregator = ("aggregator", "start", "--party", parties / "aggregator")
         processes.append(start("aggregator", folder, *aggregator))
         for name, file in SITES.items():
@@ -112,7 +129,9 @@ def main(folder: Path, carrier: str) -> None:
 if __name__ == "__main__":
     wanted = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     wanted.add_argument("folder", nargs="?", type=Path, default=Path("demo/sites"))
-    wanted.add_argument("--carrier", choices=("https", "folder"), default="https")
+    wanted.add_argument(
+        "--carrier", choices=("https", "folder", "flare", "flower"), default="https"
+    )
     asked = wanted.parse_args()
     # ended from outside: stop the others all the same
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

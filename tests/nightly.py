@@ -26,9 +26,12 @@ MARGINS = ROOT / "build" / "margins"
 PAGE = ROOT / "docs" / "nightly.md"
 # the documentation's site is built and tried by make docs
 FOLDERS = sorted({file.parent.relative_to(TESTS).parts[0] for file in TESTS.glob("*/**/test_*.py")})
-PARTS = [*(name for name in FOLDERS if name not in ("flare", "site")), "rest", "flare", "margins"]
-# real processes: one federation for a file, as in make test-flare
-SPREAD = {"flare": ["-n", "2", "--dist", "loadfile"]}
+# carriers are tried with the newest FLARE and Flower, then with FLARE's older versions
+OLDER = {f"flare-{version}": version for version in ("2.6.2", "2.7.2", "2.8.0")}
+NOT_ALL = ("site", "carriers")
+PARTS = [*(name for name in FOLDERS if name not in NOT_ALL), "rest", "carriers", *OLDER, "margins"]
+# real processes: one network for all tests, as in make test-carriers
+SPREAD = {name: ["-n", "0"] for name in ("carriers", *OLDER)}
 RUNS = 5
 
 
@@ -68,10 +71,12 @@ def part(name: str) -> dict:
         found = {"outcomes": outcomes, "counts": [], "passed": all(run["passed"] for run in runs)}
         found["margins"] = with_little_room(MARGINS)
     else:
-        words = [str(TESTS / name)]
+        words = [str(TESTS / ("carriers" if name in OLDER else name))]
         if name == "rest":
             words = ["src/eigenveil", "papers/src", *map(str, sorted(TESTS.glob("test_*.py")))]
         more = {"EIGENVEIL_SOAK": os.environ.get("EIGENVEIL_SOAK", "1")}
+        if name in OLDER:
+            more |= {"EIGENVEIL_FLARE": OLDER[name], "EIGENVEIL_CARRIERS": "flare"}
         found = tested(name, "-m", "thorough or not thorough", *words, **more)
         found["factor"] = float(more["EIGENVEIL_SOAK"])
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")

@@ -12,7 +12,7 @@ def test_a_part_that_failed_or_did_not_run_is_shown():
     text = nightly.page({"noise": part, "io": part | {"passed": False}})
     assert "| noise | abc | 2026-01-02 03:04 | 1.5 | 3 | 1 | 0 |  |" in text
     assert "| io | abc | 2026-01-02 03:04 | 1.5 | 3 | 1 | 0 | **failed**" in text
-    assert "| flare | | | | | | | **not run** |" in text
+    assert "| flare-2.8.0 | | | | | | | **not run** |" in text
     assert "| queried | a site | 40000 | 0 |" in text
 
 

@@ -168,6 +168,13 @@ def new_party(party: PartyFolder, keys: PartyKeys) -> None:
     write_json(party.folder / FILE, content)
 
 
+def use_address(folder: Path, address: str) -> None:
+    """Note where a party's mailbox is, whatever the list of members says."""
+    party = open_party(folder)
+    content = {"format": FORMAT} | {name: getattr(party, name) for name in _FIELDS}
+    write_json(party.folder / FILE, content | {"address": address})
+
+
 def add_keys(party: PartyFolder, keys: PartyKeys) -> None:
     """Put keys beside those that are there: the list of members says which of them count."""
     write_private(party.folder, {})

@@ -30,10 +30,17 @@ def spool(
     group: Annotated[
         str, typer.Option(help="A group of this user and of the network's, who share the folder.")
     ] = "",
+    party: Annotated[
+        Path | None, typer.Option("--party", help="A party whose mail goes through it from now on.")
+    ] = None,
 ) -> None:
     """Make the folder through which a party and a relay beside it hand each other mail."""
+    from eigenveil.network.folder import use_address
+
     made = relays.make_spool(folder, group)
-    Screen().print(f"{made}: --address flare:{made.absolute()} (or flower:)", soft_wrap=True)
+    if party is not None:
+        use_address(party, f"flare:{made.absolute()}")
+    Screen().print(f"made: {made}", soft_wrap=True)
 
 
 @relay_app.command("flare-kit")
