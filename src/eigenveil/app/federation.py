@@ -13,6 +13,7 @@ from eigenveil.federation.members import MemberList, Role, plain_fingerprint
 from eigenveil.federation.protocol.terms import active_sites
 from eigenveil.federation.public_key import PublicKey
 from eigenveil.federation.study.study import Study
+from eigenveil.network.carriers.folder import LocalShelf, place_of
 from eigenveil.network.carriers.https import make_tls
 from eigenveil.network.folder import (
     PartyFolder,
@@ -222,6 +223,8 @@ def replace_key(folder: Path) -> Joined:
 
 def new_all(study: Study, folder: Path, *, address: str = "") -> Trial:
     """Make the folders of all parties of a study and their registrar, for trials."""
+    if address.startswith("folder:"):
+        LocalShelf(place_of(address)).make()
     origin = new(folder / "registrar", study.name).registrar
     joined = {
         name: join(

@@ -471,7 +471,8 @@ def _changed(entry: dict[str, Any]) -> float:
 # -- The carriers.
 
 
-def _place(address: str, default: Path | None = None) -> Path:
+def place_of(address: str, default: Path | None = None) -> Path:
+    """The folder that an address names."""
     path = Path(address.partition(":")[2] or default or "").expanduser()
     if not path.is_absolute():
         raise DataError(
@@ -490,14 +491,14 @@ class FolderCarrier:
     def open(self, party: Any, address: str) -> FolderMailbox:
         """The mailbox of a party."""
         local = address.startswith("folder:")
-        shelf: Shelf = LocalShelf(_place(address)) if local else StoreShelf(address)
+        shelf: Shelf = LocalShelf(place_of(address)) if local else StoreShelf(address)
         return FolderMailbox(shelf, folder_name(party.name), folder_name)
 
 
 def spool_of(party: Any, address: str = "") -> Path:
     """Where a party's mail waits for a relay: by default ``mail`` in its own folder."""
     relayed = address.partition(":")[0] in ("flare", "flower", "exchange")
-    return _place(address if relayed else "exchange:", Path(party.folder).absolute() / "mail")
+    return place_of(address if relayed else "exchange:", Path(party.folder).absolute() / "mail")
 
 
 class RelayCarrier:
