@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from eigenveil.app.study import open_lead, settled
 from eigenveil.cli import options
 from eigenveil.cli.commands.study import LEAD, LeadFolder, StudyFile, study_app
+from eigenveil.cli.commands.study_run import end, fetch, run, status
 from eigenveil.cli.presenters.screen import Screen, notify
 from eigenveil.errors import DataError
 from eigenveil.federation.study.file import read_study
@@ -83,3 +84,7 @@ def schema_of_sites(names: Sequence[str], party: Path, *, quiet: bool) -> Schema
 def _reports(names: Sequence[str], study: Study | None, party: Path) -> list[Report]:
     with open_lead(party) as session:
         return session.ask(names, study)
+
+
+for _of_study in (run, status, end, fetch):
+    study_app.command()(_of_study)

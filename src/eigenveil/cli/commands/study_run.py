@@ -20,7 +20,7 @@ from eigenveil.app.study import (
 )
 from eigenveil.cli import options
 from eigenveil.cli.commands.fit import print_written
-from eigenveil.cli.commands.study import LEAD, LeadFolder, StudyFile, study_app
+from eigenveil.cli.commands.study import LEAD, LeadFolder, StudyFile
 from eigenveil.cli.presenters.results import (
     as_json,
     check_free,
@@ -203,7 +203,3 @@ def _as_json(found: StudyStatus) -> dict[str, Any]:
             "spent": None if error.spent is None else error.spent.as_dict(),
         },
     }
-
-
-for _of_study in (run, status, end, fetch):
-    study_app.command()(_of_study)
