@@ -83,7 +83,7 @@ class Limits:
     envelope: int = LARGEST
     bytes: int = 16 * LARGEST
     mails: int = 4096
-    connections: int = 16
+    connections: int = 64
     address: int = 256
     strangers: int = 1024
     head: float = 5.0
