@@ -169,19 +169,33 @@ def _aggregator(told: Connection, folder: Path) -> None:
 
 
 class _Counting:
-    """A mailbox, and the bytes of envelopes that went through it."""
+    """A mailbox, and the bytes of envelopes that went through it.
 
-    def __init__(self, mailbox: Mailbox) -> None:
-        self._mailbox, self.sent, self.taken = mailbox, 0, 0
+    Who waits for the network lets another party of the process compute: one at a time, since
+    hundreds of threads that compute at once mostly wait for each other.
+    """
+
+    def __init__(self, mailbox: Mailbox, computing: threading.Lock) -> None:
+        self._mailbox, self._computing, self.sent, self.taken = mailbox, computing, 0, 0
 
     def put(self, recipient: str, envelope: bytes) -> None:
-        self._mailbox.put(recipient, envelope)
+        with self._waiting():
+            self._mailbox.put(recipient, envelope)
         self.sent += len(envelope)
 
     def take(self, wait: float, known: Collection[str] = ()) -> list[bytes]:
-        found = self._mailbox.take(wait, known)
+        with self._waiting():
+            found = self._mailbox.take(wait, known)
         self.taken += sum(map(len, found))
         return found
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        self._computing.release()
+        try:
+            yield
+        finally:
+            self._computing.acquire()
 
     def forget(self, digests: Collection[str]) -> None:
         self._mailbox.forget(digests)
@@ -198,25 +212,28 @@ def _sites(told: Connection, folders: Mapping[str, Path], rows: int, study: Stud
     from eigenveil.federation.ledger.ledger import Budget, Ledger
     from eigenveil.moments.source import ArrayRows
     from eigenveil.network.carriers.https import HttpsCarrier
+    from eigenveil.network.decisions import Decisions
     from eigenveil.network.folder import open_party
     from eigenveil.network.parties import SiteParty
 
     before, rng = _memory(), np.random.default_rng(0)
     data = rng.normal(size=(rows, study.features or 1)).astype(np.float32)
-    mailboxes, over = [], threading.Event()
+    mailboxes, computing = [], threading.Lock()
     threading.stack_size(1 << 20)
     for name, folder in folders.items():
         opened = open_party(folder)
         ledger = Ledger(folder / "spent.ledger")
-        ledger.set_budget(Budget("default", study.adjacency, 2.0, 1e-6))
         found = ArrayRows(data, names=None, origin=name)
         party = SiteParty(opened, _giving(found), ledger, approve="all", say=lambda _: None)
-        mailbox = _Counting(HttpsCarrier().open(opened, opened.mailbox_address()))
+        Decisions(opened, ledger).set_budget(Budget("default", study.adjacency, 2.0, 1e-6))
+        mailbox = _Counting(HttpsCarrier().open(opened, opened.mailbox_address()), computing)
         mailboxes.append(mailbox)
 
         def serve(party: SiteParty = party, mailbox: _Counting = mailbox) -> None:
-            while not over.is_set():
-                if not party.attend(mailbox, 20.0):
+            while True:
+                with computing:
+                    reached = party.attend(mailbox, 20.0)
+                if not reached:
                     time.sleep(1.0)
 
         threading.Thread(target=serve, daemon=True).start()
