@@ -162,7 +162,7 @@ def test_the_registrars_key_alone_does_not_change_the_registrar(office):
     registrar, origin, _ = office
     good, own = registrar.current(), KeySigner.new()
     taken = next_head(good, registrar=own.public_key.text)
-    later = KeySigner.read(registrar.folder / "next-registrar.pem")
+    later = KeySigner.read(registrar.next_file)
     announced = next_head(good, registrar=later.public_key.text)
     for head, signers in (
         (taken, (own, registrar.signer)),

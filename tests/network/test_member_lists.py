@@ -213,7 +213,7 @@ def test_the_registrar_is_changed_by_both_and_by_the_key_that_was_announced(worl
     stranger = tmp_path / "stranger.pem"
     stranger.write_bytes(KeySigner.new().pem)
     assert code_of(world.registrar.hand_over, stranger) == "other-key"
-    world.registrar.hand_over(world.registrar.folder / "next-registrar.pem")
+    world.registrar.hand_over(world.registrar.next_file)
     assert party.adopt(world.data())
     world.admit("south")  # the next one signs from now on
     assert party.adopt(world.data())
@@ -228,6 +228,19 @@ def test_the_registrar_is_changed_by_both_and_by_the_key_that_was_announced(worl
     assert evidence.key("site", "south") == world.keys["south"].signer.public_key
     assert code_of(evidence.key, "site", "north") == "not-a-member"
     assert code_of(evidence.check, "0" * 64) == "other-federation"
+
+
+def test_a_change_of_the_registrar_that_is_cut_off_loses_no_key(world, monkeypatch):
+    party = adopted(world, "north")
+    with monkeypatch.context() as cut:
+        cut.setattr(office, "write_members", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            world.registrar.hand_over(world.registrar.next_file)
+    world.admit("south")  # as before
+    world.registrar.hand_over(world.registrar.next_file)
+    world.registrar.hand_over(world.registrar.next_file)
+    assert party.adopt(world.data())
+    assert party.role("south") == "site"
 
 
 def test_the_addresses_and_names_of_a_list(world):
@@ -333,7 +346,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def hand_over(self):
-        self.world.registrar.hand_over(self.world.registrar.folder / "next-registrar.pem")
+        self.world.registrar.hand_over(self.world.registrar.next_file)
         self.note()
 
     @rule(data=st.data(), who=st.integers(0, 1))

@@ -16,6 +16,8 @@ from eigenveil.federation.study.study import Study
 from eigenveil.network.carriers.folder import LocalShelf, place_of
 from eigenveil.network.carriers.https import make_tls
 from eigenveil.network.folder import (
+    FILE,
+    MEMBERS_FILE,
     PartyFolder,
     add_keys,
     keys_of,
@@ -25,7 +27,6 @@ from eigenveil.network.folder import (
 from eigenveil.network.keys import PartyKeys, plug_in
 from eigenveil.network.members import LARGEST
 from eigenveil.network.registrar import (
-    KEY,
     Registrar,
     new_request,
     read_request,
@@ -179,7 +180,7 @@ def hand_over(folder: Path, key: Path) -> Members:
 
 def members(folder: Path) -> Members:
     """The newest list in a party's folder, or a registrar's."""
-    if (folder / KEY).exists():
+    if not (folder / FILE).exists() and (folder / MEMBERS_FILE).exists():
         registrar = Registrar(folder.absolute())
         return _shown(registrar.current(), registrar.file)
     party = open_party(folder)

@@ -33,7 +33,7 @@ from eigenveil.network.folder import MEMBERS_FILE
 from eigenveil.network.keys import KeySigner, PartyKeys, write_private
 from eigenveil.network.members import read_members, write_members
 
-KEY, NEXT = "registrar.pem", "next-registrar.pem"
+KEY, NEXT = "registrar", "next"
 _BEGINS = "eigenveil-request-1"
 
 
@@ -110,13 +110,13 @@ class Registrar:
     def new(cls, folder: Path, name: str, *, address: str = "", days: int = 90) -> Registrar:
         """A new federation, with nobody in it."""
         made, (own, later) = cls(folder.absolute()), (KeySigner.new(), KeySigner.new())
-        if (folder / KEY).exists() or (folder / MEMBERS_FILE).exists():
+        if (folder / MEMBERS_FILE).exists():
             raise OutputError(
                 f"{folder} is a registrar's folder already.",
                 hint="Choose another folder: a federation keeps its registrar.",
                 code="output-exists",
             )
-        write_private(folder, {KEY: own.pem, NEXT: later.pem})
+        made._keep(own, later)
         now = datetime.now(UTC).replace(microsecond=0)
         head = Head(
             origin=own.public_key.fingerprint,
@@ -140,8 +140,24 @@ class Registrar:
 
     @property
     def signer(self) -> KeySigner:
-        """What signs lists."""
-        return KeySigner.read(self.folder / KEY)
+        """What signs lists: of the keys in the folder the one that the newest list names."""
+        return KeySigner.read(self._place(KEY, PublicKey.parse(self.current().head.registrar)))
+
+    @property
+    def next_file(self) -> Path:
+        """The key that can take over, until it is moved to a place that is offline."""
+        return self._place(NEXT, self.current().head.next_registrar)
+
+    def _place(self, kind: str, key: PublicKey | str) -> Path:
+        fingerprint = key if isinstance(key, str) else key.fingerprint
+        return self.folder / f"{kind}-{fingerprint[:16]}.pem"
+
+    def _keep(self, own: KeySigner, later: KeySigner) -> None:
+        """Write keys, before any list names them."""
+        for kind, each in ((KEY, own), (NEXT, later)):
+            file = self._place(kind, each.public_key)
+            if not file.exists():
+                write_private(self.folder, {file.name: each.pem})
 
     def current(self) -> MemberList:
         """The newest list."""
@@ -206,11 +222,14 @@ class Registrar:
         The folder has the next registrar's key from then on, and a new one for the one after.
         """
         taking, later = KeySigner.read(key), KeySigner.new()
-        members = self._next(lambda members, _: members.entries, taking=taking, later=later)
-        for name in (KEY, NEXT):
-            (self.folder / name).unlink(missing_ok=True)
-        write_private(self.folder, {KEY: taking.pem, NEXT: later.pem})
-        return members
+        if taking.public_key.fingerprint != (announced := self.current().head.next_registrar):
+            raise DataError(
+                "This is not the key of the next registrar that the list announces.",
+                hint=f"Give the key whose fingerprint is {announced}.",
+                code="other-key",
+            )
+        self._keep(taking, later)
+        return self._next(lambda members, _: members.entries, taking=taking, later=later)
 
     def _next(
         self,
@@ -236,19 +255,14 @@ class Registrar:
             entries = change(before, now)
             check_entries(entries)
             taker = taking or own
-            announced = before.head.next_registrar
-            if taking is not None and taking.public_key.fingerprint != announced:
-                raise DataError(
-                    "This is not the key of the next registrar that the list announces.",
-                    hint=f"Give the key whose fingerprint is {announced}.",
-                    code="other-key",
-                )
             head = before.head.model_copy(
                 update={
                     "number": before.head.number + 1,
                     "previous": before.digest,
                     "registrar": taker.public_key.text,
-                    "next_registrar": later.public_key.fingerprint if later else announced,
+                    "next_registrar": later.public_key.fingerprint
+                    if later
+                    else before.head.next_registrar,
                     "since": now,
                     "until": now + timedelta(days=days),
                     "address": before.head.address if address is None else address,
@@ -329,15 +343,13 @@ def new_request(
             hint="Choose another name; of a site it is the one in the study.",
             code="bad-party-name",
         )
-    return Request.model_validate(
-        {
-            "federation": origin,
-            "role": role,
-            "name": name,
-            "organisation": organisation,
-            "key": keys.signer.public_key.text,
-            "sealing": keys.sealing.digest,
-            "address": address,
-            "replaces": replaces,
-        }
+    return Request(
+        federation=origin,
+        role=role,
+        name=name,
+        organisation=organisation,
+        key=keys.signer.public_key.text,
+        sealing=keys.sealing.digest,
+        address=address,
+        replaces=replaces,
     )

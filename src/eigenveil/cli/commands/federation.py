@@ -60,8 +60,8 @@ def new(
             return
         screen.print(f"registrar's fingerprint: {federation.spoken(found.registrar)}")
         screen.print(
-            f"Tell it to all parties by another way than mail. {folder / 'next-registrar.pem'} is "
-            "the key that can take over: move it to a place that is offline.",
+            f"Tell it to all parties by another way than mail. {folder / 'next-*.pem'} is the key "
+            "that can take over: move it to a place that is offline.",
             soft_wrap=True,
         )
         return
