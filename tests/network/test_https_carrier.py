@@ -247,7 +247,7 @@ def test_only_members_whose_key_the_list_has_get_a_session(place):
 def test_challenges_and_sessions_are_the_servers_own_and_end(place, monkeypatch):
     with place.serve() as server:
         north = place.of("north", server)
-        token = north._session()
+        token, seen = north._session(), []
 
         def asks(method, path, content=b"", token=""):
             return lambda: north._answer(method, path, content, token=token)
@@ -270,12 +270,22 @@ def test_challenges_and_sessions_are_the_servers_own_and_end(place, monkeypatch)
         for words in (b"", b"a\nb\nc", b"\xff" * 100):
             assert refusal(asks("POST", "/session", words)) == "malformed"
         assert refusal(asks("POST", "/session", b"x" * 2000)) in ("too-large", "no-mailbox")
+        for wait in ("nan", "inf", "-1", "1e999", "x"):
+            threading.Timer(0.2, server.mailbox.put, ("north", wait.encode())).start()
+            call = asks("POST", f"/take?wait={wait}", b"\n" + " ".join(seen).encode(), token)
+            if wait == "x":
+                assert refusal(call) == "malformed"
+            else:
+                assert call()[8:] == wait.encode()
+                seen.append(digest(wait.encode()))
+        time.sleep(0.3)
+        assert north.take(0) != []
         later = time.monotonic() + 40
         monkeypatch.setattr("eigenveil.network.carriers.serving.time.monotonic", lambda: later)
         assert refusal(session(good)) == "no-session"
         later += 4000
         assert refusal(asks("POST", "/take", b"\n", token)) == "no-session"
-        assert north.take(0) == []  # it shows itself anew
+        assert len(north.take(0)) == 5  # it shows itself anew
 
 
 def test_a_member_takes_no_more_than_its_share(place):

@@ -187,8 +187,8 @@ class MailboxServer:
                 task.add_done_callback(handshakes.discard)
 
     async def _handshake(self, found: socket.socket, guest: _Guest) -> None:
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.connect_accepted_socket(
                 lambda: _Connection(self._config, self._state, guest),
                 found,
@@ -196,7 +196,7 @@ class MailboxServer:
                 ssl_handshake_timeout=self._limits.head,
                 ssl_shutdown_timeout=self._limits.head,
             )
-        except OSError:
+        except Exception:  # whatever a stranger sends in a handshake
             guest.leave()
             found.close()
 
@@ -279,7 +279,8 @@ class MailboxServer:
         name = self._member(request)
         data = b"".join([each async for each in _pieces(request, 1 << 20, self._limits.pause)])
         try:
-            wait = min(float(request.query_params.get("wait", "0")), LONGEST_POLL)
+            asked = float(request.query_params.get("wait", "0"))
+            wait = asked if 0.0 <= asked <= LONGEST_POLL else LONGEST_POLL  # also of no number
             forget, _, known = data.decode("ascii").partition("\n")
         except ValueError:
             raise ProtocolError("This is no request for mail.", code="malformed") from None
