@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 from rich.table import Table
@@ -115,40 +114,28 @@ _MOST_SESSIONS = 20
 @ledger_app.command()
 def show(place: Place = None, json: options.Json = False) -> None:
     """Show the budgets, what is spent of them, and the last sessions."""
-    ledger = _open(place)
-    standings, sessions = ledger.standings(), ledger.sessions()
-    record = ledger.record_of(ledger.decided())
-    decided, changes = record.decisions, ledger.budget_changes(record)
-    elsewhere, listed = ledger.elsewhere(), record.listed
+    from eigenveil.app.ledger import read_ledger
+
+    found = read_ledger(_open(place))
     if json:
-        options.print_json(
-            {
-                "ledger": ledger.name,
-                "approvers": None if listed is None else listed.model_dump(mode="json"),
-                "standings": [_standing_json(standing) for standing in standings],
-                "sessions": [_session_json(session) for session in sessions],
-                "decisions": [_decision_json(each) for each in decided],
-                "budgets": [_change_json(each) for each in changes],
-                "elsewhere": [{"time": time, **body.plain()} for time, body in elsewhere],
-            }
-        )
+        options.print_json(found.as_json())
         return
     screen = Screen()
-    if listed is not None:
+    if (listed := found.record.listed) is not None:
         names = [str(each) for each in listed.approvers if each.until is None]
         screen.print(f"approvers of {listed.whose}: {', '.join(names)}", soft_wrap=True)
-    _print_standings(standings, screen)
-    _print_changes(changes, screen)
-    for waiting in record.waiting:
+    _print_standings(found.standings, screen)
+    _print_changes(found.budgets, screen)
+    for waiting in found.record.waiting:
         its = waiting.said
         screen.print(
             f"waits for a second approver: epsilon = {its.epsilon:g} at delta = {its.delta:g} for "
             f"{its.data_set}, which {its.by} agreed to",
             soft_wrap=True,
         )
-    _print_sessions(sessions, screen)
-    _print_elsewhere(elsewhere, screen)
-    _print_decisions(decided, screen)
+    _print_sessions(found.sessions, screen)
+    _print_elsewhere(found.elsewhere, screen)
+    _print_decisions(found.record.decisions, screen)
 
 
 @ledger_app.command()
@@ -522,21 +509,6 @@ def _print_decisions(decided: list[Recorded], screen: Screen) -> None:
     screen.print(table)
 
 
-def _decision_json(each: Recorded) -> dict[str, Any]:
-    fields = each.decision.model_dump(mode="json", exclude={"nonce", "ledger"})
-    return {"entry": each.number, **fields, "holds": not each.problem, "problem": each.problem}
-
-
-def _change_json(each: BudgetChange) -> dict[str, Any]:
-    return {
-        "time": each.time,
-        **asdict(each.body.budget),
-        "by": each.body.by,
-        "reason": each.body.reason,
-        "signed": [{"name": by.name, "key": by.public_key} for by in each.signed],
-    }
-
-
 def _print_sessions(sessions: list[Session], screen: Screen) -> None:
     last = sessions[-_MOST_SESSIONS:]
     shown = f"the last {len(last)} of {len(sessions)}" if len(last) < len(sessions) else "all"
@@ -557,40 +529,3 @@ def _print_sessions(sessions: list[Session], screen: Screen) -> None:
             f"{releases} release{'' if releases == 1 else 's'}",
         )
     screen.print(table)
-
-
-def _standing_json(standing: Standing) -> dict[str, Any]:
-    return {
-        **asdict(standing.budget),
-        "caps": asdict(standing.caps),
-        "spent": asdict(standing.spent),
-        "reserved": asdict(standing.reserved),
-        "left": asdict(standing.left),
-        "spent_epsilon": _finite(standing.spent_epsilon),
-        "left_epsilon": standing.left_epsilon,
-        "left_pure_epsilon": standing.left_pure,
-    }
-
-
-def _session_json(session: Session) -> dict[str, Any]:
-    return {
-        "study": session.key.study,
-        "session": session.key.session,
-        "begun": session.begun,
-        "data_set": session.terms.data_set,
-        "adjacency": session.terms.adjacency,
-        "note": session.terms.note,
-        "outcome": session.outcome,
-        "reserved": asdict(session.terms.reserve),
-        "charged": asdict(session.charged()),
-        "counted": asdict(session.spent()),
-        "charges": [
-            {"entry": number, "step": charge.step, "releases": [r.name for r in charge.releases]}
-            for number, charge in session.charges
-        ],
-    }
-
-
-def _finite(number: float) -> float | None:
-    """JSON has no infinity."""
-    return number if math.isfinite(number) else None

@@ -1,0 +1,111 @@
+"""What a ledger allows, what it spent and what was decided: as values, and as plain ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the database library takes long to load
+    from eigenveil.federation.ledger.books import Session, Standing
+    from eigenveil.federation.ledger.decisions import Record, Recorded
+    from eigenveil.federation.ledger.entries import ElsewhereBody
+    from eigenveil.federation.ledger.ledger import BudgetChange, Ledger
+
+
+@dataclass(frozen=True)
+class LedgerView:
+    """A ledger as it was read.
+
+    Attributes
+    ----------
+    budgets : list of BudgetChange
+        Every budget as it was set.
+    elsewhere : list of (str, ElsewhereBody)
+        Work done elsewhere, and when it was charged.
+    """
+
+    name: str
+    record: Record
+    standings: list[Standing]
+    sessions: list[Session]
+    budgets: list[BudgetChange]
+    elsewhere: list[tuple[str, ElsewhereBody]]
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        listed = self.record.listed
+        return {
+            "ledger": self.name,
+            "approvers": None if listed is None else listed.model_dump(mode="json"),
+            "standings": [_standing_json(each) for each in self.standings],
+            "sessions": [_session_json(each) for each in self.sessions],
+            "decisions": [_decision_json(each) for each in self.record.decisions],
+            "budgets": [_change_json(each) for each in self.budgets],
+            "elsewhere": [{"time": time, **body.plain()} for time, body in self.elsewhere],
+        }
+
+
+def read_ledger(ledger: Ledger) -> LedgerView:
+    """All of a ledger."""
+    record = ledger.record_of(ledger.decided())
+    return LedgerView(
+        ledger.name,
+        record,
+        ledger.standings(),
+        ledger.sessions(),
+        ledger.budget_changes(record),
+        ledger.elsewhere(),
+    )
+
+
+def _decision_json(each: Recorded) -> dict[str, Any]:
+    fields = each.decision.model_dump(mode="json", exclude={"nonce", "ledger"})
+    return {"entry": each.number, **fields, "holds": not each.problem, "problem": each.problem}
+
+
+def _change_json(each: BudgetChange) -> dict[str, Any]:
+    return {
+        "time": each.time,
+        **asdict(each.body.budget),
+        "by": each.body.by,
+        "reason": each.body.reason,
+        "signed": [{"name": by.name, "key": by.public_key} for by in each.signed],
+    }
+
+
+def _standing_json(standing: Standing) -> dict[str, Any]:
+    return {
+        **asdict(standing.budget),
+        "caps": asdict(standing.caps),
+        "spent": asdict(standing.spent),
+        "reserved": asdict(standing.reserved),
+        "left": asdict(standing.left),
+        "spent_epsilon": _finite(standing.spent_epsilon),
+        "left_epsilon": standing.left_epsilon,
+        "left_pure_epsilon": standing.left_pure,
+    }
+
+
+def _session_json(session: Session) -> dict[str, Any]:
+    return {
+        "study": session.key.study,
+        "session": session.key.session,
+        "begun": session.begun,
+        "data_set": session.terms.data_set,
+        "adjacency": session.terms.adjacency,
+        "note": session.terms.note,
+        "outcome": session.outcome,
+        "reserved": asdict(session.terms.reserve),
+        "charged": asdict(session.charged()),
+        "counted": asdict(session.spent()),
+        "charges": [
+            {"entry": number, "step": charge.step, "releases": [r.name for r in charge.releases]}
+            for number, charge in session.charges
+        ],
+    }
+
+
+def _finite(number: float) -> float | None:
+    """JSON has no infinity."""
+    return number if math.isfinite(number) else None
