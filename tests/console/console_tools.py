@@ -154,7 +154,8 @@ def standing(**fields):
 def health(**fields):
     return {
         "name": "north", "organisation": "Hospital", "federation": "heartnet",
-        "aggregator": "localhost:8002", "running": True, "version": "0.1.0", "days": 200,
+        "address": "https://localhost:8002", "approvers": [],
+        "running": True, "version": "0.1.0", "days": 200,
         "until": "2027-06-01", "last": None, "data_set": "default", "account": account(),
         "accounts": [account()], "ledger": "north.ledger", "open": [],
     } | fields  # fmt: skip
@@ -205,7 +206,7 @@ class Visitor:
     """A browser's cookies and forms, and a clock of its own for second factors."""
 
     def __init__(self, tmp_path, section="table", desk=None, provider=None, **settings):
-        rows = Rows(data=("t.csv",)) if section == "table" else Rows(kit=str(tmp_path / "kit"))
+        rows = Rows(data=("t.csv",)) if section == "table" else Rows(party=str(tmp_path / "party"))
         self.settings = Settings(section, tmp_path / "state", rows, **settings)
         desk = desk or DESKS[section]()
         self.desk = desk

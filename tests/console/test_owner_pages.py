@@ -78,6 +78,7 @@ def test_a_refusal_needs_a_reason_and_a_replayed_form_does_nothing(visitor):
         {"often": "runs", "runs": "0"},
         {"often": "runs", "runs": "many"},
         {"often": "until", "until": "2001-01-01"},
+        {"often": "until", "until": "9999-12-31"},
         {"often": "until", "until": ""},
         {"often": "always"},
         {"action": "grant"},

@@ -105,8 +105,8 @@ def test_accounts_on_the_command_line(tmp_path, monkeypatch, capsys):
     ("words", "status"),
     [
         ((), 3),
-        (("--data", "t.csv", "--kit", "k"), 3),
-        (("--kit", "no-such-kit"), 7),
+        (("--data", "t.csv", "--party", "k"), 3),
+        (("--party", "no-such-party"), 7),
         (("--data", "t.csv", "--host", "0.0.0.0"), 3),
         (("--data", "t.csv", "--tls-cert", "c.pem"), 3),
         (("--data", "t.csv", "--oidc", "https://login.example.org"), 3),

@@ -542,6 +542,22 @@ def test_a_ledger_begun_without_approvers_gets_none(party, tmp_path):
     assert "it has no approvers" in ledger.verify().explanation
 
 
+@pytest.mark.parametrize("change", ["another ledger's", "another site's", "another number"])
+def test_a_list_of_another_place_by_the_approvers_themselves(desk, party, tmp_path, change):
+    """Such as one taken from another ledger of theirs, where somebody else decides as well."""
+    other = Decisions(party, Ledger(tmp_path / "other.ledger"))
+    appointed(other, party, "mallory")
+    signed = read_body(list(other.ledger.entries())[-1]).signed
+    if not change.startswith("another ledger"):
+        own = {"ledger": desk.ledger.mark()}
+        fields = own | ({"site": "south"} if change.endswith("site's") else {"number": 7})
+        said = ApproverList.model_validate(signed.said.model_dump() | fields)
+        signed = Signed[ApproverList].by(said, identity_of(party).signer)
+    with pytest.raises(BrokenChain, match="list of approvers is refused"):
+        forged(desk.ledger, ApproversBody(signed=signed))
+    assert desk.approvers().called("mallory") is None
+
+
 def test_names_are_printed_with_federation_and_key(desk, party):
     ann = appointed(desk, party, "ann")
     desk.set_budget(Budget("default", "add-remove", 6.0, 1e-6), ann, by="ann")

@@ -435,15 +435,14 @@ def _password(prompt: str, *, confirm: bool = False) -> str:
 def _end_of_day(text: str) -> datetime:
     try:
         day = datetime.fromisoformat(text)
-    except ValueError:
+        if day.tzinfo is None:
+            whole = len(text) <= len("2027-06-30")
+            day = day.replace(tzinfo=UTC) + whole * timedelta(days=1, seconds=-1)
+    except (ValueError, OverflowError):
         raise options.WrongOption(
             f"--until {text!r} is not a date.", hint="Give one such as 2027-06-30."
         ) from None
-    if day.tzinfo is not None:
-        return day
-    if len(text) > len("2027-06-30"):
-        return day.replace(tzinfo=UTC)
-    return day.replace(tzinfo=UTC) + timedelta(days=1, seconds=-1)
+    return day
 
 
 # -- what waits, what was decided, and what it would cost

@@ -116,9 +116,9 @@ def _terms(form: Any) -> dict[str, Any]:
         case "until":
             try:
                 day = datetime.strptime(form.get("until", ""), "%Y-%m-%d").replace(tzinfo=UTC)
-            except ValueError:
+                end = day + timedelta(days=1)  # the whole of that day
+            except (ValueError, OverflowError):
                 raise _bad_terms("The date is not one.") from None
-            end = day + timedelta(days=1)  # the whole of that day
             if end <= datetime.now(UTC):
                 raise _bad_terms("The date has passed.")
             return {"runs": None, "until": end.isoformat()}
