@@ -4,12 +4,14 @@ import itertools
 import os
 import random
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
 from networks import CLIENTS, KINDS, VERSION, Flare
 from study_tools import SITES, Federation, ended, one_release, until
 
+import soak_tools
 from eigenveil.network.carriers.folder import (
     FolderMailbox,
     LocalShelf,
@@ -40,12 +42,18 @@ def exchange(network, size, seconds=120, names=CLIENTS):
             path.unlink()
 
 
-def test_files_pass_whole_also_when_relays_are_killed(network):
+def test_files_pass_whole_also_when_a_relay_is_killed(network):
     exchange(network, 1000)
-    exchange(network, (100 if isinstance(network, Flare) else 20) << 20, names=CLIENTS[:1])
-    for name in (network.server, "north"):
-        until(lambda who=name: network.kill_relay(who), 60)
-        exchange(network, 50_000, seconds=150)
+    large, name = (100, "north") if isinstance(network, Flare) else (20, "")
+    exchange(network, large << 20, names=CLIENTS[:1])
+    if name:  # in Flower it takes minutes: see below
+        until(lambda: network.kill_relay(name), 60)
+        exchange(network, 50_000)
+
+
+def through(network):
+    """What opens a party's mailbox in the network."""
+    return lambda party: RelayCarrier().open(party, f"flare:{network.spools[party.name]}")
 
 
 class Forger:
@@ -80,8 +88,7 @@ def test_a_study_through_a_network_is_the_study_in_one_process(network, tmp_path
     left, seeds = iter(range(FORGED)), itertools.count()
 
     def opened(party):
-        address = f"flare:{network.spools[party.name]}"
-        return Forger(RelayCarrier().open(party, address), left, next(seeds))
+        return Forger(through(network)(party), left, next(seeds))
 
     with Federation(tmp_path / "net", study, opens=opened, seed=3) as federation:
         with federation.lead(timeout=120) as lead:
@@ -95,7 +102,32 @@ def test_a_study_through_a_network_is_the_study_in_one_process(network, tmp_path
         assert np.array_equal(model.components_, wanted.components_)
         for name in SITES:  # charged once
             assert len(federation.ledgers[name].sessions()) == 1
+    soak_tools.count("forged", f"messages through {type(network).__name__}", FORGED)
     print(f"{type(network).__name__}: {seconds:.1f} s from the order to the end")
+
+
+@pytest.mark.thorough
+def test_studies_end_as_wanted_while_processes_of_the_network_are_killed(network, tmp_path):
+    """With kill -9, at random: of relays alone, and of all that a party's network has."""
+    chance, kills, models = random.Random(), Counter(), []
+    with Federation(tmp_path, one_release(), opens=through(network), times=1000) as federation:
+        with federation.lead(timeout=600) as lead:
+            while kills.total() < soak_tools.times(50):
+                run = lead.submit(federation.study, timeout=3600)
+                time.sleep(chance.uniform(0, 5 if isinstance(network, Flare) else 40))
+                name = chance.choice((network.server, *CLIENTS))
+                if chance.random() < 0.5:
+                    kills["relay"] += until(lambda who=name: network.kill_relay(who), 120)
+                else:
+                    network.kill(name)
+                    network.start(name)
+                    kills["network"] += 1
+                assert (found := ended(lead, run, 900)).state == "finished", found.error
+                models.append(lead.result(run)[0])
+                print(dict(kills), round(time.monotonic()), flush=True)
+        for name in SITES:
+            assert len(federation.ledgers[name].sessions()) == len(models)
+    soak_tools.count("killed", f"processes of {type(network).__name__}", kills.total())
 
 
 @pytest.mark.skipif("flare" not in KINDS, reason="only FLARE has lists of classes")

@@ -165,7 +165,7 @@ clientapp = "eigenveil_relay.flower:client"
 
 [tool.flwr.app.config]
 spool = {spool}
-patience = 30.0
+patience = 5.0
 idle = 5.0
 """
 
