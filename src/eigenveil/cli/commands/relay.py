@@ -12,7 +12,7 @@ from eigenveil.cli.presenters.screen import Screen
 from eigenveil.network import relays
 
 relay_app = typer.Typer(
-    help="Studies through the FLARE or Flower network that people have; see docs/relays.md.",
+    help="Studies between organisations through the FLARE or Flower network that they have.",
     no_args_is_help=True,
     add_completion=False,
 )
