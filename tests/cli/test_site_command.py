@@ -62,7 +62,6 @@ def test_what_waits_is_shown_with_its_cost_approved_and_revoked(site, party, pla
     out = site("approve", "--list")
     assert "covers it" in out
     assert f"site approve --party {party.folder} {STUDY.hash[:12]}" in out
-    assert "is not a date" in site("approve", STUDY.hash, "--until", "9999-12-31", wanted=2)
     out = site("approve", STUDY.hash[:12], "--runs", 3, "--purpose", "care")
     assert "for 3 more runs" in out
     (made,) = desk_of(party, place).history()

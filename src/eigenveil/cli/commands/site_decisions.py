@@ -438,7 +438,7 @@ def _end_of_day(text: str) -> datetime:
         if day.tzinfo is None:
             whole = len(text) <= len("2027-06-30")
             day = day.replace(tzinfo=UTC) + whole * timedelta(days=1, seconds=-1)
-    except (ValueError, OverflowError):
+    except ValueError:
         raise options.WrongOption(
             f"--until {text!r} is not a date.", hint="Give one such as 2027-06-30."
         ) from None
