@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from eigenveil.network import questions, service
 from eigenveil.network.orders import sign_end
 from eigenveil.network.service import end_run
 from eigenveil.network.survey import Telling
+from eigenveil.tables.schema import Column, Schema
 from federation_tools import SITES, study_of
 
 
@@ -235,3 +237,54 @@ def test_what_is_wrong_is_said_in_one_line(federation, tmp_path):
 
     north.serve(Away(), stop)
     assert [line for line in said if "Nobody is there." in line] == said[-1:]
+
+
+def test_clocks_that_differ_are_told_of_once_on_either_side(federation, monkeypatch):
+    from eigenveil.network import envelopes
+
+    north = federation.sites["north"]
+    seal = envelopes.Post.seal
+
+    def ahead(post, envelope, *, bound):
+        shown = replace(envelope, sent=time.time() + 3600)
+        return seal(
+            post, shown if envelope.sender in ("aggregator", "west") else envelope, bound=bound
+        )
+
+    monkeypatch.setattr(envelopes.Post, "seal", ahead)
+    with federation.lead() as lead:
+        assert ended(lead, lead.submit(federation.study)).state == "finished"
+    told = [line for line in north.said if "60 minutes ahead" in line]
+    assert len(told) == 1
+    assert sum("that of west is 60 minutes ahead" in line for line in federation.said) == 1
+
+
+def test_what_a_lead_is_told_before_a_study(federation):
+    """What the owner decided about exactly this study; who has not is asked, up to a number."""
+    study, north = federation.study, federation.sites["north"]
+    north.decision = "waiting"
+    only = one_release(name="alone", sites=[{"name": "south"}, {"name": "west"}])
+    schema = Schema(tuple(Column(f"x{n}", "number", range=(0.0, 1.0)) for n in range(4)))
+    with federation.lead() as lead:
+
+        def state(about):
+            return lead.ask(["north"], about)[0].answer.state
+
+        assert [state(study), state(study), state(None), state(only)] == [
+            "new", "waiting", "not-asked", "no-part",
+        ]  # fmt: skip
+        assert "waits for approval" in north.said[-1]
+        for number in range(31):
+            assert state(one_release(name=f"other-{number}")) == "new"
+        assert state(one_release(name="too-many")) == "full"
+        for decision in ("revoked", "used", "expired", "refused", "approved"):
+            north.decision = decision
+            assert state(study) == decision
+        north.telling = Telling(decisions=False, schema=schema)
+        (report,) = lead.ask(["north"], study)
+        assert report.answer.state == "not-told"
+        assert report.answer.schema_told == schema
+        federation.stop("north")
+        (report,) = lead.ask(["north"], study, timeout=0.5)
+        assert report.problem == "not-connected"
+    assert not any(ledger.sessions() for ledger in federation.ledgers.values())

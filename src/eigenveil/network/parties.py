@@ -18,6 +18,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -42,19 +43,18 @@ from eigenveil.network.folder import PartyFolder, identity_of, sealing_of, write
 from eigenveil.network.health import Activity
 from eigenveil.network.mailbox import Mailbox, digest_of
 from eigenveil.network.orders import Order, kept_order, parties_of, read_order
-from eigenveil.network.questions import JOIN, greet, meet
-from eigenveil.network.sizes import bound
+from eigenveil.network.questions import JOIN, clock_problem, greet, meet
+from eigenveil.network.sizes import Sizes
 from eigenveil.network.survey import Telling, told
 from eigenveil.noise.source import RandomSource
 
 Approve = Literal["manual", "all"]
 Say = Callable[[str], None]
 # Seconds: of one look into the mailbox, also while the owner's decision is awaited; between two
-# tries to reach it, or to be known; and by which clocks may differ.
+# tries to reach it, or to be known.
 WAIT, SOON = 10.0, 0.3
 RETRY = 1.0
 HELLO = 5.0
-MOST_APART = 120.0
 _MOST_OPEN = 4
 _MOST_UNDECIDED = 32
 _SESSION = re.compile(r"[0-9a-f]{24}")
@@ -71,6 +71,11 @@ class Run:
 
     order: Order
     members: str
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Of its messages."""
+        return Sizes(self.order.study)
 
     @property
     def key(self) -> SessionKey:
@@ -107,6 +112,9 @@ class Party(ABC):
         self._guard = threading.RLock()
         self._work: ThreadPoolExecutor | None = None
         self._greeted = self._looked = 0.0
+        self._limit = channel.MOST_STUDY
+        for file in folder.runs.glob("*.json"):
+            self._run(file.stem)
         self._problem: str | None = ""
         self._clock_told = False
 
@@ -180,7 +188,7 @@ class Party(ABC):
                 return True
             known = True
             try:
-                query = self.post.open(data, limit=channel.MOST_STUDY)
+                query = self.post.open(data, limit=self._limit)
             except OtherMembers as other:
                 known, query = False, other.envelope
             self._check_clock(query)
@@ -247,7 +255,7 @@ class Party(ABC):
     def _send(self, mailbox: Mailbox, query: Envelope, answer: Answer) -> None:
         """An answer to this question alone, signed, sealed, and padded to its step's size."""
         run = self._runs.get(query.session)
-        size = 0 if run is None else bound(run[0].order.study, query.step, answer=True)
+        size = 0 if run is None else run[0].sizes.bound(query.step, answer=True)
         reply = Envelope(
             query.study,
             query.session,
@@ -265,14 +273,9 @@ class Party(ABC):
         mailbox.put(name, greet(self.post, self.members, name, with_list=True))
 
     def _check_clock(self, query: Envelope) -> None:
-        """Tell the owner once that this clock is behind: a message can be late, but not early."""
-        ahead = query.sent - time.time()
-        if ahead > MOST_APART and not self._clock_told:
-            self.say(
-                f"The clocks differ: that of {query.sender} is {ahead / 60:.0f} minutes ahead of "
-                "this machine's. Correct the one that is wrong: lists, decisions and ledgers are "
-                "dated by it."
-            )
+        told = clock_problem(query)
+        if told and not self._clock_told:
+            self.say(told)
             self._clock_told = True
 
     # -- runs
@@ -367,8 +370,7 @@ class Party(ABC):
         keep(self.folder, study)  # of a study that is approved as it comes, there is no copy yet
         run = Run(order, members)
         write_json(self._file(order.session), {"order": line.decode(), "members": members})
-        with self._guard:
-            self._runs[order.session] = run, None
+        self._know(run)
         self.activity.runs += 1
         self.say(f"A run of study {study.name!r} (hash {study.hash[:12]}) begins.")
         return run, message
@@ -385,9 +387,13 @@ class Party(ABC):
             run = Run(kept_order(fields["order"].encode()), str(fields["members"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, EigenveilError):
             return None
-        with self._guard:
-            self._runs[session] = run, None
+        self._know(run)
         return run
+
+    def _know(self, run: Run) -> None:
+        with self._guard:
+            self._runs[run.order.session] = run, None
+            self._limit = max(self._limit, run.sizes.largest())
 
     def _role(self, run: Run) -> _Role:
         """What answers in a run; few are held open at a time."""

@@ -44,6 +44,7 @@ GRACE = 2.0
 LAST_WORDS = 3.0
 _GLANCE = 0.1
 _NOTICES = 600.0
+MOST_APART = 120.0
 _SHORTLY = 0.3
 _MOST_LISTS = 5
 _ASKS, _KNOWN = b"?", b"."
@@ -66,6 +67,17 @@ def meet(post: Post, members: KnownMembers, data: bytes) -> tuple[str, bytes]:
     if not differs and brought[:1] != _ASKS:
         return name, b""
     return name, greet(post, members, name, with_list=differs)
+
+
+def clock_problem(found: Envelope) -> str:
+    """A sentence where this clock is behind: a message can be late, but not early."""
+    ahead = found.sent - time.time()
+    if ahead <= MOST_APART:
+        return ""
+    return (
+        f"The clocks differ: that of {found.sender} is {ahead / 60:.0f} minutes ahead of this "
+        "machine's. Correct the one that is wrong: lists, decisions and ledgers are dated by it."
+    )
 
 
 @dataclass(eq=False)
@@ -136,6 +148,7 @@ class Desk:
         self._guard = threading.RLock()
         self._stop = threading.Event()
         self._limit = channel.MOST_STUDY
+        self._clocks: set[str] = set()
         self.heard: dict[str, float] = {}
         self.problem = ""
 
@@ -263,6 +276,9 @@ class Desk:
             except OtherMembers as other:
                 known, found = False, other.envelope
             self.heard[found.sender] = time.monotonic()
+            if (told := clock_problem(found)) and found.sender not in self._clocks:
+                self._clocks.add(found.sender)
+                self._say(told)
             if found.question:
                 self._answered(found)
             elif not known:

@@ -26,27 +26,37 @@ _SIGNATURE = 128
 # A round's masks of so many bytes are asked of the helper at once.
 _HELD = 1 << 25
 _MOST_KNOWN = 16
-_KNOWN: OrderedDict[int, _Sizes] = OrderedDict()
+_KNOWN: OrderedDict[int, Sizes] = OrderedDict()
 
 
 def bound(study: Study, step: str, *, answer: bool = False) -> int:
     """Most bytes of a step's questions, or of its answers, in runs of this study."""
     sizes = _KNOWN.get(id(study))
     if sizes is None or sizes.study is not study:
-        sizes = _KNOWN[id(study)] = _Sizes(study)
+        sizes = _KNOWN[id(study)] = Sizes(study)
         while len(_KNOWN) > _MOST_KNOWN:
             _KNOWN.popitem(last=False)
-    return SMALL + sizes.of(step, answer=answer)
+    return sizes.bound(step, answer=answer)
 
 
-class _Sizes:
+class Sizes:
     """The bounds of one study's steps, beyond what is small."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
         self._sites, self._partners = len(study.sites), study.degree
 
-    def of(self, step: str, *, answer: bool) -> int:
+    def bound(self, step: str, *, answer: bool = False) -> int:
+        """As of :func:`bound`."""
+        return SMALL + self._of(step, answer=answer)
+
+    def largest(self) -> int:
+        """Most bytes of any question."""
+        rounds = range(1, len(self._rounds) + 1)
+        steps = [f"{kind} {n}" for kind in ("round", "masks", "unmask") for n in rounds]
+        return max(map(self.bound, ["join", "keys", "shares", "end", *steps]))
+
+    def _of(self, step: str, *, answer: bool) -> int:
         kind, _, number = step.partition(" ")
         letters = self._partners * _LETTER
         match kind, answer:
