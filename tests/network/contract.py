@@ -109,9 +109,9 @@ class Lossy:
     mail. What it loses comes if it is put again.
     """
 
-    def __init__(self, open_mailbox, seed, part=0.2):
+    def __init__(self, open_mailbox, seed, part=0.2, most=64):
         self._open, self.chance, self.part = open_mailbox, random.Random(seed), part
-        self.seen, self.wrong = [], 0
+        self.seen, self.wrong, self.most = [], 0, most
 
     def __call__(self, party):
         return _LossyMailbox(self, self._open(party))
@@ -137,7 +137,7 @@ class _LossyMailbox:
 
     def put(self, recipient, envelope):
         world = self._world
-        world.seen = [*world.seen[-63:], envelope]
+        world.seen = [*world.seen[1 - world.most :], envelope]
         if world.fails(0.1):
             raise CarrierError("the carrier is away", code="no-mailbox")
         if world.fails():

@@ -1,0 +1,159 @@
+"""Attacks on runs by members with keys of their own, and by whoever carries their mail.
+
+A site does what the aggregator asks in a run that a lead ordered and its owner approved, once.
+Every other member, with its own keys and all that it knows, and the aggregator without a lead's
+word, get refusals; who carries old mail again, in any order and changed, changes no ledger.
+"""
+
+import random
+
+import pytest
+
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.protocol import payloads
+from eigenveil.federation.protocol.messages import AGGREGATOR, Message, encode
+from eigenveil.network.channel import OVER, opening
+from eigenveil.network.envelopes import Envelope, MemoryKeys, OtherMembers, Post, is_hello
+from eigenveil.network.folder import identity_of, sealing_of
+from eigenveil.network.mailbox import digest_of
+from eigenveil.network.orders import new_session, sign_order
+from federation_tools import SITES
+from network.contract import Lossy
+from network.study_tools import Federation, Site, ended, one_release, until
+from soak_tools import count, times
+
+BOUND = 1 << 16
+
+
+class Told:
+    """A site, and whoever writes to it, answer by answer."""
+
+    def __init__(self, folder):
+        self.federation = Federation(folder, one_release())
+        self.study, self.folders = self.federation.study, self.federation.parties
+        self.ledger = self.federation.ledgers["north"]
+        self.identities = {name: identity_of(each) for name, each in self.folders.items()}
+        self.posts = {
+            name: Post(self.identities[name], sealing_of(each), MemoryKeys())
+            for name, each in self.folders.items()
+        }
+        self.site = Site(self.folders["north"], self.ledger)
+        for name, post in self.posts.items():
+            if name != "north":
+                self.site.post.learn(post.hello("north"))
+                post.learn(self.site.post.hello(name))
+        self.mailbox = self.federation.opens(self.folders["north"])
+
+    def ask(self, sender, step, payload, *, session, study=None):
+        """What the site answers: a code, the answer's bytes, or None."""
+        study = study or self.study
+        question = Envelope(study.hash, session, step, sender, "north", payload)
+        data, mark = self.posts[sender].seal(question, bound=BOUND)
+        self.mailbox.put("north", data)
+        self.site.turn(self.mailbox, 0.0)
+        box = self.federation.opens(self.folders[sender])
+        found = None
+        for each in box.take(0.0):
+            box.forget([digest_of(each)])
+            if is_hello(each):
+                continue
+            try:
+                answer = self.posts[sender].open(each, limit=1 << 24)
+            except OtherMembers as other:
+                answer = other.envelope
+            assert answer.question == mark
+            found = answer.code or answer.payload
+        return found
+
+    def join(self, sender, lead, *, session, study=None):
+        """The first question of a run that somebody ordered."""
+        study = study or self.study
+        order = sign_order(self.identities[lead], study, session=session, timeout=60.0)
+        return self.ask(sender, "join", self.first(order, session), session=session, study=study)
+
+    def first(self, order, session):
+        body = payloads.JoinRequest().fields()
+        message = encode(Message("join", order.study.hash, session, AGGREGATOR, body))
+        return opening(order.line, self.identities["north"].members.digest, message)
+
+
+@pytest.fixture
+def told(tmp_path):
+    return Told(tmp_path)
+
+
+def test_no_other_member_asks_or_ends(told):
+    session = new_session()
+    for sender in ("south", "lead", "west"):
+        assert told.join(sender, "lead", session=session) is None
+        for step in ("keys", "round 1", "survivors 1", "unmask 1", "end"):
+            assert told.ask(sender, step, b"", session=session) is None
+    assert not told.ledger.sessions()
+    assert isinstance(told.join("aggregator", "lead", session=session), bytes)
+    for sender in ("south", "lead", "west"):
+        assert told.ask(sender, OVER, session.encode(), session="") is None
+    (open_session,) = told.ledger.sessions()
+    assert open_session.is_open
+
+
+def test_an_aggregator_needs_the_word_of_a_lead_and_of_the_owner(told):
+    for liar in ("aggregator", "south", "north"):
+        assert told.join("aggregator", liar, session=new_session()) == "order-refused"
+    other = one_release(epsilon=5.0)
+    for step in ("keys", "round 1", "end", "no such step"):
+        assert told.ask("aggregator", step, b"", session=new_session()) == "not-admitted"
+    told.site.decision = "waiting"
+    assert told.join("aggregator", "lead", session=new_session()) == "not-approved"
+    told.site.decision = "approved"
+    session = new_session()
+    order = sign_order(told.identities["lead"], told.study, session=session, timeout=60.0)
+    first = told.first(order, session)
+    elsewhere = new_session()
+    assert told.ask("aggregator", "join", first, session=elsewhere) == "other-session"
+    assert told.ask("aggregator", "join", first, session=session, study=other) == "other-session"
+    changed = first.replace(b'"timeout":60.0', b'"timeout":61.0')
+    assert changed != first
+    assert told.ask("aggregator", "join", changed, session=session) == "order-refused"
+    assert not told.ledger.sessions()
+    told.site.decision = "refused"
+    assert told.ask("aggregator", "join", first, session=session) == "owner-refused"
+    assert not told.ledger.sessions()
+
+
+def test_mail_of_a_run_that_is_brought_again_changes_no_ledger(tmp_path):
+    """Whole, changed, late, in any order, to anybody; also once the run is over."""
+    chance = random.Random()
+    with Federation(tmp_path, one_release()) as federation:
+        world = Lossy(federation.opens, chance.random(), part=0.0, most=1 << 20)
+        honest, federation.opens = federation.opens, world
+        for name in SITES:
+            federation.stop(name)
+            federation.start(name)
+        federation.stop_aggregator()
+        federation.start_aggregator()
+        with federation.lead() as lead:
+            run = lead.submit(federation.study)
+            assert ended(lead, run).state == "finished"
+            until(lambda: all(run in site._over for site in federation.sites.values()))
+            books = [federation.ledgers[name].verify() for name in SITES]
+            full = times(4_000)
+            seen = list(world.seen)
+            for turn in range(full):
+                data = chance.choice(seen)
+                if turn % 2:
+                    data = world.damaged(data)
+                to = chance.choice([*SITES, "aggregator"])
+                honest(federation.parties["lead"]).put(to, data)
+            empty = [honest(federation.parties[name]) for name in (*SITES, "aggregator")]
+            until(lambda: not any(box.take(0.0) for box in empty))
+            again = lead.submit(federation.study)
+            assert ended(lead, again).state == "finished"
+        accepted = 0
+        for name, before in zip(SITES, books, strict=True):
+            ledger = Ledger(tmp_path / f"{name}.ledger", durable=False)
+            sessions = {each.key.session for each in ledger.sessions()}
+            accepted += sessions != {run, again}
+            assert before.holds
+            assert ledger.verify().holds
+    count("replayed", "a run's mail at put and take", full, accepted)
+    assert accepted == 0
