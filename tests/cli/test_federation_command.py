@@ -36,7 +36,11 @@ def refused(answer, status, *words):
 
 def test_a_federation_from_nothing_to_a_new_key(tmp_path, run, said):
     office, north, desk = tmp_path / "office", tmp_path / "north", tmp_path / "desk"
-    pinned = said("new", "hearts", "--out", office)["registrar"]
+    made = said("new", "hearts", "--out", office)
+    pinned, (later,) = made["registrar"], office.glob("next-*.pem")
+    assert f"{later} can take over" in made["warning"]
+    later = later.rename(tmp_path / "safe")
+    assert said("members", office)["warning"] == ""
     spoken = " ".join(pinned[at : at + 4] for at in range(0, 64, 4)).upper()
     joined = said("join", north, "--name", "north", "--registrar", spoken)
     aggregator = said(
@@ -75,7 +79,7 @@ def test_a_federation_from_nothing_to_a_new_key(tmp_path, run, said):
     again = said("replace-key", north)  # which the revoked key does not sign
     found = said("admit", office, again["request"], "--fingerprint", again["fingerprint"])
     assert found["members"][-1]["state"] == "in"
-    said("replace-key", office, "--next", *office.glob("next-*.pem"))
+    said("replace-key", office, "--next", later)
     found = said("members", office, "--renew", "--days", "10", "--address", "folder:/share")
     assert (found["number"], found["address"]) == (7, "folder:/share")
     assert said("members", north, "--take", sent)["registrar"] == pinned

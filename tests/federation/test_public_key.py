@@ -1,12 +1,15 @@
 """Keys that sign and keys that seal: one encoding of each, and none that anybody can sign for."""
 
 import hashlib
+import importlib
+import pkgutil
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
+import eigenveil
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.public_key import P256_ORDER, PublicKey
 from eigenveil.federation.sealing import (
@@ -265,3 +268,19 @@ def test_a_signed_document_says_one_thing_of_one_kind(word):
         with pytest.raises(ProtocolError) as found:
             Signed[Word].read(data, limit=1 << 20, what="a word")
         assert found.value.code == "bad-document"
+
+
+def test_no_two_kinds_of_documents_are_signed_in_one_name():
+    """What is said in one of them is said in no other: also of kinds that are added later."""
+    for module in pkgutil.walk_packages(eigenveil.__path__, "eigenveil."):
+        ours = module.name.startswith(("eigenveil.federation", "eigenveil.network"))
+        if ours and ".relays" not in module.name:  # those need what they relay through
+            importlib.import_module(module.name)
+
+    def kinds(of):
+        return [of, *(each for kind in of.__subclasses__() for each in kinds(kind))]
+
+    mine = [each for each in kinds(Document) if each.__module__.startswith("eigenveil")]
+    names = [each.DOMAIN for each in mine if each.DOMAIN]
+    assert len(names) > 5
+    assert len(set(names)) == len(names)

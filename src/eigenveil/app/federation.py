@@ -86,7 +86,7 @@ class Trial:
 def new(folder: Path, name: str, *, address: str = "") -> Members:
     """Begin a federation: a registrar's folder, and a list with nobody in it."""
     registrar = Registrar.new(folder, name, address=address)
-    return _shown(registrar.current(), registrar.file)
+    return _office(registrar, registrar.current())
 
 
 def parties_of(study: Study) -> dict[str, Role]:
@@ -157,32 +157,32 @@ def admit(
                 code="other-fingerprint",
             )
     registrar = Registrar(folder.absolute())
-    return _shown(registrar.admit(requests, replace=replace), registrar.file)
+    return _office(registrar, registrar.admit(requests, replace=replace))
 
 
 def revoke(folder: Path, name: str, reason: str) -> Members:
     """A list without a party."""
     registrar = Registrar(folder.absolute())
-    return _shown(registrar.revoke(name, reason), registrar.file)
+    return _office(registrar, registrar.revoke(name, reason))
 
 
 def renew(folder: Path, *, address: str | None = None, days: int = 90) -> Members:
     """The same list under the next number, good from today."""
     registrar = Registrar(folder.absolute())
-    return _shown(registrar.renew(address=address, days=days), registrar.file)
+    return _office(registrar, registrar.renew(address=address, days=days))
 
 
 def hand_over(folder: Path, key: Path) -> Members:
     """A list that the next registrar's key signs, and the one before."""
     registrar = Registrar(folder.absolute())
-    return _shown(registrar.hand_over(key), registrar.file)
+    return _office(registrar, registrar.hand_over(key))
 
 
 def members(folder: Path) -> Members:
     """The newest list in a party's folder, or a registrar's."""
     if not (folder / FILE).exists() and (folder / MEMBERS_FILE).exists():
         registrar = Registrar(folder.absolute())
-        return _shown(registrar.current(), registrar.file)
+        return _office(registrar, registrar.current())
     party = open_party(folder)
     return _shown(party.known.current(), party.members, party.known.warning())
 
@@ -252,6 +252,13 @@ def new_all(study: Study, folder: Path, *, address: str = "") -> Trial:
 def spoken(fingerprint: str) -> str:
     """A fingerprint as it is read out: in groups of four."""
     return " ".join(fingerprint[each : each + 4] for each in range(0, len(fingerprint), 4))
+
+
+def _office(registrar: Registrar, found: MemberList) -> Members:
+    """A list at the registrar, who is told of a key that belongs elsewhere."""
+    file = registrar.next_file
+    warning = f"{file} can take over as registrar: move it to a place that is offline."
+    return _shown(found, registrar.file, warning if file.exists() else "")
 
 
 def _shown(found: MemberList, file: Path, warning: str = "") -> Members:

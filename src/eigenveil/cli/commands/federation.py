@@ -59,11 +59,8 @@ def new(
             _json(found)
             return
         screen.print(f"registrar's fingerprint: {federation.spoken(found.registrar)}")
-        screen.print(
-            f"Tell it to all parties by another way than mail. {folder / 'next-*.pem'} is the key "
-            "that can take over: move it to a place that is offline.",
-            soft_wrap=True,
-        )
+        screen.print("Tell it to all parties by another way than mail.")
+        screen.print(found.warning, soft_wrap=True)
         return
     trial = federation.new_all(
         read_study(everybody),
