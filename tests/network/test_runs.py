@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from study_tools import Federation, Site, ended, one_release, until
 
-from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.errors import EigenveilError, OutputError, ProtocolError
 from eigenveil.federation.study.study import make_study
 from eigenveil.network import lead as lead_module
 from eigenveil.network import questions, service
+from eigenveil.network.mailbox import digest_of
 from eigenveil.network.orders import sign_end
 from eigenveil.network.service import end_run
 from eigenveil.network.survey import Telling
@@ -237,6 +238,43 @@ def test_what_is_wrong_is_said_in_one_line(federation, tmp_path):
 
     north.serve(Away(), stop)
     assert [line for line in said if "Nobody is there." in line] == said[-1:]
+
+
+def test_a_full_disk_is_told_of_once_and_nothing_is_charged_until_there_is_room(federation):
+    north, full = federation.sites["north"], [True]
+    seal = north.post.seal
+
+    def no_room(envelope, *, bound):
+        if full and envelope.step == "keys":
+            raise OutputError("keys: No space left on device.", code="cannot-write")
+        return seal(envelope, bound=bound)
+
+    north.post.seal = no_room
+    with federation.lead() as lead:
+        run = lead.submit(federation.study)
+        until(lambda: any("No space left" in line for line in north.said))
+        time.sleep(2.5)
+        assert sum("No space left" in line for line in north.said) == 1
+        assert not any(each.charges for each in federation.ledgers["north"].sessions())
+        full.clear()
+        assert ended(lead, run).state == "finished"
+
+
+def test_a_party_that_missed_the_end_hears_of_it_when_the_aggregator_starts(federation):
+    federation.sites["west"].decision = "waiting"
+    with federation.lead() as lead:
+        run = lead.submit(federation.study)
+        until(lambda: lead.status(run).answered == 2)
+        federation.stop("north")
+        lead.end(run)
+        assert ended(lead, run).state == "aborted"
+        federation.stop_aggregator()
+        box = federation.opens(federation.parties["north"])
+        box.forget([digest_of(data) for data in box.take(0.0)])  # what was said is lost
+        federation.start("north")
+        federation.start_aggregator()
+        until(lambda: run in federation.sites["north"]._over)
+        until(lambda: not any(each.is_open for each in federation.ledgers["north"].sessions()))
 
 
 def test_clocks_that_differ_are_told_of_once_on_either_side(federation, monkeypatch):

@@ -116,6 +116,7 @@ class Party(ABC):
         for file in folder.runs.glob("*.json"):
             self._run(file.stem)
         self._problem: str | None = ""
+        self._unanswered = ""
         self._clock_told = False
 
     @property
@@ -244,9 +245,13 @@ class Party(ABC):
             self._send(mailbox, query, answer)
             mailbox.forget([digest])
         except EigenveilError as error:  # the question is still there
-            _log.warning("not answered yet: %s", error.message)
+            if error.message != self._unanswered:
+                self.say(f"A question is not answered yet, and is tried again: {error}")
+            self._unanswered = error.message
+            time.sleep(RETRY)
         except Exception:
             _log.exception("a question could not be dealt with")
+            time.sleep(RETRY)
         with self._guard:
             self._undecided.pop(query.mark, None)
             self._marks.discard(query.mark)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,12 +20,12 @@ from typing import Any
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
 from eigenveil.files import replacing
 from eigenveil.network import channel
-from eigenveil.network.channel import PIECE, Answer
+from eigenveil.network.channel import OVER, PIECE, Answer
 from eigenveil.network.envelopes import Envelope, FileKeys, Post
 from eigenveil.network.folder import PartyFolder, identity_of, sealing_of
 from eigenveil.network.journal import MOST_IDLE_STARTS, Journal, Opening
 from eigenveil.network.mailbox import Mailbox
-from eigenveil.network.orders import Order, check_end, kept_order, read_order, sign_end
+from eigenveil.network.orders import Order, check_end, kept_order, parties_of, read_order, sign_end
 from eigenveil.network.questions import PATIENCE, Closed, Desk
 from eigenveil.network.results import FILES
 from eigenveil.network.runner import StudyRunner
@@ -37,6 +38,7 @@ NONCE = 16
 STARTED = threading.Event()
 """Of this process, if it is an aggregator's: it takes mail."""
 _LOOK, _CLOSING = 0.3, 5.0
+_A_DAY = 86400.0
 _ORDER, _END = "order", "end"
 _log = logging.getLogger(__name__)
 
@@ -84,11 +86,14 @@ class AggregatorService:
         for folder in sorted(self._party.results.glob("*")):
             found = read_progress(folder)
             journal = self._party.journals / folder.name
-            if found is not None and found["state"] not in GOING_ON:
-                journal.unlink(missing_ok=True)
-                continue
             with suppress(OSError, EigenveilError):
-                yield kept_order((folder / _ORDER).read_bytes())
+                if found is None or found["state"] in GOING_ON:
+                    yield kept_order((folder / _ORDER).read_bytes())
+                    continue
+                journal.unlink(missing_ok=True)
+                if time.time() < float(found["time"]) + _A_DAY:  # all may not know yet
+                    order = kept_order((folder / _ORDER).read_bytes())
+                    self.desk.notify(parties_of(order.study), OVER, order.session.encode())
 
     def _begin(self, order: Order) -> None:
         with self._guard:
