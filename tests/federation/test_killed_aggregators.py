@@ -232,7 +232,7 @@ def lives(machine, seed):
 @pytest.mark.parametrize("dropouts", [0, 1])
 def test_killed_at_any_moment(tmp_path, dropouts):
     study = study_of(dropouts=dropouts)
-    for seed in range(times(8)):
+    for seed in range(times(240)):
         machine = Machine(tmp_path / f"{dropouts}-{seed}", study)
         outcome = lives(machine, seed)
         assert not isinstance(outcome, str), outcome
@@ -244,7 +244,7 @@ def test_killed_at_any_moment(tmp_path, dropouts):
 
 def test_a_helper_that_is_killed_as_well_gives_the_same_masks(tmp_path):
     study = study_of(masks="helper")
-    for seed in range(times(4)):
+    for seed in range(times(100)):
         machine = Machine(tmp_path / f"helper-{seed}", study)
         outcome = lives(machine, seed)
         assert not isinstance(outcome, str), outcome
