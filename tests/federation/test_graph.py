@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from eigenveil.errors import PrivacyError
 from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.masks import neighbours, threshold
 from eigenveil.federation.study import checks
 from eigenveil.federation.study.study import Study, StudySite, default_neighbours, make_study
@@ -16,7 +17,9 @@ from soak_tools import times
 
 def graph(count, degree):
     names = [f"s{i}" for i in range(count)]
-    return {name: neighbours(name, names, degree) for name in names}
+    found = masks.graph(names, degree)
+    assert found == {name: neighbours(name, names, degree) for name in names}
+    return found
 
 
 def connected(near, left):

@@ -41,7 +41,7 @@ from eigenveil.federation.secagg.client import (
     helpers_bytes,
     packet_bytes,
     pair_letter_bytes,
-    partners,
+    pairing,
 )
 from eigenveil.federation.secagg.consistency import Verify, bitmap
 from eigenveil.federation.secagg.keys import RoundFacts
@@ -108,6 +108,7 @@ class _Session:
     joined: dict[str, payloads.JoinReply] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     members: list[str] = field(default_factory=list)
+    partners: dict[str, tuple[str, ...]] = field(default_factory=dict)
     letters: dict[str, dict[str, NDArray[np.uint8]]] = field(default_factory=dict)
     """By sender and receiver."""
     joined_map: str = ""
@@ -294,7 +295,7 @@ class Aggregator:
         know, terms = self._know, self._terms
         if terms.mask_kind == "helper":
             yield from self._find_helper()
-        holders = {name: partners(terms, name, know.members) for name in know.members}
+        know.partners = holders = pairing(terms, know.members)
         keys = {name: reply.keys for name, reply in know.joined.items()}
         if know.helper is not None:
             keys[HELPER] = know.helper
@@ -408,7 +409,7 @@ class Aggregator:
             if name in sealed:
                 return self._calls.payload(step, body, {**arrays, MASK: sealed[name]})
             if round_number == 1 and know.mending is None and between_sites:
-                letters = self._letters_for(name, partners(terms, name, know.members))
+                letters = self._letters_for(name, know.partners[name])
                 return self._calls.payload(step, body, {**arrays, **letters})
             return common
 

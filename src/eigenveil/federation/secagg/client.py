@@ -232,5 +232,13 @@ def partners(terms: Terms, name: str, members: Sequence[str]) -> tuple[str, ...]
             return tuple(sorted(neighbours(name, members, terms.study.degree)))
 
 
+def pairing(terms: Terms, members: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The partners of all, as :func:`partners` has those of one."""
+    if terms.mask_kind in ("helper", "none"):
+        return {name: partners(terms, name, members) for name in members}
+    near = masks.graph(members, terms.study.degree)
+    return {name: tuple(sorted(others)) for name, others in near.items()}
+
+
 def _turns(terms: Terms) -> range:
     return range(1, len(terms.rounds) + 1)

@@ -23,10 +23,18 @@ from eigenveil.privacy.statistics import Layout
 
 def neighbours(member: str, members: Sequence[str], degree: int) -> tuple[str, ...]:
     """Neighbours of a member in the order of ``members``; all others where the degree allows."""
-    count, place = len(members), members.index(member)
-    reach = (degree + 1) // 2
+    return _around(members.index(member), members, degree)
+
+
+def graph(members: Sequence[str], degree: int) -> dict[str, tuple[str, ...]]:
+    """The neighbours of all."""
+    return {name: _around(place, members, degree) for place, name in enumerate(members)}
+
+
+def _around(place: int, members: Sequence[str], degree: int) -> tuple[str, ...]:
+    count, reach = len(members), (degree + 1) // 2
     if 2 * reach >= count - 1:
-        return tuple(other for other in members if other != member)
+        return (*members[:place], *members[place + 1 :])
     places = {(place + step) % count for step in range(-reach, reach + 1)} - {place}
     return tuple(members[other] for other in sorted(places))
 
