@@ -558,6 +558,24 @@ def test_a_list_of_another_place_by_the_approvers_themselves(desk, party, tmp_pa
     assert desk.approvers().called("mallory") is None
 
 
+def test_a_list_with_the_approvers_key_and_no_signature_of_it(desk, party):
+    listed = desk.approvers()
+    new = listed.model_copy(update={"number": listed.number + 1, "needed": 1})
+    signed = Signed[ApproverList](said=new, signatures={listed.approvers[0].public_key: "00" * 64})
+    with pytest.raises(BrokenChain, match="a signature does not hold"):
+        forged(desk.ledger, ApproversBody(signed=signed))
+
+
+def test_the_first_list_of_another_ledger(desk, tmp_path):
+    """Its approvers would decide in a ledger that they never saw."""
+    first = read_body(next(iter(desk.ledger.entries())))
+    other = Ledger(tmp_path / "other.ledger", heads=None)
+    other.record(lambda _: [first])
+    found = other.verify()
+    assert (found.holds, found.wrong) == (False, 1)
+    assert "made for another ledger" in found.explanation
+
+
 def test_names_are_printed_with_federation_and_key(desk, party):
     ann = appointed(desk, party, "ann")
     desk.set_budget(Budget("default", "add-remove", 6.0, 1e-6), ann, by="ann")
