@@ -157,7 +157,7 @@ def _aggregator(told: Connection, folder: Path) -> None:
     from eigenveil.network.service import AggregatorService
 
     party, before = open_party(folder), _memory()
-    many = Limits(address=4096, strangers=4096)  # all sites are of one address here
+    many = Limits(address=4096, strangers=4096, head=30.0)  # all of one address, and at once
     with serve(party, host="127.0.0.1", limits=many) as server:
         service = AggregatorService(party, server.mailbox)
         service.start()
