@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.sealing import SEALING_BYTES, encrypt_to
-from eigenveil.network import envelopes
+from eigenveil.network import envelopes, mailbox
 from eigenveil.network.envelopes import (
     BESIDE,
     FileKeys,
@@ -23,6 +23,7 @@ from eigenveil.network.envelopes import (
     sender_of,
 )
 from eigenveil.network.folder import identity_of, sealing_of
+from eigenveil.network.mailbox import open_mailbox
 
 WORDS = st.from_regex(r"[a-z0-9 _-]{0,64}", fullmatch=True)
 DIGESTS = st.just("") | st.binary(min_size=32, max_size=32).filter(any).map(bytes.hex)
@@ -90,6 +91,8 @@ def test_a_message_said_again_has_the_same_mark_and_another_text():
     assert {each.mark for each in opened} == {made[0][1]}
     other = dataclasses.replace(text, session="a2")
     assert north.seal(other, bound=100)[1] != made[0][1]
+    assert post_of("south").seal(text, bound=100)[1] != made[0][1]
+    assert north.seal(dataclasses.replace(text, recipient="west"), bound=100)[1] != made[0][1]
 
 
 def test_only_the_first_message_of_a_session_is_sealed_for_the_list():
@@ -177,6 +180,28 @@ def test_a_party_with_another_list_is_named_and_can_be_told():
         assert aggregator.open(sealed, limit=9).payload == b"x"
 
 
+def test_a_key_of_one_session_opens_no_other_and_no_other_federation():
+    aggregator = post_of("aggregator")
+    aggregator.seal(letter("aggregator", "north"), bound=9)
+    identity, own = identity_of(parties()["north"]), identity_of(parties()["aggregator"])
+    public = aggregator._own["a1"].public
+    keys = [each.signer.public_key.text for each in (identity, own)]
+
+    def made(text, federation=None):
+        """As the sender itself would make it."""
+        start = envelopes._start(identity, hashlib.sha256(public).digest(), "aggregator")
+        start = start if federation is None else start[:4] + federation + start[36:]
+        inside, _ = envelopes._encoded(text, 9)
+        sealed = encrypt_to(public, inside, envelopes._info(start, *keys))
+        return envelopes._signed(identity, start, sealed)
+
+    good = letter("north", "aggregator", b"x", members=identity.members.digest)
+    assert aggregator.open(made(good), limit=9).payload == b"x"
+    other = dataclasses.replace(good, session="b2")
+    refused(lambda: aggregator.open(made(other), limit=9), "malformed")
+    refused(lambda: aggregator.open(made(good, bytes(32)), limit=9), "wrong-federation")
+
+
 def test_who_sealed_it_and_for_whom_are_part_of_the_seal():
     """What one party sealed is nobody else's message, even re-signed by a member."""
     north, south, aggregator = (post_of(name) for name in ("north", "south", "aggregator"))
@@ -195,3 +220,29 @@ def test_who_sealed_it_and_for_whom_are_part_of_the_seal():
     info = envelopes._info(start, "a", "b")
     unbound = envelopes._signed(identity, start, encrypt_to(key, inside, info))
     refused(lambda: aggregator.open(unbound, limit=9), "damaged")
+
+
+def test_a_carrier_is_found_by_its_scheme_and_its_extra_is_named(monkeypatch):
+    class Found:
+        def __init__(self, carrier):
+            self.carrier = carrier
+
+        def load(self):
+            if self.carrier is None:
+                raise ImportError("no httpx", name="httpx")
+            return self.carrier
+
+    class Box:
+        def open(self, party, address):
+            return party.name, address
+
+    known = {"box": Found(Box), "https": Found(None)}
+    monkeypatch.setattr(
+        mailbox, "entry_points", lambda group, name: [e for n, e in known.items() if n == name]
+    )
+    monkeypatch.setattr(mailbox, "schemes", lambda: iter(known))
+    party = parties()["north"]
+    assert open_mailbox(party, "box:x") == ("north", "box:x")
+    refused(lambda: open_mailbox(party, "pigeon:x"), "no-carrier")
+    with pytest.raises(ProtocolError, match=r"eigenveil\[sites\]"):
+        open_mailbox(party, "https://x")
