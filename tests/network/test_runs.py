@@ -3,6 +3,7 @@
 import threading
 import time
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from eigenveil.errors import EigenveilError, OutputError, ProtocolError
 from eigenveil.federation.study.study import make_study
 from eigenveil.network import lead as lead_module
 from eigenveil.network import questions, service
+from eigenveil.network.envelopes import Envelope
 from eigenveil.network.mailbox import digest_of
-from eigenveil.network.orders import sign_end
+from eigenveil.network.orders import sign_end, sign_order
 from eigenveil.network.service import end_run
 from eigenveil.network.survey import Telling
 from eigenveil.tables.schema import Column, Schema
@@ -238,6 +240,31 @@ def test_what_is_wrong_is_said_in_one_line(federation, tmp_path):
 
     north.serve(Away(), stop)
     assert [line for line in said if "Nobody is there." in line] == said[-1:]
+
+
+def test_an_expired_list_begins_no_run_and_everybody_is_told_once(federation, monkeypatch):
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + timedelta(days=91)
+
+    with federation.lead(timeout=10.0) as lead:
+        assert not lead.studies()
+        order = sign_order(lead._identity, federation.study, session="5e" * 12, timeout=60)
+        monkeypatch.setattr("eigenveil.network.members.datetime", Later)
+        with pytest.raises(ProtocolError) as caught:
+            lead.submit(federation.study)
+        assert caught.value.code == "expired-list"
+        assert "expire" in str(caught.value)
+        monkeypatch.undo()
+        box = federation.opens(federation.parties["lead"])
+        post = lead._post
+        query = Envelope("", "", "submit", "lead", "aggregator", bytes(16) + order.line)
+        sealed = post.seal(query, bound=1 << 20)[0]
+        monkeypatch.setattr("eigenveil.network.members.datetime", Later)
+        box.put("aggregator", sealed)
+        until(lambda: any("expired" in line for line in federation.said))
+        assert not lead._mailbox.take(0.5, lead._seen)
 
 
 def test_a_full_disk_is_told_of_once_and_nothing_is_charged_until_there_is_room(federation):

@@ -43,7 +43,7 @@ from eigenveil.network.folder import PartyFolder, identity_of, sealing_of, write
 from eigenveil.network.health import Activity
 from eigenveil.network.mailbox import Mailbox, digest_of
 from eigenveil.network.orders import Order, kept_order, parties_of, read_order
-from eigenveil.network.questions import JOIN, clock_problem, greet, meet
+from eigenveil.network.questions import EXPIRED, JOIN, clock_problem, greet, meet
 from eigenveil.network.sizes import Sizes
 from eigenveil.network.survey import Telling, told
 from eigenveil.noise.source import RandomSource
@@ -127,9 +127,9 @@ class Party(ABC):
     # -- the mailbox
 
     def about(self) -> dict[str, str]:
-        """Study and session of the run that was asked about last, for a log."""
+        """Study and name of the run that was asked about last, for a log."""
         for session, (run, _) in reversed(self._runs.items()):
-            return {"study": run.key.study, "session": session}
+            return {"study": run.key.study, "run": session}
         return {}
 
     def serve(self, mailbox: Mailbox, stop: threading.Event | None = None) -> None:
@@ -159,6 +159,8 @@ class Party(ABC):
         if self._problem is not None:
             self._problem = None
             self.say(f"{self.name} is connected to its mailbox at {self.folder.mailbox_address()}.")
+            if told := self.members.warning():
+                self.say(told)
         return True
 
     def turn(self, mailbox: Mailbox, wait: float) -> int:
@@ -214,6 +216,9 @@ class Party(ABC):
         except EigenveilError as error:
             if error.code == "no-mailbox":
                 raise
+            if error.code == EXPIRED and error.message != self._unanswered:
+                self.say(str(error))
+                self._unanswered = error.message
             _log.warning("refused: %s", error.message)
             return True
         with self._guard:

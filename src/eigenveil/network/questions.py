@@ -34,6 +34,7 @@ from eigenveil.network.orders import Order, fewest_parties, parties_of
 from eigenveil.network.sizes import bound
 
 JOIN = "join"
+EXPIRED = "expired-list"
 # Seconds: of one look into the mailbox; between two puts of a question that waits, at first and at
 # the most; of patience for parties that are missing while enough are there; for those that were
 # silent before; and for last words.
@@ -149,6 +150,7 @@ class Desk:
         self._stop = threading.Event()
         self._limit = channel.MOST_STUDY
         self._clocks: set[str] = set()
+        self._told = False
         self.heard: dict[str, float] = {}
         self.problem = ""
 
@@ -225,7 +227,7 @@ class Desk:
         except ProtocolError as error:
             if error.code in ("not-a-member", "revoked-party"):
                 self._take(question, Answer(channel.REFUSED))
-            _log.warning("%s was not asked: %s", name, error.message)
+            self._warn(f"{name} was not asked", error)
 
     def _close(self, question: Question) -> None:
         self._open.pop((question.name, question.mark), None)
@@ -287,9 +289,16 @@ class Desk:
             else:
                 self._receive(found)
         except EigenveilError as error:
-            _log.warning("refused: %s", error.message)
+            self._warn("refused", error)
         except Exception:
             _log.exception("a message could not be dealt with")
+
+    def _warn(self, what: str, error: EigenveilError) -> None:
+        """Note it in the log; that the list of members has expired, the operator is told once."""
+        _log.warning("%s: %s", what, error.message)
+        if error.code == EXPIRED and not self._told:
+            self._told = True
+            self._say(str(error))
 
     def _met(self, name: str, back: bytes) -> None:
         self.heard[name] = time.monotonic()

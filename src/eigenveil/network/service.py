@@ -65,6 +65,8 @@ class AggregatorService:
 
     def start(self) -> None:
         """Go on with what was cut off, and take mail."""
+        if told := self._party.known.warning():
+            self._say(told)
         self.desk.start()
         for order in self._going_on():
             self._begin(order)
