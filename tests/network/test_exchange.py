@@ -1,5 +1,6 @@
 """Mail that is carried by hand: nothing is lost or doubled, and no file on a disk does harm."""
 
+import json
 import os
 import random
 import shutil
@@ -10,6 +11,7 @@ import pytest
 
 from eigenveil.app import exchange
 from eigenveil.app.exchange import exchange_in, exchange_out
+from eigenveil.cli.commands.exchange import out, take_in
 from eigenveil.errors import EigenveilError
 from eigenveil.network.carriers.folder import FolderCarrier, RelayCarrier, WithSpool
 from eigenveil.network.mailbox import digest_of
@@ -175,6 +177,23 @@ def test_a_disk_that_is_not_there_and_mail_that_goes_by_wire(parties, mailboxes,
     with pytest.raises(EigenveilError, match="by hand yet") as found:
         exchange_in(wired["north"], disk)
     assert found.value.code == "no-spool"
+
+
+def test_the_commands_name_what_is_carried_awaited_and_damaged(parties, mailboxes, disk, capsys):
+    mailboxes["aggregator"].put("north", b"question")
+    out(disk, parties["aggregator"].folder, wait=0)
+    assert ".zip: 1 for north (8 bytes)" in capsys.readouterr().out.replace("\n", "")
+    assert take_in(disk, parties["north"].folder) == 0
+    assert "taken: 1 from aggregator; 0 came before" in capsys.readouterr().out
+    mailboxes["north"].put("aggregator", b"answer")
+    next(disk.iterdir()).write_bytes(b"PK, and then the disk was pulled out")
+    assert take_in(disk, parties["north"].folder) == 6
+    said = capsys.readouterr().out
+    assert "it was not copied whole, or changed. Let the other party exchange again." in said
+    assert "waiting for aggregator: 1 messages to it are not confirmed" in said
+    out(disk, parties["north"].folder, wait=0, json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["messages"], found["unanswered"]) == ({"aggregator": 1}, 1)
 
 
 def test_one_member_is_written_to_by_hand_and_others_by_wire(tmp_path, disk):
