@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -57,6 +58,10 @@ class Network:
     def __exit__(self, *_):
         for name in list(self.processes):
             self.kill(name)
+        for process in psutil.process_iter():  # of older FLARE's scripts, which end before them
+            with suppress(psutil.Error):
+                if any(str(self.folder) in word for word in process.cmdline()):
+                    process.kill()
 
     def run(self, name, *words):
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -85,7 +90,10 @@ class Network:
         for process in self.tree(name):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        self.processes.pop(name).wait()
+        started = self.processes.pop(name)
+        with suppress(ProcessLookupError):  # what its first process left behind
+            os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
 
     def kill_relay(self, name):
         """kill -9 of the relay's process alone; whether there was one."""

@@ -5,6 +5,7 @@ import os
 import random
 import time
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -110,7 +111,10 @@ def test_a_study_through_a_network_is_the_study_in_one_process(network, tmp_path
 def test_studies_end_as_wanted_while_processes_of_the_network_are_killed(network, tmp_path):
     """With kill -9, at random: of relays alone, and of all that a party's network has."""
     chance, kills, models = random.Random(), Counter(), []
-    with Federation(tmp_path, one_release(), opens=through(network), times=1000) as federation:
+    with Federation(tmp_path, one_release(), opens=through(network)) as federation:
+        for ledger in federation.ledgers.values():
+            budget = ledger.budget("default")
+            ledger.set_budget(replace(budget, epsilon=100 * budget.epsilon))
         with federation.lead(timeout=600) as lead:
             while kills.total() < soak_tools.times(50):
                 run = lead.submit(federation.study, timeout=3600)

@@ -28,8 +28,9 @@ def keep(kit: str, user: str, job: str) -> None:
             found = clients - {
                 each["client_name"] for each in jobs if each.get("job_id") == running
             }
-            if found != without:  # somebody came, or went: not for the same reason as before
-                without, pause, again = found, GRACE, min(again, time.monotonic() + GRACE)
+            if found != without:  # somebody came or went; FLARE needs a while to see it, too
+                without, pause = found, GRACE
+                again = time.monotonic() + (GRACE if running else 1)
             elif found and time.monotonic() > again:
                 if running:
                     _say(
