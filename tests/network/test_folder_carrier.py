@@ -210,7 +210,8 @@ def test_a_relay_moves_what_is_in_the_spools(tmp_path):
     """Each party writes into its own spool only; a relay that knows two folders is enough."""
     spools = {name: tmp_path / name for name in ("site", "aggregator")}
     mailboxes = {
-        name: RelayCarrier().open(_party(name), f"flare:{spool}") for name, spool in spools.items()
+        name: RelayCarrier().open(_party(name), f"exchange:{spool}")
+        for name, spool in spools.items()
     }
     mailboxes["site"].put("aggregator", b"answer")
     (sent,) = (spools["site"] / "out" / "aggregator").iterdir()
