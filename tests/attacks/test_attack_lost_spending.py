@@ -258,7 +258,7 @@ def test_a_study_of_an_aggregator_tells_the_lead_what_was_spent(stop, tmp_path, 
 def test_every_kind_of_error_carries_it_between_parties(kind):
     with pytest.raises(KeyboardInterrupt) as caught:
         PrivatePCA(1, epsilon=9.0).fit_rows(StopsLater(ROWS, KeyboardInterrupt, 1))
-    error = kind("m", hint="h", code="lost")
+    error = kind("m", hint="h", code="aborted")
     assert error_from(error_fields(error)).spent is None
     same_spent(caught.value, error)
     reported(error)
