@@ -72,7 +72,8 @@ def test_json_is_one_object(rows, tmp_path, run):
     status, out, err = run("fit", rows, "-k", 3, "--out", tmp_path / "r", "--json")
     found = json.loads(out)
     assert status == 0
-    assert err == ""
+    # few rows' lengths are warned of where the noise has them stand out
+    assert all(line.startswith("warning: ") for line in err.splitlines())
     assert len(found["components"]) == 3
     assert found["guarantee"]["certified"] is True
 
