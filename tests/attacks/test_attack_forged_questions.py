@@ -157,3 +157,51 @@ def test_mail_of_a_run_that_is_brought_again_changes_no_ledger(tmp_path):
             assert ledger.verify().holds
     count("replayed", "a run's mail at put and take", full, accepted)
     assert accepted == 0
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../../keys", "LIST", "é", "/absolute", "f" * 23])
+def test_last_words_about_no_run_erase_nothing(told, tmp_path, name):
+    """An aggregator that says what is no run's name is over deletes none of a site's files."""
+    session = new_session()
+    assert isinstance(told.join("aggregator", "lead", session=session), bytes)
+    precious = tmp_path / "absolute"
+    precious.mkdir()
+    (precious / "rows.csv").write_text("1,2,3")
+    site = told.folders["north"].folder
+
+    def files():
+        places = [*site.rglob("*"), *precious.rglob("*")]
+        return {place: place.read_bytes() for place in places if place.is_file()}
+
+    before = files()
+    word = str(precious) if name == "/absolute" else name
+    told.ask("aggregator", OVER, word.encode(), session="")
+    assert files() == before
+    told.ask("aggregator", OVER, session.encode(), session="")
+    assert not (site / "state" / "sessions" / session).exists()
+
+
+def test_refusals_leave_no_keys_behind(told):
+    """Neither a lead nor an aggregator fills a site's disk with sessions that are none."""
+    sessions = told.folders["north"].state / "sessions"
+    before = sorted(sessions.rglob("*"))
+    for number in range(3):
+        for step in ("join", "keys", "over", "survey", "no such step"):
+            for sender in ("aggregator", "lead"):
+                told.ask(sender, step, b"", session=f"{number}", study=None)
+    assert sorted(sessions.rglob("*")) == before
+
+
+def test_what_nobody_expected_stops_no_party(told, monkeypatch):
+    """A message that some error comes of is dropped, and the next one is answered."""
+
+    def fails(*_, **__):
+        raise OverflowError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(told.folders["north"].known, "adopt", fails)
+        hello = told.posts["south"].hello("north", b"?{}")
+        told.mailbox.put("north", hello)
+        told.site.turn(told.mailbox, 0.0)
+    assert not told.mailbox.take(0.0)
+    assert isinstance(told.join("aggregator", "lead", session=new_session()), bytes)

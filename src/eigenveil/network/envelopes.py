@@ -23,6 +23,7 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -48,7 +49,7 @@ BESIDE = _OUTSIDE + SEALED_MORE + _INSIDE
 # Of a hello, with the list that it may bring.
 _MOST_HELLO = 1 << 24
 # What no session and no member is called; and how files of keys end.
-_LIST, _OWN, _ENDING = "LIST", "-own", ".key"
+_LIST, _OWN, _ENDING, _GONE = "LIST", "-own", ".key", ".gone-"
 # Sessions' keys of others that came, while nothing was answered in their sessions.
 _MOST_SHOWN = 4096
 
@@ -138,12 +139,14 @@ class FileKeys:
 
     def all(self) -> dict[tuple[str, str], bytes]:
         """By session and name."""
+        for gone in self._folder.glob(f"{_GONE}*"):  # an end was cut off
+            shutil.rmtree(gone, ignore_errors=True)
         return {
             (
                 file.parent.name.removeprefix(_LIST),
                 file.name.removesuffix(_ENDING).removeprefix(_OWN),
             ): file.read_bytes()
-            for file in self._folder.glob(f"*/[!.]*{_ENDING}")
+            for file in self._folder.glob(f"[!.]*/[!.]*{_ENDING}")
         }
 
     def put(self, session: str, name: str, key: bytes) -> None:
@@ -160,12 +163,17 @@ class FileKeys:
 
     def end(self, session: str) -> None:
         """Overwrite and delete a session's."""
-        for file in (self._folder / session).glob("*"):
+        gone = self._folder / f"{_GONE}{session}"
+        if not session or not _is_word(session.encode()):
+            raise RuntimeError("a session has another name")
+        with suppress(FileNotFoundError):  # first, so that no zeros are ever taken for keys
+            (self._folder / session).rename(gone)
+        for file in gone.glob("*"):
             with file.open("r+b") as opened:
                 opened.write(bytes(file.stat().st_size))
                 opened.flush()
                 os.fsync(opened.fileno())
-        shutil.rmtree(self._folder / session, ignore_errors=True)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 # -- A party's letters.
@@ -240,7 +248,9 @@ class Post:
             members=envelope.members or identity.members.digest,
         )
         key = self._listed(identity, to)
-        if session:
+        if session and envelope.code:  # a refusal makes no keys, and keeps none
+            key = self._theirs.get((session, to), key)
+        elif session:
             with self._guard:
                 if (shown := self._shown.pop((session, to), None)) is not None:
                     self._store.put(session, to, shown)

@@ -41,7 +41,7 @@ from eigenveil.network.decisions import Decisions
 from eigenveil.network.envelopes import Envelope, FileKeys, OtherMembers, Post, is_hello
 from eigenveil.network.folder import PartyFolder, identity_of, sealing_of, write_json
 from eigenveil.network.health import Activity
-from eigenveil.network.mailbox import Mailbox, digest_of
+from eigenveil.network.mailbox import CarrierError, Mailbox, digest_of
 from eigenveil.network.orders import Order, kept_order, parties_of, read_order
 from eigenveil.network.questions import EXPIRED, JOIN, clock_problem, greet, meet
 from eigenveil.network.sizes import Sizes
@@ -197,6 +197,8 @@ class Party(ABC):
             self._check_clock(query)
             if query.question:
                 return True
+            if query.session and query.step in (channel.SURVEY, channel.OVER):
+                raise ProtocolError(f"{query.sender} asked in a run what is of none.")
             if query.step == channel.SURVEY:
                 if not known:
                     self._bring_list(mailbox, query.sender)
@@ -205,21 +207,20 @@ class Party(ABC):
             if query.sender != AGGREGATOR:
                 raise ProtocolError(f"{query.sender} asked what only the aggregator may.")
             self.activity.note(query.step)
-            if query.step == channel.OVER:
-                self._submit(lambda: self._end(mailbox, query.payload.decode("ascii", "replace")))
-                self._send(mailbox, query, Answer())
-                return True
             if not known and query.step == JOIN and self._run(query.session) is None:
                 self._bring_list(mailbox, AGGREGATOR)
                 self._send(mailbox, query, Answer(channel.OTHER_MEMBERS))
                 return True
+        except CarrierError:
+            raise
         except EigenveilError as error:
-            if error.code == "no-mailbox":
-                raise
             if error.code == EXPIRED and error.message != self._unanswered:
                 self.say(str(error))
                 self._unanswered = error.message
             _log.warning("refused: %s", error.message)
+            return True
+        except Exception:  # or it would come again for ever, before all others
+            _log.exception("a message could not be dealt with")
             return True
         with self._guard:
             if query.mark in self._marks:
@@ -238,7 +239,11 @@ class Party(ABC):
     def _deal_with(self, mailbox: Mailbox, digest: str, query: Envelope) -> None:
         """Answer a question of a run, put the answer, and let go of the question."""
         try:
-            answer = self._answer(query)
+            if query.step == channel.OVER:
+                self._end(mailbox, query.payload.decode("ascii", "replace"))
+                answer = Answer()
+            else:
+                answer = self._answer(query)
             again = query.mark in self._undecided
             if answer.code == channel.NOT_APPROVED:
                 with self._guard:
@@ -421,6 +426,8 @@ class Party(ABC):
 
     def _end(self, mailbox: Mailbox, session: str) -> None:
         """The aggregator says that a run is over: nothing of it is answered any more."""
+        if not _SESSION.fullmatch(session):
+            return
         run = self._run(session)
         with self._guard:
             self._over.add(session)
