@@ -142,6 +142,18 @@ def test_keys_of_a_session_outlive_a_kill_and_are_erased_at_its_end(tmp_path):
     assert not (tmp_path / "n" / "a1").exists()
 
 
+def test_no_key_is_taken_for_zeros_where_its_erasure_was_cut_off(tmp_path, monkeypatch):
+    keys = FileKeys(tmp_path)
+    keys.put("a1", "", b"k" * 96)
+    keys.put("b2", "", b"l" * 96)
+    with monkeypatch.context() as cut:
+        cut.setattr(envelopes.shutil, "rmtree", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            keys.end("a1")
+    assert FileKeys(tmp_path).all() == {("b2", ""): b"l" * 96}
+    assert [each.name for each in tmp_path.iterdir()] == ["b2"]
+
+
 def test_a_session_key_that_was_shown_stays():
     aggregator, north = post_of("aggregator"), post_of("north")
     aggregator.open(north.seal(letter("north", "aggregator"), bound=9)[0], limit=9)

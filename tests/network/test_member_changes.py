@@ -84,3 +84,31 @@ def test_a_run_ends_when_one_of_its_sites_is_revoked(running, told):
             lead.submit(running.study)
         assert caught.value.code == "revoked-party"
     assert not any(each.charges for each in running.ledgers["west"].sessions())
+
+
+def test_a_key_that_was_replaced_begins_no_run(running):
+    """Whoever stole it cannot have a run by the list of old, whatever the aggregator brings."""
+    running.sites["north"].decision = "waiting"
+    with running.lead() as lead:
+        run = lead.submit(running.study)
+        until(lambda: "approved" in lead.status(run).missing.get("north", ""))
+        asked = office.replace_key(running.parties["west"].folder)
+        members = office.admit(running.office, [asked.request], [asked.fingerprint])
+        brought(running, members, *running.parties)
+        running.stop("west")
+        running.start("west")
+        running.sites["north"].decision = "approved"
+        assert ended(lead, run).state == "failed"
+    assert any("west has another key since" in told for told in running.sites["north"].said)
+    assert not running.ledgers["north"].sessions()
+
+
+def test_what_a_revoked_key_signed_is_no_result(running):
+    with running.lead() as lead:
+        run = lead.submit(running.study)
+        finished(lead, run, running.study)
+        members = office.revoke(running.office, "west", "stolen")
+        brought(running, members, *running.parties)
+        with pytest.raises(ProtocolError, match="stolen") as refused:
+            lead.result(run, running.study)
+        assert refused.value.code == "revoked-party"

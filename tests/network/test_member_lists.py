@@ -1,5 +1,6 @@
 """Lists of members: who is in by them, and that they never go back or aside."""
 
+import json
 import shutil
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from eigenveil.errors import EigenveilError
+from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation import members as lists
 from eigenveil.network import members as known_lists
 from eigenveil.network import registrar as office
@@ -237,6 +238,9 @@ def test_a_change_of_the_registrar_that_is_cut_off_loses_no_key(world, monkeypat
         with pytest.raises(ZeroDivisionError):
             world.registrar.hand_over(world.registrar.next_file)
     world.admit("south")  # as before
+    taking = KeySigner.read(world.registrar.next_file)
+    cut_off = world.registrar.folder / f"registrar-{taking.public_key.fingerprint[:16]}.pem"
+    cut_off.write_bytes(b"")  # where the writing of that key was cut off
     world.registrar.hand_over(world.registrar.next_file)
     world.registrar.hand_over(world.registrar.next_file)
     assert party.adopt(world.data())
@@ -411,3 +415,24 @@ def test_no_entries_are_taken_that_contradict_each_other():
         assert code_of(lists.check_entries, others) == "bad-members"
     lists.check_entries([one.model_copy(update={"revoked": True}), entry("north")])
     lists.check_entries([one.model_copy(update={"until": now}), entry("north"), entry("south")])
+
+
+def test_nothing_is_signed_that_nobody_could_read(world):
+    """A request, or a reason, that no list can have leaves the registrar's as it was."""
+    adopted(world, "north")
+    before = world.data()
+    with pytest.raises(ProtocolError, match="cannot be read"):
+        world.registrar.revoke("north", "x" * 201)
+    with pytest.raises(ProtocolError, match="cannot be read"):
+        world.registrar.renew(address="https://\n")
+    assert world.data() == before
+    world.admit("south")
+
+
+def test_a_time_that_is_none_is_a_list_that_cannot_be_read(world):
+    """Also of a stranger's: nothing in it is checked before it is read."""
+    party = adopted(world, "north")
+    for time in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
+        fields = json.loads(world.data())
+        fields["heads"][0]["said"]["since"] = time
+        assert code_of(party.adopt, json.dumps(fields).encode()) == "bad-members"

@@ -32,7 +32,16 @@ _ONE: dict[str, str] = {"aggregator": "aggregator", "helper": "helper"}
 _TAKEN = {"aggregator", "helper", "registrar", "all", "lead"}
 
 Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Utc = Annotated[AwareDatetime, AfterValidator(lambda time: time.astimezone(UTC))]
+
+
+def _utc(time: datetime) -> datetime:
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("it is no time of UTC") from None
+
+
+Utc = Annotated[AwareDatetime, AfterValidator(_utc)]
 
 
 def _shown(text: str) -> str:
@@ -42,6 +51,7 @@ def _shown(text: str) -> str:
 
 
 Words = Annotated[str, StringConstraints(max_length=200), AfterValidator(_shown)]
+Address = Annotated[str, StringConstraints(max_length=500), AfterValidator(_shown)]
 
 
 def name_problem(role: str, name: str) -> str:
@@ -93,7 +103,7 @@ class Head(Document):
     next_registrar: Hex
     since: Utc
     until: Utc
-    address: Annotated[str, StringConstraints(max_length=500), AfterValidator(_shown)] = ""
+    address: Address = ""
     entries: Hex
 
 
@@ -152,7 +162,7 @@ def check_heads(heads: Sequence[Signed[Head]], origin: str, *, whole: bool = Tru
                 raise bad_members("its numbers do not follow each other")
         elif before is not None and head.number <= before.number:
             raise bad_members("its numbers do not follow each other")
-        if not head.since < head.until <= head.since + LONGEST:
+        if not timedelta(0) < head.until - head.since <= LONGEST:
             raise bad_members(f"it is good for more than {LONGEST.days} days, or for none")
         before = head
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.federation.members import Evidence
 from eigenveil.federation.protocol.certificates import Signed, check_count, who_signed
 from eigenveil.federation.protocol.messages import AGGREGATOR
 from eigenveil.federation.study.study import Study
@@ -163,6 +164,8 @@ class LeadSession:
         if signed is None or signed.session != run:
             raise _another("of another run")
         check_count(signed, signatures)
+        evidence = Evidence.model_validate(model.certificate_.signatures.members)
+        self._members.vouch(evidence)
         return model, signed
 
     # -- letters

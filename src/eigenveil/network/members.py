@@ -174,6 +174,38 @@ class KnownMembers:
                 self._views[digest] = View(self._kept(digest), self)
             return self._views[digest]
 
+    def check_begins(self, digest: str, names: Collection[str]) -> None:
+        """Raise where a list has other keys for these parties than the newest has now.
+
+        A key that was replaced, because it was stolen perhaps, begins no run any more.
+        """
+        began, newest = self.at(digest), self.view()
+        for name in names:
+            if began is not newest and began.entry(name).key != newest.entry(name).key:
+                raise ProtocolError(
+                    f"{name} has another key since the list of members by which the run begins.",
+                    hint="Submit the study again: it begins by the newest list.",
+                    code="other-members",
+                )
+
+    def vouch(self, evidence: Evidence) -> None:
+        """Raise unless evidence is of a list that this party's follows from, and of keys that hold.
+
+        What a key signed before it was replaced holds; before it was revoked, nobody can tell.
+        """
+        newest, head = self.current(), evidence.head
+        if head.number > newest.head.number:
+            raise ProtocolError(
+                f"The list of members, number {head.number}, is not here yet.",
+                hint="Take the newest list: 'eigenveil federation members FOLDER --take FILE'.",
+                code="other-members",
+            )
+        self._same(newest, head.number, head.digest)
+        for each in evidence.entries:
+            same = [known for known in newest.entries if known.key == each.key]
+            if each.is_in(head.since) and same[0].revoked:
+                find(same, each.name, datetime.now(UTC))  # says so
+
     def current(self) -> MemberList:
         """The newest list."""
         with self._guard:

@@ -380,6 +380,11 @@ class Party(ABC):
         if self.name not in parties_of(study):
             self.say(f"Study {study.name!r} was brought, of which {self.name} is no part.")
             raise _Coded(channel.REFUSED)
+        try:
+            self.members.check_begins(members, (*parties_of(study), AGGREGATOR))
+        except ProtocolError as error:
+            self.say(f"Study {study.name!r} was refused: {error}")
+            raise _Coded(channel.REFUSED) from None
         if code := self.propose(study):
             raise _Coded(code)
         keep(self.folder, study)  # of a study that is approved as it comes, there is no copy yet

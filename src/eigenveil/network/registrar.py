@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import StringConstraints, ValidationError
+from pydantic import ValidationError
 
 from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation.members import (
     LONGEST,
+    Address,
     Entry,
     Head,
     Hex,
@@ -31,7 +32,7 @@ from eigenveil.federation.signed import Document, KeyText, Signed
 from eigenveil.files import hold
 from eigenveil.network.folder import MEMBERS_FILE
 from eigenveil.network.keys import KeySigner, PartyKeys, write_private
-from eigenveil.network.members import read_members, write_members
+from eigenveil.network.members import line, read_members, write_members
 
 KEY, NEXT = "registrar", "next"
 _BEGINS = "eigenveil-request-1"
@@ -52,7 +53,7 @@ class Request(Document):
     organisation: Words
     key: KeyText
     sealing: Hex
-    address: Annotated[str, StringConstraints(max_length=500)] = ""
+    address: Address = ""
     replaces: KeyText | Literal[""] = ""
 
 
@@ -156,7 +157,10 @@ class Registrar:
         """Write keys, before any list names them."""
         for kind, each in ((KEY, own), (NEXT, later)):
             file = self._place(kind, each.public_key)
-            if not file.exists():
+            try:
+                KeySigner.read(file)
+            except OutputError:  # none, or one whose writing was cut off
+                file.unlink(missing_ok=True)
                 write_private(self.folder, {file.name: each.pem})
 
     def current(self) -> MemberList:
@@ -275,7 +279,7 @@ class Registrar:
             return made
 
     def _write(self, members: MemberList) -> None:
-        members.check(members.head.origin)  # whatever is signed can be read
+        read_members(line(members), members.head.origin)  # whatever is signed can be read
         write_members(self.file, members)
 
 
