@@ -22,7 +22,7 @@ from rich.table import Table
 import eigenveil.cli
 from eigenveil import PrivatePCA
 from eigenveil.cli import app as whole
-from eigenveil.cli.commands import fit, ledger, site_decisions, study_run
+from eigenveil.cli.commands import fit, ledger, site_decisions
 from eigenveil.cli.commands import fit as federated
 from eigenveil.cli.presenters import mixture as mixture_presenter
 from eigenveil.cli.presenters import results, site_console, watch
@@ -278,7 +278,7 @@ def test_ledgers(name, capsys):
 def test_sites_and_leads(name, capsys):
     site_console.lines(quiet=False)(name)
     literal(capsys.readouterr().out, name)
-    study_run._Notifier(quiet=False)(name)
+    notify(name)
     literal(capsys.readouterr().err, name)
 
 

@@ -73,7 +73,8 @@ def _one_of_many(name):
 @pytest.mark.parametrize("name", map(_one_of_many, ATTACKS))
 def test_sound_mechanisms_stay_under_their_claim(name):
     attack = ATTACKS[name]
-    n = 1_000 if attack.kind == "bingham" else 8_000
+    n = {"bingham": 1_000, "column-histogram-laplace-replace-one": 40_000}
+    n = n.get(name, n.get(attack.kind, 8_000))  # of 8,000 a bound of .29 has a deviation of .054
     assert FAR.get(name, TIGHT[attack.kind]) < bound(attack, n=n) <= 1.0
 
 

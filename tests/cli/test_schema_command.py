@@ -405,7 +405,7 @@ def opened(files, study, *, schema=None):
     from eigenveil.cli.options import WantedColumns
 
     rows = _Rows([str(file) for file in files], WantedColumns(schema=schema))
-    rows.check()
+    assert rows.paths is not None  # the files can be read
     return rows(read_study(study))
 
 

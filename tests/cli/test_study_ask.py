@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from eigenveil.cli.commands import study_run
+from eigenveil.cli.commands import study_ask
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.network.survey import PartyAnswer, Report
 from federation_tools import SITES, study_of
@@ -38,7 +38,7 @@ def sites(monkeypatch):
             ]
 
     session = Session()
-    monkeypatch.setattr(study_run, "open_session", lambda kit: session)
+    monkeypatch.setattr(study_ask, "open_lead", lambda party: session)
     return session
 
 

@@ -146,7 +146,7 @@ COMMANDS = {
     ),
     "aggregator": Command(
         "eigenveil.cli.commands.aggregator:aggregator_app",
-        "The aggregator between organisations: it has no rows, and only its own key.",
+        "The aggregator between organisations: it has no rows, and only its own keys.",
     ),
     "exchange": Command(
         "eigenveil.cli.commands.exchange:exchange_app",

@@ -35,7 +35,7 @@ ALL = {
 VERDICTS = {
     "003-theorem2": ["holds"] * 3,
     "001-bounds": ["holds"] * 3 + ["does not hold"],
-    "001-costs": ["holds", "holds", "in part"],
+    "001-costs": ["holds", "holds", "does not hold"],
     "001-unequal": ["in part", "in part", "does not hold", "in part"],
     "000-orders": ["holds", "holds", "holds", "in part"],
     "002-lemma2": ["holds", "holds", "holds", "does not hold", "holds"],
