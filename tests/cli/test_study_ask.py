@@ -49,7 +49,7 @@ def test_who_agreed_and_who_did_not_is_said_by_name(sites, run, tmp_path):
         "north": PartyAnswer(state="approved", runs=2, until=until, version="9.9"),
         "south": PartyAnswer(state="refused", reason="no legal basis", version="9.9"),
     }
-    line = ("study", "ask", tmp_path / "study.toml", "--kit", tmp_path)
+    line = ("study", "ask", tmp_path / "study.toml", "--party", tmp_path)
     status, out, _ = run(*line)
     out = " ".join(out.replace("│", " ").split())
     assert status == 0
