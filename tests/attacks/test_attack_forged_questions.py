@@ -6,17 +6,20 @@ word, get refusals; who carries old mail again, in any order and changed, change
 """
 
 import random
+from types import SimpleNamespace
 
 import pytest
 
+from eigenveil.errors import ProtocolError
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import AGGREGATOR, Message, encode
+from eigenveil.network import parties
 from eigenveil.network.channel import OVER, opening
 from eigenveil.network.envelopes import Envelope, MemoryKeys, OtherMembers, Post, is_hello
 from eigenveil.network.folder import identity_of, sealing_of
 from eigenveil.network.mailbox import digest_of
-from eigenveil.network.orders import new_session, sign_order
+from eigenveil.network.orders import new_session, read_order, sign_order
 from federation_tools import SITES
 from network.contract import Lossy
 from network.study_tools import Federation, Site, ended, one_release, until
@@ -205,3 +208,48 @@ def test_what_nobody_expected_stops_no_party(told, monkeypatch):
         told.site.turn(told.mailbox, 0.0)
     assert not told.mailbox.take(0.0)
     assert isinstance(told.join("aggregator", "lead", session=new_session()), bytes)
+
+
+def test_a_site_holds_few_questions_at_once(told, monkeypatch):
+    """However many an aggregator puts while the site computes: the rest stay where they lie."""
+    monkeypatch.setattr(told.site, "_work", SimpleNamespace(submit=lambda work: None))
+    monkeypatch.setattr(parties, "_MOST_BUSY", 5)
+    for number in range(9):
+        question = Envelope("", new_session(), "keys", "aggregator", "north", bytes([number]))
+        told.mailbox.put("north", told.posts["aggregator"].seal(question, bound=9)[0])
+    for _ in range(2):
+        told.site.turn(told.mailbox, 0.0)
+    assert len(told.site._busy) == 5
+    assert len(told.mailbox.take(0.0)) == 9
+
+
+def test_an_order_has_one_text(told):
+    """What is said twice in it, or written otherwise, is nobody's word."""
+    lead, session = told.identities["lead"], new_session()
+    line = sign_order(lead, told.study, session=session, timeout=60.0).line
+    assert read_order(line, told.identities["north"]).session == session
+    for old, new in [
+        (b'"timeout":60.0', b'"timeout":61.0,"timeout":60.0'),
+        (b'"timeout":60.0', b'"timeout":"60"'),
+        (b'"study":{', b'"study":{"epsilon":5.0,'),
+        (b'"study":{', b'"study": {'),
+    ]:
+        assert old in line
+        with pytest.raises(ProtocolError):
+            read_order(line.replace(old, new), told.identities["north"])
+
+
+def test_no_member_pushes_anothers_session_key_out(told):
+    """A key that was shown is sealed for, however many others a member shows."""
+    session = new_session()
+    question = Envelope(told.study.hash, session, "keys", "aggregator", "north", b"")
+    told.site.post.open(told.posts["aggregator"].seal(question, bound=9)[0], limit=9)
+    for number in range(100):
+        shown = Envelope("", f"{number}", "keys", "south", "north", b"")
+        told.site.post.open(told.posts["south"].seal(shown, bound=9)[0], limit=9)
+    assert sum(map(len, told.site.post._shown.values())) == 65
+    answer = Envelope(told.study.hash, session, "keys", "north", "aggregator", b"")
+    sealed, _ = told.site.post.seal(answer, bound=9)
+    told.posts["aggregator"].end(session)
+    with pytest.raises(ProtocolError, match="key that is not here"):
+        told.posts["aggregator"].open(sealed, limit=9)

@@ -26,6 +26,7 @@ from eigenveil.errors import DataError, ProtocolError
 from eigenveil.io import files, open_rows
 from eigenveil.io.formats.arrow_sizes import batch_sizes
 from eigenveil.network.lead import LeadSession
+from eigenveil.network.results import FILES, MOST_BYTES
 
 MOST = 64 << 20
 """Bytes of Python's and NumPy's memory that reading may take."""
@@ -267,9 +268,11 @@ def test_one_part_of_a_model_under_many_names(tmp_path):
 
 
 @pytest.mark.parametrize("more", [1 << 40, 1 << 19])
-def test_a_lead_takes_no_file_without_an_end(more, monkeypatch):
+@pytest.mark.parametrize("number", range(len(FILES)))
+def test_a_lead_takes_no_file_without_an_end(more, number, monkeypatch):
     """Neither one that is said to be large, nor one that is a little larger each time."""
-    monkeypatch.setattr("eigenveil.network.lead.MOST_BYTES", 1 << 20)
+    if number == 0:  # the others are texts, which are read whole, and have a smaller bound
+        monkeypatch.setitem(MOST_BYTES, FILES[0], 1 << 26)
     session, piece = LeadSession.__new__(LeadSession), bytes(32 + (1 << 19))
 
     def sent(step, payload, size):
@@ -277,5 +280,5 @@ def test_a_lead_takes_no_file_without_an_end(more, monkeypatch):
         return (at + (1 << 19) + more).to_bytes(8, "little") + piece
 
     session._ask = sent
-    with pytest.raises(ProtocolError, match=r"model\.npz"):
-        session._file("5e" * 12, 0)
+    with pytest.raises(ProtocolError, match=f"{FILES[number]} with more than 64 MiB"):
+        session._file("5e" * 12, number)

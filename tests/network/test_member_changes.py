@@ -95,6 +95,7 @@ def test_a_key_that_was_replaced_begins_no_run(running):
         asked = office.replace_key(running.parties["west"].folder)
         members = office.admit(running.office, [asked.request], [asked.fingerprint])
         brought(running, members, *running.parties)
+        until(lambda: number(running, "north") == 3)
         running.stop("west")
         running.start("west")
         running.sites["north"].decision = "approved"
@@ -109,6 +110,7 @@ def test_what_a_revoked_key_signed_is_no_result(running):
         finished(lead, run, running.study)
         members = office.revoke(running.office, "west", "stolen")
         brought(running, members, *running.parties)
+        until(lambda: number(running, "lead") == 3)
         with pytest.raises(ProtocolError, match="stolen") as refused:
             lead.result(run, running.study)
         assert refused.value.code == "revoked-party"

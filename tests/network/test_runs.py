@@ -134,7 +134,7 @@ def test_a_lead_takes_no_result_of_another_run(federation, monkeypatch):
         with pytest.raises(ProtocolError) as caught:
             lead.result(first, study_of())
         assert caught.value.code == "other-run"
-        monkeypatch.setattr(lead_module, "MOST_BYTES", 1000)
+        monkeypatch.setattr(lead_module, "MOST_BYTES", dict.fromkeys(lead_module.FILES, 1000))
         with pytest.raises(ProtocolError, match="with more than"):
             lead.result(first)
 

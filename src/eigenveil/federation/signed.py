@@ -65,7 +65,10 @@ class Signed(BaseModel, Generic[T]):
         try:
             if len(data) > limit:
                 raise ValueError
-            return cls.model_validate_json(data)
+            found = cls.model_validate_json(data)
+            if found.line() != (data.encode() if isinstance(data, str) else data):
+                raise ValueError  # there is one text of what is said
+            return found
         except (ValidationError, ValueError):
             raise ProtocolError(
                 f"{what[:1].upper()}{what[1:]} cannot be read.",

@@ -22,7 +22,7 @@ import re
 import shutil
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,8 +50,8 @@ BESIDE = _OUTSIDE + SEALED_MORE + _INSIDE
 _MOST_HELLO = 1 << 24
 # What no session and no member is called; and how files of keys end.
 _LIST, _OWN, _ENDING, _GONE = "LIST", "-own", ".key", ".gone-"
-# Sessions' keys of others that came, while nothing was answered in their sessions.
-_MOST_SHOWN = 4096
+# Sessions' keys of each other that came, while nothing was answered in their sessions.
+_MOST_SHOWN = 64
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class Post:
         self._guard = threading.RLock()
         self._own: dict[str, SealingKey] = {}
         self._theirs: dict[tuple[str, str], bytes] = {}
-        self._shown: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._shown: defaultdict[str, OrderedDict[str, bytes]] = defaultdict(OrderedDict)
         self._used: set[tuple[str, str]] = set()  # sessions and peers that have used our key of it
         for (session, name), key in store.all().items():
             if name:
@@ -252,7 +252,7 @@ class Post:
             key = self._theirs.get((session, to), key)
         elif session:
             with self._guard:
-                if (shown := self._shown.pop((session, to), None)) is not None:
+                if (shown := self._shown[to].pop(session, None)) is not None:
                     self._store.put(session, to, shown)
                     self._theirs[session, to] = shown
                 key = self._theirs.get((session, to), key)
@@ -297,15 +297,22 @@ class Post:
             raise OtherMembers(found)
         return found
 
+    @property
+    def sessions(self) -> set[str]:
+        """Those whose keys are here."""
+        with self._guard:
+            return {*self._own, *(session for session, _ in self._theirs)} - {""}
+
     def end(self, session: str) -> None:
         """Erase a session's keys: nothing of it can be opened any more."""
         with self._guard:
             self._store.end(session)
             if (own := self._own.pop(session, None)) is not None:
                 del self._by_digest[_sha(own.public)]
-            for known in (self._theirs, self._shown):
-                for each in [each for each in known if each[0] == session]:
-                    del known[each]
+            for each in [each for each in self._theirs if each[0] == session]:
+                del self._theirs[each]
+            for shown in self._shown.values():
+                shown.pop(session, None)
             self._used = {each for each in self._used if each[0] != session}
 
     def _own_of(self, session: str) -> SealingKey:
@@ -329,15 +336,16 @@ class Post:
                 self._used.add(place)
             if not found.session or not found.session_key:
                 return
-            known = self._theirs.get(place) or self._shown.setdefault(place, found.session_key)
+            shown = self._shown[found.sender]
+            known = self._theirs.get(place) or shown.setdefault(found.session, found.session_key)
             if known != found.session_key:
                 raise ProtocolError(
                     f"{found.sender}: it shows another key of a session than before.",
                     hint="It lost its state, or somebody else has its keys; it is refused.",
                     code="bad-identity",
                 )
-            while len(self._shown) > _MOST_SHOWN:
-                self._shown.popitem(last=False)
+            while len(shown) > _MOST_SHOWN:
+                shown.popitem(last=False)
 
 
 # -- The header.

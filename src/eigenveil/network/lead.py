@@ -171,14 +171,14 @@ class LeadSession:
     # -- letters
 
     def _file(self, run: str, number: int) -> bytes:
-        content = bytearray()
+        content, most = bytearray(), MOST_BYTES[FILES[number]]
         while True:
             at = len(content).to_bytes(8, "little")
             found = self._ask(channel.RESULT, run.encode() + bytes([number]) + at, PIECE)
             size, digest, piece = int.from_bytes(found[:8], "little"), found[8:40], found[40:]
             content += piece
-            if max(size, len(content)) > MOST_BYTES:
-                raise _strange(f"{FILES[number]} with more than {MOST_BYTES >> 20} MiB")
+            if max(size, len(content)) > most:
+                raise _strange(f"{FILES[number]} with more than {most >> 20} MiB")
             if len(content) >= size:
                 break
             if not piece:

@@ -56,6 +56,8 @@ WAIT, SOON = 10.0, 0.3
 RETRY = 1.0
 HELLO = 5.0
 _MOST_OPEN = 4
+# Questions that are held at once; others stay in the mailbox.
+_MOST_BUSY = 64
 _MOST_UNDECIDED = 32
 _SESSION = re.compile(r"[0-9a-f]{24}")
 _log = logging.getLogger(__name__)
@@ -106,6 +108,8 @@ class Party(ABC):
         self.activity = Activity()
         self._runs: OrderedDict[str, tuple[Run, _Role | None]] = OrderedDict()
         self._over = _lines(folder.ended_file)
+        for session in self.post.sessions & self._over:
+            self.post.end(session)
         self._busy: set[str] = set()
         self._marks: set[str] = set()
         self._undecided: dict[str, tuple[str, Envelope]] = {}
@@ -171,9 +175,15 @@ class Party(ABC):
             self._greeted = now
         with self._guard:
             known = frozenset(self._busy)
-        mail = mailbox.take(wait, known)
+        if len(known) >= _MOST_BUSY:
+            time.sleep(min(wait, SOON))
+            mail = []
+        else:
+            mail = mailbox.take(wait, known)
         self.activity.reached()
         for data in mail:
+            if len(self._busy) >= _MOST_BUSY:
+                break
             digest = digest_of(data)
             if self._received(mailbox, digest, data):
                 mailbox.forget([digest])

@@ -20,8 +20,8 @@ from eigenveil.privacy.certificate import Certificate, read_certificate
 
 MODEL, CERTIFICATE, SUMMARY = "model.npz", "certificate.json", "summary.json"
 FILES = (MODEL, CERTIFICATE, SUMMARY)
-# Of one file that a lead takes from the aggregator: 2**27 numbers of a model.
-MOST_BYTES = 1 << 30
+# Of a file that a lead takes from the aggregator: 2**27 numbers of a model; texts are read whole.
+MOST_BYTES = {MODEL: 1 << 30, CERTIFICATE: 1 << 26, SUMMARY: 1 << 26}
 
 
 def write_result_files(
@@ -91,7 +91,7 @@ def _summary(file: Path) -> Mapping[str, Any]:
             hint="Fetch the result again.",
             code="no-result",
         ) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _broken(file) from None
     if not isinstance(found, dict):
         raise _broken(file)

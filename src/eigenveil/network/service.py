@@ -93,6 +93,8 @@ class AggregatorService:
                     yield kept_order((folder / _ORDER).read_bytes())
                     continue
                 journal.unlink(missing_ok=True)
+                if folder.name in self.post.sessions:  # its end was cut off
+                    self.post.end(folder.name)
                 if time.time() < float(found["time"]) + _A_DAY:  # all may not know yet
                     order = kept_order((folder / _ORDER).read_bytes())
                     self.desk.notify(parties_of(order.study), OVER, order.session.encode())
@@ -182,6 +184,8 @@ class AggregatorService:
     def _receive(self, query: Envelope) -> None:
         if self.identity.members.role(query.sender) != "lead":
             raise ProtocolError(f"{query.sender} asked what only a lead may.")
+        if query.session:  # keys would be made for it, and stay
+            raise ProtocolError(f"{query.sender} asked in a run what is of none.")
         self._answers.submit(self._answer, query)
 
     def _answer(self, query: Envelope) -> None:

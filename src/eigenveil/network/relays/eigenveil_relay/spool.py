@@ -198,7 +198,9 @@ def answer(
     head, body = unpack(data)
     spool.confirm(head["have"])
     have = spool.receive("server", head, body)
-    until = time.monotonic() + min(float(head.get("wait", 0)), 60.0)
+    wait = head.get("wait")
+    wait = wait if type(wait) in (int, float) and 0 <= wait <= 60 else 0  # NaN would be for ever
+    until = time.monotonic() + wait
     while True:
         pieces, sent = spool.pieces(head["have"])
         if pieces or time.monotonic() >= until or stopped():
