@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,17 @@ def test_a_message_that_is_none_is_refused_whole(data):
     with contextlib.suppress(ends.SpoolError):
         head, body = ends.unpack(data)
         assert sum(piece[3] for piece in head["pieces"]) == len(body)
+
+
+@pytest.mark.parametrize("wait", [float("nan"), float("inf"), 1e9, -1, "9", None, [9]])
+def test_a_wait_that_is_none_is_not_waited_for(tmp_path, wait):
+    _, client = two(tmp_path)
+    message = ends.pack({"wait": wait, "have": {}, "pieces": []})
+    begun = time.monotonic()
+    stopped = lambda: time.monotonic() > begun + 3  # noqa: E731
+    head, _ = ends.unpack(ends.answer(client, message, stopped=stopped))
+    assert head["pieces"] == []
+    assert time.monotonic() < begun + 3
 
 
 def test_nothing_but_letters_leaves_and_nothing_grows_without_end(tmp_path, monkeypatch):

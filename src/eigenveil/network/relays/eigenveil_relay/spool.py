@@ -199,7 +199,8 @@ def answer(
     spool.confirm(head["have"])
     have = spool.receive("server", head, body)
     wait = head.get("wait")
-    wait = wait if type(wait) in (int, float) and 0 <= wait <= 60 else 0  # NaN would be for ever
+    if not isinstance(wait, int | float) or not 0 <= wait <= 60:  # NaN would be for ever
+        wait = 0
     until = time.monotonic() + wait
     while True:
         pieces, sent = spool.pieces(head["have"])
