@@ -44,7 +44,7 @@ def _measure(folder: Path, report: Report) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    words = ["--kit", str(kit), "--ledger", str(ledger), "--state", str(state)]
+    words = ["--party", str(kit), "--ledger", str(ledger), "--state", str(state)]
     server = subprocess.Popen(
         [sys.executable, "-c", _COMMAND, "console", *words, "--port", str(port)],
         stdout=subprocess.DEVNULL,
