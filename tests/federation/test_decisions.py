@@ -542,6 +542,21 @@ def test_a_ledger_begun_without_approvers_gets_none(party, tmp_path):
     assert "it has no approvers" in ledger.verify().explanation
 
 
+def test_a_ledger_that_somebody_else_began_is_not_the_sites(party, tmp_path):
+    """Whatever site and federation its list names: another's key, or the site's, has signed it."""
+    ledger, stranger = Ledger(tmp_path / "planted.ledger"), KeySigner.new()
+    desk = Decisions(party, ledger)
+    planted = desk._first_list(ledger.mark())
+    mine = [planted.approvers[0].model_copy(update={"public_key": stranger.public_key.text})]
+    planted = planted.model_copy(update={"approvers": tuple(mine)})
+    body = ApproversBody(signed=Signed[ApproverList].by(planted, stranger))
+    ledger.record(lambda _: [body])
+    assert "never had" in refused("no-approvers", desk.begin).message
+    own = Decisions(party, Ledger(tmp_path / "own.ledger"))
+    own.begin()
+    own.begin()
+
+
 @pytest.mark.parametrize("change", ["another ledger's", "another site's", "another number"])
 def test_a_list_of_another_place_by_the_approvers_themselves(desk, party, tmp_path, change):
     """Such as one taken from another ledger of theirs, where somebody else decides as well."""

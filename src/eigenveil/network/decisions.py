@@ -13,7 +13,7 @@ What an approval is worth follows from the ledger alone
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,7 +57,7 @@ from eigenveil.federation.study.study import Study
 from eigenveil.files import Place
 from eigenveil.network.approvals import decided_study, forget_waiting, keep, waiting_study
 from eigenveil.network.folder import PartyFolder, identity_of
-from eigenveil.network.keys import KeySigner
+from eigenveil.network.keys import KeySigner, PartyKeys
 from eigenveil.network.signers import make_key, open_key
 
 __all__ = [
@@ -154,8 +154,26 @@ class Decisions:
         def make(books: Books) -> Sequence[Body]:
             return list(self._first(Record.of(books, mark), books))
 
-        if self.record().listed is None:
+        listed = self.record().listed
+        if listed is None:
             self.ledger.record(make)
+        elif not any(map(self._has_key, self._began_with())):
+            raise DecisionRefused(
+                f"{self.ledger.name} begins with approvers that {listed.site} never had: somebody "
+                f"else made it, or the keys in {self.party.folder} were lost.",
+                hint="Give the site a ledger of its own, or restore its keys; nothing in this one "
+                "was decided by its owner.",
+                code="no-approvers",
+            )
+
+    def _began_with(self) -> Collection[str]:
+        """The keys that signed the list at the beginning of the ledger."""
+        decided = self.ledger.decided().decided
+        first = (body for _, _, body in decided if isinstance(body, ApproversBody))
+        return next((body.signed.signatures.keys() for body in first), ())
+
+    def _has_key(self, key: str) -> bool:
+        return (self.party.keys / PartyKeys.name_of(key)).is_dir()
 
     def note_members(self) -> None:
         """Have the ledger know the newest list of members; raise where it knew a newer one."""
