@@ -38,13 +38,13 @@ def run(report: Report) -> None:
 def _measure(folder: Path, report: Report) -> None:
     import httpx
 
-    kit, ledger = _site(folder)
+    party, ledger = _site(folder)
     state = folder / "state"
     _command(folder, "user", "add", "ann", "--role", "owner", "--state", str(state))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    words = ["--party", str(kit), "--ledger", str(ledger), "--state", str(state)]
+    words = ["--party", str(party), "--ledger", str(ledger), "--state", str(state)]
     server = subprocess.Popen(
         [sys.executable, "-c", _COMMAND, "console", *words, "--port", str(port)],
         stdout=subprocess.DEVNULL,
@@ -129,7 +129,7 @@ def _command(folder: Path, *words: str) -> None:
 
 
 def _site(folder: Path) -> tuple[Path, Path]:
-    """The kit of a site where studies wait, and a long ledger."""
+    """The folder of a site where studies wait, and a long ledger."""
     from eigenveil import PrivatePCA
     from eigenveil.app.federation import new_all
     from eigenveil.federation.ledger.entries import BeginBody, Budget, ChargeBody, EndBody
@@ -148,10 +148,10 @@ def _site(folder: Path) -> tuple[Path, Path]:
         "sites": [{"name": name} for name in ("north", "south", "west")],
     }
     parties = new_all(make_study(name="first", **usual), folder / "parties").parties
-    kit = parties["north"]
+    party = parties["north"]
     for number in range(_STUDIES):
         fields = usual | {"epsilon": 0.01 + number / 1e4}
-        approvals.ask_owner(kit, make_study(name=f"study-{number:02}", **fields))
+        approvals.ask_owner(party, make_study(name=f"study-{number:02}", **fields))
     place = folder / "north.ledger"
     Ledger(place).set_budget(Budget("default", "add-remove", 100.0, 1e-6))
     rows = np.random.default_rng(0).standard_normal((500, 4))
@@ -186,4 +186,4 @@ def _site(folder: Path) -> tuple[Path, Path]:
                 )
             )
             writer.append(EndBody(**about, outcome="finished"))
-    return kit.folder, place
+    return party.folder, place

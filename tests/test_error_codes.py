@@ -53,7 +53,7 @@ def test_exit_statuses_are_those_of_the_classes(tool):
     assert found["WrongOption"] == found["rows-in-result"] == [2]
     assert found["stopped"] == [130]
     assert found["bad-party"] == [3, 7]
-    assert found["other-session"] == found["study-lost"] == found["problem"] == [6]
+    assert found["other-session"] == found["study-failed"] == found["problem"] == [6]
 
 
 @pytest.mark.parametrize("source", ['DataError("m", code="made-up")', 'raise_it(code="made-up")'])

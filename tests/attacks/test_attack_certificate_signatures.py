@@ -14,7 +14,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "federation"))
 
-from identity_tools import Known
 from roles_tools import Consortium, Wire, carry, changed, query, request_of, run_study, study_of
 
 from eigenveil.federation.protocol.aggregator import Aggregator
@@ -60,7 +59,9 @@ def played(identities, tmp_path_factory):
     """Plays a study; ``fate`` decides what becomes of each message."""
 
     def call(study=None, fate=None, **options):
-        consortium = Known(study or study_of(3), tmp_path_factory.mktemp("study"), identities)
+        consortium = Consortium(
+            study or study_of(3), tmp_path_factory.mktemp("study"), identities=identities
+        )
         found = run_study(consortium, fate=fate, identity=identities[AGGREGATOR], **options)
         return found, consortium
 
@@ -485,7 +486,7 @@ def test_a_site_that_does_not_sign_is_named(how, played, registrar):
 
 
 def test_asking_for_signatures_has_a_time(identities, tmp_path):
-    consortium = Known(study_of(3), tmp_path, identities)
+    consortium = Consortium(study_of(3), tmp_path, identities=identities)
     aggregator = Aggregator(settle(consortium.study), timeout=7.0, identity=identities[AGGREGATOR])
     calls = []
 

@@ -16,8 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "federation"))
 
-from identity_tools import Known
-from roles_tools import run_study, study_of
+from roles_tools import Consortium, run_study, study_of
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
@@ -106,7 +105,8 @@ class MadeUp:
 def sites_with(made_up, fields, folder, lie, known, strangers):
     fields = dict(fields)
     study = study_of(fields.pop("sites"), **fields)
-    return Known(study, folder, known | {made_up: MadeUp(lie, made_up, known, strangers)})
+    who = known | {made_up: MadeUp(lie, made_up, known, strangers)}
+    return Consortium(study, folder, identities=who)
 
 
 def refusers(study, made_up):
@@ -148,7 +148,7 @@ def test_who_is_certified_is_not_refused(tmp_path, known):
         fields = dict(fields)
         folder = tmp_path / str(number)
         folder.mkdir()
-        consortium = Known(study_of(fields.pop("sites"), **fields), folder, known)
+        consortium = Consortium(study_of(fields.pop("sites"), **fields), folder, identities=known)
         assert not run_study(consortium).outcome.missing
 
 

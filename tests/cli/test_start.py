@@ -9,7 +9,7 @@ import pytest
 from eigenveil.cli import app
 from eigenveil.cli.app import COMMANDS
 
-HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "sqlalchemy", "pyarrow", "nvflare")
+HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "sqlalchemy", "pyarrow")
 
 
 @pytest.mark.parametrize("word", ["--help", "--version"])

@@ -97,7 +97,7 @@ class Consortium:
         self.identities = identities or known_to_all(study)
         self.parties = {name: self.site(name) for name in self.ledgers}
         if settle(study).mask_kind == "helper":
-            self.parties[HELPER] = Helper(settle(study))
+            self.parties[HELPER] = Helper(settle(study), identity=self.identities.get(HELPER))
 
     def site(self, name):
         """The site as it is when its software has just started."""

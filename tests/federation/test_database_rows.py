@@ -321,8 +321,8 @@ def test_a_place_means_the_same_after_its_process_went_elsewhere(tmp_path, monke
     Sqlite(tmp_path).fill([("p", 1.0, 2.0, 3.0)])
     monkeypatch.chdir(tmp_path)
     place = absolute(Query(ALL, "sqlite:///visits.db"))
-    (tmp_path / "kit").mkdir()
-    monkeypatch.chdir(tmp_path / "kit")  # as a site does, when FLARE goes into its kit's folder
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
     assert values(open_rows([place], exclude=["person"])).tolist() == [[1.0, 2.0, 3.0]]
 
 

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from identity_tools import Known
-from roles_tools import run_study, study_of
+from roles_tools import Consortium, run_study, study_of
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol import payloads
@@ -46,7 +45,7 @@ def refused(call, *given):
     "fields", [{}, {"dropouts": 1}, {"masks": "pairwise"}, {"masks": "helper"}], ids=str
 )
 def test_a_study_among_known_parties_is_the_same(fields, tmp_path, known):
-    consortium = Known(study_of(3, **fields), tmp_path, known)
+    consortium = Consortium(study_of(3, **fields), tmp_path, identities=known)
     outcome = run_study(consortium, identity=known[AGGREGATOR]).outcome
     assert outcome.taking_part == 3
     assert not outcome.missing
@@ -100,7 +99,7 @@ def test_an_aggregator_cannot_put_keys_of_its_own_in_their_place(
     for number, (step, victim, field, name) in enumerate(swaps):
         folder = tmp_path / str(number)
         folder.mkdir()
-        consortium = Known(study, folder, known)
+        consortium = Consortium(study, folder, identities=known)
 
         def change(message, field=field, name=name):
             shown = message.body[field]

@@ -75,7 +75,7 @@ def test_an_approver_signs(desk, ledger, ann):
     assert desk.set_budget(kept, ann, by="ann")
     assert ledger.budget("default") == kept
     assert desk.set_budget(MORE, ann, by="ann", reason="a year later")
-    assert desk.set_budget(MOST)  # the owner, with the kit's key
+    assert desk.set_budget(MOST)  # the owner, with the site's key
     assert ledger.budget("default") == MOST
     assert signers(ledger) == [("owner",), ("ann",), ("ann",), ("owner",)]
     found = ledger.verify()

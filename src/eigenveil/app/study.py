@@ -197,14 +197,7 @@ def _why_over(found: StudyStatus) -> EigenveilError:
     """Why a study ended without a result."""
     if found.error is not None:
         return found.error
-    sentences = {
-        "aborted": ("was ended.", "What its sites have answered stays spent."),
-        "lost": (
-            "was lost: the aggregator stopped in the middle of it.",
-            "Run it again: the new run takes its place in every ledger.",
-        ),
-    }
-    what, hint = sentences.get(
-        found.state, ("failed.", "The aggregator's log may give the reason.")
-    )
+    what, hint = "failed.", "The aggregator's log may give the reason."
+    if found.state == "aborted":
+        what, hint = "was ended.", "What its sites have answered stays spent."
     return ProtocolError(f"The study {what}", hint=hint, code=f"study-{found.state}")

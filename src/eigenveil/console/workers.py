@@ -18,7 +18,7 @@ _PATIENCE = 300.0
 
 
 class Desk(Protocol):
-    """Answers what pages ask of kits, ledgers and results."""
+    """Answers what pages ask of parties, ledgers and results."""
 
     async def ask(self, method: str, **arguments: Any) -> Any:
         """What a function returns.

@@ -354,8 +354,8 @@ def serve_mail(
         raise DataError(
             f"{certificate} and {key.name} are no certificate for TLS and its key: "
             f"{first_line(problem.strerror or problem, empty='unreadable')}.",
-            hint="Put the organisation's there, as PEM, the key without a password; "
-            "'eigenveil federation join' makes a pair of its own.",
+            hint="Put the organisation's there, as PEM, the key without a password; 'eigenveil "
+            "federation join --role aggregator --address https://HOST:PORT' makes a pair.",
             code="bad-tls-certificate",
         ) from None
     store = Store(folder, most_bytes=limits.bytes, most_mails=limits.mails)
