@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Collection, Iterator
@@ -56,7 +57,10 @@ def line(members: MemberList) -> bytes:
 def write_members(file: Path, members: MemberList) -> None:
     """Write a list, for everybody to read."""
     with replacing(file) as scratch:
-        scratch.write_bytes(line(members))
+        with scratch.open("wb") as opened:
+            opened.write(line(members))
+            opened.flush()
+            os.fsync(opened.fileno())  # a list that is cut off could not be followed by another
         scratch.chmod(0o644)  # made to be sent
 
 
