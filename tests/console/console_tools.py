@@ -118,6 +118,7 @@ def result(**fields):
         "holds": True,
         "word": "VALID",
         "explanation": "It holds.",
+        "signed": "signed by the aggregator and 2 of 2 sites (north, <i>south</i>)",
         "sentence": "(1, 1e-06)-differential privacy",
         "assumptions": ["rows are of different persons"],
         "caveats": [],

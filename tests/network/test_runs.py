@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from study_tools import Federation, Site, ended, one_release, until
 
+from eigenveil.console.desk.results import read_result
 from eigenveil.errors import EigenveilError, OutputError, ProtocolError
 from eigenveil.federation.study.study import make_study
 from eigenveil.network import lead as lead_module
@@ -18,6 +19,7 @@ from eigenveil.network.mailbox import digest_of
 from eigenveil.network.orders import sign_end, sign_order
 from eigenveil.network.service import end_run
 from eigenveil.network.survey import Telling
+from eigenveil.privacy.certificate import read_certificate
 from eigenveil.tables.schema import Column, Schema
 from federation_tools import SITES, study_of
 
@@ -110,10 +112,25 @@ def test_a_study_with_dropouts_survives_a_lost_site(tmp_path, monkeypatch):
                 lead.result(run, study)
             assert caught.value.code == "unsigned-result"
             model, signed = lead.result(run, study, signatures=2)
+            lead.fetch(run, tmp_path)
+        shown = read_result(str(tmp_path))
+        assert shown["word"] == "NOT VALID"
+        assert "2 of its sites have signed it, not 3: west did not" in shown["explanation"]
         assert signed.unsigned == ("west",)
         assert "west" in model.missing_
         print_federation(model, Screen())
         assert federation_as_json(model)["missing"].keys() == {"west"}
+
+
+def test_the_console_shows_who_signed(federation, tmp_path):
+    with federation.lead() as lead:
+        run = lead.submit(federation.study)
+        assert (found := ended(lead, run)).state == "finished", found.error
+        lead.fetch(run, tmp_path)
+    assert "3 of 3 sites (north, south, west)" in read_result(str(tmp_path))["signed"]
+    certificate = read_certificate(tmp_path / "certificate.json")
+    certificate.model_copy(update={"signatures": None}).write(tmp_path / "certificate.json")
+    assert read_result(str(tmp_path))["signed"] == "nobody has signed it"
 
 
 def test_a_lead_takes_no_result_of_another_run(federation, monkeypatch):

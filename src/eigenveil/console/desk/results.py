@@ -23,7 +23,10 @@ def read_result(folder: str) -> dict[str, Any]:
     """
     place = Path(folder)
     model: Any = load_model(place / MODEL)
-    verdict = check(read_certificate(place / CERTIFICATE))
+    certificate = read_certificate(place / CERTIFICATE)
+    verdict = check(certificate)
+    unsigned = certificate.federation is not None and certificate.signatures is None
+    nobody = "nobody has signed it" if unsigned else None
     guarantee, presenter, screen = model.guarantee_, presenter_of(model), RecordingScreen()
     presenter.show(model, screen)
     charts = [each.as_json() for each in presenter.charts(model)]
@@ -40,6 +43,7 @@ def read_result(folder: str) -> dict[str, Any]:
         "holds": verdict.holds,
         "word": verdict.word,
         "explanation": verdict.explanation,
+        "signed": nobody if verdict.signed is None else str(verdict.signed),
         "sentence": str(guarantee).rstrip(".") + ".",
         "assumptions": list(guarantee.assumptions),
         "caveats": list(guarantee.caveats),
