@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from eigenveil.app import federation
 from eigenveil.app.decisions import Owner, ledger_of
 from eigenveil.cli.commands.site_decisions import PASSWORD
 from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey
@@ -158,3 +159,13 @@ def test_a_budget_of_a_site_is_given_once_and_signed(run, party, place, tmp_path
         state=b"",
     )
     assert ledger.verify().holds
+
+
+def test_an_owner_decides_again_after_the_party_got_a_new_key(site, party, place):
+    asked, registrar = federation.replace_key(party.folder), party.folder.parent / "registrar"
+    listed = federation.admit(registrar, [asked.request], [asked.fingerprint])
+    federation.take(party.folder, listed.file)
+    said = " ".join(site("approve", STUDY.hash[:12], wanted=3).split())
+    former = said.rpartition("--key ")[2].partition(")")[0]
+    site("approver", "renew", "owner", "--key", former)  # asks for no password: it has none
+    site("approve", STUDY.hash[:12])

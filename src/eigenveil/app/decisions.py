@@ -282,6 +282,7 @@ def signer_of(
 ) -> Signer | None:
     """The approver's key; ``None`` for the party's own, which the first owner has."""
     from eigenveil.network.decisions import FIRST_OWNER, key_file
+    from eigenveil.network.keys import KeySigner
     from eigenveil.network.signers import open_key
 
     if key is None:
@@ -297,6 +298,8 @@ def signer_of(
             hint="Give --key FILE; 'eigenveil site approver list' shows who decides.",
             code="cannot-read",
         )
+    if place.resolve().is_relative_to(desk.party.keys.resolve()):
+        return KeySigner.read(place)  # a former key of the party's own, which has no password
     return open_key(place, password(f"Password of {by}'s key"))
 
 

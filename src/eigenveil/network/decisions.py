@@ -368,6 +368,9 @@ class Decisions:
 
         self.ledger.record(make)
 
+    def _former(self, key: str) -> Path:
+        return self.party.keys / PartyKeys.name_of(key) / "signing.pem"
+
     def owner(self) -> Signer:
         """The party's key, which signs for ``FIRST_OWNER``."""
         own, known = self.own().signer, self.approvers().called(FIRST_OWNER)
@@ -377,7 +380,7 @@ class Decisions:
                 f"for {FIRST_OWNER!r}.",
                 hint="Where the party got a new key, an approver who is in the list puts it there: "
                 f"'eigenveil site approver renew owner --party {self.party.folder} --as APPROVER' "
-                "(or with --key and the owner's former key).",
+                f"(or with the owner's former key: --key {self._former(known.public_key)}).",
                 code="owner-key",
             )
         return own
