@@ -13,7 +13,7 @@ What an approval is worth follows from the ledger alone
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,6 +52,7 @@ from eigenveil.federation.ledger.entries import (
 )
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.ledger.placing import capped, check_budget, noted
+from eigenveil.federation.public_key import PublicKey
 from eigenveil.federation.signed import Signed
 from eigenveil.federation.study.study import Study
 from eigenveil.files import Place
@@ -149,31 +150,38 @@ class Decisions:
 
     def begin(self) -> None:
         """Pin the approvers in a new ledger; raise where this ledger is not this site's."""
+        self._pin()
+        signed = (
+            body.signed
+            for _, _, body in self.ledger.decided().decided
+            if isinstance(body, ApproversBody)
+        )
+        if not any(self._signed_here(each) for each in signed):
+            raise DecisionRefused(
+                f"The approvers in {self.ledger.name} were never signed by {self.party.name}: "
+                f"somebody else made it, or the keys in {self.party.folder} were lost.",
+                hint="Give the site a ledger of its own. Where keys were lost, and an approver has "
+                "put the new one into the list, the owner signs the list with it: 'eigenveil site "
+                "approver rule'.",
+                code="no-approvers",
+            )
+
+    def _pin(self) -> None:
         mark = self.ledger.mark()
 
         def make(books: Books) -> Sequence[Body]:
             return list(self._first(Record.of(books, mark), books))
 
-        listed = self.record().listed
-        if listed is None:
+        if self.record().listed is None:
             self.ledger.record(make)
-        elif not any(map(self._has_key, self._began_with())):
-            raise DecisionRefused(
-                f"{self.ledger.name} begins with approvers that {listed.site} never had: somebody "
-                f"else made it, or the keys in {self.party.folder} were lost.",
-                hint="Give the site a ledger of its own, or restore its keys; nothing in this one "
-                "was decided by its owner.",
-                code="no-approvers",
-            )
 
-    def _began_with(self) -> Collection[str]:
-        """The keys that signed the list at the beginning of the ledger."""
-        decided = self.ledger.decided().decided
-        first = (body for _, _, body in decided if isinstance(body, ApproversBody))
-        return next((body.signed.signatures.keys() for body in first), ())
-
-    def _has_key(self, key: str) -> bool:
-        return (self.party.keys / PartyKeys.name_of(key)).is_dir()
+    def _signed_here(self, listed: SignedList) -> bool:
+        """Whether the party has signed a list, with a key that it has, or had."""
+        return any(
+            (self.party.keys / PartyKeys.name_of(key)).is_dir()
+            and listed.holds(PublicKey.parse(key))
+            for key in listed.signatures
+        )
 
     def note_members(self) -> None:
         """Have the ledger know the newest list of members; raise where it knew a newer one."""
@@ -486,7 +494,7 @@ class Decisions:
 
     def _change(self, signer: Signer | None, by: str, **fields: object) -> bool:
         """Propose the next list, signed by one who decides."""
-        self.begin()
+        self._pin()
         listed = self.approvers()
         try:
             new = ApproverList.model_validate(
