@@ -1,11 +1,17 @@
 """Runs through changes of the list of members: new keys, newer lists, parties that are put out."""
 
+from unittest.mock import Mock
+
 import pytest
 from study_tools import Federation, ended, until
 
 from eigenveil.app import federation as office
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.members import Evidence
+from eigenveil.network import lead as lead_module
+from eigenveil.network.lead import LeadSession
+from eigenveil.network.mailbox import CarrierError, MemoryMailboxes
+from federation_tools import make_federation
 
 
 @pytest.fixture
@@ -114,3 +120,15 @@ def test_what_a_revoked_key_signed_is_no_result(running):
         with pytest.raises(ProtocolError, match="stolen") as refused:
             lead.result(run, running.study)
         assert refused.value.code == "revoked-party"
+
+
+def test_a_lead_with_an_older_list_is_told_who_was_revoked(tmp_path, monkeypatch):
+    box = MemoryMailboxes().of("lead")
+    refusal = CarrierError("The mailbox refuses.", code="revoked-party")
+    monkeypatch.setattr(box, "put", Mock(side_effect=refusal))
+    with LeadSession(make_federation(tmp_path)["lead"], box) as lead:
+        assert [each.problem for each in lead.ask(["north"], timeout=5)] == ["revoked-party"]
+        monkeypatch.setattr(box, "take", Mock(side_effect=refusal))  # it is the lead itself
+        monkeypatch.setattr(lead_module, "CONNECT", 0.0)
+        with pytest.raises(CarrierError):
+            lead.ask(["north"], timeout=5)

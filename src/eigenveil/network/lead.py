@@ -29,7 +29,7 @@ from eigenveil.network.orders import new_session, sign_end, sign_order
 from eigenveil.network.questions import greet, meet
 from eigenveil.network.results import FILES, MOST_BYTES, read_result_files
 from eigenveil.network.status import State, error_from
-from eigenveil.network.survey import Report, problem_of, question_about, report_of
+from eigenveil.network.survey import REVOKED, Report, problem_of, question_about, report_of
 
 # Seconds: to wait for an answer, and for a mailbox; between two puts of a question, and of one look
 # into the mailbox.
@@ -223,8 +223,15 @@ class LeadSession:
             while waiting and (now := time.monotonic()) < end:
                 try:
                     if now >= again:
-                        for query in waiting.values():
-                            self._put(query, size, sealed)
+                        for name, query in list(waiting.items()):
+                            try:
+                                self._put(query, size, sealed)
+                            except CarrierError as error:  # of a list that is newer than this one
+                                if name == AGGREGATOR or error.code != REVOKED:
+                                    raise
+                                self._mailbox.take(0.0)  # raises where it is this lead itself
+                                answers[name] = Answer(REVOKED)
+                                del waiting[name]
                         again, pause = now + pause, min(2 * pause, ANSWER / 4)
                     self._look(min(_GLANCE, end - now), size, limit, waiting, sealed, answers)
                     reached = now

@@ -337,7 +337,7 @@ _REASONS = {
         "its list of members does not have this name",
         "Give the aggregator the registrar's newest list, or ask to be admitted.",
     ),
-    "revoked-party": ("this party was revoked", "Ask the registrar."),
+    "revoked-party": ("this party, or the one it writes to, was revoked", "Ask the registrar."),
     "expired-list": ("its list of members expired", "Give the aggregator the newest list."),
     "wrong-federation": ("it serves another federation", "Check the address."),
     "bad-identity": (
