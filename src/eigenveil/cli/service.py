@@ -117,7 +117,7 @@ class StudyEvents:
             self._known[run] = (state, at)
             error = found.get("error") or {}
             why = f": {error['code']}" if error.get("code") else ""
-            again = f", after {at} restarts" if at else ""
+            again = f", restarts: {at}" if at else ""
             ids = {"study": str(found.get("study_hash", "")), "run": run}
             self._say(ids, f"Study {found.get('study', '')!r} is {state}{again}{why}, run {run}.")
 

@@ -14,8 +14,8 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -587,40 +587,6 @@ class HelperParty(Party):
 
     def _memory(self, run: Run) -> Path:
         return self.folder.state / f"masks-{run.order.session}.json"
-
-
-def serve_many(
-    parties: Sequence[Party],
-    mailboxes: Sequence[Mailbox],
-    stop: threading.Event,
-    *,
-    threads: int = 1,
-) -> None:
-    """Serve many parties in few threads, each looking after one party at a time, in turn."""
-    turns = deque(zip(parties, mailboxes, strict=True))
-
-    def work() -> None:
-        idle = 0
-        while not stop.is_set():
-            party, mailbox = turns.popleft()
-            try:
-                busy = party.turn(mailbox, 0.0)
-            except Exception as error:
-                _log.warning("%s: %s", party.name, error)
-                busy = 0
-            turns.append((party, mailbox))
-            idle = 0 if busy else idle + 1
-            if idle >= len(parties):
-                stop.wait(SOON / 10)
-                idle = 0
-
-    threads = min(threads, len(parties))
-    others = [threading.Thread(target=work, daemon=True) for _ in range(threads - 1)]
-    for each in others:
-        each.start()
-    work()
-    for each in others:
-        each.join()
 
 
 def _lines(file: Path) -> set[str]:

@@ -322,10 +322,7 @@ def _admitted(
             "somebody asks in its name.",
             code="name-taken",
         )
-    kept = [
-        each.model_copy(update={"until": now, "reason": "replaced"}) if each in held else each
-        for each in entries
-    ]
+    kept = [each.model_copy(update={"until": now}) if each in held else each for each in entries]
     names = ("name", "role", "organisation", "key", "sealing")
     return [*kept, Entry(**{each: getattr(said, each) for each in names}, since=now)]
 
