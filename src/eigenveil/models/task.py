@@ -16,8 +16,6 @@ from typing import Any
 from eigenveil.errors import DataError
 from eigenveil.models.options import COVARIANCE, MIXTURE, PCA, TOPICS, Options, Path, options_of
 
-AUTO = "auto"
-
 
 @dataclass(frozen=True)
 class Task:
