@@ -184,8 +184,8 @@ def test_a_site_that_hears_of_a_run_that_is_over_does_not_admit_it_again(tmp_pat
     with Federation(tmp_path) as federation, federation.lead() as lead:
         run = lead.submit(federation.study)
         assert ended(lead, run).state == "finished"
-        north = federation.sites["north"]
-        until(lambda: run in north._over)
+        ended_file = federation.parties["north"].ended_file
+        until(lambda: ended_file.exists() and run in ended_file.read_text())
         again = Site(federation.parties["north"], federation.ledgers["north"])
         assert run in again._over
         assert again._run(run) is None
