@@ -34,6 +34,11 @@ disk_tools.wait_for_no_disk()
 # terminal is; here nothing is one
 os.environ.pop("COLUMNS", None)
 
+# what tests serve is on loopback: no proxy of this machine's carries it
+for _name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+    os.environ.pop(_name, None)
+    os.environ.pop(_name.lower(), None)
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread_each_where_workers_share_the_processors():
