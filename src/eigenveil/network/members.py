@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -81,9 +82,9 @@ class View:
         """The fingerprint of the federation's first registrar."""
         return self.newest.origin
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """Of this list's head."""
+        """Of this list's head; asked some ten times a message."""
         return self.members.digest
 
     def role(self, name: str) -> Role:
@@ -135,6 +136,8 @@ class KnownMembers:
     _known: MemberList | None = None
     _looked: float = 0.0
     _views: dict[str, View] = field(default_factory=dict)
+    _newest: View | None = None
+    _seen: MemberList | None = None
     _guard: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -145,7 +148,7 @@ class KnownMembers:
     @property
     def digest(self) -> str:
         """Of the newest list's head."""
-        return self.current().digest
+        return self.view().digest
 
     def role(self, name: str) -> Role:
         """A member's role."""
@@ -172,7 +175,7 @@ class KnownMembers:
     def at(self, digest: str) -> View:
         """Who is in by a list that was seen, as a run that began with it goes on with it."""
         with self._guard:
-            if digest == self.current().digest:
+            if digest == self.digest:
                 return self.view()
             if digest not in self._views:
                 self._views[digest] = View(self._kept(digest), self)
@@ -291,10 +294,12 @@ class KnownMembers:
 
     def view(self) -> View:
         """Who is in by the newest list."""
-        known = self.current()
-        if known.digest not in self._views:
-            self._views[known.digest] = View(known, self)
-        return self._views[known.digest]
+        with self._guard:
+            known = self.current()
+            if self._newest is None or known is not self._seen:
+                made = View(known, self)
+                self._newest, self._seen = self._views.setdefault(made.digest, made), known
+            return self._newest
 
     def _kept(self, digest: str) -> MemberList:
         try:
