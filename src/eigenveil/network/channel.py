@@ -45,6 +45,8 @@ CODES = tuple(_SENTENCES)
 MOST_STUDY = 1 << 24
 MOST_SURVEYED = 1 << 20
 PIECE = 1 << 20
+# Random bytes before what a lead asks: each request is another one.
+NONCE = 16
 _SMALL = 1 << 12
 _STEP = 1 << 12
 

@@ -77,6 +77,19 @@ class Envelope:
     members: str = ""
     session_key: bytes = b""
 
+    def answered(self, payload: bytes, code: str) -> Envelope:
+        """The answer to this question, by whom it was put to."""
+        return Envelope(
+            self.study,
+            self.session,
+            self.step,
+            self.recipient,
+            self.sender,
+            payload,
+            question=self.mark,
+            code=code,
+        )
+
 
 class OtherMembers(ProtocolError):
     """A party goes by another list of members; ``envelope`` is what it signed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -83,7 +83,7 @@ class PartyFolder:
     def __post_init__(self) -> None:
         object.__setattr__(self, "known", _known(self.folder / MEMBERS_FILE, self.origin))
 
-    members = _Inside("members.json")
+    members = _Inside(MEMBERS_FILE)
     """The newest list of members that this party has seen."""
     keys = _Inside("keys")
     """A folder of private keys for each key that the party has, or had, by fingerprint."""
@@ -164,15 +164,17 @@ def new_party(party: PartyFolder, keys: PartyKeys) -> None:
             code="output-exists",
         )
     add_keys(party, keys)
-    content = {"format": FORMAT} | {name: getattr(party, name) for name in _FIELDS}
-    write_json(party.folder / FILE, content)
+    _describe(party)
 
 
 def use_address(folder: Path, address: str) -> None:
     """Note where a party's mailbox is, whatever the list of members says."""
-    party = open_party(folder)
+    _describe(replace(open_party(folder), address=address))
+
+
+def _describe(party: PartyFolder) -> None:
     content = {"format": FORMAT} | {name: getattr(party, name) for name in _FIELDS}
-    write_json(party.folder / FILE, content | {"address": address})
+    write_json(party.folder / FILE, content)
 
 
 def add_keys(party: PartyFolder, keys: PartyKeys) -> None:

@@ -21,7 +21,7 @@ from eigenveil.federation.protocol.messages import AGGREGATOR
 from eigenveil.federation.study.study import Study
 from eigenveil.files import replacing
 from eigenveil.network import channel
-from eigenveil.network.channel import PIECE, Answer, room
+from eigenveil.network.channel import NONCE, PIECE, Answer, room
 from eigenveil.network.envelopes import Envelope, FileKeys, OtherMembers, Post, is_hello
 from eigenveil.network.folder import PartyFolder, identity_of, sealing_of
 from eigenveil.network.mailbox import CarrierError, Mailbox, digest_of, open_mailbox
@@ -37,7 +37,6 @@ ANSWER, CONNECT = 30.0, 10.0
 _AGAIN, _GLANCE = 2.0, 1.0
 # Seconds after which mail that answers nothing of this process is dropped.
 _OLD = 600.0
-_NONCE = 16
 
 
 @dataclass(frozen=True)
@@ -189,7 +188,7 @@ class LeadSession:
 
     def _ask(self, step: str, payload: bytes, size: int = 0) -> bytes:
         """The aggregator's answer; its refusal as the error that it is."""
-        name, payload = self._identity.name, os.urandom(_NONCE) + payload
+        name, payload = self._identity.name, os.urandom(NONCE) + payload
         query = Envelope("", "", step, name, AGGREGATOR, payload)
         found = self._exchange([query], room(payload), self._timeout, most=size)
         answer = found.get(AGGREGATOR)

@@ -7,6 +7,7 @@ may take; each party checks the lead's signature itself.
 from __future__ import annotations
 
 import os
+import re
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StringConstraints
@@ -20,7 +21,8 @@ from eigenveil.federation.study.study import Study, parse_study
 from eigenveil.network.channel import MOST_STUDY, REFUSED
 
 LONGEST_TIMEOUT = 7 * 86400.0
-_Session = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{24}$")]
+_SESSION = re.compile(r"[0-9a-f]{24}")
+_Session = Annotated[str, StringConstraints(pattern=rf"^{_SESSION.pattern}$")]
 _Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 
@@ -55,6 +57,11 @@ class Order:
         self.line = line
         if self.study.protocol == "auto":
             raise _unsettled(self.study)
+
+
+def is_session(text: str) -> bool:
+    """Whether a text can be a run's name: of what is none, no file is looked for."""
+    return bool(_SESSION.fullmatch(text))
 
 
 def new_session() -> str:

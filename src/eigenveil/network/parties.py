@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -42,7 +41,7 @@ from eigenveil.network.envelopes import Envelope, FileKeys, OtherMembers, Post, 
 from eigenveil.network.folder import PartyFolder, identity_of, sealing_of, write_json
 from eigenveil.network.health import Activity
 from eigenveil.network.mailbox import CarrierError, Mailbox, digest_of
-from eigenveil.network.orders import Order, kept_order, parties_of, read_order
+from eigenveil.network.orders import Order, is_session, kept_order, parties_of, read_order
 from eigenveil.network.questions import EXPIRED, JOIN, clock_problem, greet, meet
 from eigenveil.network.sizes import Sizes
 from eigenveil.network.survey import Telling, told
@@ -59,7 +58,6 @@ _MOST_OPEN = 4
 # Questions that are held at once; others stay in the mailbox.
 _MOST_BUSY = 64
 _MOST_UNDECIDED = 32
-_SESSION = re.compile(r"[0-9a-f]{24}")
 _log = logging.getLogger(__name__)
 
 
@@ -281,16 +279,7 @@ class Party(ABC):
         """An answer to this question alone, signed, sealed, and padded to its step's size."""
         run = self._runs.get(query.session)
         size = 0 if run is None else run[0].sizes.bound(query.step, answer=True)
-        reply = Envelope(
-            query.study,
-            query.session,
-            query.step,
-            self.name,
-            query.sender,
-            answer.payload,
-            question=query.mark,
-            code=answer.code,
-        )
+        reply = query.answered(answer.payload, answer.code)
         sealed, _ = self.post.seal(reply, bound=max(size, room(answer.payload)))
         mailbox.put(query.sender, sealed)
 
@@ -410,7 +399,7 @@ class Party(ABC):
         found = self._runs.get(session)
         if found is not None:
             return found[0]
-        if not _SESSION.fullmatch(session) or session in self._over:
+        if not is_session(session) or session in self._over:
             return None
         try:
             fields = json.loads(self._file(session).read_text(encoding="utf-8"))
@@ -441,7 +430,7 @@ class Party(ABC):
 
     def _end(self, mailbox: Mailbox, session: str) -> None:
         """The aggregator says that a run is over: nothing of it is answered any more."""
-        if not _SESSION.fullmatch(session):
+        if not is_session(session):
             return
         run = self._run(session)
         with self._guard:

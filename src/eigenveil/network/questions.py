@@ -188,16 +188,7 @@ class Desk:
 
     def reply(self, query: Envelope, answer: Answer, size: int = 0) -> None:
         """Answer a question that somebody has put."""
-        found = Envelope(
-            query.study,
-            query.session,
-            query.step,
-            AGGREGATOR,
-            query.sender,
-            answer.payload,
-            question=query.mark,
-            code=answer.code,
-        )
+        found = query.answered(answer.payload, answer.code)
         sealed, _ = self._post.seal(found, bound=max(size, room(answer.payload)))
         self._mailbox.put(query.sender, sealed)
 

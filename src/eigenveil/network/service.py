@@ -20,12 +20,20 @@ from typing import Any
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
 from eigenveil.files import replacing
 from eigenveil.network import channel
-from eigenveil.network.channel import OVER, PIECE, Answer
+from eigenveil.network.channel import NONCE, OVER, PIECE, Answer
 from eigenveil.network.envelopes import Envelope, FileKeys, Post
 from eigenveil.network.folder import PartyFolder, identity_of, sealing_of
 from eigenveil.network.journal import MOST_IDLE_STARTS, Journal, Opening
 from eigenveil.network.mailbox import Mailbox
-from eigenveil.network.orders import Order, check_end, kept_order, parties_of, read_order, sign_end
+from eigenveil.network.orders import (
+    Order,
+    check_end,
+    is_session,
+    kept_order,
+    parties_of,
+    read_order,
+    sign_end,
+)
 from eigenveil.network.questions import PATIENCE, Closed, Desk
 from eigenveil.network.results import FILES
 from eigenveil.network.runner import StudyRunner
@@ -34,7 +42,6 @@ from eigenveil.network.status import GOING_ON, STATUS, Progress, error_fields, r
 # Studies that compute at once, in all and of one lead; and that a lead may have waiting or running.
 AT_ONCE, OF_A_LEAD = 4, 2
 MOST_OF_A_LEAD, MOST_IN_ALL = 8, 64
-NONCE = 16
 STARTED = threading.Event()
 """Of this process, if it is an aggregator's: it takes mail."""
 _LOOK, _CLOSING = 0.3, 5.0
@@ -202,7 +209,7 @@ class AggregatorService:
                 raise ProtocolError("There is no such request.", code=channel.BAD_REQUEST)
             found = Answer("", does(query.sender, query.payload[NONCE:]))
         except EigenveilError as error:
-            found = Answer(_refused(error.code), json.dumps(error_fields(error)).encode())
+            found = Answer(error.code or channel.TROUBLE, json.dumps(error_fields(error)).encode())
         except Exception:
             _log.exception("a lead's request could not be answered")
             found = Answer(channel.TROUBLE)
@@ -274,7 +281,7 @@ class AggregatorService:
     def _found(self, lead: str, payload: bytes) -> dict[str, Any]:
         """How far a run of this lead is; another lead's is unknown to it."""
         name = payload.decode("ascii", "replace")
-        found = read_progress(self._party.results / name) if name.isalnum() else None
+        found = read_progress(self._party.results / name) if is_session(name) else None
         if found is None or found.get("lead") != lead:
             raise _unknown_run()
         return found
@@ -300,7 +307,7 @@ def serve_aggregator(
 
 def end_run(party: PartyFolder, session: str, reason: str = "") -> None:
     """The operator's word, from the aggregator's folder, that a run is to end, and why."""
-    found = read_progress(party.results / session) if session.isalnum() else None
+    found = read_progress(party.results / session) if is_session(session) else None
     if found is None:
         raise _unknown_run()
     if found["state"] not in GOING_ON:
@@ -319,7 +326,3 @@ def _unknown_run() -> ProtocolError:
         hint="'eigenveil study status' lists yours.",
         code="no-such-run",
     )
-
-
-def _refused(code: str) -> str:
-    return code or channel.TROUBLE

@@ -24,7 +24,7 @@ from eigenveil.federation.signed import Document
 from eigenveil.federation.study.study import Study, parse_study
 from eigenveil.network import channel
 from eigenveil.network.approvals import MOST_ASKED, waiting_study
-from eigenveil.network.channel import MOST_SURVEYED, OTHER_MEMBERS, TROUBLE, Answer
+from eigenveil.network.channel import MOST_SURVEYED, NONCE, OTHER_MEMBERS, TROUBLE, Answer
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.folder import PartyFolder
 from eigenveil.network.members import KnownMembers
@@ -40,7 +40,6 @@ NOT_CONNECTED, NOT_A_MEMBER, REVOKED = channel.NOT_CONNECTED, "not-a-member", "r
 UNREADABLE = "malformed"
 _VERSION = version("eigenveil")
 _LONGEST_REASON = 1000
-_NONCE = 16
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,7 @@ def _study_of(question: Envelope) -> Study | None:
     if not question.study:
         return None
     try:
-        study = parse_study(json.loads(question.payload[_NONCE:]), origin="The study")
+        study = parse_study(json.loads(question.payload[NONCE:]), origin="The study")
     except (ValueError, RecursionError) as problem:
         if isinstance(problem, EigenveilError):
             raise
@@ -205,7 +204,7 @@ def _study_of(question: Envelope) -> Study | None:
 
 def question_about(study: Study | None) -> bytes:
     """What a lead asks parties, with a nonce: without a study for their schemas alone."""
-    nonce = os.urandom(_NONCE)
+    nonce = os.urandom(NONCE)
     if study is None:
         return nonce
     if study.protocol == "auto":

@@ -103,6 +103,10 @@ class HeadsFile:
 
     keys = frozenset({"number", "hash"})
     named = True
+    _way_out = (
+        "The ledger's heads are kept there: give a file in a folder that exists and that you may "
+        "write."
+    )
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
         self._path = Path(place).absolute()
@@ -189,8 +193,7 @@ class HeadsFile:
     def _unusable(self, error: Exception) -> OutputError:
         return OutputError(
             f"{self._path}: {getattr(error, 'strerror', None) or error}.",
-            hint="The ledger's heads are kept there: give a file in a folder that exists and "
-            "that you may write.",
+            hint=self._way_out,
             code="cannot-write",
         )
 
@@ -211,6 +214,9 @@ class UsualHeads(HeadsFile):
     """
 
     named = False
+    _way_out = (
+        "The heads of ledgers are kept there. Name another folder that lasts in EIGENVEIL_STATE."
+    )
 
     def __init__(self, ledger: str, folder: Path | None = None) -> None:
         self._ledger, self._folder = ledger, folder
@@ -242,11 +248,3 @@ class UsualHeads(HeadsFile):
                 raise self._unusable(error) from None
         with super()._open(mode, create=create) as file:
             yield file
-
-    def _unusable(self, error: Exception) -> OutputError:
-        return OutputError(
-            f"{self._path}: {getattr(error, 'strerror', None) or error}.",
-            hint="The heads of ledgers are kept there. Name another folder that lasts in "
-            "EIGENVEIL_STATE.",
-            code="cannot-write",
-        )
