@@ -39,13 +39,7 @@ def is_number(value: object) -> bool:
 def check_whole(
     name: str, value: object, *, least: int = 1, most: int = MOST_WHOLE, code: str = "bad-number"
 ) -> None:
-    """Raise unless a value is a whole number from ``least`` to ``most``.
-
-    Raises
-    ------
-    DataError
-        With ``code``.
-    """
+    """Raise unless a value is a whole number from ``least`` to ``most``."""
     if (
         isinstance(value, bool)
         or not isinstance(value, Integral)

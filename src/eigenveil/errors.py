@@ -26,13 +26,7 @@ LONGEST_NAME = 80
 
 
 def first_line(text: object, *, most: int = 200, empty: str) -> str:
-    """The first line of another library's words, to stand in a sentence; ``empty`` if it has none.
-
-    Parameters
-    ----------
-    most : int
-        Characters after which it is cut.
-    """
+    """The first line of another library's words, for a sentence; ``empty`` if it has none."""
     lines = str(text).strip().splitlines() or [empty]
     return lines[0][:most].rstrip(". ")
 
@@ -44,13 +38,6 @@ def printable(text: object, *, most: int | None = LONGEST_TEXT) -> str:
     escape sequences that rewrite a terminal, marks that turn the direction of writing, newlines or
     characters that no encoding has.  Each is shown as its escape, as Python writes it; all else
     stands as it is.
-
-    Parameters
-    ----------
-    text : object
-        Whatever ``str`` makes a text of.
-    most : int or None
-        Characters after which it is cut, and ends in ``...``; ``None``: it is shown whole.
     """
     reported = str(text)
     if most is not None and len(reported) > most:

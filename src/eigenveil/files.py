@@ -55,11 +55,6 @@ def replacing(target: Path) -> Iterator[Path]:
 
     Its folder is made where it is missing. Only its owner may read the file, as is right for what
     may show rows.
-
-    Raises
-    ------
-    OutputError
-        When the folder cannot be made or written; ``target`` is as it was.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -99,13 +94,7 @@ def user_folder(kind: Literal["data", "state"]) -> Path:
 
 
 def state_folder() -> Path:
-    """Where what must outlast a ledger is kept: ``EIGENVEIL_STATE``, or a folder of this user's.
-
-    Raises
-    ------
-    OutputError
-        When this user has none.
-    """
+    """Where what must outlast a ledger is kept: ``EIGENVEIL_STATE``, or a folder of this user's."""
     if given := os.environ.get("EIGENVEIL_STATE"):
         return Path(given).absolute()
     try:
@@ -133,21 +122,6 @@ def hold(file: IO[Any], *, wait: bool = False) -> bool:
 
     Only those who hold it as well are kept out: it is a lock, not a permission. Where the system
     has no such locks, nobody is.
-
-    Parameters
-    ----------
-    wait : bool
-        Whether to wait for another process that holds it.
-
-    Returns
-    -------
-    bool
-        Whether it is held; ``False`` where another process holds it.
-
-    Raises
-    ------
-    OutputError
-        When its disk has no locks.
     """
     if fcntl is None:
         return True
@@ -168,18 +142,7 @@ def hold(file: IO[Any], *, wait: bool = False) -> bool:
 
 
 def read_toml(path: str | Path, *, hint: str) -> dict[str, Any]:
-    """What a TOML file holds.
-
-    Parameters
-    ----------
-    hint : str
-        Which command writes such a file.
-
-    Raises
-    ------
-    DataError
-        Naming the file, and the line where it is not TOML.
-    """
+    """What a TOML file holds."""
     try:
         with Path(path).open("rb") as file:
             return tomllib.load(file)

@@ -21,15 +21,7 @@ _CELL = "padding:0.15em 0.7em;border-bottom:1px solid currentColor;vertical-alig
 
 
 def node(tag: str, *parts: Part, most: int | None = LONGEST_TEXT, **attributes: object) -> Node:
-    """An element with texts and elements inside; ``None`` among them is left out.
-
-    Parameters
-    ----------
-    most : int or None
-        Characters of a text after which it is cut.
-    **attributes
-        With ``_`` for ``-``, and after a name that Python keeps, such as ``class_``.
-    """
+    """An element with texts and elements inside; ``None`` among them is left out."""
     made = Tree.Element(tag)
     for name, value in attributes.items():
         if value is not None:
@@ -65,15 +57,7 @@ def table(
     right: Sequence[bool] | None = None,
     style: bool = False,
 ) -> Node:
-    """A table with a row of headings.
-
-    Parameters
-    ----------
-    right : sequence of bool, optional
-        Which columns stand on the right, as numbers do.
-    style : bool
-        Whether cells have a style of their own, as a notebook needs.
-    """
+    """A table with a row of headings."""
     right = [False] * len(heading) if right is None else right
 
     def cells(tag: str, parts: Sequence[Part]) -> list[Node]:

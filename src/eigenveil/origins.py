@@ -16,15 +16,9 @@ _FROM_0 = " (from 0)"
 
 @dataclass(frozen=True)
 class Origin:
-    """Rows given in Python.
+    """Rows given in Python."""
 
-    Attributes
-    ----------
-    name : str
-        The site, partition or argument that has the rows, for messages; often nothing.
-    """
-
-    name: str = ""
+    name: str = ""  # The site, partition or argument that has the rows, for messages; often nothing
 
     def row(self, index: int) -> str:
         """What a row is called; ``index`` counts from 0, whatever the origin."""
@@ -62,14 +56,9 @@ class FileOrigin(Origin):
 
 @dataclass(frozen=True)
 class TextOrigin(FileOrigin):
-    """Rows of a file of text.
+    """Rows of a file of text."""
 
-    Attributes
-    ----------
-    line_of : callable
-        The line of a row, from 1; ``None`` where it cannot be told.
-    """
-
+    # The line of a row, from 1; `None` where it cannot be told
     line_of: Callable[[int], int | None] = lambda index: index + 1
 
     def row(self, index: int) -> str:

@@ -22,20 +22,6 @@ def log_result(model: StoredModel, *, files: bool = True) -> None:
     Parameters are those of the fit. Metrics are epsilon, delta, mu, the number of features, and of
     a model with components how many there are and how many are usable. Tags say whether the
     guarantee is certified, and the guarantee in words.
-
-    Parameters
-    ----------
-    model : StoredModel
-    files : bool
-        Also log ``model.npz``, ``certificate.json`` and ``report.html``.
-
-    Raises
-    ------
-    NotFittedError
-    DataError
-        ``extra-missing`` where MLflow is not installed.
-    PrivacyError
-        ``certificate-does-not-fit`` where the certificate does not hold, and files are wanted.
     """
     result = model._check_fitted()
     mlflow: Any = library("mlflow", extra="mlflow", what="Logging a result")

@@ -100,27 +100,14 @@ def _good_for(found: Standing, date: str) -> str:
 
 @dataclass(frozen=True)
 class Cost:
-    """The most that a study can cost a site, beside its budget.
+    """The most that a study can cost a site, beside its budget."""
 
-    Attributes
-    ----------
-    epsilon, delta : float
-        Of the study alone, at its delta.
-    budget : Budget or None
-        Of the site's data set, where there is one.
-    covered : bool or None
-        Whether its account covers the study; ``None`` where there is none.
-    left : str
-        What is left of the account before it, in words.
-    wanted : Wanted or None
-        What the site's session of it will want of the account, where there is one.
-    """
-
-    epsilon: float
+    epsilon: float  # Of the study alone, at its delta
     delta: float
-    budget: Budget | None = None
-    covered: bool | None = None
-    left: str = ""
+    budget: Budget | None = None  # Of the site's data set, where there is one
+    covered: bool | None = None  # Whether its account covers the study; `None` where there is none
+    left: str = ""  # What is left of the account before it, in words
+    # What the site's session of it will want of the account, where there is one
     wanted: Wanted | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -193,17 +180,11 @@ class _Asked:
 
 @dataclass(frozen=True)
 class Owner:
-    """Where a site's ledger is, its rows' name in it, and which rows it was started with.
-
-    Attributes
-    ----------
-    rows : tuple of str
-        Files, and queries with their databases (never a password).
-    """
+    """Where a site's ledger is, its rows' name in it, and which rows it was started with."""
 
     ledger: str | None = None
     data_set: str = "default"
-    rows: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()  # Files, and queries with their databases (never a password)
 
     @classmethod
     def of(cls, ledger: str, data_set: str, rows: Sequence[Place] = ()) -> Owner:
@@ -318,16 +299,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Studies:
-    """The studies at a site; those that cannot be shown are only counted.
-
-    Attributes
-    ----------
-    desk : Decisions or None
-        Without a ledger nothing is known of budgets and decisions.
-    """
+    """The studies at a site; those that cannot be shown are only counted."""
 
     party: PartyFolder
-    desk: Decisions | None
+    desk: Decisions | None  # Without a ledger nothing is known of budgets and decisions
     data_set: str
 
     @classmethod

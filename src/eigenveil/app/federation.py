@@ -108,18 +108,7 @@ def join(
     own_certificate: bool = False,
     signer: str = "",
 ) -> Joined:
-    """Make a party's folder with new keys, and what it asks the registrar.
-
-    Parameters
-    ----------
-    registrar : str
-        The fingerprint that the registrar told.
-    address : str
-        Of an aggregator: where all reach it. With ``https:`` it gets a certificate that the address
-        pins, unless it has one of its organisation's (``own_certificate``).
-    signer : str
-        The plug-in that signs, where the key is in a card.
-    """
+    """Make a party's folder with new keys, and what it asks the registrar."""
     origin, folder = plain_fingerprint(registrar), folder.absolute()
     keys = PartyKeys.new(plug_in(signer, folder) if signer else None)
     if role == "aggregator" and address.startswith("https://") and not own_certificate:
@@ -136,15 +125,7 @@ def join(
 def admit(
     folder: Path, lines: Sequence[str], fingerprints: Sequence[str], *, replace: bool = False
 ) -> Members:
-    """A list with those who ask, if each key is one that its party read out.
-
-    Parameters
-    ----------
-    fingerprints : sequence of str
-        What the parties said by another way than the requests came.
-    replace : bool
-        Admit new keys of parties that lost their old ones.
-    """
+    """A list with those who ask, if each key is one that its party read out."""
     requests = [read_request(line) for line in lines]
     told = {plain_fingerprint(each) for each in fingerprints}
     for each in requests:

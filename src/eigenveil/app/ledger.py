@@ -15,22 +15,14 @@ if TYPE_CHECKING:  # the database library takes long to load
 
 @dataclass(frozen=True)
 class LedgerView:
-    """A ledger as it was read.
-
-    Attributes
-    ----------
-    budgets : list of BudgetChange
-        Every budget as it was set.
-    elsewhere : list of (str, ElsewhereBody)
-        Work done elsewhere, and when it was charged.
-    """
+    """A ledger as it was read."""
 
     name: str
     record: Record
     standings: list[Standing]
     sessions: list[Session]
-    budgets: list[BudgetChange]
-    elsewhere: list[tuple[str, ElsewhereBody]]
+    budgets: list[BudgetChange]  # Every budget as it was set
+    elsewhere: list[tuple[str, ElsewhereBody]]  # Work done elsewhere, and when it was charged
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""

@@ -68,13 +68,7 @@ def settled(study: Study) -> tuple[Study, str]:
 
 
 def open_lead(party: Path) -> LeadSession:
-    """A session of a lead, whose party's folder this is.
-
-    Raises
-    ------
-    OutputError, DataError, ProtocolError
-        Where it is none of a lead, or its mailbox cannot be reached.
-    """
+    """A session of a lead, whose party's folder this is."""
     from eigenveil.network.folder import open_party
     from eigenveil.network.lead import LeadSession
 
@@ -90,22 +84,7 @@ def run_study(
     signatures: int | None,
     stop: Stop,
 ) -> Iterator[Event]:
-    """Run a study and bring its result; it is ended where ``stop`` is requested.
-
-    Parameters
-    ----------
-    timeout : float
-        Seconds that a site may take for one answer.
-    patience : float
-        Seconds until all sites are there and have approved.
-    signatures : int or None
-        Sites that must have signed the result; ``None`` for all.
-
-    Raises
-    ------
-    EigenveilError
-        Why there is no result.
-    """
+    """Run a study and bring its result; it is ended where ``stop`` is requested."""
     agreed, choice = settled(study)
     run = session.submit(agreed, timeout=timeout)
     yield Started(run, agreed)

@@ -29,16 +29,7 @@ _LEVELS = np.unique(np.concatenate([_LEVELS, 1.0 - _LEVELS]))
 def epsilon_lower_bound(
     first: FloatArray, second: FloatArray, *, delta: float, false_alarm: float = 1e-8
 ) -> float:
-    """A lower bound on epsilon at ``delta``, wrong with chance at most ``false_alarm``.
-
-    Parameters
-    ----------
-    first, second : arrays of shape (n,)
-        One statistic of independent outputs on the two data sets; any function of the output will
-        do, the likelihood ratio is best.
-    delta : float
-        Of the claim ``Pr[first in S] <= exp(epsilon) Pr[second in S] + delta``.
-    """
+    """A lower bound on epsilon at ``delta``, wrong with chance at most ``false_alarm``."""
     level = false_alarm / 2
     best, chosen = -math.inf, None
     for family in _families(first, second):
@@ -81,19 +72,7 @@ def mu_lower_bound(first: FloatArray, second: FloatArray, *, false_alarm: float 
 def delta_lower_bounds(
     first: FloatArray, second: FloatArray, epsilons: ArrayLike, *, false_alarm: float = 1e-8
 ) -> FloatArray:
-    """Lower bounds on delta at each epsilon, any of them wrong with chance at most ``false_alarm``.
-
-    Parameters
-    ----------
-    first, second : arrays of shape (n,)
-        As in :func:`epsilon_lower_bound`.
-    epsilons : array of shape (m,)
-
-    Returns
-    -------
-    array of shape (m,)
-        ``Pr[first in S] - exp(epsilon) Pr[second in S]`` of the best event S, at the least.
-    """
+    """Lower bounds on delta at each epsilon, one of them wrong by chance ``false_alarm``."""
     requested = np.asarray(epsilons, dtype=np.float64)
     level = false_alarm / (2 * max(1, requested.size))
     families = _families(first, second)

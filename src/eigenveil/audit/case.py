@@ -19,15 +19,7 @@ Group = Literal["sound", "published"]
 
 
 class Randomness:
-    """Where a case's outputs get their noise from: the operating system, or a seed.
-
-    Attributes
-    ----------
-    source : RandomSource
-        For this package's own mechanisms.
-    rng : Generator
-        For published algorithms, which draw in floating point, and for choices of the case.
-    """
+    """Where a case's outputs get their noise from: the operating system, or a seed."""
 
     def __init__(self, seed: np.random.SeedSequence | None = None) -> None:
         self.rng = np.random.default_rng(seed)
@@ -43,26 +35,17 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What is claimed of a mechanism, in numbers.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-    mu : float or None
-        The Gaussian-DP claim. Of a published algorithm, that of its own calculation: the
-        sensitivity it states over the deviation it draws.
-    exact : bool
-        Whether the whole curve of delta against epsilon is that of ``mu``, or follows from epsilon
-        and delta alone.
-    whence : str
-        Who claims it.
-    """
+    """What is claimed of a mechanism, in numbers."""
 
     epsilon: float
     delta: float
+    # The Gaussian-DP claim. Of a published algorithm, that of its own calculation: the sensitivity
+    # it states over the deviation it draws.
     mu: float | None = None
+    # Whether the whole curve of delta against epsilon is that of `mu`, or follows from epsilon and
+    # delta alone
     exact: bool = False
-    whence: str
+    whence: str  # Who claims it
 
     def curve(self, epsilons: FloatArray) -> FloatArray:
         """The delta claimed at each epsilon, at most.
@@ -91,51 +74,24 @@ class Witness:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A mechanism on worst-case neighbours, before one adversary.
+    """A mechanism on worst-case neighbours, before one adversary."""
 
-    Attributes
-    ----------
-    name : str
-        Of this case alone.
-    mechanism : str
-        The family of cases it belongs to, such as ``"second-moment"`` or ``"cape"``.
-    title : str
-        For tables and figures, short.
-    group : {"sound", "published"}
-        Whether the claim is this package's own.
-    adjacency : {"add-remove", "replace-one"}
-    view : str
-        The adversary.
-    test : str
-        The adversary's statistic.
-    sampling : str
-        Which code draws the outputs.
-    claim : Claim
-    sample : callable
-        ``sample(trials, randomness) -> Samples``.
-    truth : float or None
-        The loss that a proof gives, of Gaussian mechanisms as mu, else as epsilon, where it is not
-        the claim.
-    share : float
-        Part of the trials that are drawn, for slow mechanisms.
-    witness : Witness or None
-    covers : tuple of str
-        What of the package this case stands for: pairs "statistic/noise", or published names.
-    """
-
-    name: str
-    mechanism: str
-    title: str
-    group: Group
+    name: str  # Of this case alone
+    mechanism: str  # The family of cases it belongs to, such as `"second-moment"` or `"cape"`
+    title: str  # For tables and figures, short
+    group: Group  # Whether the claim is this package's own
     adjacency: Adjacency
-    view: str = "outsider"
-    test: str
-    sampling: str
+    view: str = "outsider"  # The adversary
+    test: str  # The adversary's statistic
+    sampling: str  # Which code draws the outputs
     claim: Claim
-    sample: Callable[[int, Randomness], Samples]
+    sample: Callable[[int, Randomness], Samples]  # `sample(trials, randomness) -> Samples`
+    # The loss that a proof gives, of Gaussian mechanisms as mu, else as epsilon, where it is not
+    # the claim
     truth: float | None = None
-    share: float = 1.0
+    share: float = 1.0  # Part of the trials that are drawn, for slow mechanisms
     witness: Witness | None = None
+    # What of the package this case stands for: pairs "statistic/noise", or published names
     covers: tuple[str, ...] = field(default=())
 
     @property

@@ -115,29 +115,15 @@ def exact(total: Accumulator) -> FloatArray:
 
 @dataclass(frozen=True)
 class Attack:
-    """A release on two neighbouring data sets.
+    """A release on two neighbouring data sets."""
 
-    Attributes
-    ----------
-    make : callable
-        The empty sum.
-    kind : str
-        Of the noise.
-    rows, other : sequences of rows
-        The neighbours.
-    loss : float
-        Mu or epsilon that the noise is calibrated to.
-    draws : int
-        Directions, where they are drawn.
-    """
-
-    make: Make
-    kind: NoiseKind
+    make: Make  # The empty sum
+    kind: NoiseKind  # Of the noise
     adjacency: Adjacency
-    rows: Rows
+    rows: Rows  # The neighbours
     other: Rows
-    loss: float = 1.0
-    draws: int = 1
+    loss: float = 1.0  # Mu or epsilon that the noise is calibrated to
+    draws: int = 1  # Directions, where they are drawn
 
     @property
     def mechanism(self) -> Mechanism:

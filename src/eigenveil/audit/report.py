@@ -350,25 +350,7 @@ def write(
     seed: int | None = None,
     progress: Progress | None = None,
 ) -> list[Finding]:
-    """Audit everything and write the table and the figure; what ``make figures`` calls.
-
-    Parameters
-    ----------
-    folder : path
-        Is made if it does not exist; files of these names in it are replaced.
-    document : path or None
-        A Markdown file with the lines ``BEGIN`` and ``END``: what is between them becomes the
-        table.
-    trials, confidence, jobs, seed, progress
-        As in :func:`eigenveil.audit.run.audit`.
-
-    Raises
-    ------
-    OutputError
-        When the folder or the document cannot be written.
-    PrivacyError
-        As :func:`eigenveil.audit.run.audit`.
-    """
+    """Audit everything and write the table and the figure; what ``make figures`` calls."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -390,13 +372,7 @@ def write(
 
 
 def put_table(document: Path, table: str) -> None:
-    """Put a table between the marks of a document.
-
-    Raises
-    ------
-    OutputError
-        When there are no marks.
-    """
+    """Put a table between the marks of a document."""
     text = document.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -59,13 +59,7 @@ def mechanisms() -> dict[str, list[Case]]:
 
 
 def chosen(words: Sequence[str]) -> list[Case]:
-    """The cases that words name: mechanisms, cases, ``sound``, ``published`` or ``all``.
-
-    Raises
-    ------
-    DataError
-        ``unknown-mechanism``, with the closest names.
-    """
+    """The cases that words name: mechanisms, cases, ``sound``, ``published`` or ``all``."""
     cases, families = all_cases(), mechanisms()
     taken: dict[str, Case] = {}
     for word in words:
@@ -110,62 +104,34 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class WitnessFound:
-    """How often the witness event happened on either data set.
+    """How often the witness event happened on either data set."""
 
-    Attributes
-    ----------
-    hits, forbidden : int
-        On the first data set, and on the second, where it cannot happen.
-    low, high : float
-        Clopper-Pearson bounds of its chance on the first.
-    """
-
-    hits: int
+    hits: int  # On the first data set, and on the second, where it cannot happen
     forbidden: int
-    low: float
+    low: float  # Clopper-Pearson bounds of its chance on the first
     high: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one audit found.
-
-    Attributes
-    ----------
-    case : Case
-    trials : int
-        Outputs on each of the two data sets.
-    false_alarm : float
-        All bounds of this case together are wrong with at most this chance.
-    mu : float or None
-        Lower bound, of Gaussian claims.
-    epsilon : float
-        Lower bound at the claim's delta: the larger of that from events, and of Gaussian noise that
-        which follows from ``mu``.
-    epsilons, deltas, claimed : arrays
-        Lower bounds of delta at these epsilons, and what the claim allows.
-    broken : tuple of str
-        Which parts of the claim a bound exceeds: "mu", "epsilon", "delta". Of a published
-        algorithm not "mu": its paper states epsilon and delta alone.
-    beyond_mu : bool
-        Whether the bound exceeds the mu of the claim, stated or only calculated.
-    witness : WitnessFound or None
-    seconds : float
-        Of processor time, to draw the outputs.
-    """
+    """What one audit found."""
 
     case: Case
-    trials: int
-    false_alarm: float
-    mu: float | None
+    trials: int  # Outputs on each of the two data sets
+    false_alarm: float  # All bounds of this case together are wrong with at most this chance
+    mu: float | None  # Lower bound, of Gaussian claims
+    # Lower bound at the claim's delta: the larger of that from events, and of Gaussian noise that
+    # which follows from `mu`
     epsilon: float
-    epsilons: FloatArray
+    epsilons: FloatArray  # Lower bounds of delta at these epsilons, and what the claim allows
     deltas: FloatArray
     claimed: FloatArray
+    # Which parts of the claim a bound exceeds: "mu", "epsilon", "delta". Of a published algorithm
+    # not "mu": its paper states epsilon and delta alone.
     broken: tuple[str, ...]
-    beyond_mu: bool
+    beyond_mu: bool  # Whether the bound exceeds the mu of the claim, stated or only calculated
     witness: WitnessFound | None
-    seconds: float
+    seconds: float  # Of processor time, to draw the outputs
 
     @property
     def holds(self) -> bool:
@@ -252,28 +218,7 @@ def audit(
     seed: int | None = None,
     progress: Progress | None = None,
 ) -> list[Finding]:
-    """Audit cases; all bounds of all of them hold together with the stated confidence.
-
-    Parameters
-    ----------
-    cases : sequence of Case
-    trials : int
-        Outputs on each data set; a case may draw a part of them (its ``share``).
-    confidence : float
-        In (0.5, 1). What is left of 1 is divided equally among the cases (Bonferroni).
-    jobs : int
-        Processes, 1 or more; with 1 all is done in this one.
-    seed : int or None
-        For outputs that can be drawn again. Without one this package's noise is from the operating
-        system, as in a real run.
-    progress : callable or None
-        ``progress(done, total)``.
-
-    Raises
-    ------
-    PrivacyError
-        ``bad-confidence``, ``too-few-trials``.
-    """
+    """Audit cases; all bounds of all of them hold together with the stated confidence."""
     _check(trials, confidence, jobs)
     if not cases:
         return []

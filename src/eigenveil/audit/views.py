@@ -64,22 +64,13 @@ def guaranteed(found: Guarantee, whence: str) -> Claim:
 
 @dataclass(frozen=True)
 class ViewAttack:
-    """An adversary of a masked sum over sites.
+    """An adversary of a masked sum over sites."""
 
-    Attributes
-    ----------
-    federation : Federation
-        Who takes part, with which masks; sites 1, 2, .. of ``collusion`` tell what they know, and
-        site 0 holds the row that differs.
-    view : str
-        As the guarantee names it.
-    make, kind, rows, other
-        As in :class:`eigenveil.audit.releases.Attack`, of site 0.
-    """
-
+    # Who takes part, with which masks; sites 1, 2, .. of `collusion` tell what they know, and site
+    # 0 holds the row that differs.
     federation: Federation
-    view: str
-    make: Make
+    view: str  # As the guarantee names it
+    make: Make  # As in :class:`eigenveil.audit.releases.Attack`, of site 0
     kind: NoiseKind
     rows: Rows
     other: Rows
@@ -240,20 +231,11 @@ def _values(integers: masks.Integers, grid: int, count: int, shape: tuple[int, .
 
 @dataclass(frozen=True)
 class TreeAttack:
-    """An adversary of a tree of merges: the noise of so many leaves is in what it sees.
-
-    Attributes
-    ----------
-    run : TreeRun
-    noise_parts : int
-        Leaves that make the noise that is promised.
-    view : str
-        ``"outsider"``, or ``"aggregator at level 1"``, who sees a single leaf's message.
-    """
+    """An adversary of a tree of merges: the noise of so many leaves is in what it sees."""
 
     run: TreeRun
-    noise_parts: int
-    view: str
+    noise_parts: int  # Leaves that make the noise that is promised
+    view: str  # `"outsider"`, or `"aggregator at level 1"`, who sees a single leaf's message
     make: Make
     rows: Rows
     other: Rows

@@ -35,18 +35,10 @@ from eigenveil.errors import (
 
 @dataclass(frozen=True)
 class Command:
-    """One command, or a group of them.
+    """One command, or a group of them."""
 
-    Attributes
-    ----------
-    place : str
-        ``module:name`` of a function, or of a ``typer.Typer``.
-    summary : str
-        The first line of its help.
-    """
-
-    place: str
-    summary: str
+    place: str  # `module:name` of a function, or of a `typer.Typer`
+    summary: str  # The first line of its help
 
     def load(self, name: str) -> Any:
         """The command itself, under its name."""

@@ -16,16 +16,6 @@ def usual_ledger(*, make_folder: bool = False) -> str:
 
     One file, so that a table that was copied or renamed is known again; of the user, since a
     ledger is its owner's alone, and since tables may lie where nothing can be written.
-
-    Parameters
-    ----------
-    make_folder : bool
-        Whether the folder is made where it is absent.
-
-    Raises
-    ------
-    OutputError
-        When there is no such folder, or it cannot be made or written.
     """
     if given := os.environ.get(VARIABLE):
         return given

@@ -210,13 +210,7 @@ class LedgerChoice:
 
 
 def read_ledger(ledger: str | None, data_set: str | None, *, no_ledger: bool) -> LedgerChoice:
-    """What was said of the ledger, checked.
-
-    Raises
-    ------
-    WrongOption
-        When one of the options has no meaning beside another.
-    """
+    """What was said of the ledger, checked."""
     if no_ledger and (ledger is not None or data_set is not None):
         raise WrongOption(
             "--no-ledger leaves nothing to charge, and --ledger or --data-set names something.",
@@ -246,13 +240,7 @@ def option_text(name: str) -> str:
 
 
 def read_task(text: str) -> Task:
-    """A task by its name.
-
-    Raises
-    ------
-    WrongOption
-        When there is none of this name.
-    """
+    """A task by its name."""
     if text not in TASKS:
         raise WrongOption(
             f"--task {text!r} is not one of {', '.join(TASKS)}.", hint="Choose one of these."
@@ -261,13 +249,7 @@ def read_task(text: str) -> Task:
 
 
 def check_document_words(words: int) -> int:
-    """The length of documents, if there can be such.
-
-    Raises
-    ------
-    DataError
-        When documents of this length cannot be fitted to.
-    """
+    """The length of documents, if there can be such."""
     if not FEWEST_WORDS <= words <= MOST_WORDS:
         raise DataError(
             f"document-words = {words} is not from {FEWEST_WORDS} to {MOST_WORDS}.",
@@ -277,13 +259,7 @@ def check_document_words(words: int) -> int:
 
 
 def check_distance(distance: float) -> float:
-    """A distance of components, if there can be such.
-
-    Raises
-    ------
-    DataError
-        When it is not above 0 and finite.
-    """
+    """A distance of components, if there can be such."""
     if not 0.0 < distance < math.inf:
         raise DataError(
             f"distance = {distance:g} is not above 0 and finite.",
@@ -293,13 +269,7 @@ def check_distance(distance: float) -> float:
 
 
 def read_find(context: typer.Context, quality: float | None, named: str | None) -> Sought | None:
-    """What is to be found by ``--quality`` and ``--find``; ``None`` where nothing is.
-
-    Raises
-    ------
-    WrongOption, DataError
-        When one of the options has no meaning beside another, or the quality cannot be one.
-    """
+    """What is to be found by ``--quality`` and ``--find``; ``None`` where nothing is."""
     chosen = given(context)
     if quality is None:
         if named is not None:
@@ -424,12 +394,6 @@ def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], A
 
     The function takes ``context``, and as ``option_values`` a dict of the values on the command
     line, by declared names. Options among its own parameters are passed to it as these.
-
-    Parameters
-    ----------
-    paths : "table" or "sites"
-    without : sequence of str
-        Declared names that it does not have.
     """
     declarations: dict[str, list[Option]] = {}
     for each in OPTIONS:
@@ -718,13 +682,7 @@ class WantedColumns:
 
     @classmethod
     def of_study(cls, study: Study, own: WantedColumns) -> WantedColumns:
-        """What a study reads of a site's files, whose owner may have a schema of its own.
-
-        Raises
-        ------
-        DataError
-            When that is not the study's.
-        """
+        """What a study reads of a site's files, whose owner may have a schema of its own."""
         if own.schema is not None and study.table_schema is not None:
             study.table_schema.check_same(own.schema, "--schema")
         elif own.schema is not None:
@@ -740,13 +698,7 @@ class WantedColumns:
         return cls(list(study.columns), read=own.read, unit=study.unit, dask=own.dask)
 
     def with_unit(self, unit: str | None) -> WantedColumns:
-        """The same, with the unit that an option names.
-
-        Raises
-        ------
-        WrongOption
-            When the schema has another.
-        """
+        """The same, with the unit that an option names."""
         if self.schema is None:
             return replace(self, unit=unit)
         if unit not in (None, self.schema.unit):
@@ -801,13 +753,7 @@ def read_columns(
     read: ReadOptions,
     dask: str | None = None,
 ) -> WantedColumns:
-    """The values as they are typed.
-
-    Raises
-    ------
-    WrongOption, DataError
-        When two of them say which columns, or the vocabulary cannot be one.
-    """
+    """The values as they are typed."""
     if schema is not None:
         if columns is not None or exclude is not None or vocabulary is not None:
             raise WrongOption(

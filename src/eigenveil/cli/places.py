@@ -50,22 +50,7 @@ Files = Sequence[str | Place]
 def read_places(
     files: Sequence[str] | None, sql: str | None, database: str | None, *, needed: bool = True
 ) -> list[str | Place]:
-    """The places of one data set's rows.
-
-    Parameters
-    ----------
-    files : sequence of str, optional
-        Files, folders, patterns and URLs.
-    sql, database : str, optional
-        The values of ``--sql`` and ``--from``.
-    needed : bool
-        Whether there have to be rows: the command itself says no more about it.
-
-    Raises
-    ------
-    WrongOption, DataError
-        When they contradict one another, or there are none.
-    """
+    """The places of one data set's rows."""
     texts = list(files or ())
     if database is not None:
         if sql is None:
@@ -90,13 +75,7 @@ def read_places(
 
 
 def read_sites(texts: Sequence[str], sql: str | None = None) -> dict[str, list[str | Place]]:
-    """The places of each site's rows, from ``NAME=PLACE``; a name given again adds places.
-
-    Raises
-    ------
-    WrongOption, DataError
-        When a text is not of this form, or a query is missing or left over.
-    """
+    """The places of each site's rows, from ``NAME=PLACE``; a name given again adds places."""
     found: dict[str, list[str | Place]] = {}
     for text in texts:
         name, equals, place = text.partition("=")
@@ -131,14 +110,7 @@ def _place(text: str, sql: str | None) -> str | Place:
 def open_sites(
     places: Mapping[str, Files], wanted: WantedColumns
 ) -> dict[str, FileRows | WorkerFiles]:
-    """Rows of each site; columns by name, those of the first site where none are given.
-
-    Raises
-    ------
-    DataError
-        Naming the site, its file and the column; or a file that two sites are given: its rows would
-        count twice, and the guarantee speaks of rows that count once.
-    """
+    """Rows of each site; columns by name, those of the first site where none are given."""
     found: dict[str, FileRows | WorkerFiles] = {}
     seen: dict[Any, str] = {}
     for name, own in places.items():

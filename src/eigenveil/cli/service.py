@@ -38,15 +38,7 @@ _GUARD = threading.Lock()
 def speaker(
     *, quiet: bool, log_json: bool, who: str, run: Callable[[], Mapping[str, str]] = dict
 ) -> Say:
-    """Prints events: lines for people, or objects for a log's collector.
-
-    Parameters
-    ----------
-    who : str
-        The party's name.
-    run : callable
-        The study's hash and the run that events are about now.
-    """
+    """Prints events: lines for people, or objects for a log's collector."""
     from eigenveil.cli.presenters.site_console import lines
 
     if quiet or not log_json:
@@ -64,16 +56,9 @@ def print_event(who: str, ids: Mapping[str, str], text: str) -> None:
 
 @dataclass(frozen=True)
 class Service:
-    """How a command that runs for long is watched.
+    """How a command that runs for long is watched."""
 
-    Attributes
-    ----------
-    health : str or None
-        Where it answers probes.
-    log_json, quiet : bool
-    """
-
-    health: str | None
+    health: str | None  # Where it answers probes
     log_json: bool
     quiet: bool
 
@@ -83,13 +68,7 @@ class Service:
 
 
 def start_health(address: str | None, party: Watched, say: Say) -> None:
-    """Answer probes, where an address is given.
-
-    Raises
-    ------
-    DataError, OutputError
-        When it cannot be listened on.
-    """
+    """Answer probes, where an address is given."""
     if address is None:
         return
     from eigenveil.network.health import serve

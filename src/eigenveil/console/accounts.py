@@ -35,40 +35,22 @@ _MOST_EVENTS = 100_000
 
 @dataclass(frozen=True)
 class Account:
-    """Who may sign in.
-
-    Attributes
-    ----------
-    name : str
-    role : Role
-    local : bool
-        Whether it has a password here; otherwise the hospital's own sign-in knows it.
-    confirmed : bool
-        Whether its second factor is in use.
-    mark : str
-        Changes with its password, key and second factor: a session is of an account as it was.
-    """
+    """Who may sign in."""
 
     name: str
     role: Role
-    local: bool
-    confirmed: bool
+    local: bool  # Whether it has a password here; otherwise the hospital's own sign-in knows it
+    confirmed: bool  # Whether its second factor is in use
+    # Changes with its password, key and second factor: a session is of an account as it was
     mark: str = ""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of a password: its hash, and the key that it encrypts.
+    """What is kept of a password: its hash, and the key that it encrypts."""
 
-    Attributes
-    ----------
-    password : str or None
-        ``None`` where the account signs in by OpenID Connect.
-    key : str
-        The approver's private key, PEM, encrypted; empty where it has none.
-    """
-
-    password: str | None = field(repr=False)
+    password: str | None = field(repr=False)  # `None` where the account signs in by OpenID Connect
+    # The approver's private key, PEM, encrypted; empty where it has none
     key: str = field(default="", repr=False)
 
 
@@ -85,18 +67,7 @@ class Event:
 
 
 class Accounts:
-    """Accounts and the log, in a file that is made where it is absent.
-
-    Parameters
-    ----------
-    folder : Path
-        Only its owner may enter it.
-
-    Raises
-    ------
-    OutputError
-        When nothing can be written there.
-    """
+    """Accounts and the log, in a file that is made where it is absent."""
 
     def __init__(self, folder: Path) -> None:
         self.place = folder / FILE
@@ -133,18 +104,7 @@ class Accounts:
     # -- accounts
 
     def add(self, name: str, role: str, password: str | None, *, key: str = "") -> Account:
-        """Make an account; without a password it signs in by OpenID Connect.
-
-        Parameters
-        ----------
-        key : str
-            The approver's private key, PEM, encrypted.
-
-        Raises
-        ------
-        DataError
-            ``bad-name``, ``bad-choice``, ``weak-password``, ``name-taken``.
-        """
+        """Make an account; without a password it signs in by OpenID Connect."""
         if not (0 < len(name) <= _LONGEST_NAME and name.isprintable() and name == name.strip()):
             raise DataError(
                 f"{printable(name)!r} cannot be the name of an account.",
@@ -175,25 +135,13 @@ class Accounts:
         return self.named(name)
 
     def remove(self, name: str) -> None:
-        """Take an account away.
-
-        Raises
-        ------
-        DataError
-            ``unknown-account``.
-        """
+        """Take an account away."""
         self.named(name)
         with self._open() as database:
             database.execute("DELETE FROM accounts WHERE name = ?", (name,))
 
     def forget_factor(self, name: str) -> None:
-        """Forget a second factor: the next sign-in shows a new one.
-
-        Raises
-        ------
-        DataError
-            ``unknown-account``.
-        """
+        """Forget a second factor: the next sign-in shows a new one."""
         self.named(name)
         with self._open() as database:
             database.execute(
@@ -209,13 +157,7 @@ class Accounts:
         return Kept(None) if row is None else Kept(*row)
 
     def keep(self, name: str, before: Kept, after: Kept) -> None:
-        """Put another password and key in the place of these, both or neither.
-
-        Raises
-        ------
-        DataError
-            ``account-changed`` when the account has other ones by now; nothing is changed.
-        """
+        """Put another password and key in the place of these, both or neither."""
         with self._open() as database:
             done = database.execute(
                 "UPDATE accounts SET password = ?, key = ? "
@@ -242,13 +184,7 @@ class Accounts:
         return None if row is None else _account(row)
 
     def named(self, name: str) -> Account:
-        """An account.
-
-        Raises
-        ------
-        DataError
-            ``unknown-account``.
-        """
+        """An account."""
         found = self.find(name)
         if found is None:
             raise DataError(
@@ -281,14 +217,7 @@ class Accounts:
         )
 
     def take_secret(self, name: str, secret: str, code: str, *, before: str) -> bool:
-        """Put a new second factor in the place of another, with a code of the new one.
-
-        Returns
-        -------
-        bool
-            Whether the code is right and the account still had the secret ``before``; otherwise
-            nothing is changed.
-        """
+        """Put a new second factor in the place of another, with a code of the new one."""
         return self._take(
             "UPDATE accounts SET secret = :secret, step = :step, confirmed = 1 "
             "WHERE name = :name AND secret = :before",

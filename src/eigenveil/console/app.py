@@ -54,13 +54,7 @@ SECTIONS = {
 def make_console(
     settings: Settings, *, desk: Desk | None = None, planner: Desk | None = None
 ) -> Console:
-    """The parts of a console.
-
-    Parameters
-    ----------
-    desk, planner : Desk, optional
-        By default processes of their own.
-    """
+    """The parts of a console."""
     section = SECTIONS[settings.section]
     return Console(
         settings=settings,

@@ -25,18 +25,10 @@ Ask = Callable[[float], Awaitable[dict[str, Any]]]
 
 @dataclass
 class Curve:
-    """What was simulated until now.
+    """What was simulated until now."""
 
-    Attributes
-    ----------
-    points : list of dict
-        In the order of their epsilon.
-    problem : EigenveilError or None
-        Why there will be none.
-    """
-
-    points: list[dict[str, Any]] = field(default_factory=list)
-    problem: EigenveilError | None = None
+    points: list[dict[str, Any]] = field(default_factory=list)  # In the order of their epsilon
+    problem: EigenveilError | None = None  # Why there will be none
     looked: float = 0.0
 
     @property
@@ -52,16 +44,7 @@ class Forecasts:
     _curves: OrderedDict[str, tuple[Curve, asyncio.Task[None]]] = field(default_factory=OrderedDict)
 
     async def look(self, about: object, ask: Ask) -> Curve:
-        """A curve as it stands.
-
-        Parameters
-        ----------
-        about : object
-            What it is about; as JSON.
-        ask : callable
-            The point of an epsilon. Every point is a request of its own, so that other requests
-            need not wait for all of them.
-        """
+        """A curve as it stands."""
         key = json.dumps(about, sort_keys=True)
         if key not in self._curves:
             made = Curve(looked=time.monotonic())

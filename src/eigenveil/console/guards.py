@@ -27,13 +27,7 @@ _HEADERS = {
 
 
 class Guards:
-    """An ASGI application in front of another.
-
-    Parameters
-    ----------
-    app : ASGI application
-    settings : Settings
-    """
+    """An ASGI application in front of another."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app, self._settings = app, settings

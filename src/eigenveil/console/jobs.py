@@ -31,38 +31,18 @@ _SHOWN = 40
 
 @dataclass(frozen=True)
 class Job:
-    """One run.
+    """One run."""
 
-    Attributes
-    ----------
-    name : str
-        Names its folder.
-    kind, title : str
-        What it does.
-    words : tuple of str
-        Of the command.
-    who : str
-        The account that started it.
-    begun, ended : float
-        Seconds since 1970; ``ended`` is 0 while it runs.
-    status : int or None
-        Its exit status.
-    about : str
-        A study's hash, or empty.
-    process : int
-        Its number while it runs.
-    """
-
-    name: str
-    kind: str
+    name: str  # Names its folder
+    kind: str  # What it does
     title: str
-    words: tuple[str, ...]
-    who: str
-    begun: float
+    words: tuple[str, ...]  # Of the command
+    who: str  # The account that started it
+    begun: float  # Seconds since 1970; `ended` is 0 while it runs
     ended: float = 0.0
-    status: int | None = None
-    about: str = ""
-    process: int = 0
+    status: int | None = None  # Its exit status
+    about: str = ""  # A study's hash, or empty
+    process: int = 0  # Its number while it runs
 
     @property
     def state(self) -> State:
@@ -73,12 +53,7 @@ class Job:
 
 
 class Jobs:
-    """The runs in a folder, the newest first.
-
-    Parameters
-    ----------
-    folder : Path
-    """
+    """The runs in a folder, the newest first."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -88,13 +63,7 @@ class Jobs:
     async def start(
         self, kind: str, title: str, words: Sequence[str], *, who: str, about: str = ""
     ) -> Job:
-        """Start the command with these words; ``{result}`` in one is the folder of its result.
-
-        Raises
-        ------
-        OutputError
-            ``too-many-runs``.
-        """
+        """Start the command with these words; ``{result}`` in one is the folder of its result."""
         if len(self._running) >= MOST_RUNNING:
             raise OutputError(
                 f"{MOST_RUNNING} runs go on already.",
@@ -145,13 +114,7 @@ class Jobs:
         return [job for job in found if job is not None]
 
     def named(self, name: str) -> Job:
-        """A run.
-
-        Raises
-        ------
-        DataError
-            ``unknown-run``.
-        """
+        """A run."""
         job = self._read(name) if _NAME.fullmatch(name) else None
         if job is None:
             raise DataError(

@@ -12,13 +12,7 @@ _MOST_KEYS = 10_000
 
 @dataclass
 class Limit:
-    """At most so many within so many seconds, for each key.
-
-    Attributes
-    ----------
-    most : int
-    seconds : float
-    """
+    """At most so many within so many seconds, for each key."""
 
     most: int
     seconds: float
@@ -52,18 +46,12 @@ class Limit:
 
 @dataclass
 class SignInLimits:
-    """Limits of sign-ins: tries of an address, wrong ones of an account, and of all together.
-
-    Attributes
-    ----------
-    refused : int
-        How many were refused since the last one that was not.
-    """
+    """Limits of sign-ins: tries of an address, wrong ones of an account, and of all together."""
 
     address: Limit = field(default_factory=lambda: Limit(20, 60.0))
     account: Limit = field(default_factory=lambda: Limit(10, 900.0))
     everybody: Limit = field(default_factory=lambda: Limit(120, 60.0))
-    refused: int = 0
+    refused: int = 0  # How many were refused since the last one that was not
 
     def wait(self, address: str, account: str) -> float:
         """Seconds until a try is allowed; 0 where it is now, which counts as one."""

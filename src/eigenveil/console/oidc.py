@@ -24,14 +24,7 @@ _SKEW = 60
 
 
 class Provider:
-    """A provider, found by its address.
-
-    Parameters
-    ----------
-    issuer : Issuer
-    transport : httpx transport, optional
-        For tests.
-    """
+    """A provider, found by its address."""
 
     def __init__(
         self, issuer: Issuer, *, transport: httpx.AsyncBaseTransport | None = None
@@ -54,15 +47,7 @@ class Provider:
         return str(address), str(self._signer.dumps([state, nonce, verifier]))
 
     async def name(self, state: str, code: str, cookie: str | None) -> str:
-        """The name of whom the provider sent back.
-
-        Raises
-        ------
-        PrivacyError
-            ``bad-provider`` when anything is not as it must be.
-        OutputError
-            ``no-provider`` when it cannot be reached.
-        """
+        """The name of whom the provider sent back."""
         try:
             known, nonce, verifier = self._signer.loads(cookie or "", max_age=_SECONDS)
         except (BadSignature, ValueError, TypeError):

@@ -20,13 +20,7 @@ _STEP = 30
 
 
 def check_password(password: str) -> None:
-    """Raise where a password is too short or too long.
-
-    Raises
-    ------
-    DataError
-        ``weak-password``.
-    """
+    """Raise where a password is too short or too long."""
     if not SHORTEST <= len(password) <= LONGEST:
         raise DataError(
             f"The password has {len(password)} characters, not {SHORTEST} to {LONGEST}.",

@@ -28,31 +28,19 @@ _ANONYMOUS = 3600
 
 @dataclass
 class Session:
-    """One browser that gave a right password, or came back from the hospital's sign-in.
-
-    Attributes
-    ----------
-    account : Account
-    stage : str
-        "in" once the second factor was given, too.
-    csrf : str
-        Stands in every form of the session.
-    key : bytes or None
-        The approver's private key (Ed25519, 32 bytes), unlocked by the password.
-    forms : dict
-        What one-time forms that were shown are about, by their number.
-    new_secret : str
-        Of a second factor that is being set up.
-    """
+    """One browser that gave a right password, or came back from the hospital's sign-in."""
 
     account: Account
-    stage: Stage
+    stage: Stage  # "in" once the second factor was given, too
     created: float
     seen: float
+    # Stands in every form of the session
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    # The approver's private key (Ed25519, 32 bytes), unlocked by the password
     key: bytes | None = field(default=None, repr=False)
+    # What one-time forms that were shown are about, by their number
     forms: dict[str, str] = field(default_factory=dict)
-    new_secret: str = field(default="", repr=False)
+    new_secret: str = field(default="", repr=False)  # Of a second factor that is being set up
 
     def new_form(self, about: str) -> str:
         """A number for a form that may be sent once."""
@@ -63,13 +51,7 @@ class Session:
         return number
 
     def take_form(self, number: str, about: str) -> None:
-        """Use a form up.
-
-        Raises
-        ------
-        PrivacyError
-            ``form-used`` when it was sent before, or was shown for something else.
-        """
+        """Use a form up."""
         if self.forms.pop(number, None) != about:
             raise PrivacyError(
                 "This form was sent before, or is of another page.",
@@ -83,14 +65,7 @@ class Session:
 
 
 class Sessions:
-    """The sessions of a console.
-
-    Parameters
-    ----------
-    idle, longest : float
-        Seconds.
-    clock : callable
-    """
+    """The sessions of a console."""
 
     def __init__(
         self, idle: float, longest: float, *, clock: Callable[[], float] = time.monotonic

@@ -15,80 +15,39 @@ CALLBACK = "/sign-in/callback"
 
 @dataclass(frozen=True)
 class Rows:
-    """What a worker needs to open the things that the pages are about.
+    """What a worker needs to open the things that the pages are about."""
 
-    Attributes
-    ----------
-    party : str or None
-        The folder of a site or a lead.
-    ledger : str or None
-        A file, or a database's URL.
-    data_set : str
-        The rows' name in the ledger.
-    data : tuple of str
-        The files of an analyst alone.
-    schema : str or None
-        Of these files.
-    """
-
-    party: str | None = None
-    ledger: str | None = None
-    data_set: str = "default"
-    data: tuple[str, ...] = ()
-    schema: str | None = None
+    party: str | None = None  # The folder of a site or a lead
+    ledger: str | None = None  # A file, or a database's URL
+    data_set: str = "default"  # The rows' name in the ledger
+    data: tuple[str, ...] = ()  # The files of an analyst alone
+    schema: str | None = None  # Of these files
 
 
 @dataclass(frozen=True)
 class Issuer:
-    """An OpenID Connect provider, and this console as it knows it.
+    """An OpenID Connect provider, and this console as it knows it."""
 
-    Attributes
-    ----------
-    url : str
-        The issuer; its configuration is below ``/.well-known``.
-    client, secret : str
-    address : str
-        The console's own address as browsers have it, to which the provider sends them back.
-    claim : str
-        The claim whose value is the name of an account here.
-    """
-
-    url: str
+    url: str  # The issuer; its configuration is below `/.well-known`
     client: str
     secret: str
+    # The console's own address as browsers have it, to which the provider sends them back
     address: str
-    claim: str = "email"
+    claim: str = "email"  # The claim whose value is the name of an account here
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A console's settings.
+    """A console's settings."""
 
-    Attributes
-    ----------
-    section : str
-        Whose pages: one of :data:`eigenveil.console.app.SECTIONS`.
-    state : Path
-        Folder of accounts, runs and results; only its owner may enter it.
-    rows : Rows
-    host, port
-        Where it listens.
-    names : tuple of str
-        Host names by which browsers may call it, beside ``host``.
-    tls : tuple of Path or None
-        Certificate and key, PEM.
-    idle, longest : float
-        Seconds after which a session ends: without a request, and in any case.
-    issuer : Issuer or None
-    """
-
-    section: str
-    state: Path
+    section: str  # Whose pages: one of :data:`eigenveil.console.app.SECTIONS`
+    state: Path  # Folder of accounts, runs and results; only its owner may enter it
     rows: Rows = field(default_factory=Rows)
-    host: str = "127.0.0.1"
+    host: str = "127.0.0.1"  # Where it listens
     port: int = USUAL_PORT
-    names: tuple[str, ...] = ()
-    tls: tuple[Path, Path] | None = None
+    names: tuple[str, ...] = ()  # Host names by which browsers may call it, beside `host`
+    tls: tuple[Path, Path] | None = None  # Certificate and key, PEM
+    # Seconds after which a session ends: without a request, and in any case
     idle: float = 15 * 60.0
     longest: float = 8 * 3600.0
     issuer: Issuer | None = None

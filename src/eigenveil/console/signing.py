@@ -36,15 +36,7 @@ def unlocked(accounts: Accounts, name: str, password: str) -> bytes | None:
 
 
 def renewed(kept: Kept, old: str, new: str) -> Kept:
-    """The same under another password; nothing is written.
-
-    Raises
-    ------
-    DataError
-        ``weak-password`` when the new one is too short or too long.
-    PrivacyError
-        ``wrong-password`` when the old one is not that of the account and its key.
-    """
+    """The same under another password; nothing is written."""
     key = _decrypted(kept.key, old)
     known = key is not None if kept.password is None else matches(kept.password, old)
     if not known or (kept.key and key is None):
@@ -75,13 +67,7 @@ def _decrypted(stored: str, password: str) -> Ed25519PrivateKey | None:
 
 
 def key_or_refusal(key: bytes | None) -> bytes:
-    """A key.
-
-    Raises
-    ------
-    PrivacyError
-        ``no-key``.
-    """
+    """A key."""
     if key is None:
         raise PrivacyError(
             "The account has no key that could sign this, or the password of the key is wrong.",

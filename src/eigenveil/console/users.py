@@ -253,13 +253,7 @@ def state_folder(given: Path | None) -> Path:
 
 
 def need_extra() -> None:
-    """Raise where the console's libraries are not installed.
-
-    Raises
-    ------
-    OutputError
-        ``not-installed``.
-    """
+    """Raise where the console's libraries are not installed."""
     try:
         import argon2  # noqa: F401
         import authlib  # noqa: F401

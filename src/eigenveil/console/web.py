@@ -89,25 +89,16 @@ async def _run(make: Callable[[], Awaitable[Any]]) -> Any:
 
 @dataclass
 class Console:
-    """The parts of a console.
-
-    Attributes
-    ----------
-    desk, planner : Desk
-        For what must be quick, and for what takes long.
-    title : str
-        Whose pages these are.
-    links : tuple of Link
-    """
+    """The parts of a console."""
 
     settings: Settings
     accounts: Accounts
     sessions: Sessions
     limits: SignInLimits
-    desk: Desk
+    desk: Desk  # For what must be quick, and for what takes long
     planner: Desk
     jobs: Jobs
-    title: str = ""
+    title: str = ""  # Whose pages these are
     links: Sequence[Link] = ()
     later: Later = field(default_factory=Later)
     forecasts: Forecasts = field(default_factory=Forecasts)
@@ -164,13 +155,7 @@ class Console:
         self.accounts.note(what, who=who, address=address_of(request), detail=detail)
 
     def check_rate(self, request: Request, name: str) -> None:
-        """Count a try to give a password or a code.
-
-        Raises
-        ------
-        PrivacyError
-            ``too-many-sign-ins``.
-        """
+        """Count a try to give a password or a code."""
         seconds = self.limits.wait(address_of(request), name)
         if not seconds:
             return
@@ -273,13 +258,7 @@ def away(path: str, request: Request | None = None) -> Response:
 
 
 async def form_of(request: Request) -> Mapping[str, str]:
-    """The fields of a form; files are not taken.
-
-    Raises
-    ------
-    DataError
-        ``bad-form-fields``.
-    """
+    """The fields of a form; files are not taken."""
     try:
         found = await request.form(max_fields=_MOST_FIELDS, max_files=0)
     except Exception:

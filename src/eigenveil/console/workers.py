@@ -21,26 +21,14 @@ class Desk(Protocol):
     """Answers what pages ask of parties, ledgers and results."""
 
     async def ask(self, method: str, **arguments: Any) -> Any:
-        """What a function returns.
-
-        Raises
-        ------
-        EigenveilError
-            As it was raised there.
-        """
+        """What a function returns."""
 
     async def close(self) -> None:
         """End what runs."""
 
 
 class DeskProcess:
-    """A process that answers; one request at a time, in their order.
-
-    Parameters
-    ----------
-    section : str
-    rows : Rows
-    """
+    """A process that answers; one request at a time, in their order."""
 
     def __init__(self, section: str, rows: Rows) -> None:
         self._section, self._rows = section, rows

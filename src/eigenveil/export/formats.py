@@ -20,21 +20,11 @@ TENSORS = "eigenveil-tensors-1"
 
 @dataclass(frozen=True)
 class ExportFormat:
-    """One format.
+    """One format."""
 
-    Attributes
-    ----------
-    ending : str
-        Of its files.
-    what : str
-        What a file has, for people.
-    write : callable
-        Of a model and a path.
-    """
-
-    ending: str
-    what: str
-    write: Callable[[StoredModel, Path], None]
+    ending: str  # Of its files
+    what: str  # What a file has, for people
+    write: Callable[[StoredModel, Path], None]  # Of a model and a path
 
 
 def facts(model: StoredModel) -> dict[str, str]:

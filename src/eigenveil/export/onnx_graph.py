@@ -40,13 +40,7 @@ class _Graph:
 
 
 def model_proto(model: StoredModel, onnx: Any) -> Any:
-    """The graph of a PCA's or a mixture's new values.
-
-    Raises
-    ------
-    DataError
-        ``not-exportable`` for other models.
-    """
+    """The graph of a PCA's or a mixture's new values."""
     graph = _Graph(onnx)
     if isinstance(model, FittedPCA):
         output, width = _pca(model, graph), model.n_components_

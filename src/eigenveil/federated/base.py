@@ -214,13 +214,7 @@ def result_of(run: StudyRun, spec: EstimatorSpec) -> Result:
 
 
 def study_center(center: object, features: int) -> bool | tuple[float, ...]:
-    """A constructor's ``center`` as a study has it.
-
-    Raises
-    ------
-    DataError
-        When it is not one finite number a feature.
-    """
+    """A constructor's ``center`` as a study has it."""
     public = public_center(center, features)
     return bool(center) if public is None else tuple(float(number) for number in public)
 

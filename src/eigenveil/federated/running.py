@@ -59,22 +59,12 @@ class Party(Protocol):
 
 @dataclass
 class Traffic:
-    """What one party received and sent.
+    """What one party received and sent."""
 
-    Attributes
-    ----------
-    messages : int
-        Requests that it answered.
-    received, sent : int
-        Bytes.
-    sent_by_step : dict
-        Bytes that it sent, by step.
-    """
-
-    messages: int = 0
-    received: int = 0
+    messages: int = 0  # Requests that it answered
+    received: int = 0  # Bytes
     sent: int = 0
-    sent_by_step: dict[str, int] = field(default_factory=dict)
+    sent_by_step: dict[str, int] = field(default_factory=dict)  # Bytes that it sent, by step
 
     def count(self, step: str, request: bytes, reply: bytes) -> None:
         """Note one exchange."""
@@ -168,27 +158,14 @@ StudyProgress = Callable[[str, int], None]
 
 @dataclass(frozen=True)
 class StudyRun:
-    """A finished study.
+    """A finished study."""
 
-    Attributes
-    ----------
-    study : Study
-        With the protocol that was run.
-    choice : str
-        Why that protocol, where the study did not name one.
-    outcome : Outcome
-    certificate : Certificate
-    traffic : dict of str to Traffic
-        Of each party.
-    invalid : dict of str to InvalidRows
-        Of each site that has some: for the owner of its rows only.
-    """
-
-    study: Study
-    choice: str
+    study: Study  # With the protocol that was run
+    choice: str  # Why that protocol, where the study did not name one
     outcome: Outcome
     certificate: Certificate
-    traffic: dict[str, Traffic]
+    traffic: dict[str, Traffic]  # Of each party
+    # Of each site that has some: for the owner of its rows only
     invalid: dict[str, InvalidRows] = field(default_factory=dict)
 
 
@@ -201,31 +178,7 @@ def run_study(
     progress: StudyProgress | None = None,
     keep: Callable[[StudyRun], object] | None = None,
 ) -> StudyRun:
-    """Run a study over its sites' rows.
-
-    Parameters
-    ----------
-    source : RandomSource
-        Of the sites' noise.
-    ledgers : mapping of site to Ledger, optional
-        By default each site has a new one with just the study's budget, thrown away afterwards.
-    progress : callable, optional
-        Called with ``(step, sites)`` after every answer.
-    keep : callable, optional
-        Given the finished study, where what it releases is taken over.
-
-    Raises
-    ------
-    DataError, BudgetExceeded
-        Naming the site whose columns or ledger refuse.
-    PrivacyError
-        When the target cannot be met, or the data are too few for it.
-    ProtocolError
-        When too few sites are left.
-    BaseException
-        Whatever stops the study after something was released reports it: ``spent`` is the guarantee
-        of what was released before, ``released`` its records.
-    """
+    """Run a study over its sites' rows."""
     check_sites(study, rows)
     choice = choose_protocol(study, study.width) if study.protocol == "auto" else None
     settled = study if choice is None else study.with_protocol(choice.protocol)
@@ -273,15 +226,7 @@ def run_study(
 def finished_study(
     study: Study, outcome: Outcome, *, traffic: dict[str, Traffic], choice: str = ""
 ) -> StudyRun:
-    """A study that an aggregator has brought to its end, with its certificate.
-
-    Parameters
-    ----------
-    study : Study
-        With ``protocol`` settled.
-    choice : str
-        Why that protocol, where it was not named.
-    """
+    """A study that an aggregator has brought to its end, with its certificate."""
     return StudyRun(
         study=study,
         choice=choice,
@@ -337,13 +282,7 @@ def site_rows(
     unit: str | None = None,
     groups: Sequence[ArrayLike] | Mapping[str, ArrayLike] | None = None,
 ) -> dict[str, RowSource]:
-    """Rows of each site, checked, with their units; columns of frames are matched by name.
-
-    Raises
-    ------
-    DataError
-        Naming the site; where X is one array, the estimator ``for_one`` data set.
-    """
+    """Rows of each site, checked, with their units; columns of frames are matched by name."""
     if isinstance(X, Mapping):
         named = {str(name): array for name, array in X.items()}
     elif scipy.sparse.issparse(X) or is_cells(X) or (isinstance(X, np.ndarray) and X.ndim != 3):
@@ -440,13 +379,7 @@ def _check_twice(given: Mapping[str, object]) -> None:
 
 
 def check_sites(study: Study, rows: Mapping[str, RowSource]) -> None:
-    """Refuse rows of a site that the study has not, or none of one that it has.
-
-    Raises
-    ------
-    DataError
-        ``unknown-site`` or ``no-rows-for-site``.
-    """
+    """Refuse rows of a site that the study has not, or none of one that it has."""
     _check_twice(rows)
     names = {site.name for site in study.sites}
     if strange := set(rows) - names:

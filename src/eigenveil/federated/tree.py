@@ -39,12 +39,6 @@ class TreeRows:
 
     Half of a row's energy lies along ``components`` orthonormal directions, with variances that
     fall from 4 to 1; the other half is spread evenly over all features.
-
-    Parameters
-    ----------
-    features, components, rows : int
-        ``rows`` a leaf.
-    seed : int
     """
 
     def __init__(self, *, features: int, components: int, rows: int, seed: int) -> None:
@@ -75,19 +69,7 @@ NEEDS_ALL = "Fill or drop such rows first: what a simulation measures needs all 
 
 
 class DealtRows:
-    """Given rows, dealt to the leaves at random: of each as many as of any other, or one less.
-
-    Parameters
-    ----------
-    rows : array of shape (n, features)
-    leaves : int
-    seed : int
-
-    Raises
-    ------
-    DataError
-        When there are fewer rows than leaves, or one is not finite.
-    """
+    """Given rows, dealt to the leaves at random: of each as many as of any other, or one less."""
 
     def __init__(self, rows: NDArray[np.floating[Any]], *, leaves: int, seed: int) -> None:
         if rows.ndim != 2 or len(rows) < leaves:
@@ -156,37 +138,6 @@ def simulate_tree(
     """Play every party of a tree, on made-up rows or on given ones.
 
     What is measured of given rows, such as errors, is as private as they are.
-
-    Parameters
-    ----------
-    study : TreeStudy
-    rows : int, or array of shape (n, D)
-        Rows that are made up for each leaf; or rows that are dealt to the leaves at random.
-    lost, late : float
-        Shares of leaves, in [0, 1): that never send, and, of the others, that come after their
-        node has sent, so that they go up in supplements.
-    lost_subtrees : int
-        Nodes between leaves and root that take messages and never send.
-    rounds : int
-        Rounds, each of other rows, with other parties lost and late: more than one of a study with
-        ``publish="blocks"``. The report is of the last one, and its result of all.
-    seed : int, optional
-        Makes rows, losses and noise reproducible; then nothing is certified.
-    rank : int, optional
-        Directions kept in the subspaces; by default as many as the sketch has columns.
-    workers : int, optional
-        Threads; by default one a processor.
-    progress : callable, optional
-        Called with ``(done, all)`` leaves of a round.
-
-    Raises
-    ------
-    ProtocolError
-        ``one-round`` of several rounds.
-    DataError
-        When a number is out of range.
-    PrivacyError
-        ``too-many-lost`` when so much was lost that the promise cannot be kept.
     """
     if isinstance(rows, int) and rows < 1:
         raise DataError(f"rows = {rows} is below 1.", hint="Give the rows of a leaf.")

@@ -36,13 +36,7 @@ class FaultPlan:
         lost_subtrees: int,
         rng: np.random.Generator,
     ) -> Self:
-        """At random: so many of all leaves lost, so many of the others late.
-
-        Raises
-        ------
-        DataError
-            Naming the number that cannot be.
-        """
+        """At random: so many of all leaves lost, so many of the others late."""
         for name, share in (("lost", lost), ("late", late)):
             if not 0 <= share < 1:
                 raise DataError(

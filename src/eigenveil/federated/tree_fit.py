@@ -43,31 +43,7 @@ def fit_tree(
     random_state: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PrivateStreamingPCA:
-    """Add up sites' rows in the leaves of a tree, merge them, and publish what the root has.
-
-    Parameters
-    ----------
-    study : TreeStudy
-        Of one round, with a leaf for each site.
-    sites : mapping of str to RowSource
-        Leaves in order of the names.
-    charges : sequence of Charges
-        One a site, all reserved: every site's release is charged before any noise is drawn.
-    random_state : int, optional
-        For tests and reproductions: the noise is reproducible and the guarantee not certified.
-    progress : callable, optional
-        Called with ``(done, all)`` leaves.
-
-    Returns
-    -------
-    PrivateStreamingPCA
-        A fitted model, which can be saved, applied to rows and certified.
-
-    Raises
-    ------
-    DataError
-        When sites have other columns, or are not as many as the leaves. Nothing was charged.
-    """
+    """Add up sites' rows in the leaves of a tree, merge them, and publish what the root has."""
     names = _names(study, sites)
     session, keys = os.urandom(12).hex(), TreeKeys.in_one_process()
     codec = study.codec(session, keys)

@@ -13,40 +13,25 @@ from eigenveil.federation.tree.tree import MergeTree
 
 @dataclass(frozen=True)
 class TreeLevel:
-    """What one level did.
+    """What one level did."""
 
-    Attributes
-    ----------
-    level : int
-        0: the leaves.
-    parties, sent : int
-        Parties of the level, and those of them that sent anything (of the root: 1 if it has a
-        result).
-    least : int or None
-        The fewest leaves in a message that a party of this level took, of those whose leaves are in
-        the result.
-    messages, bytes : int
-        Messages of private sums sent up, supplements too, and their size.
-    seconds, slowest : float
-        Processor time of all parties, and of the one that took longest: adding up rows and drawing
-        noise (leaves), or reading, adding up and writing messages.
-    merged_bytes, merged_seconds
-        The same of the subspaces without noise.
-    error, merged_error : float or None
-        Share of the best possible energy that K components miss, on average over the level: of the
-        private sums of a party's first message, and of the subspace without noise.
-    """
-
-    level: int
+    level: int  # 0: the leaves
+    # Parties of the level, and those of them that sent anything (of the root: 1 if it has a result)
     parties: int
     sent: int
+    # The fewest leaves in a message that a party of this level took, of those whose leaves are in
+    # the result
     least: int | None
-    messages: int
+    messages: int  # Messages of private sums sent up, supplements too, and their size
     bytes: int
+    # Processor time of all parties, and of the one that took longest: adding up rows and drawing
+    # noise (leaves), or reading, adding up and writing messages
     seconds: float
     slowest: float
-    merged_bytes: int
+    merged_bytes: int  # The same of the subspaces without noise
     merged_seconds: float
+    # Share of the best possible energy that K components miss, on average over the level: of the
+    # private sums of a party's first message, and of the subspace without noise
     error: float | None
     merged_error: float | None
 
@@ -64,38 +49,19 @@ class TreeRound(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TreeReport:
-    """What a simulated tree did; of several rounds, in the last one.
-
-    Attributes
-    ----------
-    levels : tuple of TreeLevel
-        From the leaves to the root.
-    outcome : TreeOutcome
-        What the root may publish.
-    late, lost_subtrees : int
-        Leaves that came after their node had sent; inner nodes that never sent.
-    rows : int
-        In the result.
-    made_up : bool
-        Whether rows were; of given ones all that is measured is as private as they are.
-    seconds : float
-        Wall-clock time until the root's result, with making up the rows and measuring errors.
-    workers : int
-        Threads that played the leaves.
-    rounds : tuple of TreeRound
-        Of all rounds.
-    """
+    """What a simulated tree did; of several rounds, in the last one."""
 
     tree: MergeTree
-    levels: tuple[TreeLevel, ...]
-    outcome: TreeOutcome
-    late: int
+    levels: tuple[TreeLevel, ...]  # From the leaves to the root
+    outcome: TreeOutcome  # What the root may publish
+    late: int  # Leaves that came after their node had sent; inner nodes that never sent
     lost_subtrees: int
-    rows: int
-    made_up: bool
+    rows: int  # In the result
+    made_up: bool  # Whether rows were; of given ones all that is measured is as private as they are
+    # Wall-clock time until the root's result, with making up the rows and measuring errors
     seconds: float
-    workers: int
-    rounds: tuple[TreeRound, ...] = ()
+    workers: int  # Threads that played the leaves
+    rounds: tuple[TreeRound, ...] = ()  # Of all rounds
 
     @property
     def critical_seconds(self) -> float:

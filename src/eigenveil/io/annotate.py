@@ -80,20 +80,7 @@ def annotate(adata: Any, model: Any) -> None:
 def annotate_file(
     source: str | Place, target: str | Path, model: Any, scores: NDArray[np.floating[Any]]
 ) -> None:
-    """Copy an ``.h5ad`` file and write a fitted PCA into the copy: see :func:`annotate`.
-
-    Parameters
-    ----------
-    source, target : str or Path
-        ``.h5ad`` files. The target appears when it is complete, in place of one that was there.
-    model : fitted PrivatePCA or FederatedPCA
-    scores : array of shape (cells, K)
-
-    Raises
-    ------
-    DataError
-        When the source has other cells or genes; OutputError when the target cannot be written.
-    """
+    """Copy an ``.h5ad`` file and write a fitted PCA into the copy: see :func:`annotate`."""
     place, goal = (Path(source) if isinstance(source, str) else source), Path(target)
     for each in (place, goal):
         if each.suffix.lower() != ".h5ad":

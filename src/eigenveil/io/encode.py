@@ -30,17 +30,7 @@ _WHOLE = r"^([+-]?\d+)\.0*$"
 
 
 class RowEncoder:
-    """How a batch of a table becomes rows.
-
-    Parameters
-    ----------
-    columns : sequence of Column
-        What is read, in order.
-    unit : str, optional
-        The column with the identifiers of the units.
-    schema : Schema, optional
-        Where ``columns`` come from one.
-    """
+    """How a batch of a table becomes rows."""
 
     def __init__(
         self, columns: Sequence[Column], *, unit: str | None = None, schema: Schema | None = None
@@ -66,13 +56,7 @@ class RowEncoder:
         return cls(schema.read, unit=schema.unit, schema=schema)
 
     def check_tables(self, tables: Sequence[Table]) -> None:
-        """Refuse tables without what the schema names, or of other kinds.
-
-        Raises
-        ------
-        DataError
-            Naming file and column.
-        """
+        """Refuse tables without what the schema names, or of other kinds."""
         for table in tables:
             there = all(name in table.types for name in self.columns)
             table.check_names(self.columns if there else None)
@@ -81,13 +65,7 @@ class RowEncoder:
             table.check_types(self)
 
     def check_types(self, whose: str, types: Mapping[str, Any]) -> None:
-        """Refuse columns whose type cannot be of their kind.
-
-        Raises
-        ------
-        DataError
-            Naming the column, with code ``column-kind``.
-        """
+        """Refuse columns whose type cannot be of their kind."""
         for column in self._read:
             if not _FITS[str(column.kind)](_inner(types[column.name])):
                 raise DataError(

@@ -87,13 +87,7 @@ GZIP_GROWTH = 1032
 
 
 def check_unpacked(path: Place, size: int, what: str) -> None:
-    """Refuse a part of a packed file that is larger than what is unpacked in memory.
-
-    Raises
-    ------
-    DataError
-        With code ``file-too-large``.
-    """
+    """Refuse a part of a packed file that is larger than what is unpacked in memory."""
     if size > MOST_UNPACKED:
         raise too_large(
             path,
@@ -150,16 +144,10 @@ def _joined(pieces: list[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
 
 @dataclass(frozen=True)
 class RowFile:
-    """A file of rows.
-
-    Attributes
-    ----------
-    place : Place
-    keys : mapping of str to Arrow scalar
-        Columns whose one value the folders around the file say, such as ``year=2024``.
-    """
+    """A file of rows."""
 
     place: Place
+    # Columns whose one value the folders around the file say, such as `year=2024`
     keys: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -169,12 +157,6 @@ def expand(paths: Sequence[str | Path | Place]) -> list[RowFile]:
     A folder stands for the files in it that can be read, hidden ones and those in sub-folders left
     out; unless sub-folders are named ``key=value``, which are columns of one table. A path that
     exists is never taken for a pattern.
-
-    Raises
-    ------
-    DataError
-        Naming a path that matches nothing or is not of a known format, or a file meant twice: its
-        rows would count twice, and the guarantee speaks of rows that count once.
     """
     files = _less_parts([file for path in paths for file in _matches(path)])
     if not files:

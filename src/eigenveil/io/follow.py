@@ -46,32 +46,6 @@ class FollowedRows:
     """Rows of delimited text under a line of names (or without one), each read once.
 
     Only what was read and not yet given is kept, some megabytes at most.
-
-    Parameters
-    ----------
-    path : str, Path or None
-        A file that ends in ``.csv`` or ``.tsv``, or a pipe; ``None`` for standard input. Where no
-        nobody says otherwise, what is between cells is what the line of names has most of.
-    columns : sequence of str, optional
-        The columns wanted, in this order; all by default.
-    exclude : sequence of str
-        Columns to leave out; row labels that pandas adds are left out anyway.
-    dialect : Dialect
-        How the text is written; what is ``None`` is guessed from the first lines that come.
-    follow : bool
-        Wait for more lines at the end of the file.
-    poll : float
-        Seconds between checks of a file that has nothing new.
-    stop : Stop, optional
-        Ends the rows in good order, between two lines.
-    strict : bool
-        Whether a cell that is no finite number, or a line with too many cells or too few, is an
-        error. Otherwise such a cell, and every cell of such a line, is NaN, in its place.
-
-    Raises
-    ------
-    DataError
-        When there is no such file, or it is not text that can be watched.
     """
 
     def __init__(
@@ -100,21 +74,7 @@ class FollowedRows:
         """The columns, once the line of names was read."""
 
     def blocks(self, size: int, *, limit: int | None = None) -> Generator[Block]:
-        """Rows as they come, ``size`` at a time; only the last block may have fewer.
-
-        Parameters
-        ----------
-        size : int
-            Rows of a block, at least 1.
-        limit : int, optional
-            Rows after which to end without waiting for more.
-
-        Raises
-        ------
-        DataError
-            Naming line and column of what is not a number where that is an error, or what became of
-            the file. All rows before that place were given.
-        """
+        """Rows as they come, ``size`` at a time; only the last block may have fewer."""
         problem: list[DataError] = []
         for values, lines in rechunk(_at_most(self._parts(problem), limit), size):
             yield Block(values, origin=TextOrigin(str(self.path), partial(_line_of, lines)))

@@ -46,19 +46,7 @@ def read_frame(frame: Any, schema: Schema) -> FrameRows:
 
 
 class FrameRows:
-    """Rows of a frame; made by :func:`read_frame`.
-
-    Attributes
-    ----------
-    features : int
-    names : tuple of str
-        The schema's encoded columns.
-    schema : Schema
-    unit : str or None
-        The column with the units.
-    variables : array of shape (D,)
-        The variable that each column belongs to: a category has several.
-    """
+    """Rows of a frame; made by :func:`read_frame`."""
 
     def __init__(self, frame: Any, schema: Schema) -> None:
         schema.check_usable(_WHOSE)

@@ -23,26 +23,7 @@ _READ_BYTES, _LONGEST_LINE = 1 << 20, 1 << 24
 
 
 class GrowingText:
-    """Delimited text in pieces of whole lines; a line still being written waits for its end.
-
-    Parameters
-    ----------
-    path : Path or None
-        A file that ends in ``.csv`` or ``.tsv``, or a pipe; ``None`` for standard input.
-    follow : bool
-        At the end of a file, wait for more. Standard input ends where its writer closes it.
-    poll : float
-        Seconds between checks of a file that has nothing new.
-    stop : Stop
-        Ends the text at its last whole line.
-    dialect : Dialect
-        What is ``None`` is guessed from the first lines that come.
-
-    Raises
-    ------
-    DataError
-        When there is no such file, or it is not text that can be watched.
-    """
+    """Delimited text in pieces of whole lines; a line still being written waits for its end."""
 
     def __init__(
         self,
@@ -77,13 +58,7 @@ class GrowingText:
         return self._usual if self.settled is None else self.settled.separator
 
     def pieces(self) -> Iterator[bytes]:
-        """Whole lines, some 16 MiB at most; the last of all may have no newline.
-
-        Raises
-        ------
-        DataError
-            When the file was made shorter or replaced by another.
-        """
+        """Whole lines, some 16 MiB at most; the last of all may have no newline."""
         kept = b""
         with reading(self.path), self._opened() as file:
             while file is not None and (data := self._more(file)):

@@ -34,19 +34,7 @@ def select(
     *,
     of_words: bool = False,
 ) -> Sequence[str]:
-    """Name the columns wanted of every table: ``columns`` or those of the first table.
-
-    Parameters
-    ----------
-    of_words : bool
-        ``columns`` are words of a vocabulary, which may be numbers.
-
-    Raises
-    ------
-    DataError
-        Naming the file and the column that is missing, unexpected or not numeric; its position
-        only, where its name reads as a value.
-    """
+    """Name the columns wanted of every table: ``columns`` or those of the first table."""
     for name in exclude:
         # a slip here could let in the very column that must stay out
         if not any(table.has(name) for table in tables):
@@ -212,13 +200,7 @@ def _encoder_of(schema: Schema, tables: Sequence[Table]) -> RowEncoder:
 
 
 def open_tables(paths: Sequence[str | Path | Place], *, read: ReadOptions = USUAL) -> list[Table]:
-    """Open files of tables.
-
-    Raises
-    ------
-    DataError
-        Naming a file that has no names, or is a matrix.
-    """
+    """Open files of tables."""
     return _tables(_open_all(expand(paths), read=read), "a schema")
 
 

@@ -47,17 +47,6 @@ class StoreFile:
 
     What must lie on a disk to be read (``os.fspath``) is copied to this machine for as long as this
     object lives, up to ``MOST_COPIED`` bytes, where only this user may read it.
-
-    Parameters
-    ----------
-    store : Store
-    path : str
-        Within the store.
-
-    Attributes
-    ----------
-    name, suffix : str
-        The last part of its path, by which its format is known, and its ending.
     """
 
     def __init__(self, store: Store, path: str) -> None:
@@ -170,13 +159,7 @@ class StoreFolder:
 
 
 def found_at(url: str) -> list[StoreFile] | StoreFolder:
-    """The file of a URL, the files that match its pattern, or its folder.
-
-    Raises
-    ------
-    DataError
-        When there is nothing, or the URL has what does not belong there.
-    """
+    """The file of a URL, the files that match its pattern, or its folder."""
     store, path = _store_of(url)
     if _MAGIC.search(path):
         return _matching(store, path)
@@ -211,15 +194,7 @@ def _fits(parts: tuple[str, ...], wanted: list[str]) -> bool:
 
 
 class Store:
-    """A store that pyarrow reads.
-
-    Attributes
-    ----------
-    root : str
-        What stands before paths in URLs.
-    ranges : bool
-        Whether parts of a file can be read by themselves.
-    """
+    """A store that pyarrow reads."""
 
     ranges = True
 
@@ -227,13 +202,7 @@ class Store:
         self.root, self._files = root, files
 
     def ask(self, action: Callable[[], _Found]) -> _Found:
-        """The result of what asks the store, if it comes in time.
-
-        Raises
-        ------
-        OSError
-            When it does not, or nothing comes; without what is secret.
-        """
+        """The result of what asks the store, if it comes in time."""
         try:
             return within(action)
         except (EigenveilError, FileNotFoundError, TimeoutError):
@@ -292,13 +261,7 @@ _MARKS = (
 
 
 class _Other(Store):
-    """A store that fsspec reads.
-
-    Parameters
-    ----------
-    query : str
-        The end of a URL of a web server, which may be secret.
-    """
+    """A store that fsspec reads."""
 
     def __init__(self, root: str, files: Any, *, query: str = "") -> None:
         super().__init__(root, pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(files)))
@@ -455,13 +418,7 @@ def _web_timeout() -> Any:
 
 
 def within(action: Callable[[], _Found]) -> _Found:
-    """The result of what asks a store, if it comes in time.
-
-    Raises
-    ------
-    TimeoutError
-        When there is none after ``PATIENCE`` seconds; whatever ``action`` raises.
-    """
+    """The result of what asks a store, if it comes in time."""
     answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
     def ask() -> None:

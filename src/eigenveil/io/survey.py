@@ -30,13 +30,7 @@ _MOST_UNKNOWN = 1000  # levels that are counted
 
 
 def look_at(paths: Sequence[str | Path | Place], *, read: ReadOptions = USUAL) -> list[Seen]:
-    """What is in the columns of files: one pass.
-
-    Raises
-    ------
-    DataError
-        When a file has no names, or other columns than the first.
-    """
+    """What is in the columns of files: one pass."""
     tables = open_tables(paths, read=read)
     first = tables[0]
     first.check_names()
@@ -95,22 +89,13 @@ def _batches(
 
 @dataclass
 class ColumnReport:
-    """What the owner should know of one column that the schema reads.
-
-    Attributes
-    ----------
-    rows, holes : int
-        Holes are missing values and cells that are not of the column's kind.
-    outside : int
-        Values outside of the public range, which are taken to its ends.
-    unknown : Counter of str
-        Levels that the schema does not have, which become zeros.
-    """
+    """What the owner should know of one column that the schema reads."""
 
     column: Column
-    rows: int = 0
+    rows: int = 0  # Holes are missing values and cells that are not of the column's kind
     holes: int = 0
-    outside: int = 0
+    outside: int = 0  # Values outside of the public range, which are taken to its ends
+    # Levels that the schema does not have, which become zeros
     unknown: Counter[str] = field(default_factory=Counter)
     low: float = np.inf
     high: float = -np.inf
@@ -188,24 +173,13 @@ class UnitReport:
 
 @dataclass
 class SchemaReport:
-    """What the owner of files is told about them and their schema.
-
-    Attributes
-    ----------
-    rows : int
-    columns : list of ColumnReport
-    unit : UnitReport or None
-    unread : tuple of str
-        Columns that files have and the schema does not name.
-    unconfirmed : tuple of str
-        Columns of which the schema has what was only seen in the data.
-    """
+    """What the owner of files is told about them and their schema."""
 
     rows: int
     columns: list[ColumnReport]
     unit: UnitReport | None
-    unread: tuple[str, ...]
-    unconfirmed: tuple[str, ...]
+    unread: tuple[str, ...]  # Columns that files have and the schema does not name
+    unconfirmed: tuple[str, ...]  # Columns of which the schema has what was only seen in the data
 
     @property
     def clean(self) -> bool:
@@ -217,13 +191,7 @@ class SchemaReport:
 def check_files(
     paths: Sequence[str | Path | Place], schema: Schema, *, read: ReadOptions = USUAL
 ) -> SchemaReport:
-    """Compare files with their schema: one pass.
-
-    Raises
-    ------
-    DataError
-        When a column is not there, or its type cannot be of its kind.
-    """
+    """Compare files with their schema: one pass."""
     tables = open_tables(paths, read=read)
     encoder = RowEncoder.of_schema(schema)
     encoder.check_tables(tables)

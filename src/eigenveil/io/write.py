@@ -62,13 +62,7 @@ def write_blocks(path: str | Path, blocks: Iterable[Columns]) -> None:
 
 
 def format_to_write(target: Path) -> Format:
-    """The format that a file's ending stands for.
-
-    Raises
-    ------
-    OutputError
-        With code ``unknown-format``.
-    """
+    """The format that a file's ending stands for."""
     found = writers().get(target.suffix.lower())
     if found is None:
         raise OutputError(

@@ -57,11 +57,6 @@ def adjust_rank(
         Bounds on the last share, in percent, ``0 <= alpha < beta <= 100``.
     most : int or None
         No more directions than this; never more than there are features, nor fewer than 1.
-
-    Raises
-    ------
-    DataError
-        When ``alpha`` and ``beta`` are no interval within 0 to 100, or ``most`` is below 1.
     """
     check_shares(alpha, beta)
     if most is not None and most < 1:
@@ -102,18 +97,10 @@ def _new_direction(basis: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Subspace:
-    """Leading directions of some rows, and how strong the rows are along each.
+    """Leading directions of some rows, and how strong the rows are along each."""
 
-    Attributes
-    ----------
-    basis : array of shape (D, r)
-        Orthonormal columns.
-    strengths : array of shape (r,)
-        Singular values of the rows, not negative, descending.
-    """
-
-    basis: NDArray[np.float64]
-    strengths: NDArray[np.float64]
+    basis: NDArray[np.float64]  # Orthonormal columns
+    strengths: NDArray[np.float64]  # Singular values of the rows, not negative, descending
 
     @property
     def rank(self) -> int:
@@ -164,11 +151,6 @@ def subspace_distance(first: NDArray[np.float64], second: NDArray[np.float64]) -
     ----------
     first, second : array of shape (D, r_1) and (D, r_2)
         Orthonormal columns. A subspace without directions is at distance 0 from any other.
-
-    Raises
-    ------
-    DataError
-        When the two do not have the same number of features D.
     """
     if first.shape[0] != second.shape[0]:
         raise DataError(

@@ -28,29 +28,17 @@ _BLOCK = 2**22
 
 @dataclass(frozen=True)
 class TensorComponents:
-    """The tensor ``sum_k values[k] v_k (x) v_k (x) v_k + rest``, strongest component first.
+    """The tensor ``sum_k values[k] v_k (x) v_k (x) v_k + rest``, strongest component first."""
 
-    Attributes
-    ----------
-    values : array of shape (K,)
-        Descending, none negative, in the tensor's units. A component that is not there (nothing
-        above the tolerance was left to be found) has exactly 0.
-    vectors : array of shape (K, R)
-        Rows of norm 1.
-    converged : array of shape (K,), bool
-        Whether the winning start met the tolerance; where False, the component is only the best
-        that the given iterations reached.
-    iterations : array of shape (K,), int
-        Steps that the winning start took.
-    residual : float
-        Frobenius norm of the rest as a part of the tensor's; 0 for a tensor of zeros.
-    """
-
+    # Descending, none negative, in the tensor's units. A component that is not there (nothing above
+    # the tolerance was left to be found) has exactly 0.
     values: NDArray[np.float64]
-    vectors: NDArray[np.float64]
+    vectors: NDArray[np.float64]  # Rows of norm 1
+    # Whether the winning start met the tolerance; where False, the component is only the best that
+    # the given iterations reached
     converged: NDArray[np.bool_]
-    iterations: NDArray[np.int64]
-    residual: float
+    iterations: NDArray[np.int64]  # Steps that the winning start took
+    residual: float  # Frobenius norm of the rest as a part of the tensor's; 0 for a tensor of zeros
 
 
 def multilinear(tensor: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -64,11 +52,6 @@ def multilinear(tensor: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDA
     Returns
     -------
     array of shape (K, K, K)
-
-    Raises
-    ------
-    DataError
-        When the tensor is no cube or the matrix has not R rows.
     """
     size = _cube_size(tensor)
     if matrix.ndim != 2 or matrix.shape[0] != size:
@@ -166,11 +149,6 @@ def power_iteration(
     -------
     TensorComponents
         Look at ``converged``.
-
-    Raises
-    ------
-    DataError
-        When the tensor is no cube or not finite, or a number is out of its range.
     """
     size = _cube_size(tensor)
     restarts = max(_FEWEST_STARTS, _STARTS_PER_ROW * size) if restarts is None else restarts

@@ -23,13 +23,7 @@ Array = NDArray[np.float64]
 
 
 def pca_of(model: Any) -> PCA | Pipeline:
-    """A fitted PCA as scikit-learn's, behind a ``StandardScaler`` where columns have scales.
-
-    Raises
-    ------
-    DataError
-        ``not-exportable`` where scikit-learn has no such model: with covariates.
-    """
+    """A fitted PCA as scikit-learn's, behind a ``StandardScaler`` where columns have scales."""
     if model.covariate_effects_ is not None:
         raise not_exportable(
             "The effects of covariates are taken off before the scores, which no PCA of "
@@ -84,18 +78,7 @@ def covariance_of(model: Any) -> EmpiricalCovariance:
 
 
 def precision_factors(covariances: Array, kind: str) -> Array:
-    """Of each covariance the matrix P, or the number, with P P' its inverse.
-
-    Parameters
-    ----------
-    covariances : array of shape (K,), (K, D), (K, D, D) or (D, D)
-        Of the kinds "spherical", "diag", "full" and "tied".
-
-    Raises
-    ------
-    DataError
-        ``not-exportable`` where one of them is singular.
-    """
+    """Of each covariance the matrix P, or the number, with P P' its inverse."""
     try:
         if not _squares(kind):
             if not np.all(covariances > 0):

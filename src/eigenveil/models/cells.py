@@ -39,19 +39,6 @@ def gene_names(
     Names that are there twice become ``NAME-1``, ``NAME-2``, ..., as by AnnData's
     ``var_names_make_unique``. Where the index only counts, from 0 or 1, and no column has names,
     they are c1, c2, ...
-
-    Parameters
-    ----------
-    whose : str
-        Named in messages.
-    index : sequence
-    others : mapping of str to callable
-        The other columns, read when they are called.
-
-    Raises
-    ------
-    DataError
-        ``header-is-data`` where most names read as values, as the first row of a table does.
     """
     own = [str(name) for name in index]
     if not _are_values(own):
@@ -97,13 +84,7 @@ def genes_of(adata: Any, *, of_raw: bool = False, origin: str = "The cells") -> 
 
 
 def units_of(adata: Any, unit: str, *, origin: str = "The cells") -> NDArray[Any]:
-    """A column of ``obs``, or its index by its name or as "index": an identifier a cell.
-
-    Raises
-    ------
-    DataError
-        ``no-units``, with the columns that there are.
-    """
+    """A column of ``obs``, or its index by its name or as "index": an identifier a cell."""
     obs = adata.obs
     if unit in obs.columns:
         column = obs[unit]
@@ -120,34 +101,7 @@ def units_of(adata: Any, unit: str, *, origin: str = "The cells") -> NDArray[Any
 
 
 class CellRows:
-    """Cells of an ``AnnData``, a block at a time, sparse or dense, in memory or in its file.
-
-    Parameters
-    ----------
-    adata : anndata.AnnData
-        Also a view, and one whose matrix stays in its file (``backed="r"``).
-    layer : str, optional
-        A layer in place of ``X``; ``"raw"`` is ``adata.raw``, where no layer has this name.
-    unit : str, optional
-        A column of ``obs`` that says which unit, such as a donor, a cell belongs to.
-    groups : array of shape (n,), optional
-        The units, in place of a column.
-    columns : sequence of str, optional
-        The genes wanted, in this order.
-    origin : str
-        Named in messages.
-
-    Attributes
-    ----------
-    units : array of shape (n,) or None
-    names : sequence of str
-    features, rows : int
-
-    Raises
-    ------
-    DataError
-        When there is no such layer, column or gene, or no gene at all.
-    """
+    """Cells of an ``AnnData``, a block at a time, sparse or dense, in memory or in its file."""
 
     def __init__(
         self,

@@ -40,13 +40,7 @@ _COLUMNS = ("sketch_columns",)
 
 
 def plan_of(certificate: Certificate) -> BasePlan:
-    """The plan that a certificate records, rebuilt and checked to be one that a fit can have.
-
-    Raises
-    ------
-    PrivacyError
-        Saying what is wrong with it.
-    """
+    """The plan that a certificate records, rebuilt and checked to be one that a fit can have."""
     recorded = certificate.plan
     if plan_hash(recorded) != certificate.plan_hash:
         raise _refused("The plan is not the one whose hash is recorded.")
@@ -77,22 +71,7 @@ def check_against_plan(
     sharing: Callable[[Step], Sharing],
     records: Sequence[ReleaseRecord] | None = None,
 ) -> None:
-    """Raise where a certificate states anything that its plan does not.
-
-    Parameters
-    ----------
-    view : str
-        The adversary that the claim must be about.
-    sharing : callable
-        How the parties share the noise of a step.
-    records : sequence of ReleaseRecord, optional
-        The releases as they were calibrated, where the certificate has them in another form.
-
-    Raises
-    ------
-    PrivacyError
-        Naming the release or the field.
-    """
+    """Raise where a certificate states anything that its plan does not."""
     claim = claim_of(plan, view=view)
     for name, value in claim.model_dump().items():
         if (found := getattr(certificate.target, name)) != value:
@@ -121,11 +100,6 @@ def check_model(result: Result) -> None:
 
     The estimator and its parameters must be such that make the recorded plan, or those of the
     recorded study; the model must have the plan's columns and no more components.
-
-    Raises
-    ------
-    PrivacyError
-        ``model-changed``.
     """
     plan, spec, study = result.plan, result.spec, result.certificate.study
     task = task_of_plan(plan)
@@ -298,13 +272,7 @@ def _check_names(certificate: Certificate, plan: BasePlan) -> None:
 
 
 def check_record(record: ReleaseRecord, planned: Planned, plan: BasePlan, sharing: Sharing) -> None:
-    """Raise where a release has anything but what its plan gives it.
-
-    Raises
-    ------
-    PrivacyError
-        Naming the release and the field.
-    """
+    """Raise where a release has anything but what its plan gives it."""
     noise = record.noise
     fixed = {
         "statistic": (record.statistic, planned.statistic),

@@ -28,27 +28,13 @@ _BEGIN = "federation.ledger.fits:begin_fit"
 
 
 class Charges(Protocol):
-    """What a fit's releases are charged to.
+    """What a fit's releases are charged to."""
 
-    Attributes
-    ----------
-    counted : bool
-        Whether they are charged at all.
-    accounts : tuple of str
-        The ledger, and its accounts that are charged.
-    """
-
-    counted: bool
-    accounts: tuple[str, ...]
+    counted: bool  # Whether they are charged at all
+    accounts: tuple[str, ...]  # The ledger, and its accounts that are charged
 
     def charge(self, records: Sequence[ReleaseRecord]) -> None:
-        """Charge releases, durably, before their noise is drawn.
-
-        Raises
-        ------
-        EigenveilError
-            When the ledger cannot take the charge: nothing may be released then.
-        """
+        """Charge releases, durably, before their noise is drawn."""
 
     def end(self, outcome: str) -> None:
         """No more releases come: what was reserved and not charged is free again."""
@@ -72,29 +58,17 @@ UNCHARGED: Charges = _Uncharged()
 
 @dataclass(frozen=True)
 class FitTerms:
-    """What a fit says of itself to a ledger.
-
-    Attributes
-    ----------
-    adjacency : {"add-remove", "replace-one"}
-    unit : str or None
-        What one neighbour has more, or other, than the other: all rows of a unit, or one row.
-    epsilon, delta, pure_part : float
-        Its target: the budget of an account that is opened for it.
-    reserve, replacing : Loss
-        The most that it costs, under its own adjacency, and where one unit is changed.
-    note : str
-        For the owner, who reads it in the ledger.
-    """
+    """What a fit says of itself to a ledger."""
 
     adjacency: Adjacency
+    # What one neighbour has more, or other, than the other: all rows of a unit, or one row
     unit: str | None
-    epsilon: float
+    epsilon: float  # Its target: the budget of an account that is opened for it
     delta: float
     pure_part: float
-    reserve: Loss
+    reserve: Loss  # The most that it costs, under its own adjacency, and where one unit is changed
     replacing: Loss
-    note: str
+    note: str  # For the owner, who reads it in the ledger
 
     @classmethod
     def of(cls, plan: BasePlan, *, by: str) -> FitTerms:
@@ -114,22 +88,7 @@ class FitTerms:
 def begin_charges(
     options: Options, plan: BasePlan, *, files: Sequence[Place] | None = None
 ) -> Charges:
-    """Reserve what a fit may cost, before any of its rows is read.
-
-    Parameters
-    ----------
-    options : Options
-        With ``ledger`` and ``data_set``.
-    plan : BasePlan
-    files : sequence of Place, optional
-        Those that the rows are in.
-
-    Raises
-    ------
-    BudgetExceeded, PrivacyError, DataError, OutputError
-        When the ledger does not cover the fit, or cannot be used; when nothing says which account
-        is charged. Nothing was read or charged.
-    """
+    """Reserve what a fit may cost, before any of its rows is read."""
     if options.ledger is None:
         if options.data_set is not None:
             raise options.refused(

@@ -62,14 +62,7 @@ class Configured:
             }
 
     def _options(self) -> Options:
-        """The parameters, checked.
-
-        Raises
-        ------
-        DataError, PrivacyError
-            Both of scikit-learn's ``InvalidParameterError`` too, naming the parameter and what it
-            may be.
-        """
+        """The parameters, checked."""
         estimator: Any = self
         return Options(
             self._TASK,

@@ -37,26 +37,7 @@ def collection_rows(
     names: Sequence[str] | None = None,
     at_least: int = 0,
 ) -> DaskRows:
-    """Rows of a Dask array or frame; nothing is computed yet.
-
-    Parameters
-    ----------
-    X : dask.array.Array of shape (n, D), or dask.dataframe.DataFrame
-        Of numbers; n may be unknown, and blocks may be scipy's sparse matrices.
-    unit : str, optional
-        The column of the frame with each row's unit.
-    groups : array of shape (n,), optional
-        Each row's unit: Dask's, with as many partitions, or in memory.
-    names : sequence of str, optional
-        An order for the columns of a frame that has just these.
-    at_least : int
-        Rows that there must be, where their number is known.
-
-    Raises
-    ------
-    DataError
-        When it is of another kind, not of numbers, or its width is unknown.
-    """
+    """Rows of a Dask array or frame; nothing is computed yet."""
     kind = type(X)  # whose delayed objects have any attribute
     table = (hasattr(kind, "rechunk") or hasattr(kind, "map_partitions")) and X.ndim == 2
     if table and hasattr(kind, "map_partitions"):

@@ -71,14 +71,6 @@ def certified_fit(
     """Run a plan's rounds over one data set, certify what they released, and hand it to ``keep``.
 
     Every release is charged to ``charges`` before its noise is drawn; whoever began them ends them.
-
-    Raises
-    ------
-    PrivacyError
-        When the target cannot be met.
-    BaseException
-        Whatever stops the fit after something was released reports it: ``spent`` is the guarantee
-        of what was released before (``None`` where nothing was), ``released`` its records.
     """
     secure = source.secure
     plan = plan.drawn_from(secure=secure)

@@ -36,20 +36,10 @@ _ROOM = 0.9
 
 @dataclass(frozen=True)
 class MeanLeft:
-    """The mean that a noisy centre leaves in prepared rows: one direction that all of them share.
+    """The mean that a noisy centre leaves in prepared rows: a direction they all share."""
 
-    Attributes
-    ----------
-    total : array of shape (D,)
-        Released sum of the prepared rows.
-    error : float
-        Standard deviation of its noise, a coordinate.
-    rows : float
-    noise : Mechanism
-    """
-
-    total: Array
-    error: float
+    total: Array  # Released sum of the prepared rows
+    error: float  # Standard deviation of its noise, a coordinate
     rows: float
     noise: Mechanism
 
@@ -181,15 +171,9 @@ def shares_of(strengths: Array, edge: float, energy: float, *, unit_rows_of: int
 
 @dataclass(frozen=True)
 class Explained:
-    """The part of the rows' variance that directions explain together.
+    """The part of the rows' variance that directions explain together."""
 
-    Attributes
-    ----------
-    share, error : float
-        And its standard error.
-    """
-
-    share: float
+    share: float  # And its standard error
     error: float
 
     @classmethod
@@ -285,15 +269,6 @@ def _fits(room: float, wanted: float) -> float:
 
 
 def consistent_floor(variance: Array, stands: NDArray[np.bool_], nominal: float) -> float:
-    """The one floor that the usable components' variances exceed, and no other's.
-
-    Parameters
-    ----------
-    variance : array of shape (K,), non-increasing
-    stands : array of bool, shape (K,)
-        Which components' strengths stand above the noise; as far as the first that does not.
-    nominal : float
-        What noise shows, as a variance.
-    """
+    """The one floor that the usable components' variances exceed, and no other's."""
     below = np.flatnonzero(~(stands & (variance > nominal)))
     return max(nominal, float(variance[below[0]])) if below.size else nominal

@@ -28,17 +28,10 @@ _POWERS, _DRAWS, _MOST_FOR_DRAWS = (0.0, 0.25, 0.5, 0.75, 1.0), 3, 200
 
 @dataclass(frozen=True)
 class Observed:
-    """Released counts of observed entries, of columns or of pairs.
-
-    Attributes
-    ----------
-    counts : array of shape (D,) or (D, D)
-    error : float
-        Standard deviation of the noise of each.
-    """
+    """Released counts of observed entries, of columns or of pairs."""
 
     counts: Array
-    error: float
+    error: float  # Standard deviation of the noise of each
 
     @classmethod
     def of(cls, release: Release) -> Observed:
@@ -72,20 +65,11 @@ class Observed:
 
 @dataclass(frozen=True)
 class Corrected:
-    """A second moment without the effect of holes.
-
-    Attributes
-    ----------
-    matrix : array of shape (D, D)
-    edge : float
-        What noise alone shows of its eigenvalues.
-    kept : array of shape (D, D)
-        What the holes had left of each entry.
-    """
+    """A second moment without the effect of holes."""
 
     matrix: Array
-    edge: float
-    kept: Array
+    edge: float  # What noise alone shows of its eigenvalues
+    kept: Array  # What the holes had left of each entry
 
     def seen(self, directions: Array) -> Array:
         """Energy along each direction, of rows as they were meant, over that of rows with holes.
@@ -113,13 +97,6 @@ def corrected(matrix: Array, edge: float, kept: Array, *, components: int) -> Co
     a few powers, tried in draws of noise about the corrected matrix itself, as far as that stands
     above its own noise: the power whose leading directions have most of the energy, or, where all
     are wanted, the one that is nearest.
-
-    Parameters
-    ----------
-    edge : float
-        Of the noise of ``matrix``, alike in all directions.
-    components : int
-        K, of the directions that are wanted.
     """
     size = matrix.shape[0]
     truth = _above_noise(matrix / kept, _edge(edge, 1.0 / kept))
@@ -167,19 +144,7 @@ def _divided(matrix: Array, kept: Array, power: float) -> Array:
 
 
 def scores_of_observed(residuals: Array, components: Array) -> Array:
-    """Scores of rows with holes: least squares on the columns that each row has.
-
-    Parameters
-    ----------
-    residuals : array of shape (n, D)
-        Rows less the mean; NaN where an entry was not observed.
-    components : array of shape (K, D)
-
-    Returns
-    -------
-    array of shape (n, K)
-        The shortest, where a row has too few entries to settle them.
-    """
+    """Scores of rows with holes: least squares on the columns that each row has."""
     there = ~np.isnan(residuals)
     products = (components[:, None, :] * components[None, :, :]).reshape(-1, components.shape[1])
     count = components.shape[0]

@@ -48,24 +48,7 @@ def check_names(
     places: Sequence[int] | None = None,
     of_words: bool = False,
 ) -> None:
-    """Refuse names of columns that read as values; the error names the place, not the value.
-
-    Parameters
-    ----------
-    whose : Origin or str
-        Has the names; a text names an argument, or a site's, in Python.
-    names : sequence of str or None
-        ``None``: there are none, and nothing is wrong.
-    places : sequence of int, optional
-        The columns' indices, from 0; 0, 1, ... by default.
-    of_words : bool
-        The names are words of documents, some of which are numbers: refused only if all are.
-
-    Raises
-    ------
-    DataError
-        With code ``header-is-data``.
-    """
+    """Refuse names of columns that read as values; the error names the place, not the value."""
     if names is None or is_counted(names):
         return
     wrong = [place for place, name in enumerate(names) if reads_as_value(name)]
@@ -86,13 +69,7 @@ def check_names(
 
 
 def check_features(whose: Origin | str, rows: RowSource, *, of_words: bool = False) -> None:
-    """Refuse columns whose names read as values, or as identifiers where no schema says otherwise.
-
-    Raises
-    ------
-    DataError
-        With code ``header-is-data`` or ``identifier-column``.
-    """
+    """Refuse columns whose names read as values, or as identifiers without a schema."""
     check_names(whose, rows.names, of_words=of_words)
     if not of_words and getattr(rows, "schema", None) is None:
         check_identifiers(whose if isinstance(whose, str) else whose.name, rows.names)
@@ -115,13 +92,7 @@ _FEWER = {
 
 
 def check_width(whose: str, columns: int, *, most: int | None = None) -> None:
-    """Refuse more columns than are read, ``MOST_COLUMNS`` or another limit.
-
-    Raises
-    ------
-    DataError
-        With code ``too-many-columns``.
-    """
+    """Refuse more columns than are read, ``MOST_COLUMNS`` or another limit."""
     most = MOST_COLUMNS if most is None else most
     if columns > most:
         raise DataError(
@@ -162,13 +133,7 @@ def usable(X: Any) -> Iterator[None]:
 
 
 def named_frame(X: Any) -> nw.DataFrame[Any]:
-    """A frame in memory, each of whose columns has a name of its own.
-
-    Raises
-    ------
-    DataError
-        With code ``not-a-table`` or ``duplicate-column``.
-    """
+    """A frame in memory, each of whose columns has a name of its own."""
     frame = frame_of(in_memory(X))
     if frame is None:
         raise DataError(
@@ -245,11 +210,6 @@ def new_columns(
     """Checked entries of an array, frame or sparse matrix, and the columns' names if it has any.
 
     Only types of columns are refused: see :func:`of_numbers`.
-
-    Raises
-    ------
-    DataError
-        Where a name reads as a value: the frame's first row may have been taken for names.
     """
     columns = _Columns(estimator)
     genes = genes_of(X) if is_cells(X) else None
@@ -276,11 +236,6 @@ def of_numbers(X: Any) -> Any:
     So are those of lists, of arrays and columns of objects and texts, and under a mask: one odd
     entry makes a row that is not valid, and no other one and no refusal. A column that Arrow or
     Polars declares to be of texts is refused: that is public.
-
-    Raises
-    ------
-    NotNumbersError
-        With code ``not-numeric``.
     """
     if is_cells(X) or is_collection(X):
         return X
@@ -337,20 +292,7 @@ def is_collection(X: Any) -> bool:
 
 
 def rows_of(estimator: Any, X: ArrayLike, *, unit: str | None, groups: Any = None) -> RowSource:
-    """Rows of an array, frame, sparse matrix or ``AnnData``, with their units where named.
-
-    Parameters
-    ----------
-    unit : str or None
-        A column of the frame (of an ``AnnData``, of its ``obs``) with each row's unit, where
-        ``groups`` does not give it.
-    groups : array of shape (n,), optional
-
-    Raises
-    ------
-    DataError
-        When the units are not to be found.
-    """
+    """Rows of an array, frame, sparse matrix or ``AnnData``, with their units where named."""
     if is_collection(X):
         from eigenveil.models.dask_tables import collection_rows  # which needs what is here
 
@@ -369,13 +311,7 @@ def cell_rows(
     origin: str = "The cells",
     fewest: int = 1,
 ) -> CellRows:
-    """Rows of an ``AnnData``, read a block at a time.
-
-    Raises
-    ------
-    DataError
-        When a gene is not there, a name reads as a value, or there are fewer cells than ``fewest``.
-    """
+    """Rows of an ``AnnData``, read a block at a time."""
     rows = CellRows(X, groups=groups, columns=columns, origin=origin)
     check_width(origin, rows.features, most=MOST_SPARSE_COLUMNS)
     check_names(origin, rows.names)
@@ -394,11 +330,6 @@ def array_rows(
     """Rows of a checked array or sparse matrix, with identifiers of their units, if there are any.
 
     ``origin`` says in messages where rows are.
-
-    Raises
-    ------
-    DataError
-        When the identifiers are not one a row.
     """
     rows: RowSource
     if scipy.sparse.issparse(array):
@@ -409,13 +340,7 @@ def array_rows(
 
 
 def without_units(X: Any, unit: str | None, *, groups: Any = None) -> tuple[Any, Any]:
-    """A table less its column of units, and that column; or ``groups``, given beside the table.
-
-    Raises
-    ------
-    DataError
-        When there is no such column, and no ``groups``.
-    """
+    """A table less its column of units, and that column; or ``groups``, given beside the table."""
     if is_cells(X):
         if groups is not None and unit is not None and unit in X.obs.columns:
             raise _units_twice(unit)
@@ -465,18 +390,6 @@ def unit_of(rows: RowSource, unit: str | None, *, taken: bool) -> str | None:
     """The column with the units of rows that are read with them, such as a file's.
 
     Rows whose units are read are never protected one by one.
-
-    Parameters
-    ----------
-    unit : str or None
-        What the caller says it is.
-    taken : bool
-        Whether the task protects units.
-
-    Raises
-    ------
-    DataError
-        When the rows were opened with another, or units are not for the task.
     """
     own: str | None = getattr(rows, "unit", None)
     if None not in (own, unit) and own != unit:

@@ -430,42 +430,20 @@ class Name:
 
 @dataclass(frozen=True)
 class Option:
-    """One option of some tasks.
+    """One option of some tasks."""
 
-    Attributes
-    ----------
-    name : str
-        The constructor's parameter.
-    values : tuple of Domain
-        A value is in one of them.
-    default : object
-    help : str
-        One sentence, for the command line and the study file.
-    tasks : tuple of str
-        The tasks that have it.
-    paths : tuple of str
-        How their rows may come.
-    unit : str
-        Of the number, where it has one.
-    examples : tuple
-        For a study file.
-    privacy : bool
-        Whether it is a part of the guarantee: a value that cannot be is a PrivacyError then, and a
-        DataError otherwise.
-    local : bool
-        Whether it is for whoever fits only: it is never written with a result.
-    """
-
-    name: str
-    values: tuple[Domain, ...]
+    name: str  # The constructor's parameter
+    values: tuple[Domain, ...]  # A value is in one of them
     default: Any
-    help: str
-    tasks: tuple[str, ...]
-    paths: tuple[Path, ...]
-    unit: str = ""
-    examples: tuple[Any, ...] = ()
+    help: str  # One sentence, for the command line and the study file
+    tasks: tuple[str, ...]  # The tasks that have it
+    paths: tuple[Path, ...]  # How their rows may come
+    unit: str = ""  # Of the number, where it has one
+    examples: tuple[Any, ...] = ()  # For a study file
+    # Whether it is a part of the guarantee: a value that cannot be is a PrivacyError then, and a
+    # DataError otherwise
     privacy: bool = False
-    local: bool = False
+    local: bool = False  # Whether it is for whoever fits only: it is never written with a result
 
     @property
     def text(self) -> str:
@@ -494,19 +472,7 @@ class Option:
         return next(domain for domain in self.values if domain.has(value)).plain(value)
 
     def check(self, value: object, *, owner: str = "") -> None:
-        """Raise unless a value is allowed.
-
-        Parameters
-        ----------
-        value : object
-        owner : str
-            Whose parameter it is, such as the name of an estimator.
-
-        Raises
-        ------
-        DataError, PrivacyError
-            Of code ``bad-parameter``, and scikit-learn's ``InvalidParameterError`` too.
-        """
+        """Raise unless a value is allowed."""
         if not self.has(value):
             shares = [each for each in self.values if isinstance(each, Shares)]
             if shares and isinstance(value, Mapping):
@@ -962,22 +928,7 @@ def tasks_with(name: str, *paths: Path) -> tuple[str, ...]:
 
 
 class Options(Mapping[str, Any]):
-    """Checked values of a task's options, also as attributes.
-
-    Parameters
-    ----------
-    task, path : str
-        Whose options they are.
-    values : mapping
-        What was given; the others have their defaults.
-    owner : str
-        Whose option it is, for messages: an estimator's name.
-
-    Raises
-    ------
-    DataError, PrivacyError
-        Of code ``bad-parameter``, and scikit-learn's ``InvalidParameterError`` too.
-    """
+    """Checked values of a task's options, also as attributes."""
 
     def __init__(
         self, task: str, path: Path, values: Mapping[str, Any] | None = None, *, owner: str = ""

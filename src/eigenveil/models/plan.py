@@ -36,41 +36,20 @@ _PURE_DISTANCE = NEGLIGIBLE / 16
 
 @dataclass(frozen=True)
 class Planned:
-    """One release of a plan's schedule.
+    """One release of a plan's schedule."""
 
-    Attributes
-    ----------
-    name : str
-        No other release of the schedule has it.
-    step : Step
-        The step whose budget pays for it.
-    statistic : StatisticName
-    share : float
-        What it may spend of the step's budget, of mu squared or of epsilon.
-    draws : int
-        Sequential draws of the bingham mechanism.
-    beside : bool
-        Whether it is released in the same round as the release before it.
-    sizes : range or None
-        How many numbers it may have, without a row count, where the statistic and the plan's
-        features do not say.
-    square_weight : float
-        At which squares are in it, beside sums.
-    counts : bool
-        Whether it has counts of its own, however many rows are known to be.
-    ends : str
-        Why a fit ends after its round where it shows nothing; empty where the fit goes on.
-    """
-
-    name: str
-    step: Step
+    name: str  # No other release of the schedule has it
+    step: Step  # The step whose budget pays for it
     statistic: StatisticName
     fraction: float = 1.0
-    draws: int = 1
-    beside: bool = False
+    draws: int = 1  # Sequential draws of the bingham mechanism
+    beside: bool = False  # Whether it is released in the same round as the release before it
+    # How many numbers it may have, without a row count, where the statistic and the plan's features
+    # do not say
     sizes: range | None = None
-    square_weight: float = 0.0
-    counts: bool = False
+    square_weight: float = 0.0  # At which squares are in it, beside sums
+    counts: bool = False  # Whether it has counts of its own, however many rows are known to be
+    # Why a fit ends after its round where it shows nothing; empty where the fit goes on
     ends: str = ""
 
 
@@ -122,17 +101,7 @@ def exactly(size: int) -> range:
 def center_schedule(
     *, bounded: bool, scale: tuple[float, float], center: tuple[float, float], near: bool = False
 ) -> tuple[Planned, ...]:
-    """The releases that find a private centre.
-
-    Parameters
-    ----------
-    bounded : bool
-        Whether a public bound on the norms is given: one stage, and no norms.
-    scale, center : pair of float
-        Shares of the steps "scale" and "center" that the two stages may spend.
-    near : bool
-        Whether the rows are near zero, compared with their spread: one stage.
-    """
+    """The releases that find a private centre."""
     if bounded:
         return (Planned(CENTER, "center", "row-sum", fraction=sum(center)),)
     if near:
@@ -326,16 +295,7 @@ class BasePlan(BaseModel):
     def reservation(
         self, *, weight: float = 1.0, pure_weight: float = 1.0, replacing: bool = False
     ) -> Loss:
-        """The most that a run can cost, under the plan's adjacency.
-
-        Parameters
-        ----------
-        weight, pure_weight : float
-            Factors on the rows that it is counted for, in Gaussian steps and in pure ones.
-        replacing : bool
-            For neighbours of which one row is changed, whatever those of the plan are: each step at
-            the worst of what it may release.
-        """
+        """The most that a run can cost, under the plan's adjacency."""
         error = self._sampling_error()
         ratios = self._replacing_ratios() if replacing else {}
         parts = [(budget, ratios.get(step, 1.0)) for step, budget in self.budgets().items()]
@@ -386,13 +346,7 @@ def _divided(
 
 
 def columns_of_sketch(options: Options, components: int, *, sketched: bool, features: int) -> int:
-    """Columns R of a sketch of D features for K components: those that were given, or 4 K.
-
-    Raises
-    ------
-    DataError
-        When they are fewer than the components, or given where nothing is sketched.
-    """
+    """Columns R of a sketch of D features for K components: those that were given, or 4 K."""
     given = options.given_columns
     if given is None:
         return min(features, 4 * components)
@@ -419,17 +373,6 @@ def fractions_of(options: Options, usual: Mapping[Step, float]) -> dict[Step, fl
 
     One rule for every task: ``budget_split`` gives every step that the fit takes a share, and no
     other step. A share of 0 is none.
-
-    Parameters
-    ----------
-    options : Options
-    usual : mapping of step to share
-        The steps that the fit takes, with their fractions where ``budget_split`` gives none.
-
-    Raises
-    ------
-    PrivacyError
-        Naming a step without a share, or one that the fit does not take.
     """
     split = options.budget_split
     given = {step: fraction for step, fraction in (split or {}).items() if fraction > 0}
@@ -519,13 +462,7 @@ def fields_of(
 
 
 def scale_kind(options: Options) -> Literal["private", "public", "no"]:
-    """Where columns' scales come from, by the options ``scale`` and ``ranges``.
-
-    Raises
-    ------
-    DataError
-        When both give public scales, or private ones are asked for without a private centre.
-    """
+    """Where columns' scales come from, by the options ``scale`` and ``ranges``."""
     scale, ranged = options.get("scale"), options.get("ranges") is not None
     if scale is None:
         return "no"

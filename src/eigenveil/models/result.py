@@ -52,42 +52,20 @@ class EstimatorSpec:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a fit released, and its certificate.
-
-    Attributes
-    ----------
-    spec : Asked
-    plan : BasePlan
-    factors : object
-        The task's factors, such as :class:`eigenveil.models.pca.rounds.Factors`; arrays cannot be
-        written.
-    features : int
-    names : tuple of str or None
-        Of the features.
-    certificate : Certificate
-        Its ``model`` is the digest of factors, features and names.
-    details : mapping
-        What else belongs to the fit and is not released: traffic, for example.
-    loaded : bool
-        Whether it was read from a file.
-    guarantee : Guarantee
-        What the certificate gives.
-
-    Raises
-    ------
-    PrivacyError
-        ``model-changed`` where the certificate is that of another model or plan.
-    """
+    """What a fit released, and its certificate."""
 
     spec: EstimatorSpec
     plan: BasePlan
+    # The task's factors, such as :class:`eigenveil.models.pca.rounds.Factors`; arrays cannot be
+    # written
     factors: Any
     features: int
-    names: tuple[str, ...] | None
-    certificate: Certificate
+    names: tuple[str, ...] | None  # Of the features
+    certificate: Certificate  # Its `model` is the digest of factors, features and names
+    # What else belongs to the fit and is not released: traffic, for example
     details: Mapping[str, Any] = field(default_factory=dict)
-    loaded: bool = False
-    guarantee: Guarantee = field(init=False)
+    loaded: bool = False  # Whether it was read from a file
+    guarantee: Guarantee = field(init=False)  # What the certificate gives
     _seal: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,13 +75,7 @@ class Result:
         self.check()
 
     def check(self) -> None:
-        """Raise where anything is not what the certificate was made for.
-
-        Raises
-        ------
-        PrivacyError
-            ``model-changed``.
-        """
+        """Raise where anything is not what the certificate was made for."""
         if self.certificate.model != model_digest(
             self.factors, features=self.features, names=self.names
         ):
@@ -133,13 +105,7 @@ class Result:
 
 
 class View(Generic[T]):
-    """A read-only attribute of a fitted estimator; it is there once there is a result.
-
-    Parameters
-    ----------
-    read : callable
-        What it shows of a :class:`Result`.
-    """
+    """A read-only attribute of a fitted estimator; it is there once there is a result."""
 
     def __init__(self, read: Callable[[Result], T]) -> None:
         self._read = read
@@ -239,26 +205,7 @@ def certificate_of(
     view: str = "outsider",
     **of_many: Any,
 ) -> Certificate:
-    """The certificate of a run that made these factors of its releases, without signatures.
-
-    Parameters
-    ----------
-    names : sequence of str or None
-        Of the features.
-    secure, dependent : bool
-        Whether all noise came from the operating system, and whether on some party's processor a
-        row's rounding depended on its neighbours.
-    counted : bool
-        Whether every release was charged to the ledger of its rows' owner.
-    cluster : bool
-        Whether workers of a cluster read the rows.
-    newlines_in_cells : bool
-        Whether cells of text files may go on over the ends of lines.
-    view : str
-        The adversary that the plan's epsilon and delta are promised against.
-    **of_many
-        ``federation``, ``study`` and ``study_hash`` of a study; ``tree`` of a tree.
-    """
+    """The certificate of a run that made these factors of its releases, without signatures."""
     return make_certificate(
         software=_software(),
         plan=plan.model_dump(mode="json"),

@@ -69,43 +69,23 @@ PlanT = TypeVar("PlanT", bound=BasePlan)
 
 @dataclass
 class RoundState(Generic[PlanT]):
-    """What the rounds so far have released, as the next ones need it.
-
-    Attributes
-    ----------
-    plan : BasePlan
-    budgets : dict of step to StepBudget
-        What each step may spend.
-    sharing : mapping of step to Sharing
-        How the parties of a study share the noise of a step.
-    center : array of shape (D,) or None
-        Released or public.
-    center_error : float
-        Expected squared norm of the released centre's noise.
-    rows : float or None
-        Released number of rows.
-    preparation : Preparation
-        What is done to the entries of rows first; all else is in its units.
-    observed : Observed or None
-        Released counts of the entries that are there.
-    effects_error : float
-        Expected energy that the noise of covariates' effects gives to a row.
-    norms : NormScale or None
-        Of the rows about the centre, where they were released before the second moment.
-    stopped, advice : str
-        Why the fit ends before its last release, and what would do; empty where it does not.
-    """
+    """What the rounds so far have released, as the next ones need it."""
 
     plan: PlanT
-    budgets: dict[Step, StepBudget] = field(default_factory=dict)
+    budgets: dict[Step, StepBudget] = field(default_factory=dict)  # What each step may spend
+    # How the parties of a study share the noise of a step
     sharing: Mapping[Step, Sharing] = field(default_factory=dict)
-    center: NDArray[np.float64] | None = None
-    center_error: float = 0.0
-    rows: float | None = None
+    center: NDArray[np.float64] | None = None  # Released or public
+    center_error: float = 0.0  # Expected squared norm of the released centre's noise
+    rows: float | None = None  # Released number of rows
+    # What is done to the entries of rows first; all else is in its units
     preparation: Preparation = AS_IT_IS
-    observed: Observed | None = None
+    observed: Observed | None = None  # Released counts of the entries that are there
+    # Expected energy that the noise of covariates' effects gives to a row
     effects_error: float = 0.0
+    # Of the rows about the centre, where they were released before the second moment
     norms: NormScale | None = None
+    # Why the fit ends before its last release, and what would do; empty where it does not
     stopped: str = ""
     advice: str = ""
 
@@ -218,12 +198,6 @@ def find_scales(
     """Middles and scales of columns, where the plan finds them; sets the state's preparation.
 
     ``state.stopped`` is set where no column shows anything.
-
-    Parameters
-    ----------
-    state : RoundState
-    variables : array of shape (D,), optional
-        As of :class:`eigenveil.moments.columns.ColumnHistogram`.
     """
     plan: BasePlan = state.plan
     if not plan.finds_scales:
@@ -269,12 +243,6 @@ def find_center(
     norms about the first centre. Where rows lie far from zero compared with their spread the first
     one's noise would be a direction with more energy than the data (tables.md, section 2a). With a
     public ``row_bound``, or about columns' middles that were found, there is one stage.
-
-    Returns
-    -------
-    NormScale or None
-        Of the rows about the best centre whose norms were released; ``None`` where none were.
-        ``state.stopped`` is set where the first histogram shows nothing: no bound can be chosen.
     """
     plan: BasePlan = state.plan
     if plan.centered == "public":

@@ -27,28 +27,17 @@ _UNSEEN, _FALSE = 3.0, 1e-4
 
 @dataclass(frozen=True)
 class NormScale:
-    """What a histogram release shows about row norms.
+    """What a histogram release shows about row norms."""
 
-    Attributes
-    ----------
-    rows : float
-        The released number of rows.
-    edges, masses : arrays of shape (m,)
-        Upper edges of the bins that stand out from the noise, ascending, and the noisy numbers of
-        rows in them; empty when nothing stands out.
-    origin : array of shape (D,) or None
-        The point from which the norms are; zero where there is none.
-    deviation : float
-        Of the noise in each of the masses.
-    longest : float
-        The longest norm that rows may have: beyond the last edge where some are in no bin of these.
-    """
-
-    rows: float
+    rows: float  # The released number of rows
+    # Upper edges of the bins that stand out from the noise, ascending, and the noisy numbers of
+    # rows in them; empty when nothing stands out
     edges: NDArray[np.float64]
     masses: NDArray[np.float64]
+    # The point from which the norms are; zero where there is none
     origin: NDArray[np.float64] | None = None
-    deviation: float = 0.0
+    deviation: float = 0.0  # Of the noise in each of the masses
+    # The longest norm that rows may have: beyond the last edge where some are in no bin of these
     longest: float = 0.0
 
     @property

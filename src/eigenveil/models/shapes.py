@@ -53,40 +53,27 @@ def _always(plan: BasePlan, asked: Description) -> bool:
 
 @dataclass(frozen=True)
 class ReleaseShape:
-    """What a plan can make of one statistic.
+    """What a plan can make of one statistic."""
 
-    Attributes
-    ----------
-    size : function of a plan
-        Number of values without the row count, where the plan's schedule does not say; of a tensor
-        the most: it has as many rows as components were found, at least one.
-    counts : pair of float
-        Least and most weight of the row count, in ``COUNT_WEIGHT``, where it is not yet known.
-    clip, variance : pair of float
-    gain : function of a plan
-        Between which numbers these parameters of a record are.
-    costliest : function of a plan
-        The parameters that cost most; each of several where it is not known which do.
-    fits : function of a plan and the description of a sum
-        Whether the sum is of the kind that the plan has, and not larger.
-    variables : function of a plan
-        Number of variables of which a row counts in a histogram.
-    counts_shares : bool
-        Whether rows with weights count in whole shares, of which the sum must know.
-    grid : function of a plan, or None
-        Exponent of the sum's own grid, where the plan alone gives it: of counts of rows, or of
-        parts of them, of which a person's are 1 together.
-    """
-
+    # Number of values without the row count, where the plan's schedule does not say; of a tensor
+    # the most: it has as many rows as components were found, at least one
     size: Callable[[BasePlan], int]
+    # Least and most weight of the row count, in `COUNT_WEIGHT`, where it is not yet known
     counts: Range = (0.0, 0.0)
     clip: Range = (1.0, 1.0)
     variance: Range = (0.0, 0.0)
+    # Between which numbers these parameters of a record are
     gain: Callable[[BasePlan], Range] = _one
+    # The parameters that cost most; each of several where it is not known which do
     costliest: Callable[[BasePlan], list[dict[str, float]]] = _usual
+    # Whether the sum is of the kind that the plan has, and not larger
     fits: Callable[[BasePlan, Description], bool] = _always
+    # Number of variables of which a row counts in a histogram
     variables: Callable[[BasePlan], int] = _one_variable
+    # Whether rows with weights count in whole shares, of which the sum must know
     counts_shares: bool = False
+    # Exponent of the sum's own grid, where the plan alone gives it: of counts of rows, or of parts
+    # of them, of which a person's are 1 together
     grid: Callable[[BasePlan], int] | None = None
 
 
@@ -237,18 +224,7 @@ class Shape:
 def rehearse(
     plan: BasePlan, budgets: Mapping[Step, StepBudget], sharing: Mapping[Step, Sharing]
 ) -> list[ReleaseRecord]:
-    """Calibrate every planned release as it could come, so that none fails after another was made.
-
-    Returns
-    -------
-    list of ReleaseRecord
-        One a release, of a shape that it can have.
-
-    Raises
-    ------
-    PrivacyError
-        ``hopeless-noise`` or ``epsilon-below-resolution``, before anything is released.
-    """
+    """Calibrate every planned release as it could come, so that none fails later."""
     found: list[ReleaseRecord] = []
     for planned in plan.schedule:
         records = [

@@ -297,13 +297,7 @@ def _header(stored: Any) -> dict[str, Any]:
 
 
 def estimator_of(path: str | os.PathLike[str]) -> str:
-    """Name of the estimator that a model file holds.
-
-    Raises
-    ------
-    OutputError, DataError
-        When the file is absent, or no model.
-    """
+    """Name of the estimator that a model file holds."""
     try:
         with _opened(path) as stored:
             return str(_header(stored)["estimator"])
@@ -330,13 +324,7 @@ def _not_a_model(path: str | os.PathLike[str], error: Exception) -> DataError:
 
 
 def public_center(center: object, features: int) -> NDArray[np.float64] | None:
-    """A public centre, checked; ``None`` where ``center`` is True or False.
-
-    Raises
-    ------
-    DataError
-        When it is not one finite number a feature.
-    """
+    """A public centre, checked; ``None`` where ``center`` is True or False."""
     if isinstance(center, bool | np.bool_):
         return None
     try:
@@ -390,21 +378,7 @@ _MAY_BE_NAN = ("explained_variance", "explained_variance_ratio")
 
 
 def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, names: object) -> None:
-    """Raise where a model's arrays do not belong together.
-
-    Parameters
-    ----------
-    arrays : mapping
-        The first is the matrix of components, shape (k, D); the others have k entries, but for the
-        mean and the scales, which have D, and the strengths.
-    features, names
-        D, and the features' names or ``None``.
-
-    Raises
-    ------
-    ValueError
-        Naming the array.
-    """
+    """Raise where a model's arrays do not belong together."""
     first = next(iter(arrays), "")
     if not first:
         raise ValueError("it has no arrays")

@@ -157,11 +157,6 @@ def public_columns(
     """What is public about columns, as rounds take it, and as plans do.
 
     ``variables``, of shape (n_features,), are those that columns belong to: a category has several.
-
-    Raises
-    ------
-    DataError
-        When a public centre, scale or range is not one finite number a feature.
     """
     public: dict[str, Any] = {
         "public_center": public_center(options.get("center", False), features)

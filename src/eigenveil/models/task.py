@@ -22,63 +22,27 @@ class Task:
     """One task.
 
     Parts are texts ``module:name``, below the package.
-
-    Attributes
-    ----------
-    name : str
-        As ``--task`` and the study's field have it.
-    title : str
-        What is computed, in a study file.
-    estimators : mapping of path to part
-    plans : mapping of path to part
-        Makers of plans, of options and ``features``, by how rows come.
-    plan_types : mapping of path to part
-        Of what they make; that of sites is that of one table.
-    rounds_of : part
-        The rounds of a plan.
-    presenter : part
-        How the commands show, write and draw a result: a ``Presenter``.
-    predictor : part
-        What ``eigenveil plan`` states of a plan.
-    simulator : part
-        Simulated fits of a plan: ``Trials``.
-    quality : str
-        What the quality of a simulated fit is, from 0 to 1.
-    of_study : part
-        What ``eigenveil study plan`` states beside the protocols' forecasts.
-    auto_protocol : part
-        Which protocol of a study is chosen where it states "auto".
-    documents : str
-        What makes documents of rows, where the task takes these.
-    of_sites : part
-        What a study's protocol makes of the options of one table.
-    fine_weights : bool
-        Whether sites' weights need no rounding for sums of more rows.
-    moment : str
-        What the second moment is called.
-    command_options : frozenset of str
-        Parameters of commands that no other task has, and no estimator.
-    plan_marks : mapping of path to str
-        A field by which a plan of that path is distinguished from that of one table.
     """
 
-    name: str
-    title: str
+    name: str  # As `--task` and the study's field have it
+    title: str  # What is computed, in a study file
     estimators: Mapping[Path, str]
-    plans: Mapping[Path, str]
-    plan_types: Mapping[Path, str]
-    rounds_of: str
-    presenter: str
-    predictor: str
-    simulator: str
-    quality: str
-    of_study: str
-    auto_protocol: str
-    of_sites: str
-    documents: str = ""
-    fine_weights: bool = False
-    moment: str = "second moment"
+    plans: Mapping[Path, str]  # Makers of plans, of options and `features`, by how rows come
+    plan_types: Mapping[Path, str]  # Of what they make; that of sites is that of one table
+    rounds_of: str  # The rounds of a plan
+    presenter: str  # How the commands show, write and draw a result: a `Presenter`
+    predictor: str  # What `eigenveil plan` states of a plan
+    simulator: str  # Simulated fits of a plan: `Trials`
+    quality: str  # What the quality of a simulated fit is, from 0 to 1
+    of_study: str  # What `eigenveil study plan` states beside the protocols' forecasts
+    auto_protocol: str  # Which protocol of a study is chosen where it states "auto"
+    of_sites: str  # What a study's protocol makes of the options of one table
+    documents: str = ""  # What makes documents of rows, where the task takes these
+    fine_weights: bool = False  # Whether sites' weights need no rounding for sums of more rows
+    moment: str = "second moment"  # What the second moment is called
+    # Parameters of commands that no other task has, and no estimator
     command_options: frozenset[str] = frozenset()
+    # A field by which a plan of that path is distinguished from that of one table
     plan_marks: Mapping[Path, str] = field(default_factory=dict)
 
     # -- options
@@ -272,13 +236,7 @@ TASKS = _Registry(
 
 
 def task_named(name: str) -> Task:
-    """The task of a name.
-
-    Raises
-    ------
-    DataError
-        When there is none.
-    """
+    """The task of a name."""
     if name not in TASKS:
         raise DataError(
             f"{name!r} is not one of {', '.join(TASKS)}.",

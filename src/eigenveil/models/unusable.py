@@ -31,26 +31,13 @@ class NotNumbersError(DataError, TypeError):
 
 
 def refusal(X: Any, frame: nw.DataFrame[Any] | None, error: Exception) -> DataError:
-    """The error that takes the place of one of NumPy's or scikit-learn's.
-
-    Parameters
-    ----------
-    frame : DataFrame or None
-        ``X``, where it is a frame.
-    error : TypeError, ValueError or OverflowError
-    """
+    """The error that takes the place of one of NumPy's or scikit-learn's."""
     rows = _Rows(X, frame)
     return _no_matrix(rows) or _no_numbers(rows) or _of_names(rows) or _as_said(rows, error)
 
 
 def check_kind(X: Any, frame: nw.DataFrame[Any] | None) -> None:
-    """Refuse what would be taken for other numbers in silence: dates, texts, masked entries.
-
-    Raises
-    ------
-    DataError
-        ``not-numeric``.
-    """
+    """Refuse what would be taken for other numbers in silence: dates, texts, masked entries."""
     if frame is not None:
         refuse_texts(frame)
         dates = any(kind.is_temporal() for kind in frame.schema.values())
@@ -67,13 +54,7 @@ def check_kind(X: Any, frame: nw.DataFrame[Any] | None) -> None:
 
 
 def refuse_texts(frame: nw.DataFrame[Any]) -> None:
-    """Refuse columns that Arrow or Polars declares to be of texts; pandas infers texts from rows.
-
-    Raises
-    ------
-    NotNumbersError
-        With code ``not-numeric``.
-    """
+    """Refuse columns that Arrow or Polars declares to be of texts; pandas infers that."""
     if frame.implementation.is_pandas_like():
         return
     for name, kind in frame.schema.items():

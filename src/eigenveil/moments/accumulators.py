@@ -177,13 +177,7 @@ WEIGHT_BITS = 24
 
 
 def counted(block: Block, *, weighted: bool, bits: int = WEIGHT_BITS) -> NDArray[np.int64] | None:
-    """What each row of a block counts, in units of ``2**-bits``; ``None`` where all count 1.
-
-    Raises
-    ------
-    AssertionError
-        Where rows have weights and the sum has none: they would count more than they may.
-    """
+    """What each row of a block counts, in units of ``2**-bits``; ``None`` where all count 1."""
     return shares_of(block.weights, block.values.shape[0], weighted=weighted, bits=bits)
 
 
@@ -224,22 +218,6 @@ class NormHistogram(CountSum):
     """How many rows have which norm, on a fixed public grid; the last coordinate counts all rows.
 
     The count is a coordinate of its own because the sum of the noisy bins is far too noisy.
-
-    Parameters
-    ----------
-    center : array of shape (D,) or None
-        Subtracted first.
-    precision : {"single", "double"}
-    basis : array of shape (D, K), optional
-        Public or released, with near-orthonormal columns: norms are those of ``basis.T x``, where x
-        is a row less the centre, shortened to ``bound``: what a third moment will see of the rows.
-    bound : float
-        As of :class:`RowRule`; used with a basis only. Norms are in the data's units, but where it
-        is 0 they are those of unit rows.
-    preparation : Preparation
-        As of :class:`RowRule`.
-    weighted : bool
-        Whether rows have weights: counts are then in units of ``2**-24``.
     """
 
     statistic: StatisticName = "norm-histogram"
@@ -494,17 +472,7 @@ class SecondMoment(Accumulator):
 
 
 class Sketch(Accumulator):
-    """``sum x p(x).T`` with ``p(x) = clip(basis.T x) / clip``: one pass, D x R (privacy.md 6).
-
-    Parameters
-    ----------
-    rule : RowRule
-    basis : array of shape (D, R)
-        Near-orthonormal columns; public or released, never computed from rows without noise.
-    clip : float
-        Bound on ``|basis.T x|``; the released statistic is in units of it, so that one row moves it
-        by at most 1.
-    """
+    """``sum x p(x).T`` with ``p(x) = clip(basis.T x) / clip``: one pass, D x R (privacy.md 6)."""
 
     statistic: StatisticName = "sketch"
     layout: Layout = "matrix"

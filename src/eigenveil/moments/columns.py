@@ -61,23 +61,6 @@ class ColumnHistogram(CountSum):
     """Of each column, how many rows have which value: on one public grid, or within given ranges.
 
     An entry that was not observed is in no bin.
-
-    Parameters
-    ----------
-    features : int
-    precision : {"single", "double"}
-        Arithmetic in which the rows are prepared.
-    preparation : Preparation
-        Without scales the bins are halves of octaves of ``|x|`` for either sign. With scales
-        (:func:`range_of`) they are ``EQUAL_BINS`` equal ones of what it makes of entries, between
-        -1 and 1, and one on each side; in a column of scale 0 all is in one bin.
-    variables : array of shape (D,), optional
-        The variable that each column belongs to, as a number: columns of one variable are the
-        levels of a category, of which a row has one (the first whose entry is above one half). They
-        share a histogram: a row counts in the first bin of its level's column. By default each
-        column is a variable.
-    weighted : bool
-        Whether rows have weights: counts are then in units of ``2**-24``.
     """
 
     statistic: StatisticName = "column-histogram"

@@ -248,15 +248,9 @@ class CurrentCluster:
 
 @dataclass(frozen=True)
 class SchedulerAt:
-    """A scheduler by its address; connected to for each pass.
+    """A scheduler by its address; connected to for each pass."""
 
-    Parameters
-    ----------
-    address : str
-        Such as ``tcp://scheduler:8786``.
-    """
-
-    address: str
+    address: str  # Such as `tcp://scheduler:8786`
 
     def compute(self, task: Any) -> Any:
         """The value of a delayed object."""
@@ -265,13 +259,7 @@ class SchedulerAt:
 
     @contextmanager
     def connected(self) -> Iterator[Any]:
-        """A client.
-
-        Raises
-        ------
-        DataError
-            When no scheduler answers.
-        """
+        """A client."""
         distributed = import_module("distributed")
         try:
             distributed.comm.get_address_host(self.address)  # a client that began cannot be closed

@@ -85,16 +85,7 @@ def describe(accumulator: Accumulator, features: int) -> tuple[Description, dict
 
 
 def rebuild(description: Description, arrays: Arrays) -> Accumulator:
-    """An empty accumulator as described.
-
-    Raises
-    ------
-    ProtocolError
-        When its sums would not be exact, or one row could move them further than is recorded: a
-        number that could leave the arithmetic's range, rows that are prepared too finely or not at
-        all, or a basis with columns that are too long. Also for no columns, for more than features,
-        for tensors too large to hold, and for norms of what is no sum over documents.
-    """
+    """An empty accumulator as described."""
     d = description
     if d.of is not None:
         return _norms(d, arrays)

@@ -57,23 +57,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A released mixture, as rows are compared with it: in units of prepared rows.
-
-    Attributes
-    ----------
-    means : array of shape (K, D)
-    logs : array of shape (K,)
-        Logarithm of each component's weight times the determinant of its factor.
-    factors : array of shape (K, 1), (K, D) or (K, D, D)
-        W with ``W W' = inverse covariance``: a number, a diagonal, or a matrix for each component.
-    reaches : array of shape (K,)
-        Rows farther from a mean are shortened to this.
-    """
+    """A released mixture, as rows are compared with it: in units of prepared rows."""
 
     means: Array
-    logs: Array
+    logs: Array  # Logarithm of each component's weight times the determinant of its factor
+    # W with `W W' = inverse covariance`: a number, a diagonal, or a matrix for each component
     factors: Array
-    reaches: Array
+    reaches: Array  # Rows farther from a mean are shortened to this
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -107,16 +97,6 @@ class EMSums(Accumulator):
     ``g`` are the responsibilities of the components for a row, ``y_k`` the row less the mean of
     component k, shortened to its reach and divided by it. All follow from the row's own numbers and
     from a mixture that is public or released (docs/proofs/em-sums.md). A zero row adds nothing.
-
-    Parameters
-    ----------
-    rule : RowRule
-    mixture : Mixture
-    squares : {"none", "trace", "diag", "full", "tied"}
-        What is released of the products: nothing, their trace, diagonal or triangle for each
-        component, or the triangle of their sum, for which all reaches must be one.
-    weighted : bool
-        Whether rows have weights.
     """
 
     statistic: StatisticName = "em-sums"

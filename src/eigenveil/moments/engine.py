@@ -144,22 +144,13 @@ def _processors() -> int:
 
 @dataclass(frozen=True)
 class InvalidRows:
-    """Rows that are not valid, and were left out, or belong to no unit. For their owner only.
+    """Rows that are not valid, and were left out, or belong to no unit. For their owner only."""
 
-    Attributes
-    ----------
-    count : int
-        Of rows that are not valid.
-    first : str
-        File, row and column of the first of them (:mod:`eigenveil.origins`), and what is there;
-        empty where there is none.
-    unidentified : int
-        Rows without an identifier of their unit, which do not count.
-    """
-
-    count: int
+    count: int  # Of rows that are not valid
+    # File, row and column of the first of them (:mod:`eigenveil.origins`), and what is there; empty
+    # where there is none
     first: str
-    unidentified: int = 0
+    unidentified: int = 0  # Rows without an identifier of their unit, which do not count
 
     def __str__(self) -> str:
         found = []
@@ -177,16 +168,10 @@ class InvalidRows:
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass over the rows found. For their owner only.
-
-    Attributes
-    ----------
-    rows : int
-    invalid : InvalidRows or None
-        ``None`` where all rows are valid and have a unit, where they need one.
-    """
+    """What one pass over the rows found. For their owner only."""
 
     rows: int
+    # `None` where all rows are valid and have a unit, where they need one
     invalid: InvalidRows | None
 
 
@@ -202,13 +187,7 @@ def _all_invalid(parts: Sequence[InvalidRows]) -> InvalidRows | None:
 
 
 def check_block(block: Block, names: Sequence[str] | None, *, hint: str) -> None:
-    """Raise where a row of a block is not valid; for what makes no private statement.
-
-    Raises
-    ------
-    DataError
-        Naming file, row and column of the first that is not.
-    """
+    """Raise where a row of a block is not valid; for what makes no private statement."""
     block.check()
     if block.first_invalid is not None:
         raise DataError(f"{_place(block, names)}.", hint=hint, code="invalid-row")

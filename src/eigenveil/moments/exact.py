@@ -65,14 +65,7 @@ def _largest_column_energy(rows: FloatArray) -> float:
 
 
 class ExactSum:
-    """An array of integer sums: floats while they are exact, integers beyond.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    largest_term : float
-        No entry moves by more than this for one row.
-    """
+    """An array of integer sums: floats while they are exact, integers beyond."""
 
     def __init__(self, shape: tuple[int, ...], *, largest_term: float) -> None:
         self.shape = shape
@@ -122,14 +115,7 @@ _LOW = (1 << _LOW_BITS) - 1
 
 
 class IntegerSum:
-    """An array of sums of 64-bit integers, of any size.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    largest_term : float
-        No entry moves by more than this for one row.
-    """
+    """An array of sums of 64-bit integers, of any size."""
 
     def __init__(self, shape: tuple[int, ...], *, largest_term: float) -> None:
         self._largest_term = largest_term

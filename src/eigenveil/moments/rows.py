@@ -41,19 +41,7 @@ _SHIFTED = 0.38
 
 
 def upper_norms(rows: FloatArray) -> NDArray[np.float64]:
-    """Euclidean norms, rounded up by less than ``2**-9`` (single) or ``2**-25`` (double) of them.
-
-    Parameters
-    ----------
-    rows : array of shape (n, D)
-        In single or double precision, in any layout.
-
-    Returns
-    -------
-    array of shape (n,)
-        Each a function of its row's numbers alone. NaN where an entry is not finite, 0 for a zero
-        row, at most the largest number there is.
-    """
+    """Euclidean norms, rounded up by less than ``2**-9`` (single) or ``2**-25`` (double)."""
     return _rounded_up(rows, _STEP_BITS[rows.dtype])
 
 
@@ -200,17 +188,10 @@ LARGEST_EFFECT = 1e6
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """Linear effects of some columns on the others, to be taken off (tables.md, section 4).
+    """Linear effects of some columns on the others, to be taken off (tables.md, section 4)."""
 
-    Parameters
-    ----------
-    columns : tuple of int
-        The q covariates, in the order of the effects' columns.
-    sizes : array of shape (D, q)
-        Released; of magnitude 1e6 at most. Those on covariates are not looked at.
-    """
-
-    columns: tuple[int, ...]
+    columns: tuple[int, ...]  # The q covariates, in the order of the effects' columns
+    # Released; of magnitude 1e6 at most. Those on covariates are not looked at.
     sizes: NDArray[np.float64]
 
     def taken_off(self, rows: FloatArray) -> FloatArray:
@@ -235,26 +216,18 @@ class Preparation:
 
     An entry becomes ``clip((x - offset) / scale, -limit, limit)``. Public or released, never
     computed from rows without noise; each row by itself, so no sensitivity changes.
-
-    Parameters
-    ----------
-    offset, scale : arrays of shape (D,) or None
-        In the data's units; 0 and 1 where there are none. A column of scale 0 becomes 0. No scale
-        is so small that one over it is infinite.
-    limit : float
-        In scales; infinite for none.
-    holes : bool
-        Whether an entry that is not a number was not observed, rather than wrong: it becomes the
-        centre's, and the row's norm that of a whole row, ``|x_observed| sqrt(D / observed)``.
-    effects : Effects or None
-        Of covariates, in the units that entries then have. They are taken off when the centre was
-        subtracted, not by calling this.
     """
 
+    # In the data's units; 0 and 1 where there are none. A column of scale 0 becomes 0. No scale is
+    # so small that one over it is infinite.
     offset: NDArray[np.float64] | None = None
     scale: NDArray[np.float64] | None = None
-    limit: float = math.inf
+    limit: float = math.inf  # In scales; infinite for none
+    # Whether an entry that is not a number was not observed, rather than wrong: it becomes the
+    # centre's, and the row's norm that of a whole row, `|x_observed| sqrt(D / observed)`
     holes: bool = False
+    # Of covariates, in the units that entries then have. They are taken off when the centre was
+    # subtracted, not by calling this.
     effects: Effects | None = None
 
     def merge_key(self) -> tuple[Any, ...]:
@@ -301,17 +274,10 @@ AS_IT_IS = Preparation()
 
 
 class RowWeights(NamedTuple):
-    """With what weight rows count, of which a unit has several (tables.md, section 1).
+    """With what weight rows count, of which a unit has several (tables.md, section 1)."""
 
-    Attributes
-    ----------
-    divisors : array of int64, shape (n,)
-        A row counts 1 over this; 0 for a row that does not count at all.
-    ranks : array of int64, shape (n,)
-        The row's number among its unit's in this pass, from 0; below the divisor.
-    """
-
-    divisors: NDArray[np.int64]
+    divisors: NDArray[np.int64]  # A row counts 1 over this; 0 for a row that does not count at all
+    # The row's number among its unit's in this pass, from 0; below the divisor
     ranks: NDArray[np.int64]
 
     def shares(self, whole: int) -> NDArray[np.int64]:
@@ -336,37 +302,24 @@ MOST_ROWS_A_UNIT = 1 << 31
 
 @dataclass(frozen=True)
 class RowRule:
-    """How a row becomes a prepared row.
+    """How a row becomes a prepared row."""
 
-    Parameters
-    ----------
-    center : array of shape (D,) or None
-        Subtracted first. Released or public, never computed from rows without noise.
-    bound : float
-        Rows longer than this are shortened to it, then all are divided by it; 0 makes every row a
-        unit row (a zero row stays zero).
-    precision : {"single", "double"}
-        Arithmetic and with it the rounding of entries: to multiples of 2**-9 or 2**-18.
-    extra_bits : int
-        Finer rounding, for statistics that do not multiply entries by one another (at most 2), or
-        coarser (negative), for noise that must live on a coarser grid.
-    preparation : Preparation
-        What comes first. Centre and bound are in its units.
-    basis : array of shape (D, R), optional
-        Public or released. A row is then what is seen of it through the columns, ``basis.T x``,
-        shortened to ``clip`` and divided by it. Of norm at most 1 for any basis
-        (docs/proofs/adaptive.md).
-    clip : float
-        Used with a basis only.
-    """
-
+    # Subtracted first. Released or public, never computed from rows without noise.
     center: NDArray[np.float64] | None = None
+    # Rows longer than this are shortened to it, then all are divided by it; 0 makes every row a
+    # unit row (a zero row stays zero)
     bound: float = 0.0
+    # Arithmetic and with it the rounding of entries: to multiples of 2**-9 or 2**-18
     precision: Precision = "double"
+    # Finer rounding, for statistics that do not multiply entries by one another (at most 2), or
+    # coarser (negative), for noise that must live on a coarser grid
     extra_bits: int = 0
-    preparation: Preparation = AS_IT_IS
+    preparation: Preparation = AS_IT_IS  # What comes first. Centre and bound are in its units.
+    # Public or released. A row is then what is seen of it through the columns, `basis.T x`,
+    # shortened to `clip` and divided by it. Of norm at most 1 for any basis
+    # (docs/proofs/adaptive.md).
     basis: NDArray[np.float64] | None = None
-    clip: float = 1.0
+    clip: float = 1.0  # Used with a basis only
 
     def merge_key(self) -> tuple[Any, ...]:
         """Everything that decides what a row becomes."""
@@ -390,21 +343,7 @@ class RowRule:
     def __call__(
         self, block: Block, out: FloatArray | None = None, *, weighting: Weighting = "square"
     ) -> tuple[FloatArray, FloatArray]:
-        """Prepare a block of n rows, into ``out`` if given.
-
-        Parameters
-        ----------
-        weighting : {"none", "linear", "square"}
-            Where rows of the block have weights: a row of weight w has norm at most ``2**bits``,
-            ``2**bits w`` or ``2**bits sqrt(w)``.
-
-        Returns
-        -------
-        rows : array of shape (n, D)
-            Integer-valued, each row's norm at most ``2**bits`` times what its weight makes of it.
-        squares : array of shape (n,)
-            Their squared norms, exact.
-        """
+        """Prepare a block of n rows, into ``out`` if given."""
         if block.weights is None:
             weighting = "none"
         key = (
@@ -476,40 +415,7 @@ _Residuals = tuple[FloatArray, NDArray[np.float64], NDArray[np.intp]]
 
 
 class Block:
-    """Consecutive rows and where they come from.
-
-    Parameters
-    ----------
-    values : array of shape (n, D), floating
-        Rows with an entry that is not finite are invalid, and left out.
-    origin : Origin or str
-        Where the rows come from, for messages to their owner; a text is the name of rows given in
-        Python.
-    first_row : int
-        Index of the first row within ``origin``, from 0.
-    nan : str
-        What an entry that is not a number was, for the same messages.
-    units : array of shape (n,), optional
-        Identifiers of the units that the rows belong to: integers, or texts; ``None`` and NaN
-        where one is missing. For a source that reads them; weights are made of them.
-    weights : RowWeights, optional
-        With what weight each row counts; by default all count 1.
-
-    Attributes
-    ----------
-    prepared : dict
-        What rules made of the rows, for the sums of one pass: callers must not write to it.
-    invalid : int
-        How many rows are invalid: known, as is ``first_invalid``, once a sum has prepared the rows.
-        For the owner of the rows only.
-    first_invalid : InvalidPlace or None
-        The first of them.
-    left_out : array of int
-        Which rows add nothing to the sum that prepared them last, and are not counted in it: where
-        sums of one pass prepare rows in different ways, each may leave out others.
-    unidentified : int
-        How many rows have no identifier of a unit, and weight 0. For the owner of the rows only.
-    """
+    """Consecutive rows and where they come from."""
 
     def __init__(
         self,

@@ -67,12 +67,7 @@ def part_rows(features: int) -> int:
 
 
 class ArrayRows:
-    """Rows of an array in memory (or memory-mapped); blocks are views, nothing is copied.
-
-    Parameters
-    ----------
-    array : array of shape (n, D), floating
-    """
+    """Rows of an array in memory (or memory-mapped); blocks are views, nothing is copied."""
 
     def __init__(
         self,

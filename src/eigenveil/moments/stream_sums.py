@@ -27,15 +27,6 @@ class PrefixSum:
     """One mergeable sum of a stream, with the noise of a matrix mechanism.
 
     Memory is that of ``2 terms + 2`` sums, whatever the number of blocks.
-
-    Parameters
-    ----------
-    accumulator : Accumulator
-        An empty sum of the kind that blocks are added up in.
-    record : ReleaseRecord
-        Of all releases together, with its ``stream``.
-    source : RandomSource
-        Of the noise.
     """
 
     def __init__(
@@ -49,13 +40,7 @@ class PrefixSum:
         self.blocks = 0
 
     def check_room(self) -> None:
-        """Raise where the horizon is over.
-
-        Raises
-        ------
-        PrivacyError
-            Nothing was added.
-        """
+        """Raise where the horizon is over."""
         stream = self._record.stream
         assert stream is not None
         if self.blocks >= stream.blocks:
@@ -65,11 +50,6 @@ class PrefixSum:
         """The noisy sum of all blocks, of which ``total`` is the next.
 
         The release's record states how noisy it is; what it cost is in the record of the stream.
-
-        Raises
-        ------
-        PrivacyError, DataError
-            As :meth:`check_room`.
         """
         grid, layout = self._record.noise.grid, self._kind.layout
         assert grid is not None
@@ -93,13 +73,7 @@ class PrefixSum:
 
 
 class Discounted:
-    """Released sums added up, older ones counting less: post-processing, whoever does it.
-
-    Parameters
-    ----------
-    forgetting : float
-        What earlier sums are multiplied by at each further one, in (0, 1].
-    """
+    """Released sums added up, older ones counting less: post-processing, whoever does it."""
 
     def __init__(self, forgetting: float) -> None:
         self._kept = forgetting
@@ -122,15 +96,6 @@ class DiscountedSum:
 
     A row is in one block, so that any number of blocks cost what one does (docs/proofs/streams.md,
     claim 4); adding up and forgetting are done to what was released.
-
-    Parameters
-    ----------
-    record : ReleaseRecord
-        Of the release of each block, ``disjoint``.
-    source : RandomSource
-        Of the noise.
-    forgetting : float
-        As of :class:`Discounted`.
     """
 
     def __init__(self, record: ReleaseRecord, source: RandomSource, *, forgetting: float) -> None:

@@ -39,19 +39,6 @@ class ThirdMoment(Accumulator):
 
     The second term takes away what noise of this variance, the same in all directions, adds to the
     third moment of a mixture (docs/proofs/third-moment.md).
-
-    Parameters
-    ----------
-    rule : RowRule
-    basis : array of shape (D, K)
-        Near-orthonormal columns; public or released.
-    clip : float
-        Bound on ``|basis.T x|`` of a prepared row. ``y = clip(basis.T x) / clip``: the released
-        statistic is in units of ``(bound clip)**3``.
-    variance : float
-        From 0 to 1, in units of ``(bound clip)**2``; rounded to a multiple of ``2**-22`` or less.
-    weighted : bool
-        Whether rows have weights: whole numbers then, in units of ``2**-8``.
     """
 
     statistic: StatisticName = "third-moment"

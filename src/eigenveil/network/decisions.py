@@ -96,24 +96,13 @@ def key_file(party: PartyFolder, name: str) -> Path:
 
 @dataclass(frozen=True)
 class Decisions:
-    """The decisions of a site.
+    """The decisions of a site."""
 
-    Parameters
-    ----------
-    party : PartyFolder
-        Of the site.
-    ledger : Ledger
-        The site's; made by the first decision where there is none.
-    data_set : str
-        Whose rows approvals are for, as the ledger calls them.
-    rows : sequence of Place, optional
-        The rows' files, by whose contents an approval names the rows; without any, or with
-        ``any_rows``, it is for whatever rows the data set has when a run begins.
-    """
-
-    party: PartyFolder
-    ledger: Ledger
-    data_set: str = "default"
+    party: PartyFolder  # Of the site
+    ledger: Ledger  # The site's; made by the first decision where there is none
+    data_set: str = "default"  # Whose rows approvals are for, as the ledger calls them
+    # The rows' files, by whose contents an approval names the rows; without any, or with
+    # `any_rows`, it is for whatever rows the data set has when a run begins
     rows: Sequence[Place] = ()
 
     # -- reading
@@ -226,26 +215,7 @@ class Decisions:
         until: datetime | None = None,
         any_rows: bool = False,
     ) -> Standing:
-        """Approve a study: once, for a number of runs, or until a date.
-
-        Parameters
-        ----------
-        study : Study or str
-            The study; or its hash, of one that waits or was decided about before.
-        signer : Signer, optional
-            The approver's key; by default the party's own, which is that of ``FIRST_OWNER``.
-        runs : int or None
-            ``None`` for any number.
-        until : datetime, optional
-            When a run may begin at the latest, with its time zone.
-        any_rows : bool
-            Whether the data set's rows may be others when a run begins.
-
-        Returns
-        -------
-        Standing
-            Afterwards: "second" where another approver must agree.
-        """
+        """Approve a study: once, for a number of runs, or until a date."""
         known = study if isinstance(study, Study) else self.text(study)
         self.check_countable(known, by=by)
         keep(self.party, known)  # a text that no decision supports admits nothing

@@ -193,15 +193,7 @@ class FileKeys:
 
 
 class Post:
-    """One party's letters: what it seals and opens.
-
-    Parameters
-    ----------
-    identity : Current
-    sealing : SealingKey
-        Of the list of members.
-    store : SessionKeys
-    """
+    """One party's letters: what it seals and opens."""
 
     def __init__(self, identity: Current, sealing: SealingKey, store: SessionKeys) -> None:
         self._identity, self._sealing, self._store = identity, sealing, store

@@ -52,32 +52,18 @@ class _Inside:
 
 @dataclass(frozen=True)
 class PartyFolder:
-    """One party's folder; made by :func:`open_party`.
+    """One party's folder; made by :func:`open_party`."""
 
-    Attributes
-    ----------
-    folder : Path
-        Absolute.
-    role, name, organisation
-        As in the party's request, and its entry in the list of members.
-    origin : str
-        The fingerprint of the federation's first registrar, pinned once.
-    address : str
-        The party's own way to the mailbox, in place of the list's; empty where that counts.
-    ca : str
-        A file of certificates that a proxy, or the aggregator's organisation, is checked by.
-    signer : str
-        The plug-in that signs; empty where the key is a file.
-    """
-
-    folder: Path
-    role: Role
+    folder: Path  # Absolute
+    role: Role  # As in the party's request, and its entry in the list of members
     name: str
     organisation: str
-    origin: str
+    origin: str  # The fingerprint of the federation's first registrar, pinned once
+    # The party's own way to the mailbox, in place of the list's; empty where that counts
     address: str = ""
+    # A file of certificates that a proxy, or the aggregator's organisation, is checked by
     ca: str = ""
-    signer: str = ""
+    signer: str = ""  # The plug-in that signs; empty where the key is a file
     known: KnownMembers = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -291,15 +291,7 @@ Replayed = Callable[[str, Mapping[str, bytes], Mapping[str, bytes], float], None
 
 
 class Journaled:
-    """A transport whose calls are in a journal: those that it has are not sent again.
-
-    Parameters
-    ----------
-    transport : Calls
-    journal : Journal
-    replayed : callable
-        Called with ``(method, payloads, replies, seconds)`` for each call that is not sent.
-    """
+    """A transport whose calls are in a journal: those that it has are not sent again."""
 
     def __init__(self, transport: Calls, journal: Journal, replayed: Replayed) -> None:
         self._transport, self._journal, self._replayed = transport, journal, replayed

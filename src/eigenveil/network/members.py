@@ -119,19 +119,11 @@ class View:
 
 @dataclass
 class KnownMembers:
-    """The newest list that a party has seen; read again whenever its file changes (``Membership``).
-
-    Parameters
-    ----------
-    file : Path
-        The list; older ones are kept in the folder ``lists`` beside it, for runs that go on.
-    origin : str
-        The fingerprint of the federation's first registrar, which the party pinned.
-    """
+    """The newest list that a party has seen; read again when its file changes (``Membership``)."""
 
     LISTS: ClassVar[str] = "lists"
-    file: Path
-    origin: str
+    file: Path  # The list; older ones are kept in the folder `lists` beside it, for runs that go on
+    origin: str  # The fingerprint of the federation's first registrar, which the party pinned
     _mark: tuple[int, int, int] | None = None
     _known: MemberList | None = None
     _looked: float = 0.0

@@ -53,13 +53,7 @@ def write_result_files(
 
 
 def read_result_files(folder: Path, *, choice: str = "") -> Any:
-    """The fitted estimator with everything that a fit in one process would have left in it.
-
-    Parameters
-    ----------
-    choice : str
-        Why that protocol, where the lead's study did not name one.
-    """
+    """The fitted estimator with everything that a fit in one process would have left in it."""
     summary = _summary(folder / SUMMARY)
     try:
         study = parse_study(summary["study"])

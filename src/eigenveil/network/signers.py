@@ -28,15 +28,7 @@ SHORTEST_PASSWORD = 12
 
 
 def make_key(path: str | Path, password: str, *, overwrite: bool = False) -> KeySigner:
-    """Make an approver's key, in a new file of its owner's that is encrypted with a password.
-
-    Parameters
-    ----------
-    password : str
-        ``SHORTEST_PASSWORD`` characters at the least.
-    overwrite : bool
-        Whether a key that is there was lost (its password, for example) and may be replaced.
-    """
+    """Make an approver's key, in a new file of its owner's that is encrypted with a password."""
     if len(password) < SHORTEST_PASSWORD:
         raise DataError(
             f"The password has {len(password)} characters, fewer than {SHORTEST_PASSWORD}.",

@@ -26,11 +26,6 @@ def grid_exponent(statistic_grid: int, noise_spread: float) -> int:
         The statistic is an integer multiple of ``2**statistic_grid``.
     noise_spread : float
         Size of a coordinate's noise, in units of one row's largest contribution.
-
-    Raises
-    ------
-    PrivacyError
-        When the noise is that of 65536 rows: no result could come of it.
     """
     if noise_spread > _LARGEST_SPREAD:
         raise PrivacyError(

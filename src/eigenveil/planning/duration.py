@@ -39,22 +39,11 @@ _ROWS, _WIDTH, _VALUES = 2000, 256, 1 << 15
 
 @dataclass(frozen=True)
 class Network:
-    """The connections between the parties.
+    """The connections between the parties."""
 
-    Parameters
-    ----------
-    latency : float
-        Seconds there and back, 0 or more.
-    megabits : float
-        Of each party's connection a second, above 0. All sites send at once, so the aggregator's is
-        the one that counts.
-
-    Raises
-    ------
-    DataError
-    """
-
-    latency: float = 0.05
+    latency: float = 0.05  # Seconds there and back, 0 or more
+    # Of each party's connection a second, above 0. All sites send at once, so the aggregator's is
+    # the one that counts.
     megabits: float = 100.0
 
     def __post_init__(self) -> None:
@@ -72,32 +61,20 @@ class Network:
 
 @dataclass(frozen=True)
 class Duration:
-    """How long a study takes, in seconds, and why.
+    """How long a study takes, in seconds, and why."""
 
-    Attributes
-    ----------
-    network : Network
-        As assumed.
-    exchanges : int
-        Questions that every site answers, one after the other; the most that there can be.
-    bytes : int
-        That pass the aggregator's connection in all.
-    starting, exchanging, carrying, sites, aggregator : float
-        Until the first question; waiting for exchanges; carrying bytes; what a site computes; what
-        the aggregator computes.
-    rows : int or None
-        Of a site, as assumed; without them ``sites`` has only noise and masks.
-    """
-
-    network: Network
+    network: Network  # As assumed
+    # Questions that every site answers, one after the other; the most that there can be
     exchanges: int
-    bytes: int
+    bytes: int  # That pass the aggregator's connection in all
+    # Until the first question; waiting for exchanges; carrying bytes; what a site computes; what
+    # the aggregator computes
     starting: float
     exchanging: float
     carrying: float
     sites: float
     aggregator: float
-    rows: int | None
+    rows: int | None  # Of a site, as assumed; without them `sites` has only noise and masks
 
     @property
     def seconds(self) -> float:
@@ -128,15 +105,7 @@ class Duration:
 
 
 def duration(study: Study, rows: int | None, network: Network | None = None) -> Duration:
-    """How long a study takes once all sites are there and have approved.
-
-    Parameters
-    ----------
-    study : Study
-        With its protocol settled.
-    rows : int or None
-        Of all sites together, taken to be as many at each.
-    """
+    """How long a study takes once all sites are there and have approved."""
     terms, network = settle(study), network or Network()
     plan, sites = terms.plan, len(terms.names)
     sizes = forecast(study, study.width, None)
@@ -167,24 +136,12 @@ def duration(study: Study, rows: int | None, network: Network | None = None) -> 
 
 @dataclass(frozen=True)
 class Rates:
-    """What this machine takes, in seconds.
+    """What this machine takes, in seconds."""
 
-    Attributes
-    ----------
-    entry : float
-        To prepare and add up an entry of a row.
-    product : float
-        For a product of two entries in a second moment.
-    noise : float
-        To draw a number.
-    eigen : float
-        Eigenvectors of a D x D matrix, divided by D^3.
-    """
-
-    entry: float
-    product: float
-    noise: float
-    eigen: float
+    entry: float  # To prepare and add up an entry of a row
+    product: float  # For a product of two entries in a second moment
+    noise: float  # To draw a number
+    eigen: float  # Eigenvectors of a D x D matrix, divided by D^3
 
 
 @cache

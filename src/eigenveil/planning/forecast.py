@@ -52,33 +52,19 @@ _MOST_SITES = 16
 
 @dataclass(frozen=True)
 class Forecast:
-    """What one protocol would give.
+    """What one protocol would give."""
 
-    Attributes
-    ----------
-    protocol : str
-        Of the study's protocols, or "pooled": one fit to all rows, were they in one place.
-    captured_energy : float or None
-        Predicted fraction of the exact subspace's energy; ``None`` where it is not predicted.
-    trials : Trials
-        The simulated fits.
-    note : str
-        What to know of the protocol, and why nothing was predicted.
-    message_bytes : int
-        A site's largest message: its second moment, or its tensor where that is larger.
-    round_bytes : int
-        Numbers that leave a site in all rounds together; headers and keys add a few kilobytes.
-    memory_bytes : int
-        Peak memory of a site beyond its input.
-    """
-
+    # Of the study's protocols, or "pooled": one fit to all rows, were they in one place
     protocol: str
+    # Predicted fraction of the exact subspace's energy; `None` where it is not predicted
     captured_energy: float | None
-    trials: Trials
-    note: str
+    trials: Trials  # The simulated fits
+    note: str  # What to know of the protocol, and why nothing was predicted
+    # A site's largest message: its second moment, or its tensor where that is larger
     message_bytes: int
+    # Numbers that leave a site in all rounds together; headers and keys add a few kilobytes
     round_bytes: int
-    memory_bytes: int
+    memory_bytes: int  # Peak memory of a site beyond its input
 
 
 def forecast(
@@ -92,17 +78,6 @@ def forecast(
     """What the study's protocol would give; deterministic for a seed.
 
     Of tasks other than PCA only the sizes are forecast.
-
-    Parameters
-    ----------
-    study : Study
-        With a protocol (``settled()``).
-    rows : int or None
-        Of all sites together; without them nothing is simulated.
-    spectrum : str or array of shape (features,)
-        Eigenvalues of the covariance, as :func:`parse_spectrum` describes them.
-    fits : int, optional
-        How many fits are simulated; 5 to 20 by their size.
     """
     plan = study.plan(features)
     counted = None if rows is None else _full_rows(study, rows)
@@ -144,15 +119,7 @@ def pooled(
 
 
 def try_study(study: Study, data: Scenario, *, fits: int | None = None, seed: int = 0) -> Trials:
-    """Simulated fits of a study's protocol, all sites taking part; of every task.
-
-    Parameters
-    ----------
-    study : Study
-        With a protocol (``settled()``).
-    data : Scenario
-        Its rows are those of all sites together.
-    """
+    """Simulated fits of a study's protocol, all sites taking part; of every task."""
     plan = study.plan(study.width)
     scene = _scene(study, plan)
     counted = replace(data, rows=max(1, round(_full_rows(study, data.rows))))

@@ -57,25 +57,13 @@ def of_all_rows(rounds: Rounds, rows: FloatArray, noise: TrialNoise) -> Any:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one mechanism would give.
+    """What one mechanism would give."""
 
-    Attributes
-    ----------
-    trials : Trials
-        The simulated fits.
-    note : str
-        Why there are none, or what went wrong in them.
-    released_values, memory_bytes : int
-        Numbers in the released moment, and peak memory beyond the input.
-    noise_rows : float
-        Size of the moment's noise, in rows' largest contributions.
-    """
-
-    trials: Trials
-    note: str
-    released_values: int
+    trials: Trials  # The simulated fits
+    note: str  # Why there are none, or what went wrong in them
+    released_values: int  # Numbers in the released moment, and peak memory beyond the input
     memory_bytes: int
-    noise_rows: float
+    noise_rows: float  # Size of the moment's noise, in rows' largest contributions
 
     @property
     def captured_energy(self) -> float | None:
@@ -97,11 +85,6 @@ def parse_spectrum(text: str, features: int) -> NDArray[np.float64]:
     ``power:a``: ``j**-a``. ``exponential:t``: ``exp(-j / t)``. ``spike:k:s``: k equal directions
     that hold the share s of the energy, the rest spread evenly. A comma-separated list of numbers
     gives the leading eigenvalues themselves; the others are 0.
-
-    Raises
-    ------
-    DataError
-        When the text is none of these.
     """
     index = np.arange(1, features + 1, dtype=np.float64)
     kind, _, rest = text.partition(":")
@@ -148,24 +131,7 @@ def predict(
     louder: Mapping[Step, float] | None = None,
     drive: Drive = of_all_rows,
 ) -> Prediction:
-    """Run the plan on synthetic rows; deterministic for a seed.
-
-    Parameters
-    ----------
-    plan : Plan
-    spectrum : array of shape (features,)
-        Eigenvalues of the covariance, up to a factor.
-    rows : int
-    mean_norm : float
-        Norm of the rows' mean, in units of the root mean square norm of a centred row. A far-off
-        mean costs more noise to remove.
-    fits : int, optional
-        How many fits are simulated; 5 to 20 by their size.
-    louder : mapping of step to float, optional
-        Factors on the noise of steps, for parties that draw more together than one curator would.
-    drive : callable, optional
-        Runs the rounds, for parties that answer them each in its own way.
-    """
+    """Run the plan on synthetic rows; deterministic for a seed."""
     data = Scenario(rows, spectrum, mean_norm)
     trials = try_pca(plan, data, fits=fits, seed=seed, louder=louder, drive=drive)
     values = released_values(plan)
@@ -273,20 +239,11 @@ def _small_plan(plan: Plan, data: Scenario, features: int) -> Plan:
 
 @dataclass(frozen=True)
 class SyntheticRows:
-    """Rows that were drawn: of mean squared norm 1 about their mean, or of columns of variance 1/D.
-
-    Attributes
-    ----------
-    values : array of shape (rows, features)
-    moment : array of shape (features, features)
-        Of the rows about their mean.
-    preparation : Preparation
-        Of the public scales or ranges that the plan has.
-    """
+    """Rows that were drawn: of mean squared norm 1 about their mean, or columns of variance 1/D."""
 
     values: FloatArray
-    moment: NDArray[np.float64]
-    preparation: Preparation
+    moment: NDArray[np.float64]  # Of the rows about their mean
+    preparation: Preparation  # Of the public scales or ranges that the plan has
 
     @property
     def longest(self) -> float:

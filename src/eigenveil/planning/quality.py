@@ -34,42 +34,21 @@ Try = Callable[[float, int], Trials]
 
 @dataclass(frozen=True)
 class Answer:
-    """What it takes.
+    """What it takes."""
 
-    Attributes
-    ----------
-    wanted : float
-        The quality that was asked for.
-    sought : "epsilon" or "rows"
-    value : float or None
-        The smallest at which it is predicted; ``None`` where none of the candidates reaches it.
-    trials : Trials
-        The fits at the answer, or at the last candidate.
-    verified : Trials or None
-        As many fits at the answer with other rows and other noise.
-    reason : str
-        Why nothing was found, or what to know of the answer.
-    tried : tuple of pairs
-        Candidates and what was predicted of them, in the order of the search.
-    """
-
-    wanted: float
+    wanted: float  # The quality that was asked for
     sought: Sought
+    # The smallest at which it is predicted; `None` where none of the candidates reaches it
     value: float | None
-    trials: Trials
-    verified: Trials | None
-    reason: str
+    trials: Trials  # The fits at the answer, or at the last candidate
+    verified: Trials | None  # As many fits at the answer with other rows and other noise
+    reason: str  # Why nothing was found, or what to know of the answer
+    # Candidates and what was predicted of them, in the order of the search
     tried: tuple[tuple[float, float | None], ...]
 
 
 def check_quality(quality: float) -> None:
-    """Raise unless it is a share that noise can leave.
-
-    Raises
-    ------
-    DataError
-        When it is not above 0 and below 1.
-    """
+    """Raise unless it is a share that noise can leave."""
     if not 0.0 < quality < 1.0:
         raise DataError(
             f"quality = {quality:g} is not above 0 and below 1.",
@@ -105,25 +84,7 @@ def smallest(
     with_more_rows: Callable[[float], Trials] | None = None,
     progress: Callable[[float, Trials], None] | None = None,
 ) -> Answer:
-    """The smallest candidate at which the wanted quality is predicted.
-
-    Parameters
-    ----------
-    wanted : float
-    sought : "epsilon" or "rows"
-    candidates : sequence of float, ascending
-    try_at : callable
-        Of a candidate and a seed.
-    with_more_rows : callable, optional
-        Fits of a candidate with as many rows as there can be: asked where no epsilon does.
-    progress : callable, optional
-        Is told of each candidate that was tried.
-
-    Raises
-    ------
-    DataError, PrivacyError
-        When even the largest candidate makes no plan.
-    """
+    """The smallest candidate at which the wanted quality is predicted."""
     check_quality(wanted)
     tried: list[tuple[float, float | None]] = []
 

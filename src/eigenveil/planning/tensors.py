@@ -51,24 +51,15 @@ _LEAST_SHARE, _LARGEST_SHARE = 1e-6, 0.999
 
 @dataclass(frozen=True)
 class Expected:
-    """What a fit would release.
-
-    Attributes
-    ----------
-    rounds : tuple of tuples of ReleaseRecord
-        The releases of each pass over the data.
-    needed : float
-        Of a mixture: the part of a row's energy that a component of weight 1 must make up, to stand
-        above the noise. Of topics: how many documents there must be for each word over which a
-        topic is spread evenly.
-    document_words : int or None
-        Length of the documents that this is about.
-    """
+    """What a fit would release."""
 
     plan: TensorPlan
-    rounds: tuple[tuple[ReleaseRecord, ...], ...]
+    rounds: tuple[tuple[ReleaseRecord, ...], ...]  # The releases of each pass over the data
+    # Of a mixture: the part of a row's energy that a component of weight 1 must make up, to stand
+    # above the noise. Of topics: how many documents there must be for each word over which a topic
+    # is spread evenly.
     needed: float
-    document_words: int | None = None
+    document_words: int | None = None  # Length of the documents that this is about
 
     @property
     def records(self) -> tuple[ReleaseRecord, ...]:
@@ -107,11 +98,6 @@ def expect(
     """What a plan releases of so many rows with as many equal components as it has.
 
     ``document_words`` is the length of documents.
-
-    Raises
-    ------
-    PrivacyError
-        When so many rows are too few for their scale to be found.
     """
     fixed = plan.model_copy(update={"auto_components": False})
     if isinstance(fixed, MixturePlan):

@@ -41,53 +41,29 @@ Rounds = Generator[Round, Answers, Any]
 
 @dataclass(frozen=True)
 class Scenario:
-    """The data that are expected of a fit.
+    """The data that are expected of a fit."""
 
-    Attributes
-    ----------
-    rows : int
-        Rows, or documents; units, where these are protected.
-    spectrum : array of shape (features,)
-        Eigenvalues of the covariance, up to a factor.
-    mean_norm : float
-        Norm of the rows' mean, in units of the root mean square norm of a centred row.
-    distance : float
-        Of a mixture's component from the mean of all rows, in standard deviations of a feature
-        within a component.
-    topic_words : int
-        Words over which a topic is spread evenly.
-    document_words : int
-        Words of a document.
-    """
-
-    rows: int
-    spectrum: NDArray[np.float64]
+    rows: int  # Rows, or documents; units, where these are protected
+    spectrum: NDArray[np.float64]  # Eigenvalues of the covariance, up to a factor
+    # Norm of the rows' mean, in units of the root mean square norm of a centred row
     mean_norm: float = 0.0
+    # Of a mixture's component from the mean of all rows, in standard deviations of a feature within
+    # a component
     distance: float = 3.0
-    topic_words: int = 20
+    topic_words: int = 20  # Words over which a topic is spread evenly
     document_words: int = 20
 
 
 @dataclass(frozen=True)
 class Trials:
-    """What simulated fits of one plan came to.
+    """What simulated fits of one plan came to."""
 
-    Attributes
-    ----------
-    qualities : tuple of float
-        Of each fit, from 0 to 1; 0 where it stopped with nothing. None where nothing is simulated.
-    nothing : int
-        How many of the fits showed nothing: no component, direction or topic that is usable.
-    stopped : int
-        How many of these stopped before they had released everything.
-    note : str
-        Why nothing was simulated, or why fits stopped.
-    """
-
+    # Of each fit, from 0 to 1; 0 where it stopped with nothing. None where nothing is simulated.
     qualities: tuple[float, ...] = ()
+    # How many of the fits showed nothing: no component, direction or topic that is usable
     nothing: int = 0
-    stopped: int = 0
-    note: str = ""
+    stopped: int = 0  # How many of these stopped before they had released everything
+    note: str = ""  # Why nothing was simulated, or why fits stopped
 
     @property
     def fits(self) -> int:
@@ -188,13 +164,7 @@ def run_trial(rounds: Rounds, rows: RowSource, noise: TrialNoise) -> Any:
 
 
 def gather(simulate: Callable[[int], tuple[float, Any]], fits: int) -> Trials:
-    """Simulate so many fits.
-
-    Parameters
-    ----------
-    simulate : callable
-        Of a fit's number: its quality, and its factors.
-    """
+    """Simulate so many fits."""
     qualities, nothing, stopped, unscaled, note = [], 0, 0, 0, ""
     try:
         for number in range(fits):
@@ -223,19 +193,7 @@ def scaled_budgets(
     columns: int | None = None,
     louder: Mapping[Step, float],
 ) -> dict[Step, StepBudget]:
-    """Budgets under which fewer rows and features meet noise of the same relative size.
-
-    Parameters
-    ----------
-    more_rows : float
-        Rows over those that are drawn.
-    features : int
-        That are drawn.
-    columns : int or None
-        Of a sketch.
-    louder : mapping of step to float
-        Factors on the noise of steps, for parties that draw more together than one curator would.
-    """
+    """Budgets under which fewer rows and features meet noise of the same relative size."""
     fewer = features / plan.features
     narrow = fewer if plan.pure else math.sqrt(fewer)
     moment = MECHANISMS[plan.kind("moment")].growth(features, plan.features, columns)

@@ -113,15 +113,7 @@ def plot_mixture(model: FittedMixture, ax: Any = None) -> Any:
 
 
 def leading_plane(model: FittedMixture) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Means along the two directions in which they differ most.
-
-    Returns
-    -------
-    places : array of shape (K, 2)
-        About their average, in the data's units.
-    shares : array of shape (2,)
-        The part of how the means differ that each direction shows.
-    """
+    """Means along the two directions in which they differ most."""
     away = model.means_ - model.weights_ @ model.means_
     _, singular, directions = np.linalg.svd(
         np.sqrt(model.weights_)[:, None] * away, full_matrices=False

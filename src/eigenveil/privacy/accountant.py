@@ -113,13 +113,7 @@ class Loss:
         return Loss(pure=self.pure + 2 * self.log_ratio, distance=self.distance)
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon at this delta.
-
-        Raises
-        ------
-        PrivacyError
-            When no finite epsilon follows.
-        """
+        """Smallest epsilon at this delta."""
         error = SamplingError(self.log_ratio, self.distance)
         if self.mu_squared > 0 or NEGLIGIBLE < error.distance < math.inf:
             return _epsilon_with_error(math.sqrt(self.mu_squared), self.pure, delta, error)
@@ -137,13 +131,7 @@ def compose(
     caveats: Sequence[str] = (),
     reasons_not_certified: Sequence[str] = (),
 ) -> Guarantee:
-    """The guarantee of a sequence of releases at the given delta.
-
-    Raises
-    ------
-    PrivacyError
-        When the records do not share ``adjacency``, or no finite epsilon follows from them.
-    """
+    """The guarantee of a sequence of releases at the given delta."""
     check_delta(delta)
     for record in records:
         if record.adjacency != adjacency:
@@ -177,11 +165,6 @@ def pure_epsilon_beside(mu: float, *, epsilon: float, delta: float) -> float:
     """Largest pure epsilon that may be released beside Gaussian releases of total ``mu``.
 
     Rounded to the private side.
-
-    Raises
-    ------
-    PrivacyError
-        When the Gaussian releases alone already use up the target.
     """
     check_epsilon(epsilon)
     check_delta(delta)
@@ -224,11 +207,6 @@ def mu_beside_pure(pure: float, *, epsilon: float, delta: float) -> float:
     """Largest total mu of Gaussian releases that may be made beside ``pure``: rounded down.
 
     The inverse of :func:`pure_epsilon_beside`.
-
-    Raises
-    ------
-    PrivacyError
-        When ``pure`` alone uses up the target.
     """
     check_epsilon(epsilon)
     check_delta(delta)

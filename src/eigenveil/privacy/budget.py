@@ -137,11 +137,6 @@ def caps_of(epsilon: float, delta: float, *, pure: float = 0.0, room: SamplingEr
         What is set aside for pure releases beside Gaussian ones, below epsilon.
     room : SamplingError
         For the samplers of all Gaussian releases.
-
-    Raises
-    ------
-    PrivacyError
-        When there are no such caps: ``bad-pure-epsilon``, or the room takes all.
     """
     check_delta(delta)
     if epsilon != 0:
@@ -220,14 +215,7 @@ def replaced(record: ReleaseRecord) -> ReleaseRecord:
 
 
 def counted(record: ReleaseRecord, adjacency: Adjacency) -> ReleaseRecord:
-    """A release as an account under ``adjacency`` counts it.
-
-    Raises
-    ------
-    PrivacyError
-        ``other-adjacency``, where what is promised for changed rows would be counted for added
-        ones.
-    """
+    """A release as an account under ``adjacency`` counts it."""
     if record.adjacency == adjacency:
         return record
     if record.adjacency == "replace-one":

@@ -164,13 +164,7 @@ class Certificate(BaseModel):
         return plan_hash(self.model_dump(mode="json", exclude={"signatures"}))
 
     def guarantee(self) -> Guarantee:
-        """The guarantee against the adversary of the target, recomputed from the records alone.
-
-        Raises
-        ------
-        PrivacyError
-            When the run has no such adversary, or the records do not fit together.
-        """
+        """The guarantee against the adversary of the target, recomputed from the records alone."""
         found = self.guarantees()
         if self.target.view not in found:
             raise PrivacyError(f"The run makes no claim against {self.target.view!r}.")
@@ -332,13 +326,7 @@ def plan_hash(plan: dict[str, Any]) -> str:
 
 
 def certificate_from(values: Any) -> Certificate:
-    """The certificate that these values of JSON are.
-
-    Raises
-    ------
-    ValueError
-        When they are none, or another text than a run writes: a field left out is not its default.
-    """
+    """The certificate that these values of JSON are."""
     found = Certificate.model_validate(values)
     if plan_hash(found.model_dump(mode="json")) != plan_hash(values):
         raise ValueError("a field is missing, or is not written as a run writes it")
@@ -346,13 +334,7 @@ def certificate_from(values: Any) -> Certificate:
 
 
 def read_certificate(path: Path) -> Certificate:
-    """Read a certificate file.
-
-    Raises
-    ------
-    OutputError, DataError
-        When it is absent, or not a certificate (the field is named).
-    """
+    """Read a certificate file."""
     try:
         text = path.read_bytes()
     except OSError as error:

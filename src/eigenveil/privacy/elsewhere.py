@@ -23,20 +23,12 @@ _LARGEST, _LARGEST_RHO = 1e6, 8.0
 
 @dataclass(frozen=True)
 class Statement:
-    """What releases made elsewhere promise together; what is chosen one after the other adds up.
+    """What releases made elsewhere promise together; what is chosen one after the other adds up."""
 
-    Attributes
-    ----------
-    mu_squared, pure, rho : float
-        Sums of squared mu, of pure epsilons and of rho.
-    approximate : tuple of (epsilon, delta)
-        One for each approximate promise.
-    """
-
-    mu_squared: float = 0.0
+    mu_squared: float = 0.0  # Sums of squared mu, of pure epsilons and of rho
     pure: float = 0.0
     rho: float = 0.0
-    approximate: tuple[tuple[float, float], ...] = ()
+    approximate: tuple[tuple[float, float], ...] = ()  # One for each approximate promise
 
     def __add__(self, other: Statement) -> Statement:
         return Statement(
@@ -53,13 +45,7 @@ class Statement:
         )
 
     def loss(self, *, rows: int = 1) -> Loss:
-        """The loss, for neighbours that are so many of the statement's apart: 1 or 2.
-
-        Raises
-        ------
-        PrivacyError
-            ``not-countable``, where rho is beyond 8.
-        """
+        """The loss, for neighbours that are so many of the statement's apart: 1 or 2."""
         near = [
             (rows * epsilon, delta * (1.0 if rows == 1 else 1.0 + math.exp(epsilon)))
             for epsilon, delta in self.approximate
@@ -74,24 +60,14 @@ class Statement:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Work done elsewhere, as it is charged to an account.
-
-    Attributes
-    ----------
-    statement : Statement
-    adjacency : {"add-remove", "replace-one"}
-        Of the statement's neighbours.
-    contributions : int
-        Under "add-remove": the most rows of one unit that the statement is for, OpenDP's symmetric
-        distance. Of 2 or more, it is for one changed row too.
-    what : str
-        What was done, for the ledger's owner.
-    """
+    """Work done elsewhere, as it is charged to an account."""
 
     statement: Statement
-    adjacency: Adjacency = "add-remove"
+    adjacency: Adjacency = "add-remove"  # Of the statement's neighbours
+    # Under "add-remove": the most rows of one unit that the statement is for, OpenDP's symmetric
+    # distance. Of 2 or more, it is for one changed row too.
     contributions: int = 1
-    what: str = ""
+    what: str = ""  # What was done, for the ledger's owner
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
@@ -117,14 +93,7 @@ class Elsewhere:
         contributions: int = 1,
         what: str = "",
     ) -> Self:
-        """Of one measure: epsilon, epsilon with delta, rho or mu.
-
-        Raises
-        ------
-        DataError, PrivacyError
-            ``bad-number``, when it is not exactly one of them, or out of its range;
-            ``bad-adjacency``.
-        """
+        """Of one measure: epsilon, epsilon with delta, rho or mu."""
         given = {
             name: value
             for name, value in (("epsilon", epsilon), ("rho", rho), ("mu", mu))
@@ -152,13 +121,7 @@ class Elsewhere:
         return cls(found, adjacency, contributions, what)
 
     def under(self, adjacency: Adjacency) -> Loss:
-        """The loss as an account under an adjacency counts it.
-
-        Raises
-        ------
-        PrivacyError
-            ``not-countable``.
-        """
+        """The loss as an account under an adjacency counts it."""
         changed = adjacency == "replace-one" and self.adjacency == "add-remove"
         return self.statement.loss(rows=2 if changed and self.contributions < 2 else 1)
 
@@ -180,11 +143,6 @@ def mu_of_rho(rho: float) -> float:
 
     1.2 to 2.5 times the root of 2 rho, which a Gaussian release of that rho has
     (docs/proofs/elsewhere.md, claim 2).
-
-    Raises
-    ------
-    PrivacyError
-        ``not-countable``, beyond rho = 8.
     """
     if rho == 0:
         return 0.0

@@ -18,13 +18,6 @@ def dp_event(certificate: Certificate) -> Any:
     A Gaussian release of Gaussian-DP parameter mu is a ``GaussianDpEvent(1 / mu)``. The adjacency
     is the certificate's. The error of the samplers of noise is not in it: the guarantee of the
     certificate counts it, and is the one to state of this fit alone.
-
-    Raises
-    ------
-    PrivacyError
-        ``no-event`` where one event does not say it: of several sites, whose adversaries see
-        different things; of streams, whose blocks are composed otherwise; of pure releases, for
-        which dp_accounting has no event; of what is not certified.
     """
     reasons = certificate.reasons_not_certified
     if reasons:
@@ -63,11 +56,6 @@ def from_event(event: Any, *, adjacency: Adjacency, what: str = "") -> Elsewhere
     adjacency : {"add-remove", "replace-one"}
         Which neighbours its noise multipliers are for: ``NeighboringRelation.ADD_OR_REMOVE_ONE``
         or ``REPLACE_ONE``.
-
-    Raises
-    ------
-    PrivacyError
-        ``not-countable``, with the reason.
     """
     found = _statement(event, adjacency)
     return Elsewhere(found, adjacency, what=what or str(event))

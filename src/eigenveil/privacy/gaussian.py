@@ -53,13 +53,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
 
 
 def mu_of_epsilon(epsilon: float, delta: float) -> float:
-    """Largest mu whose Gaussian release is (epsilon, delta)-DP (rounded down).
-
-    Raises
-    ------
-    PrivacyError
-        When ``delta = 0``: no Gaussian noise gives a pure guarantee.
-    """
+    """Largest mu whose Gaussian release is (epsilon, delta)-DP (rounded down)."""
     check_epsilon(epsilon)
     check_delta(delta)
     if delta == 0:

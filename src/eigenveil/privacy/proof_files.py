@@ -32,11 +32,6 @@ def read_proof(name: str) -> str:
     ----------
     name : str
         As a certificate names it (``"gaussian.md"``), or without ``.md``.
-
-    Raises
-    ------
-    DataError
-        With code ``unknown-proof`` when there is none of this name.
     """
     known = proof_titles()
     stem = name.removesuffix(".md")

@@ -48,34 +48,19 @@ class Noise(BaseModel):
 
 @dataclass(frozen=True)
 class Sharing:
-    """How parties share the noise of a release; by default one party draws all of it.
+    """How parties share the noise of a release; by default one party draws all of it."""
 
-    Attributes
-    ----------
-    noise_parts : int
-        The noise is the sum of this many equal parts, one a party; any further party that draws a
-        part too makes the noise larger than recorded.
-    masks : int
-        Gaussian masks that the adversary sees beside the noise.
-    exposure : float
-        Mu of the adversary's view over that of the noisy sum alone (docs/proofs/views.md).
-    weight_bits : int
-        Rows count with public weights that are multiples of ``2**-weight_bits``.
-    stream : StreamFactor or None
-        How the noise is spread over the blocks of a stream.
-    disjoint : bool
-        Whether it is one of any number of such releases, each of rows that no other has.
-    sites : int
-        At so many sites one unit may have rows.
-    """
-
+    # The noise is the sum of this many equal parts, one a party; any further party that draws a
+    # part too makes the noise larger than recorded
     noise_parts: int = 1
-    masks: int = 0
+    masks: int = 0  # Gaussian masks that the adversary sees beside the noise
+    # Mu of the adversary's view over that of the noisy sum alone (docs/proofs/views.md)
     exposure: float = 1.0
-    weight_bits: int = 0
-    stream: StreamFactor | None = None
+    weight_bits: int = 0  # Rows count with public weights that are multiples of `2**-weight_bits`
+    stream: StreamFactor | None = None  # How the noise is spread over the blocks of a stream
+    # Whether it is one of any number of such releases, each of rows that no other has
     disjoint: bool = False
-    sites: int = 1
+    sites: int = 1  # At so many sites one unit may have rows
 
 
 ALONE = Sharing()

@@ -15,23 +15,13 @@ from eigenveil.privacy.releases import ReleaseRecord
 
 @dataclass
 class Spending:
-    """What a run has released so far; as a context it is reported by any exception that passes.
-
-    Attributes
-    ----------
-    delta : float
-    adjacency : {"add-remove", "replace-one"}
-    unit : str or None
-        Whose rows are protected together.
-    reasons_not_certified : sequence of str
-    records : list of ReleaseRecord
-        Each is added before its noise is drawn.
-    """
+    """What a run has released so far; as a context it is reported by any exception that passes."""
 
     delta: float
     adjacency: Adjacency
-    unit: str | None = None
+    unit: str | None = None  # Whose rows are protected together
     reasons_not_certified: Sequence[str] = ()
+    # Each is added before its noise is drawn
     records: list[ReleaseRecord] = field(default_factory=list)
 
     def __enter__(self) -> Self:

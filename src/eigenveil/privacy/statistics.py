@@ -197,13 +197,7 @@ def tensor_size(rows: int) -> int:
 
 
 def tensor_rows(size: int) -> int:
-    """The rows of which :func:`tensor_size` is ``size``.
-
-    Raises
-    ------
-    ValueError
-        When no symmetric tensor has so many independent coordinates.
-    """
+    """The rows of which :func:`tensor_size` is ``size``."""
     # (n + 1)^3 - (n + 1) = 6 size, so that the cube root is a little below n + 1
     rows = max(1, round(math.cbrt(6.0 * size)) - 1)
     if tensor_size(rows) != size:
@@ -213,42 +207,24 @@ def tensor_rows(size: int) -> int:
 
 @dataclass(frozen=True)
 class Statistic:
-    """What is released of rows of norm at most 1, or of documents.
-
-    Attributes
-    ----------
-    name : str
-    layout : {"vector", "matrix", "symmetric", "tensor"}
-        Which entries are independent.
-    bounds : mapping of norm to function of a record
-        Its sensitivities.
-    pure : tuple of norm
-        In which noise of pure epsilon may hide it, the best first.
-    ratios : mapping of norm to float
-        How much larger a loss can be if a row is changed than if one is added, where it is not 2:
-        a changed row is one less and one more, and where the two cannot point apart, it is less.
-    proof : str or None
-        Page of docs/proofs of its sensitivity, where the proofs of the noise do not list it.
-    needs_basis, may_have_basis : bool
-        Whether a public or released matrix belongs to it, or may.
-    seen_through : bool
-        Whether that matrix is what rows are seen through before anything else, so that they have
-        norm at most 1 and every sensitivity is that of rows (docs/proofs/adaptive.md).
-    of_documents : bool
-    check : callable or None
-        Raises ValueError for a record of it that no proof covers.
-    """
+    """What is released of rows of norm at most 1, or of documents."""
 
     name: str
-    layout: Layout
-    bounds: Mapping[Norm, Bound]
-    pure: tuple[Norm, ...]
+    layout: Layout  # Which entries are independent
+    bounds: Mapping[Norm, Bound]  # Its sensitivities
+    pure: tuple[Norm, ...]  # In which noise of pure epsilon may hide it, the best first
+    # How much larger a loss can be if a row is changed than if one is added, where it is not 2: a
+    # changed row is one less and one more, and where the two cannot point apart, it is less
     ratios: Mapping[Norm, float] = field(default_factory=dict)
+    # Page of docs/proofs of its sensitivity, where the proofs of the noise do not list it
     proof: str | None = None
-    needs_basis: bool = False
+    needs_basis: bool = False  # Whether a public or released matrix belongs to it, or may
     may_have_basis: bool = False
+    # Whether that matrix is what rows are seen through before anything else, so that they have norm
+    # at most 1 and every sensitivity is that of rows (docs/proofs/adaptive.md)
     seen_through: bool = False
     of_documents: bool = False
+    # Raises ValueError for a record of it that no proof covers
     check: Callable[[ReleaseRecord], None] | None = None
 
     @property

@@ -29,20 +29,12 @@ _MOST_TERMS = 6
 
 
 class StreamFactor(BaseModel):
-    """The factor C for so many blocks.
-
-    Attributes
-    ----------
-    blocks : int
-        T, the horizon.
-    weights, losses : tuple of int
-        ``weight_i`` and ``1 - decay_i``, in units of ``1 / PARTS``.
-    """
+    """The factor C for so many blocks."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    blocks: int = Field(ge=1, le=1 << 30)
-    weights: tuple[int, ...] = ()
+    blocks: int = Field(ge=1, le=1 << 30)  # T, the horizon
+    weights: tuple[int, ...] = ()  # `weight_i` and `1 - decay_i`, in units of `1 / PARTS`
     losses: tuple[int, ...] = ()
 
     @model_validator(mode="after")

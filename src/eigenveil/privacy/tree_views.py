@@ -87,12 +87,6 @@ def tree_guarantees(
         party of this level took on the way to the result; ``refused``, rounds in which too few
         leaves arrived, whose rows are in no result. Of several rounds the others are the fewest of
         any (proofs/tree.md, claim 7).
-
-    Raises
-    ------
-    PrivacyError
-        ``too-many-lost`` where fewer leaves arrived than make the noise; ``tree-needs-gaussian``
-        where noise that is not Gaussian is drawn in parts.
     """
     leaves, arrived = run.leaves, run.arrived
     for record in records:

@@ -58,11 +58,6 @@ def mu_of_view(covariance: ArrayLike, shift: ArrayLike, *, own_variance: float =
     float
         ``inf`` when the shift leaves the range of a singular covariance: neighbours can then be
         distinguished for certain.
-
-    Raises
-    ------
-    ValueError
-        When ``covariance`` is not a covariance of ``n`` numbers.
     """
     moved = [Fraction(value) for value in np.asarray(shift).tolist()]
     rest = _exact_covariance(covariance, len(moved), own_variance)
@@ -267,33 +262,22 @@ def _ring_connectivity(nodes: int, reach: int) -> float:
 
 
 class Federation(BaseModel):
-    """What the guarantees of a study with several sites depend on, beside its records.
-
-    Attributes
-    ----------
-    sites : int
-        In the study.
-    taking_part : int
-        Fewest sites whose message entered any release; at least ``sites - dropouts``. The
-        aggregator alone knows it, so no guarantee rests on it.
-    collusion, dropouts : int
-        Sites that may collude with the aggregator, and that may be missing.
-    neighbours : int or None
-        Sites that each site shares masks with; ``None``: all others.
-    sites_per_unit : int
-        At so many sites one unit may have rows.
-    """
+    """What the guarantees of a study with several sites depend on, beside its records."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     protocol: Protocol
     masks: MaskKind
-    sites: int = Field(ge=1)
+    sites: int = Field(ge=1)  # In the study
+    # Fewest sites whose message entered any release; at least `sites - dropouts`. The aggregator
+    # alone knows it, so no guarantee rests on it.
     taking_part: int = Field(ge=1)
+    # Sites that may collude with the aggregator, and that may be missing
     collusion: int = Field(default=0, ge=0)
     dropouts: int = Field(default=0, ge=0)
+    # Sites that each site shares masks with; `None`: all others
     neighbours: int | None = Field(default=None, ge=1)
-    sites_per_unit: int = Field(default=1, ge=1)
+    sites_per_unit: int = Field(default=1, ge=1)  # At so many sites one unit may have rows
 
     @model_validator(mode="after")
     def _somebody_is_protected(self) -> Federation:
@@ -368,11 +352,6 @@ def guarantees(
     every message; "aggregator with t sites" knows also what those know; "helper with t sites" knows
     every mask but sees only the result. Where pure noise is shared among all sites nothing is
     proved against "site": it is left out, and a caveat states it.
-
-    Raises
-    ------
-    PrivacyError
-        When a record's noise is not shared as the study states, or protects too little of a view.
     """
     views = list(_views(federation))
     claimed = [view for view in views if view.name != "site" or _holds_pure_noise(records, view)]

@@ -16,23 +16,12 @@ _NOT_THERE = "not there"
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing of one column that tables do not have alike.
-
-    Attributes
-    ----------
-    column : str
-    field : str
-        Of the column; "column" where some tables do not have it.
-    values : dict of str to str
-        What each table has, by the table's name.
-    taken : str
-        What the common schema has: "left out", or what was put together.
-    """
+    """One thing of one column that tables do not have alike."""
 
     column: str
-    field: str
-    values: Mapping[str, str]
-    taken: str
+    field: str  # Of the column; "column" where some tables do not have it
+    values: Mapping[str, str]  # What each table has, by the table's name
+    taken: str  # What the common schema has: "left out", or what was put together
 
     def __str__(self) -> str:
         listed = "; ".join(f"{name}: {value}" for name, value in self.values.items())
@@ -45,16 +34,6 @@ def common_schema(schemas: Mapping[str, Schema]) -> tuple[Schema, tuple[Differen
     A column is left out where a table does not have it (or ignores it), or has it with another
     role, kind, unit of measure or origin. Ranges become the widest one, none where a table has
     none; levels become all of them. Labels do not count.
-
-    Parameters
-    ----------
-    schemas : dict of str to Schema
-        At least one, by the tables' names.
-
-    Raises
-    ------
-    DataError
-        ``no-common-columns`` where no feature is left.
     """
     kept: list[Column] = []
     found: list[Difference] = []

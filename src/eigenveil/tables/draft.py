@@ -49,33 +49,18 @@ class Distinct:
 
 @dataclass
 class Seen:
-    """What was seen of one column.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"number", "boolean", "date", "text", "empty"}
-        By the file's type.
-    rows, missing : int
-    low, high : float
-        Of numbers, and of dates in days since 1970-01-01.
-    whole : bool
-        Whether every number is a whole one.
-    levels : dict of str to int
-        Values of a text and how often each is there, up to one more than ``MOST_LEVELS``.
-    distinct : Distinct
-        Of whole numbers and texts.
-    """
+    """What was seen of one column."""
 
     name: str
-    kind: str
+    kind: str  # By the file's type
     rows: int = 0
     missing: int = 0
-    low: float = np.inf
+    low: float = np.inf  # Of numbers, and of dates in days since 1970-01-01
     high: float = -np.inf
-    whole: bool = True
+    whole: bool = True  # Whether every number is a whole one
+    # Values of a text and how often each is there, up to one more than `MOST_LEVELS`
     levels: dict[str, int] = field(default_factory=dict)
-    distinct: Distinct = field(default_factory=Distinct)
+    distinct: Distinct = field(default_factory=Distinct)  # Of whole numbers and texts
 
     def add_numbers(self, values: NDArray[np.floating[Any]]) -> None:
         """Numbers, or days, of more rows; NaN where one is missing."""

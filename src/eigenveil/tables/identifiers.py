@@ -44,14 +44,7 @@ _COUNTED = re.compile(r"Unnamed: \d+|level_\d+|__index_level_\d+__")
 
 
 def looks_like_identifier(name: str, *, is_text: bool = False) -> bool:
-    """Whether a column of this name tells which person, or which row, it is about.
-
-    Parameters
-    ----------
-    name : str
-    is_text : bool
-        Whether it holds text: then names and e-mail addresses are such, too.
-    """
+    """Whether a column of this name tells which person, or which row, it is about."""
     if _COUNTED.fullmatch(name):
         return True
     words = [word.lower() for word in _BREAK.split(name) if word]
@@ -75,22 +68,7 @@ def looks_like_identifier(name: str, *, is_text: bool = False) -> bool:
 def check_identifiers(
     whose: str, names: Sequence[str] | None, *, text: Collection[str] = ()
 ) -> None:
-    """Refuse columns that look like identifiers, where no schema says what they are.
-
-    Parameters
-    ----------
-    whose : str
-        File, site or argument that has the columns.
-    names : sequence of str or None
-        Columns that would become features; ``None``: they have no names.
-    text : collection of str
-        Which of them hold text.
-
-    Raises
-    ------
-    DataError
-        With code ``identifier-column``, naming them.
-    """
+    """Refuse columns that look like identifiers, where no schema says what they are."""
     found = [name for name in names or () if looks_like_identifier(name, is_text=name in text)]
     if not found:
         return

@@ -18,20 +18,7 @@ _REACH, _TAIL = 8, 3.5
 
 
 def run_strengths(counts: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:
-    """Entries (i, j): what bins i to j - 1 hold, in deviations of the noise in so many bins.
-
-    Parameters
-    ----------
-    counts : array of shape (m,)
-        Noisy counts.
-    deviation : float
-        Of the noise in each, above 0.
-
-    Returns
-    -------
-    array of shape (m + 1, m + 1)
-        Minus infinity where j is not above i.
-    """
+    """Entries (i, j): what bins i to j - 1 hold, in deviations of the noise in so many bins."""
     below = np.concatenate([[0.0], np.cumsum(counts)]) / deviation
     factors, none = _widths(below.size)
     return np.asarray((below[None, :] - below[:, None]) * factors + none)
@@ -52,15 +39,7 @@ def exceeded(chance: float, *, pure: bool) -> float:
 def standing_runs(
     strength: NDArray[np.float64], core: float, further: float
 ) -> Iterator[tuple[int, int]]:
-    """Runs of bins that stand out, grown: the strongest first, then what lies away from it.
-
-    Parameters
-    ----------
-    strength : array of shape (m + 1, m + 1)
-        As of :func:`run_strengths`; it is written to.
-    core, further : float
-        Deviations that the first run must have, and each after it.
-    """
+    """Runs of bins that stand out, grown: the strongest first, then what lies away from it."""
     least = core
     while True:
         first, last = divmod(int(np.argmax(strength)), strength.shape[1])

@@ -50,23 +50,7 @@ _LEVEL = 3.0
 
 
 def public_preparation(scale: object, ranges: object, features: int) -> Preparation:
-    """What public scales or ranges of columns make of rows.
-
-    Parameters
-    ----------
-    scale : array of shape (D,), or None or a text
-        0 leaves a column out.
-    ranges : array of shape (2, D), or None
-        Smallest and largest number of each column; ends that are equal, or next to it, leave it
-        out.
-    features : int
-
-    Raises
-    ------
-    DataError
-        When they are not finite numbers of that shape, a scale is below 0 or so small that one over
-        it is none, or a range is reversed.
-    """
+    """What public scales or ranges of columns make of rows."""
     if ranges is not None:
         low, high = ends = _numbers(ranges, (2, features), "ranges")
         if (wrong := np.flatnonzero(low > high)).size:
@@ -110,47 +94,30 @@ def _numbers(given: object, shape: tuple[int, ...], name: str) -> Array:
 
 @dataclass(frozen=True)
 class Ranges:
-    """Where histograms of columns look: between ``middle - half`` and ``middle + half``.
+    """Where histograms of columns look: between ``middle - half`` and ``middle + half``."""
 
-    Attributes
-    ----------
-    middle, half : arrays of shape (D,)
-        In the data's units; ``half`` is 0 where nothing of a column was seen.
-    """
-
-    middle: Array
+    middle: Array  # In the data's units; `half` is 0 where nothing of a column was seen
     half: Array
 
 
 @dataclass(frozen=True)
 class ColumnScales:
-    """What histograms show of columns.
+    """What histograms show of columns."""
 
-    Attributes
-    ----------
-    offset, scale : arrays of shape (D,)
-        Mean and standard deviation of what was seen; the latter is 0 of a column that shows
-        nothing, or is constant as far as its histogram can tell.
-    """
-
+    # Mean and standard deviation of what was seen; the latter is 0 of a column that shows nothing,
+    # or is constant as far as its histogram can tell
     offset: Array
     scale: Array
 
 
 @dataclass(frozen=True)
 class BinNoise:
-    """The noise of each bin.
-
-    Attributes
-    ----------
-    deviation : float
-    core, alone, further : float
-        Deviations that the run must have to stand out, a bin by itself, and a run away from it: so
-        many that of all bins of noise, or runs, one does in a thousand fits. Noise of pure epsilon
-        has longer tails.
-    """
+    """The noise of each bin."""
 
     deviation: float
+    # Deviations that the run must have to stand out, a bin by itself, and a run away from it: so
+    # many that of all bins of noise, or runs, one does in a thousand fits. Noise of pure epsilon
+    # has longer tails.
     core: float
     alone: float
     further: float
@@ -201,21 +168,7 @@ def scales_of(
     closer: Ranges,
     variables: Array | None,
 ) -> ColumnScales:
-    """Means and standard deviations of columns.
-
-    Parameters
-    ----------
-    releases : three of Release
-        Histograms of magnitudes, over ``ranges`` and over ``closer``.
-    ranges, closer : Ranges
-    variables : array of shape (D,) or None
-        As of :class:`eigenveil.moments.columns.ColumnHistogram`.
-
-    Returns
-    -------
-    ColumnScales
-        Of a level with share p: p, and sqrt(p (1 - p)).
-    """
+    """Means and standard deviations of columns."""
     features = ranges.half.size
     offset, scale, masses = np.zeros(features), np.zeros(features), np.zeros(features)
     counts = [release.values.reshape(features, -1) for release in releases]

@@ -36,38 +36,18 @@ _WAY_OUT = "Correct the schema; 'eigenveil schema new' writes one to start from.
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table.
+    """A column of the table."""
 
-    Parameters
-    ----------
-    name : str
-        As in the files.
-    kind : {"number", "category", "boolean", "date"}, optional
-        Needed of features and covariates only.
-    role : {"feature", "unit", "covariate", "identifier", "ignore"}
-        ``unit`` says whose row it is; identifiers are carried along by ``transform``.
-    unit_of_measure : str
-        Of numbers, such as ``"mmHg"``.
-    range : pair of float or date, optional
-        Public smallest and largest value of a number or date.
-    levels : tuple of str
-        Public values of a category.
-    origin : date
-        Of dates: the day that counts as 0.
-    label : str
-        What it is, for people.
-    confirmed : bool
-        Whether range and levels are public; ``False`` for those that were read from rows.
-    """
-
-    name: str
-    kind: str | None = None
+    name: str  # As in the files
+    kind: str | None = None  # Needed of features and covariates only
+    # `unit` says whose row it is; identifiers are carried along by `transform`
     role: str = "feature"
-    unit_of_measure: str = ""
-    range: tuple[Any, Any] | None = None
-    levels: tuple[str, ...] = ()
-    origin: datetime.date = FIRST_DAY
-    label: str = ""
+    unit_of_measure: str = ""  # Of numbers, such as `"mmHg"`
+    range: tuple[Any, Any] | None = None  # Public smallest and largest value of a number or date
+    levels: tuple[str, ...] = ()  # Public values of a category
+    origin: datetime.date = FIRST_DAY  # Of dates: the day that counts as 0
+    label: str = ""  # What it is, for people
+    # Whether range and levels are public; `False` for those that were read from rows
     confirmed: bool = True
 
     @property
@@ -188,14 +168,7 @@ class Schema:
         return next((column for column in self.columns if column.name == name), None)
 
     def check_usable(self, whose: str) -> None:
-        """Refuse a schema with what a fit cannot take.
-
-        Raises
-        ------
-        DataError
-            Naming columns whose levels or range nobody confirmed as public (code
-            ``unconfirmed-schema``), or covariates (``no-covariates``).
-        """
+        """Refuse a schema with what a fit cannot take."""
         seen = [column.name for column in self.read if not column.confirmed]
         if seen:
             raise DataError(
@@ -232,13 +205,7 @@ class Schema:
         return ""
 
     def check_same(self, other: Schema, whose: str) -> None:
-        """Refuse another schema that reads a table otherwise.
-
-        Raises
-        ------
-        DataError
-            Naming the column, with code ``other-schema``.
-        """
+        """Refuse another schema that reads a table otherwise."""
         if differs := self.difference(other):
             raise DataError(
                 f"{whose}: its schema is not the study's: {differs}.",
@@ -313,13 +280,7 @@ def schema_lines(schema: Schema, table: str) -> list[str]:
 
 
 def write_schema(schema: Schema, path: Path) -> None:
-    """Write the schema as :func:`schema_text` has it, whole or not at all.
-
-    Raises
-    ------
-    OutputError
-        When it cannot be written.
-    """
+    """Write the schema as :func:`schema_text` has it, whole or not at all."""
     with replacing(path) as scratch:
         scratch.write_text(schema_text(schema), encoding="utf-8")
         if all(column.confirmed for column in schema.columns):
@@ -359,13 +320,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def parse_schema(found: Any, *, origin: str = "schema") -> Schema:
-    """A schema from plain values; ``origin`` is named in messages.
-
-    Raises
-    ------
-    DataError
-        Naming the column and the key that cannot be, and the way out; code ``bad-schema``.
-    """
+    """A schema from plain values; ``origin`` is named in messages."""
     if isinstance(found, Schema):
         return found
     if not isinstance(found, Mapping):

@@ -23,44 +23,22 @@ from eigenveil.tables.ids import identifiers
 
 @dataclass(frozen=True)
 class UnitCount:
-    """What a count of units found. For the owner of the rows only.
-
-    Attributes
-    ----------
-    units : int
-    rows : int
-        Rows with an identifier.
-    most : int
-        The most rows of one unit.
-    without : int
-        Rows that have no identifier, and do not count.
-    """
+    """What a count of units found. For the owner of the rows only."""
 
     units: int
-    rows: int
-    most: int
-    without: int
+    rows: int  # Rows with an identifier
+    most: int  # The most rows of one unit
+    without: int  # Rows that have no identifier, and do not count
 
 
 @dataclass(frozen=True)
 class UnitTable:
-    """The units of some rows, as a first pass counted them.
+    """The units of some rows, as a first pass counted them."""
 
-    Attributes
-    ----------
-    codes : dict
-        A number for each identifier, from 0.
-    before : array of int64
-        Rows that each unit has in parts that come before.
-    until : array of int64
-        These, and those of the unit here; rows beyond do not count.
-    divisors : array of int64
-        One row of a unit counts 1 over this: that of the unit's rows in all parts, or c.
-    """
-
-    codes: dict[str, int]
-    before: NDArray[np.int64]
-    until: NDArray[np.int64]
+    codes: dict[str, int]  # A number for each identifier, from 0
+    before: NDArray[np.int64]  # Rows that each unit has in parts that come before
+    until: NDArray[np.int64]  # These, and those of the unit here; rows beyond do not count
+    # One row of a unit counts 1 over this: that of the unit's rows in all parts, or c
     divisors: NDArray[np.int64]
 
 
@@ -91,18 +69,6 @@ class UnitRows:
     The rows are read once to count those of each unit, over all blocks and files; each pass counts
     again, and a row that goes beyond the first count does not count at all: whatever is read, a
     unit never weighs more than 1.
-
-    Parameters
-    ----------
-    rows : RowSource
-        Its blocks have ``units``.
-    most : int
-        c: rows of a unit count alike, 1/c each, up to so many; a unit of more rows counts 1.
-
-    Raises
-    ------
-    DataError
-        When the rows have no identifiers.
     """
 
     def __init__(self, rows: RowSource, most: int = 1) -> None:
@@ -221,11 +187,6 @@ class StreamUnits:
 
     A row counts 1/c, and of a unit no more than c rows count, the first that come. It holds
     identifiers: it is as private as the rows.
-
-    Parameters
-    ----------
-    most : int
-        c.
     """
 
     def __init__(self, most: int) -> None:
@@ -251,13 +212,7 @@ class StreamUnits:
         self._seen = self._next
 
     def merge(self, other: StreamUnits) -> None:
-        """Take over the units of another stream.
-
-        Raises
-        ------
-        DataError
-            When a unit is in both: it would count twice.
-        """
+        """Take over the units of another stream."""
         if shared := len(self._codes.keys() & other._codes.keys()):
             raise DataError(
                 f"{shared} units have rows in both streams, and would count twice.",
@@ -309,14 +264,7 @@ def _weights(
 
 
 class LabelledRows:
-    """Rows of a source, with units that were given beside them.
-
-    Parameters
-    ----------
-    rows : RowSource
-    units : array of shape (n,)
-        An identifier a row; None or NaN where one is missing.
-    """
+    """Rows of a source, with units that were given beside them."""
 
     def __init__(self, rows: RowSource, units: NDArray[Any]) -> None:
         self._rows, self._units = rows, units
@@ -336,13 +284,7 @@ class LabelledRows:
 
 
 def unit_ids(groups: ArrayLike, rows: int) -> NDArray[np.generic]:
-    """Identifiers of rows from what a caller gave: a list, an array, a column of a frame.
-
-    Raises
-    ------
-    DataError
-        When they are not one a row.
-    """
+    """Identifiers of rows from what a caller gave: a list, an array, a column of a frame."""
     found = exact(groups)
     if found.ndim != 1 or found.shape[0] != rows:
         raise DataError(

@@ -24,13 +24,7 @@ MARK = "made-by-eigenveil-demo.txt"
 
 
 def write_visits(folder: Path) -> dict[str, tuple[int, int]]:
-    """Write a Parquet file for each site, always the same; visits and patients by site.
-
-    Parameters
-    ----------
-    folder : Path
-        Is made where it is not there. Files of the same names are replaced.
-    """
+    """Write a Parquet file for each site, always the same; visits and patients by site."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -49,13 +49,7 @@ _LEDGER = ".ledger"
 
 
 def ledger_files(folder: Path, names: Iterable[str]) -> dict[str, Path]:
-    """Where each site's ledger is, ``NAME.ledger`` in a folder that is made if absent.
-
-    Raises
-    ------
-    OutputError
-        When the folder cannot be made.
-    """
+    """Where each site's ledger is, ``NAME.ledger`` in a folder that is made if absent."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -66,13 +60,7 @@ def ledger_files(folder: Path, names: Iterable[str]) -> dict[str, Path]:
 
 
 def open_ledgers(folder: Path, study: Study, say: Callable[[str], None]) -> dict[str, Ledger]:
-    """Each site's ledger ``NAME.ledger`` in a folder; one that is new gets the study's target.
-
-    Raises
-    ------
-    OutputError
-        When the folder cannot be made.
-    """
+    """Each site's ledger ``NAME.ledger`` in a folder; one that is new gets the study's target."""
     terms = settle(study)
     places = ledger_files(folder, terms.names)
     found, budget = {}, requested_budget(terms)
@@ -322,13 +310,7 @@ def _fit_one(
 
 
 def _picture(place: Path, out: Path, *, overwrite: bool) -> Path:
-    """The file to draw rows in, which is not to be published: not in the result's folder.
-
-    Raises
-    ------
-    WrongOption, OutputError
-        When it would lie in the result, or cannot be written.
-    """
+    """The file to draw rows in, which is not to be published: not in the result's folder."""
     _check_outside(place, place, out)  # before its folder is made
     check_place(place, overwrite=True)
     file = place / "projection.png" if place.is_dir() else place

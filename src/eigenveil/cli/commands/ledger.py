@@ -44,13 +44,6 @@ def heads_of(
     """The place that ``--heads``, ``--authority`` and ``--timestamps`` name together, or the usual.
 
     Without ``notes`` it is only read, and no URL of an authority is needed.
-
-    Raises
-    ------
-    WrongOption
-        When they do not fit together.
-    OutputError, DataError
-        When one of them cannot be what it should.
     """
     if place is None:
         if timestamps is not None or authority is not None:

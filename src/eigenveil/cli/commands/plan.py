@@ -348,17 +348,7 @@ def plan_quality(spec: EstimatorSpec, quality: float, sought: Sought) -> None:
 
 
 def find_quality(quality: float, sought: Sought, try_at: Any, *, fewest: int, told: bool) -> Answer:
-    """What it takes to reach a quality, of one table or of a study.
-
-    Parameters
-    ----------
-    try_at : callable
-        Simulated fits of a value, from ``seed`` and, where epsilon is sought, of ``rows``.
-    fewest : int
-        Rows that there are, or the fewest that there can be.
-    told : bool
-        Whether each value that is tried is printed on standard error.
-    """
+    """What it takes to reach a quality, of one table or of a study."""
     of_epsilon = sought == "epsilon"
     return smallest(
         quality,

@@ -162,15 +162,7 @@ def _check_cells(files: Sequence[str | Place], out: Path, ids: str | None) -> No
 
 
 class _Written:
-    """What a model says of rows, as columns to write, a block after the other; it counts them.
-
-    Parameters
-    ----------
-    labels : sequence of str
-        Columns of the files that come first.
-    holes : bool
-        Whether an entry may be missing.
-    """
+    """What a model says of rows, as columns to write, a block after the other; it counts them."""
 
     def __init__(
         self, model: StoredModel, presenter: Presenter, labels: Sequence[str], *, holes: bool
@@ -240,13 +232,7 @@ def _usual_labels(model: StoredModel, schema: Schema | None, out: Path) -> Seque
 def _labels(
     rows: FileRows, names: Sequence[str] | None, usual: Sequence[str], out: Path
 ) -> tuple[str, ...]:
-    """Columns with identifiers of the rows, to stand before their scores.
-
-    Raises
-    ------
-    DataError, WrongOption
-        When a requested column is not there, or the format holds numbers only.
-    """
+    """Columns with identifiers of the rows, to stand before their scores."""
     holds_text = out.suffix.lower() != ".npy"
     if names and not holds_text:
         raise WrongOption(

@@ -156,24 +156,7 @@ def by_schema(values: dict[str, Any], schema: Schema | None) -> dict[str, Any]:
 def draft_study(
     task: Task, targets: dict[str, Any], schema: Schema | None, *, sites: Sequence[str], **own: Any
 ) -> Study:
-    """A study of checked options, and of what a schema says.
-
-    Parameters
-    ----------
-    targets : dict
-        Values of options, by declared names.
-    schema : Schema or None
-        Of the sites' tables.
-    sites : sequence of str
-        Names, or name:epsilon.
-    **own
-        Other fields of the study.
-
-    Raises
-    ------
-    DataError, PrivacyError
-        Naming the field that cannot be.
-    """
+    """A study of checked options, and of what a schema says."""
     values = by_schema(targets, schema)
     return make_study(
         task=task.name,

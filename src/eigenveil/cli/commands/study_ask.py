@@ -43,20 +43,7 @@ def ask(
 
 
 def schema_of_sites(names: Sequence[str], party: Path, *, quiet: bool) -> Schema:
-    """What the schemas of sites have in common; who tells none, and where they differ, is noted.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Of the sites.
-    party : Path
-        The lead's folder.
-
-    Raises
-    ------
-    DataError
-        ``no-schema-told`` where no site tells one; ``no-common-columns``.
-    """
+    """What the schemas of sites have in common; who tells none, and where they differ, is noted."""
     from eigenveil.cli.presenters.survey import decision_text, schemas_of
     from eigenveil.tables.common import common_schema
 

@@ -28,13 +28,7 @@ _MODEL = ".npz"
 
 
 class WatchOut:
-    """A file or folder that can be written; checked before any row is read.
-
-    Raises
-    ------
-    OutputError
-        When it exists, is of an unknown kind, or its folder is missing.
-    """
+    """A file or folder that can be written; checked before any row is read."""
 
     def __init__(self, path: Path, *, private: bool, overwrite: bool) -> None:
         self.path = path
@@ -254,13 +248,7 @@ def _private(publish: str, adjacency: str | None, **targets: Any) -> Tracking:
 
 
 def adjacency_of(publish: str, adjacency: str | None) -> str:
-    """Whose presence is protected, given or not.
-
-    Raises
-    ------
-    WrongOption
-        Where blocks are cut by counting rows, and the adjacency cannot be kept.
-    """
+    """Whose presence is protected, given or not."""
     if publish == "end":
         return adjacency or "add-remove"
     if adjacency == "add-remove":

@@ -28,37 +28,20 @@ class Chart:
 
 @dataclass(frozen=True)
 class Bars(Chart):
-    """A bar a value, over the band that noise alone would fill.
-
-    Attributes
-    ----------
-    x, y : str
-        Titles of the axes.
-    values : sequence of float or None
-        ``None``: no bar, as noise hides the value.
-    floor : float or None
-        The band's upper end.
-    usable : sequence of bool
-        Of the first values, which stand above the noise; the others are not taken.
-    """
+    """A bar a value, over the band that noise alone would fill."""
 
     kind = "bars"
-    x: str
+    x: str  # Titles of the axes
     y: str
-    values: Sequence[float | None]
-    floor: float | None
+    values: Sequence[float | None]  # `None`: no bar, as noise hides the value
+    floor: float | None  # The band's upper end
+    # Of the first values, which stand above the noise; the others are not taken
     usable: Sequence[bool]
 
 
 @dataclass(frozen=True)
 class Arrows(Chart):
-    """An arrow a feature along two components.
-
-    Attributes
-    ----------
-    first, second : sequence of float
-    names : sequence of str
-    """
+    """An arrow a feature along two components."""
 
     kind = "arrows"
     first: Sequence[float]
@@ -68,14 +51,7 @@ class Arrows(Chart):
 
 @dataclass(frozen=True)
 class Circles(Chart):
-    """Components in a plane: dots whose area is a weight, in circles of one deviation.
-
-    Attributes
-    ----------
-    places : sequence of pairs of float
-    radii, weights : sequence of float
-    usable : sequence of bool
-    """
+    """Components in a plane: dots whose area is a weight, in circles of one deviation."""
 
     kind = "circles"
     places: Sequence[Sequence[float]]
@@ -86,14 +62,7 @@ class Circles(Chart):
 
 @dataclass(frozen=True)
 class Lists(Chart):
-    """Lists of words, each with a bar.
-
-    Attributes
-    ----------
-    titles : sequence of str
-    words : sequence of sequences of str
-    values : sequence of sequences of float
-    """
+    """Lists of words, each with a bar."""
 
     kind = "lists"
     titles: Sequence[str]
@@ -103,18 +72,10 @@ class Lists(Chart):
 
 @dataclass(frozen=True)
 class Grid(Chart):
-    """A table of numbers, a line a feature.
-
-    Attributes
-    ----------
-    first : str
-        Heading of the lines' names.
-    headings, names : sequence of str
-    lines : sequence of sequences of float
-    """
+    """A table of numbers, a line a feature."""
 
     kind = "grid"
-    first: str
+    first: str  # Heading of the lines' names
     headings: Sequence[str]
     names: Sequence[str]
     lines: Sequence[Sequence[float]]

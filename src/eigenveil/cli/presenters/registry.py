@@ -34,13 +34,7 @@ def presenters() -> Iterator[Presenter]:
 
 
 def load_model(path: Path) -> StoredModel:
-    """A model that any estimator saved.
-
-    Raises
-    ------
-    OutputError, DataError
-        When the file is absent, or no model.
-    """
+    """A model that any estimator saved."""
     name = estimator_of(path)
     if any(name in presenter.stored._FAMILY for presenter in presenters()):
         kind: type[StoredModel] = getattr(eigenveil, name)
@@ -54,14 +48,7 @@ def load_model(path: Path) -> StoredModel:
 def estimator_options(
     task: Task, option_values: Mapping[str, Any], context: typer.Context, *, sites: bool
 ) -> dict[str, Any]:
-    """What was given for a task's options, checked.
-
-    Raises
-    ------
-    WrongOption, DataError, PrivacyError
-        Naming an option that has no meaning for the task, or for its data, or a value that cannot
-        be.
-    """
+    """What was given for a task's options, checked."""
     check_options(task, context)
     declared = options_of(task.name, "sites" if sites else "table")
     for name, value in option_values.items():

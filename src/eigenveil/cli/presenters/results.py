@@ -139,17 +139,6 @@ def check_place(path: Path, *, overwrite: bool) -> bool:
     """Refuse a place where nothing can be written, before anything is read or spent.
 
     Its folder is made where it is missing, so that what is wrong with it is seen now.
-
-    Returns
-    -------
-    bool
-        Whether something is there already, which may be replaced.
-
-    Raises
-    ------
-    OutputError
-        When it exists and may not be replaced, its folder cannot be made, or its name cannot be
-        one.
     """
     try:
         there, folder = path.exists(), path.absolute().parent

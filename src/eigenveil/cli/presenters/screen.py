@@ -35,15 +35,7 @@ if TYPE_CHECKING:  # the command line's help needs none of the libraries
 
 
 class Screen(Console):
-    """Standard output or standard error; every text is made :func:`~eigenveil.errors.printable`.
-
-    Parameters
-    ----------
-    quiet : bool
-        Print nothing.
-    errors : bool
-        Standard error: what is for the owner of the rows only, such as progress.
-    """
+    """Standard output or standard error; every text is made :func:`~eigenveil.errors.printable`."""
 
     def __init__(self, *, quiet: bool = False, errors: bool = False) -> None:
         super().__init__(

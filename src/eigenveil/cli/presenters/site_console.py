@@ -58,16 +58,7 @@ def end_at_once(say: Say) -> None:
 
 
 class ReportingLedger(Ledger):
-    """A ledger that reports what was answered, as soon as that is durable.
-
-    Parameters
-    ----------
-    place, heads
-        As of :class:`Ledger`.
-    data_set : str
-        At the delta of its budget costs are shown.
-    say : callable
-    """
+    """A ledger that reports what was answered, as soon as that is durable."""
 
     def __init__(
         self,

@@ -440,13 +440,7 @@ class ExpectedStudy:
 def expect_study(
     study: Study, rows: int | None, document_words: int, spectrum: str = ""
 ) -> ExpectedStudy:
-    """What a study with a protocol would release of so many rows of all sites together.
-
-    Raises
-    ------
-    PrivacyError
-        When so many rows are too few.
-    """
+    """What a study with a protocol would release of so many rows of all sites together."""
     del spectrum
     terms = settle(study)
     plan = terms.plan

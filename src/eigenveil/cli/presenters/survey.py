@@ -58,22 +58,12 @@ def is_connected(report: Report) -> bool:
 
 @dataclass(frozen=True)
 class Schemas:
-    """What the schemas that parties told have in common.
-
-    Attributes
-    ----------
-    told : dict of str to Schema
-    common : Schema or None
-        ``None`` where nobody told one, or no feature is in all.
-    differences : tuple of Difference
-    problem : str
-        Why there is no common one.
-    """
+    """What the schemas that parties told have in common."""
 
     told: dict[str, Schema]
-    common: Schema | None = None
+    common: Schema | None = None  # `None` where nobody told one, or no feature is in all
     differences: tuple[Difference, ...] = ()
-    problem: str = ""
+    problem: str = ""  # Why there is no common one
 
 
 def schemas_of(reports: Sequence[Report]) -> Schemas:

@@ -27,46 +27,23 @@ from eigenveil.moments.rows import Block
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a tracked subspace is.
+    """Where a tracked subspace is."""
 
-    Attributes
-    ----------
-    rows, block : int
-        Rows and blocks until now.
-    rows_per_second : float
-        Since the moment before.
-    rank : int or None
-        Directions; ``None`` while none are published.
-    captured : float or None
-        Their share of the rows' energy, in [0, 1]; of a private stream that of the components that
-        stand above the noise, and ``None`` while none does.
-    drift, drift_from_start : float or None
-        Sine of the largest angle to the subspace of the moment before, and of the first block.
-    blocks_left : int or None
-        Blocks that a private stream's horizon still has room for.
-    """
-
-    rows: int
+    rows: int  # Rows and blocks until now
     block: int
-    rows_per_second: float
-    rank: int | None
+    rows_per_second: float  # Since the moment before
+    rank: int | None  # Directions; `None` while none are published
+    # Their share of the rows' energy, in [0, 1]; of a private stream that of the components that
+    # stand above the noise, and `None` while none does
     captured: float | None
+    # Sine of the largest angle to the subspace of the moment before, and of the first block
     drift: float | None
     drift_from_start: float | None
-    blocks_left: int | None
+    blocks_left: int | None  # Blocks that a private stream's horizon still has room for
 
 
 class Tracking:
-    """One estimator of a stream, and where its subspace was.
-
-    Parameters
-    ----------
-    model : StreamingPCA or PrivateStreamingPCA
-    publishes : bool
-        Whether the model has components after each block, and not at its end only.
-    horizon : int or None
-        Most blocks that it takes.
-    """
+    """One estimator of a stream, and where its subspace was."""
 
     def __init__(self, model: Any, *, publishes: bool = True, horizon: int | None = None) -> None:
         self.model = model
@@ -167,13 +144,7 @@ NOT_PRIVATE = "This output is not private: show it only to those who may see the
 
 
 class Report:
-    """Where a watch is shown: lines, JSON, a live line on a terminal, or nothing.
-
-    Parameters
-    ----------
-    stop : Stop
-        Asked to end when nobody reads any more.
-    """
+    """Where a watch is shown: lines, JSON, a live line on a terminal, or nothing."""
 
     def __init__(self, stop: Stop, *, json: bool, quiet: bool) -> None:
         self._stop, self._json, self._quiet = stop, json, quiet

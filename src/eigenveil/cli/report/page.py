@@ -34,13 +34,6 @@ def report_page(model: Any, verdict: Verdict, *, title: str | None = None) -> st
     """A result as one page.
 
     Everything in it is made of the model, which was released, and of its certificate.
-
-    Parameters
-    ----------
-    model : StoredModel
-    verdict : Verdict
-        Of checking its certificate, which holds.
-    title : str, optional
     """
     task = presenter_of(model).task
     if not title:

@@ -12,12 +12,7 @@ from eigenveil.markup import Node, node, table
 
 
 class RecordingScreen(Screen):
-    """A screen that prints nothing: tables and lines become elements of a page.
-
-    Attributes
-    ----------
-    parts : list of Node
-    """
+    """A screen that prints nothing: tables and lines become elements of a page."""
 
     def __init__(self) -> None:
         super().__init__(quiet=True)

@@ -23,18 +23,7 @@ FITS = 4
 def point_of_table(
     kind: Kind, given: Mapping[str, str], features: int, rows: int, epsilon: float
 ) -> dict[str, Any]:
-    """What a fit of one table, or a stream, would give at an epsilon.
-
-    Parameters
-    ----------
-    given : mapping
-        What was typed: options, and the data that are expected.
-
-    Raises
-    ------
-    DataError, PrivacyError
-        Where something that was typed cannot be at any epsilon.
-    """
+    """What a fit of one table, or a stream, would give at an epsilon."""
     spec = kind.way.spec(
         kind.task,
         kind.values(given),
@@ -60,13 +49,7 @@ def point_of_table(
 def point_of_study(
     study: Study, given: Mapping[str, str], rows: int, epsilon: float
 ) -> dict[str, Any]:
-    """What a study's protocol would give at an epsilon, with all sites taking part.
-
-    Raises
-    ------
-    DataError
-        Where something that was typed cannot be at any epsilon.
-    """
+    """What a study's protocol would give at an epsilon, with all sites taking part."""
     task = TASKS[study.task]
     spec = EstimatorSpec(
         task,

@@ -28,46 +28,24 @@ _FLAGS = {YES: True, NO: False}
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a form.
+    """One field of a form."""
 
-    Attributes
-    ----------
-    name : str
-        As it is typed on a command line.
-    label, help, unit : str
-    default : str
-        As it is typed.
-    choices : list of str
-        The texts that it may be; none where a value is typed.
-    empty : str
-        What an empty choice means.
-    first : bool
-        Whether it is shown at once.
-    """
-
-    name: str
+    name: str  # As it is typed on a command line
     label: str
     help: str
-    default: str
-    choices: list[str]
+    default: str  # As it is typed
+    choices: list[str]  # The texts that it may be; none where a value is typed
     unit: str = ""
-    empty: str = "nothing"
-    first: bool = True
+    empty: str = "nothing"  # What an empty choice means
+    first: bool = True  # Whether it is shown at once
 
 
 @dataclass(frozen=True)
 class Typed:
-    """A declared option as a form has it.
-
-    Attributes
-    ----------
-    option : Option
-    follows : bool
-        Whether the command chooses one of the texts where none is given.
-    """
+    """A declared option as a form has it."""
 
     option: Option
-    follows: bool = False
+    follows: bool = False  # Whether the command chooses one of the texts where none is given
 
     @property
     def choices(self) -> list[str]:
@@ -105,13 +83,7 @@ class Typed:
         )
 
     def read(self, text: str) -> Any:
-        """A value, read as the command line reads it, and checked.
-
-        Raises
-        ------
-        DataError, PrivacyError
-            Naming the option.
-        """
+        """A value, read as the command line reads it, and checked."""
         named = replace(self.option, name=option_name(self.option.name))
         if self.choices and text not in self.choices:
             named.check(text)  # a file with a centre, too, is not read for a form
@@ -145,13 +117,7 @@ def fields_of(options: Mapping[str, Typed]) -> list[dict[str, Any]]:
 
 
 def read_values(options: Mapping[str, Typed], given: Mapping[str, str]) -> dict[str, Any]:
-    """Checked values of what was typed, without what is as by default.
-
-    Raises
-    ------
-    DataError, PrivacyError
-        Naming the option whose value cannot be.
-    """
+    """Checked values of what was typed, without what is as by default."""
     return {
         name: each.read(text)
         for name, each in options.items()
@@ -179,13 +145,7 @@ def command_fields(
 def read_parameters(
     command: Callable[..., Any], names: Iterable[str], given: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Values of parameters that only commands have, without what is as by default.
-
-    Raises
-    ------
-    DataError
-        ``bad-parameter``, where a number is none.
-    """
+    """Values of parameters that only commands have, without what is as by default."""
     taken, found = parameters_of(command), {}
     for name in names:
         if name not in taken or (text := given.get(name, "").strip()) == "":

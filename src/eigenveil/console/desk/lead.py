@@ -24,13 +24,7 @@ from eigenveil.tables.schema import parse_schema, read_schema
 
 
 class LeadDesk:
-    """What the pages of a lead need.
-
-    Parameters
-    ----------
-    rows : Rows
-        Its folder.
-    """
+    """What the pages of a lead need."""
 
     def __init__(self, rows: Rows) -> None:
         assert rows.party is not None
@@ -70,17 +64,7 @@ class LeadDesk:
         fields: dict[str, Any],
         schema: str | None = None,
     ) -> dict[str, Any]:
-        """Write a study's file; its protocol is settled in it.
-
-        Parameters
-        ----------
-        given : dict
-            What was typed for the task's options.
-        fields : dict
-            The study's other fields; sites as text, each a name or name:epsilon.
-        schema : str, optional
-            A schema's file, in place of columns.
-        """
+        """Write a study's file; its protocol is settled in it."""
         task = task_named(kind)
         table = None if schema is None else read_schema(schema)
         if table is not None:
@@ -101,13 +85,7 @@ class LeadDesk:
         return list(found.values())
 
     def redraft(self, file: str, out: str, name: str, schema: dict[str, Any]) -> dict[str, Any]:
-        """Write another study like one in a file, with the columns of a schema.
-
-        Parameters
-        ----------
-        schema : dict
-            As the sites share it.
-        """
+        """Write another study like one in a file, with the columns of a schema."""
         table = parse_schema(schema, origin="The sites' schema")
         fields = read_study(Path(file)).model_dump(mode="json") | {"name": name, "features": None}
         fields |= {"columns": table.names, "table_schema": table.as_dict()}

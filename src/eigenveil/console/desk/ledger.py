@@ -29,13 +29,7 @@ _RELEASES = "releases"
 
 
 class LedgerPages:
-    """A ledger, read for people.
-
-    Parameters
-    ----------
-    place : str
-        A file, or a database's URL.
-    """
+    """A ledger, read for people."""
 
     def __init__(self, place: str) -> None:
         self._store = Store(place)
@@ -46,15 +40,7 @@ class LedgerPages:
         self._names: dict[str, str] = {}
 
     def books(self) -> Books:
-        """All entries added up; only those that are new are read and checked.
-
-        Raises
-        ------
-        BrokenChain
-            When an entry is not what was once written.
-        OutputError
-            When there is no ledger, or it cannot be read.
-        """
+        """All entries added up; only those that are new are read and checked."""
         with self._store.reading() as connection:
             head = read_head(connection)
             if head == self._head:

@@ -66,13 +66,7 @@ def _figures(place: Path, presenter: Any, model: Any) -> list[dict[str, str]]:
 
 
 def compare_results(folders: list[str]) -> dict[str, Any]:
-    """How two results differ.
-
-    Raises
-    ------
-    DataError
-        ``not-comparable``, where they are of other tasks or columns.
-    """
+    """How two results differ."""
     one, other = (load_model(Path(folder) / MODEL) for folder in folders)
     presenter = presenter_of(one)
     if presenter_of(other).task != presenter.task:

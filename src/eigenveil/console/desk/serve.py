@@ -22,14 +22,7 @@ _OF_RESULTS = {"result": "read_result", "compare": "compare_results"}
 
 
 class Answering:
-    """Calls a desk's functions by name.
-
-    Parameters
-    ----------
-    section : str
-        One of the sections.
-    rows : Rows
-    """
+    """Calls a desk's functions by name."""
 
     def __init__(self, section: str, rows: Rows) -> None:
         self._section, self._rows = section, rows

@@ -37,13 +37,7 @@ _SENT = {
 
 
 class SiteDesk:
-    """What the pages of a site's owner need.
-
-    Parameters
-    ----------
-    rows : Rows
-        Its folder, ledger and data set.
-    """
+    """What the pages of a site's owner need."""
 
     def __init__(self, rows: Rows) -> None:
         assert rows.party is not None
@@ -164,24 +158,7 @@ class SiteDesk:
         tell_lead: bool = False,
         seen: int | None = None,
     ) -> dict[str, Any]:
-        """Make, sign and record a decision.
-
-        Parameters
-        ----------
-        study : str
-            The whole hash of what the approver was shown.
-        key : str
-            The approver's private key, 32 bytes in hex.
-        seen : int or None
-            How many decisions about it the approver was shown.
-
-        Raises
-        ------
-        ProtocolError
-            ``study-changed``, ``decided-meanwhile``.
-        DecisionRefused
-            As :class:`~eigenveil.network.decisions.Decisions` does.
-        """
+        """Make, sign and record a decision."""
         signer = KeySigner(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(key)))
         decisions, found = self._decisions, self._find(study)
         if seen is not None and len(self._about(found.hash)) != seen:
@@ -247,13 +224,7 @@ class SiteDesk:
         return found
 
     def _find(self, study: str) -> Study:
-        """A study by its whole hash, as it lies in the folder now.
-
-        Raises
-        ------
-        ProtocolError
-            ``study-changed`` when there is no such study (any longer).
-        """
+        """A study by its whole hash, as it lies in the folder now."""
         found = approvals.waiting_study(self._party, study) or approvals.decided_study(
             self._party, study
         )

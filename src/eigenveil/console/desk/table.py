@@ -17,13 +17,7 @@ from eigenveil.io import FileRows, open_rows, read_schema
 
 
 class TableDesk:
-    """What the pages of an analyst need.
-
-    Parameters
-    ----------
-    rows : Rows
-        Its files and ledger.
-    """
+    """What the pages of an analyst need."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -70,13 +64,7 @@ class TableDesk:
         }
 
     def words(self, kind: str, given: dict[str, str]) -> dict[str, Any]:
-        """The command that fits with what was typed; checked as its plan is, without the rows.
-
-        Raises
-        ------
-        DataError, PrivacyError
-            Naming what cannot be.
-        """
+        """The command that fits with what was typed; checked as its plan is, without the rows."""
         found = Kind(kind, self._rows)
         values = found.values(given)
         rows = self._open(unit=values.get("unit"))

@@ -27,25 +27,13 @@ from eigenveil.planning.trials import Trials
 
 
 class Way(ABC):
-    """One way of fitting: a command, and its plan.
+    """One way of fitting: a command, and its plan."""
 
-    Attributes
-    ----------
-    path : str
-        How rows come.
-    title : str
-        After the task's, in a list of what can be fitted.
-    command : callable
-    own : tuple of str
-        The command's own parameters that a form has.
-    told : tuple of str
-        Options that the command is given in any case, since it has another default.
-    """
-
-    path: ClassVar[Path]
-    title: ClassVar[str] = ""
+    path: ClassVar[Path]  # How rows come
+    title: ClassVar[str] = ""  # After the task's, in a list of what can be fitted
     command: ClassVar[Callable[..., Any]]
-    own: ClassVar[tuple[str, ...]] = ()
+    own: ClassVar[tuple[str, ...]] = ()  # The command's own parameters that a form has
+    # Options that the command is given in any case, since it has another default
     told: ClassVar[tuple[str, ...]] = ()
 
     def takes(self, rows: Rows) -> bool:
@@ -123,17 +111,7 @@ WAYS: Mapping[str, Way] = {way.path: way for way in (OneTable(), Stream())}
 
 
 class Kind:
-    """What can be fitted: a task in one of its ways; named ``task`` or ``task:path``.
-
-    Parameters
-    ----------
-    name : str
-
-    Raises
-    ------
-    DataError
-        ``bad-choice``, where there is none of this name for the rows.
-    """
+    """What can be fitted: a task in one of its ways; named ``task`` or ``task:path``."""
 
     def __init__(self, name: str, rows: Rows) -> None:
         first, _, second = name.partition(":")

@@ -113,15 +113,7 @@ async def _confirm(console: Console, request: Request, session: Session) -> Resp
 async def _proved(
     console: Console, request: Request, session: Session, new: str
 ) -> tuple[Kept, Kept]:
-    """What is kept of the password, and of the new one, for who gave the old one and a code.
-
-    Raises
-    ------
-    DataError
-        ``weak-password``: no code is then used up.
-    PrivacyError
-        ``wrong-password``, ``wrong-code``, ``too-many-sign-ins``.
-    """
+    """What is kept of the password, and of the new one, for who gave the old one and a code."""
     form, account = request.state.form, session.account
     console.check_rate(request, account.name)
     before = console.accounts.kept(account.name)

@@ -19,13 +19,7 @@ def folder(console: Console) -> Path:
 
 
 def draft_file(console: Console, name: str) -> Path:
-    """The file of a draft.
-
-    Raises
-    ------
-    DataError
-        ``unknown-study``.
-    """
+    """The file of a draft."""
     place = folder(console) / f"{name}.toml"
     if not _NAME.fullmatch(name) or not place.is_file():
         raise DataError(
@@ -35,13 +29,7 @@ def draft_file(console: Console, name: str) -> Path:
 
 
 def new_draft_file(console: Console, name: str) -> Path:
-    """The file of a draft to be written.
-
-    Raises
-    ------
-    DataError
-        ``bad-name``, ``name-taken``.
-    """
+    """The file of a draft to be written."""
     if not _NAME.fullmatch(name):
         raise DataError(
             "The study's name is not one.",

@@ -13,17 +13,7 @@ from eigenveil.console.pictures import epsilon_at, quality_at, quality_picture, 
 def forecast_values(
     request: Request, curve: Curve | None, *, quality: str, epsilon: float = 1.0
 ) -> dict[str, Any]:
-    """What the template of a forecast needs.
-
-    Parameters
-    ----------
-    curve : Curve or None
-        What was simulated until now; ``None`` where nothing was asked for.
-    quality : str
-        What the quality of a fit is.
-    epsilon : float
-        Where the slider stands at first.
-    """
+    """What the template of a forecast needs."""
     text = request.query_params.get("slide", "")
     slide = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else slide_at(epsilon)
     at = epsilon_at(slide)

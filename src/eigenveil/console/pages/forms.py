@@ -25,13 +25,7 @@ def typed(found: Mapping[str, str]) -> dict[str, str]:
 
 
 async def form_for(console: Console, name: str) -> dict[str, Any]:
-    """The fields of what can be computed, and the list of all of it.
-
-    Raises
-    ------
-    DataError
-        ``bad-choice``, where there is none of this name; of an empty name it is the first.
-    """
+    """The fields of what can be computed, and the list of all of it."""
     kinds: list[dict[str, str]] = await console.desk.ask("kinds")
     form = await console.desk.ask("form", kind=name or kinds[0]["name"])
     return {"kinds": kinds, "form": form}

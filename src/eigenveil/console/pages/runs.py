@@ -23,13 +23,7 @@ _ANSWERED = re.compile(r"^(?P<step>[^:]{1,80}): (?P<count>\d+) (?:sites? )?answe
 
 
 def routes(console: Console, readers: Sequence[str], doers: Sequence[str]) -> list[Route]:
-    """The pages of runs.
-
-    Parameters
-    ----------
-    readers, doers : sequence of str
-        Roles that see them, and that stop them.
-    """
+    """The pages of runs."""
     return [
         console.route("/runs", _list, readers),
         console.route("/runs/compare", _compare, readers),

@@ -19,13 +19,7 @@ from eigenveil.errors import DataError
 
 
 def routes(console: Console, readers: tuple[str, ...], doers: tuple[str, ...]) -> list[Route]:
-    """The pages.
-
-    Parameters
-    ----------
-    readers, doers : tuple of str
-        Roles that see the answers, and that ask.
-    """
+    """The pages."""
     return [
         console.route("/drafts/{name}/ask", _ask, doers, form=True),
         console.route("/drafts/{name}/sites", _sites, readers),

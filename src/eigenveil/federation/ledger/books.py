@@ -38,22 +38,13 @@ from eigenveil.privacy.releases import ReleaseRecord
 
 @dataclass(frozen=True)
 class Standing:
-    """Where an account stands; losses as it counts them.
-
-    Attributes
-    ----------
-    caps : Loss
-        What may be charged in all: the sums of mu squared, of pure epsilons, of samplers' errors.
-    spent : Loss
-        Of all charges, those of open sessions too.
-    reserved : Loss
-        What open sessions may still charge.
-    """
+    """Where an account stands; losses as it counts them."""
 
     budget: Budget
+    # What may be charged in all: the sums of mu squared, of pure epsilons, of samplers' errors
     caps: Loss
-    spent: Loss
-    reserved: Loss
+    spent: Loss  # Of all charges, those of open sessions too
+    reserved: Loss  # What open sessions may still charge
 
     @property
     def left(self) -> Loss:

@@ -47,24 +47,12 @@ State = Literal["waiting", "second", "approved", "used", "expired", "refused", "
 
 @dataclass(frozen=True)
 class StateRule:
-    """What a state means, for the site, the command line and the console.
+    """What a state means, for the site, the command line and the console."""
 
-    Attributes
-    ----------
-    label : str
-        The state in one or two words, for people.
-    waits : bool
-        Whether the owner is to decide.
-    granted : bool
-        Whether an approval stands: a run that began under it goes on.
-    revocable : bool
-        Whether there is an approval, or a part of one, that could be revoked.
-    """
-
-    label: str
-    waits: bool = False
-    granted: bool = False
-    revocable: bool = False
+    label: str  # The state in one or two words, for people
+    waits: bool = False  # Whether the owner is to decide
+    granted: bool = False  # Whether an approval stands: a run that began under it goes on
+    revocable: bool = False  # Whether there is an approval, or a part of one, that could be revoked
 
 
 STATES: Mapping[State, StateRule] = {
@@ -109,50 +97,27 @@ def budget_in(decision: BudgetDecision) -> Budget:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a study stands at a site.
+    """Where a study stands at a site."""
 
-    Attributes
-    ----------
-    state : str
-        "waiting" for a decision, "approved", "used" (all its runs have begun) or "expired": it
-        waits again; "refused" or "revoked". "second" when a second approver must agree, whatever
-        there was before, unless an approval still allows a run.
-    by : tuple of str
-        Who decided, in order; when a second is needed, who agreed so far.
-    purpose, reason : str
-    data_set, rows : str
-        Which rows a run may use, as of :class:`~eigenveil.federation.ledger.documents.Decision`.
-    runs, used : int
-        Runs that may begin in all (``None``: any number), and those that have.
-    until, time : datetime or None
-        When a run may begin at the latest; when it was decided.
-    tell_lead : bool
-        Whether the lead is told the reason.
-    every : bool
-        Whether this is the standing decision about every study.
-    since : int
-        Number of the entry from which runs are counted; 0 while nothing is approved.
-    after : int
-        Number of the entry that last ended an approval; 0 where none did.
-    before : State or None
-        In state "second", the state until the second approver agrees.
-    """
-
+    # "waiting" for a decision, "approved", "used" (all its runs have begun) or "expired": it waits
+    # again; "refused" or "revoked". "second" when a second approver must agree, whatever there was
+    # before, unless an approval still allows a run.
     state: State = "waiting"
-    by: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()  # Who decided, in order; when a second is needed, who agreed so far
     purpose: str = ""
     reason: str = ""
+    # Which rows a run may use, as of :class:`~eigenveil.federation.ledger.documents.Decision`
     data_set: str = ""
     rows: str = ""
-    runs: int | None = None
+    runs: int | None = None  # Runs that may begin in all (`None`: any number), and those that have
     used: int = 0
-    until: datetime | None = None
+    until: datetime | None = None  # When a run may begin at the latest; when it was decided
     time: datetime | None = None
-    tell_lead: bool = False
-    every: bool = False
-    since: int = 0
-    after: int = 0
-    before: State | None = None
+    tell_lead: bool = False  # Whether the lead is told the reason
+    every: bool = False  # Whether this is the standing decision about every study
+    since: int = 0  # Number of the entry from which runs are counted; 0 while nothing is approved
+    after: int = 0  # Number of the entry that last ended an approval; 0 where none did
+    before: State | None = None  # In state "second", the state until the second approver agrees
 
     @property
     def approved(self) -> bool:
@@ -208,34 +173,21 @@ class Recorded:
 
 @dataclass
 class Record:
-    """What is signed in one ledger, in its order; each entry checked.
+    """What is signed in one ledger, in its order; each entry checked."""
 
-    Attributes
-    ----------
-    ledger : str
-        The ledger's identifier, which every document names.
-    listed : ApproverList or None
-        The latest list that holds; without one nobody decides here.
-    proposed : list of (ApproverList, tuple of Approver)
-        Next lists that too few have signed yet, and who did.
-    decisions : list of Recorded
-    signed : dict of int to tuple of Approver
-        Who signed a budget, by its entry's number; nobody where there are no approvers.
-    waiting : list of SignedBudget
-        Decisions about budgets that a second approver has not agreed to.
-    problems : list of (int, str)
-        Entries that do not hold, and why.
-    begun : dict of SessionKey to int
-        The entry with which each session began.
-    """
-
-    ledger: str
+    ledger: str  # The ledger's identifier, which every document names
+    # The latest list that holds; without one nobody decides here
     listed: ApproverList | None = None
+    # Next lists that too few have signed yet, and who did
     proposed: list[tuple[ApproverList, tuple[Approver, ...]]] = field(default_factory=list)
     decisions: list[Recorded] = field(default_factory=list)
+    # Who signed a budget, by its entry's number; nobody where there are no approvers
     signed: dict[int, tuple[Approver, ...]] = field(default_factory=dict)
+    # Decisions about budgets that a second approver has not agreed to
     waiting: list[SignedBudget] = field(default_factory=list)
+    # Entries that do not hold, and why
     problems: list[tuple[int, str]] = field(default_factory=list)
+    # The entry with which each session began
     begun: dict[SessionKey, int] = field(default_factory=dict)
     _about: dict[str, list[Recorded]] = field(default_factory=dict)
     _runs: dict[str, list[int]] = field(default_factory=dict)

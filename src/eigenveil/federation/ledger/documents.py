@@ -47,15 +47,10 @@ Key = Annotated[str, StringConstraints(max_length=80), AfterValidator(_key)]
 
 
 class Placed(Document):
-    """A document that counts in one ledger of one site.
+    """A document that counts in one ledger of one site."""
 
-    Attributes
-    ----------
-    site, federation, ledger : str
-        The site's name, the fingerprint of its federation's first registrar, and the identifier of
-        its ledger.
-    """
-
+    # The site's name, the fingerprint of its federation's first registrar, and the identifier of
+    # its ledger
     site: Name
     federation: Hex
     ledger: Hex
@@ -67,46 +62,25 @@ class Placed(Document):
 
 
 class Decision(Placed):
-    """What an approver decided about a study.
-
-    Attributes
-    ----------
-    action : {"approve", "refuse", "revoke"}
-    study : str
-        The study's hash, in hex, or ``EVERY_STUDY``.
-    data_set, rows : str
-        Of an approval: whose rows it is for, as the ledger calls them, and their digest
-        (:func:`~eigenveil.federation.ledger.file_marks.rows_digest`); empty for whatever rows the
-        data set has when a run begins.
-    by : str
-        The approver's name in the site's list.
-    purpose, reason : str
-        What the study may be used for; why it was decided so.
-    tell_lead : bool
-        Whether the lead is told the reason.
-    runs : int or None
-        How many runs an approval is good for; ``None`` for any number.
-    until : datetime or None
-        When a run may begin at the latest; UTC.
-    time : datetime
-        When it was made; UTC.
-    nonce : str
-        32 random bytes in hex, used once.
-    """
+    """What an approver decided about a study."""
 
     DOMAIN = "decision 2"
     action: Action
-    study: Hex | Literal["all"]
+    study: Hex | Literal["all"]  # The study's hash, in hex, or `EVERY_STUDY`
+    # Of an approval: whose rows it is for, as the ledger calls them, and their digest
+    # (:func:`~eigenveil.federation.ledger.file_marks.rows_digest`); empty for whatever rows the
+    # data set has when a run begins
     data_set: DataSet = ""
     rows: Hex | Literal[""] = ""
-    by: Name
-    purpose: Text = ""
+    by: Name  # The approver's name in the site's list
+    purpose: Text = ""  # What the study may be used for; why it was decided so
     reason: Text = ""
-    tell_lead: bool = False
+    tell_lead: bool = False  # Whether the lead is told the reason
+    # How many runs an approval is good for; `None` for any number
     runs: Annotated[int, Field(ge=1, le=10**6, strict=True)] | None = 1
-    until: Utc | None = None
-    time: Utc
-    nonce: Hex
+    until: Utc | None = None  # When a run may begin at the latest; UTC
+    time: Utc  # When it was made; UTC
+    nonce: Hex  # 32 random bytes in hex, used once
 
 
 class BudgetDecision(Placed):
@@ -131,25 +105,15 @@ class BudgetDecision(Placed):
 
 
 class Approver(Document):
-    """One person, or one office, whom a site lets decide or look.
+    """One person, or one office, whom a site lets decide or look."""
 
-    Attributes
-    ----------
-    name : str
-        As decisions name it; it stays in the ledger for ever. A staff number does as well.
-    role : {"owner", "approver", "viewer", "lead"}
-        An owner and an approver decide; a viewer reads; a lead drafts studies.
-    public_key : str
-        A line (:class:`~eigenveil.federation.public_key.PublicKey`); empty of those who decide
-        nothing.
-    since, until : datetime
-        When its decisions count; ``until`` is ``None`` while nothing ends it. UTC.
-    """
-
+    # As decisions name it; it stays in the ledger for ever. A staff number does as well.
     name: Name
-    role: ApproverRole
+    role: ApproverRole  # An owner and an approver decide; a viewer reads; a lead drafts studies
+    # A line (:class:`~eigenveil.federation.public_key.PublicKey`); empty of those who decide
+    # nothing
     public_key: Key = ""
-    since: Utc
+    since: Utc  # When its decisions count; `until` is `None` while nothing ends it. UTC.
     until: Utc | None = None
 
     @model_validator(mode="after")
@@ -172,16 +136,11 @@ class Approver(Document):
 
 
 class ApproverList(Placed):
-    """Who decides at a site: numbered from 1, each signed by those whom the one before has.
-
-    Attributes
-    ----------
-    needed : int
-        How many different approvers an approval takes: 1, or 2 by the two-person rule.
-    """
+    """Who decides at a site: numbered from 1, each signed by those whom the one before has."""
 
     DOMAIN = "approvers 2"
     number: Annotated[int, Field(ge=1, strict=True)]
+    # How many different approvers an approval takes: 1, or 2 by the two-person rule
     needed: Literal[1, 2] = 1
     approvers: Annotated[tuple[Approver, ...], Field(min_length=1, max_length=1000)]
 

@@ -207,15 +207,9 @@ class BudgetBody(Body):
 
 @dataclass(frozen=True)
 class FileMark:
-    """A file as a ledger knows it: digests under the ledger's own key, which no entry holds.
+    """A file as a ledger knows it: digests under the ledger's own key, which no entry holds."""
 
-    Attributes
-    ----------
-    path, content : str
-        Of the file's place and of what is in it, in hex.
-    """
-
-    path: str
+    path: str  # Of the file's place and of what is in it, in hex
     content: str
 
 
@@ -237,29 +231,17 @@ class _SessionBody(Body):
 
 
 class BeginBody(_SessionBody):
-    """A session begins.
-
-    Attributes
-    ----------
-    reserve : Loss
-        The most that it may charge, under its own adjacency.
-    taken : Loss
-        The same as its account counts it, under the adjacency ``counted``.
-    pure_as_gaussian : bool
-        Whether its pure releases are counted at their Gaussian equivalent.
-    state : str
-        SHA-256 of its first state, in hex.
-    """
+    """A session begins."""
 
     kind = "begin"
     data_set: str
     unit: str
     adjacency: Adjacency
-    reserve: Loss
+    reserve: Loss  # The most that it may charge, under its own adjacency
     counted: Adjacency
-    taken: Loss
-    pure_as_gaussian: bool
-    state: str
+    taken: Loss  # The same as its account counts it, under the adjacency `counted`
+    pure_as_gaussian: bool  # Whether its pure releases are counted at their Gaussian equivalent
+    state: str  # SHA-256 of its first state, in hex
     note: str
 
 
@@ -288,23 +270,13 @@ class EndBody(_SessionBody):
 
 
 class ElsewhereBody(Body):
-    """Work that was done elsewhere is charged.
-
-    Attributes
-    ----------
-    loss : Loss
-        What it cost, as the account counts it.
-    what : str
-        What was done, and what was stated of it.
-    by, reason : str
-        Who charged it and why, as they were given; nobody signs them.
-    """
+    """Work that was done elsewhere is charged."""
 
     kind = "elsewhere"
     data_set: str
-    loss: Loss
-    what: str
-    by: str = ""
+    loss: Loss  # What it cost, as the account counts it
+    what: str  # What was done, and what was stated of it
+    by: str = ""  # Who charged it and why, as they were given; nobody signs them
     reason: str = ""
 
 

@@ -33,14 +33,6 @@ def begin_fit(
 
     An account that is opened gets the fit's own target for its budget, or the ledger's ``budget``;
     a :class:`~eigenveil.errors.LedgerWarning` says so.
-
-    Parameters
-    ----------
-    place : path, URL or Ledger
-    data_set : str, optional
-        By default that of the ledger's ``budget``, or the account of the files.
-    files : sequence of Place, optional
-        The rows' files; an array has none, and then something must name the account.
     """
     ledger = place if isinstance(place, Ledger) else Ledger(place)
     given = ledger.given_budget

@@ -34,52 +34,23 @@ class Noted(Head):
 
 
 class Heads(Protocol):
-    """A second place for the heads of one ledger.
+    """A second place for the heads of one ledger."""
 
-    Attributes
-    ----------
-    named : bool
-        Whether somebody named it: then a ledger of which nothing is noted there is refused.
-    """
-
+    # Whether somebody named it: then a ledger of which nothing is noted there is refused
     named: bool
 
     def note(self, head: Head, *, last: bool = False) -> None:
         """Add a head, unless it or a later one is there; durable when this returns.
 
         The head of an empty ledger is not added: the place is only opened, or made.
-
-        Parameters
-        ----------
-        last : bool
-            The ledger is known to end with it: a later one means that entries were taken away.
-
-        Raises
-        ------
-        DataError
-            ``heads-differ``, when what was noted is not of this ledger, as it is now.
-        OutputError
-            When the place cannot be reached or written: no answer may leave then.
         """
 
     def read(self) -> list[Noted]:
-        """All heads that were noted.
-
-        Raises
-        ------
-        DataError, OutputError
-            When something else is there, or it cannot be read.
-        """
+        """All heads that were noted."""
 
 
 def is_there(head: Head, noted: Sequence[Head], *, last: bool, place: str) -> bool:
-    """Whether a head is among those that were ``noted``, which have its number or a later one.
-
-    Raises
-    ------
-    DataError
-        ``heads-differ``, as of :meth:`Heads.note`.
-    """
+    """Whether a head is among those that were ``noted``, which have its number or a later one."""
     for other in noted:
         if (other.count == head.count and other.hash != head.hash) or (
             last and other.count > head.count
@@ -203,14 +174,6 @@ class UsualHeads(HeadsFile):
 
     It goes by the ledger's place: one that was deleted there, or replaced by an old copy, is
     noticed, and a copy in another place has heads of its own.
-
-    Parameters
-    ----------
-    ledger : str
-        The ledger's file or URL (without its password).
-    folder : Path, optional
-        By default that of this user's programs: ``EIGENVEIL_STATE``, or ``eigenveil`` in
-        ``XDG_STATE_HOME``.
     """
 
     named = False

@@ -40,16 +40,7 @@ class NotItsTimestamp(ValueError):
 
 
 class Authority:
-    """A timestamp authority: its certificates, and its address.
-
-    Parameters
-    ----------
-    certificates : path
-        A PEM file with the authority's root certificate (signed by itself), and those between it
-        and the one that signs unless the authority sends them.
-    url : str, optional
-        ``http://`` or ``https://``; not needed to check what is there.
-    """
+    """A timestamp authority: its certificates, and its address."""
 
     def __init__(self, certificates: str | os.PathLike[str], url: str = "") -> None:
         try:

@@ -56,14 +56,7 @@ only_added(HEADS)
 
 
 class HeadsTable:
-    """Rows of the table ``eigenveil_heads``, made where it is absent.
-
-    Parameters
-    ----------
-    place : str
-        A database's URL, with the ledger's name there: ``postgresql://host/database?ledger=NAME``.
-        A name is chosen once, by the owner: a ledger that is written anew is still this one.
-    """
+    """Rows of the table ``eigenveil_heads``, made where it is absent."""
 
     def __init__(self, place: str) -> None:
         url = parsed_url(place, what="The place of the ledger's heads")

@@ -103,52 +103,28 @@ _MEMBERS = entries_where(ENTRIES.c.kind == "members")
 
 @dataclass(frozen=True)
 class Draft:
-    """An answer that is to be made.
+    """An answer that is to be made."""
 
-    Attributes
-    ----------
-    make : callable
-        Returns the answer and the session's new state (``None`` leaves it). Called only when the
-        charges are covered; when it raises, nothing changed. It may read the ledger, not write it.
-    charges : sequence of ReleaseRecord
-        What the answer releases.
-    settles : sequence of str
-        Steps that will not be requested again: their answers' bytes are dropped.
-    ends : str
-        The session's outcome, where this is its last answer: it alone is kept, to be given again.
-    """
-
+    # Returns the answer and the session's new state (`None` leaves it). Called only when the
+    # charges are covered; when it raises, nothing changed. It may read the ledger, not write it.
     make: Callable[[], tuple[bytes, bytes | None]]
-    charges: Sequence[ReleaseRecord] = ()
+    charges: Sequence[ReleaseRecord] = ()  # What the answer releases
+    # Steps that will not be requested again: their answers' bytes are dropped
     settles: Sequence[str] = ()
+    # The session's outcome, where this is its last answer: it alone is kept, to be given again
     ends: str = ""
 
 
 @dataclass(frozen=True)
 class FitRequest:
-    """A fit of one table that is to begin.
+    """A fit of one table that is to begin."""
 
-    Attributes
-    ----------
-    study : str
-        A name of its own: no fit takes another's place.
-    named : bool
-        Whether ``wanted.data_set`` was named by the owner, or is the name of a new account.
-    budget : Budget
-        Of an account that is opened for it.
-    wanted : Wanted
-        What it wants of each of its accounts.
-    note : str
-    marks : tuple of FileMark
-        Of its files.
-    """
-
-    study: str
-    named: bool
-    budget: Budget
-    wanted: Wanted
+    study: str  # A name of its own: no fit takes another's place
+    named: bool  # Whether `wanted.data_set` was named by the owner, or is the name of a new account
+    budget: Budget  # Of an account that is opened for it
+    wanted: Wanted  # What it wants of each of its accounts
     note: str
-    marks: tuple[FileMark, ...] = ()
+    marks: tuple[FileMark, ...] = ()  # Of its files
 
     def with_marks(self, marks: tuple[FileMark, ...]) -> Self:
         """The same, its files known."""
@@ -164,22 +140,13 @@ class FitRequest:
 
 @dataclass(frozen=True)
 class Begun:
-    """A fit that has begun.
+    """A fit that has begun."""
 
-    Attributes
-    ----------
-    keys, accounts : tuple
-        Its sessions, and the account of each.
-    opened : Budget or None
-        Of the first account, where it was opened for this fit.
-    changed, moved, joined : int
-        Files with other content than before, those known by their content from another place, and
-        those never seen.
-    """
-
-    keys: tuple[SessionKey, ...]
+    keys: tuple[SessionKey, ...]  # Its sessions, and the account of each
     accounts: tuple[str, ...]
-    opened: Budget | None
+    opened: Budget | None  # Of the first account, where it was opened for this fit
+    # Files with other content than before, those known by their content from another place, and
+    # those never seen
     changed: int
     moved: int
     joined: int
@@ -187,21 +154,11 @@ class Begun:
 
 @dataclass(frozen=True)
 class BudgetChange:
-    """A budget as it was set.
+    """A budget as it was set."""
 
-    Attributes
-    ----------
-    time : str
-        When; UTC, ISO format.
-    body : BudgetBody
-        What its entry holds.
-    signed : tuple of Approver
-        Who signed it; empty where it is unsigned.
-    """
-
-    time: str
-    body: BudgetBody
-    signed: tuple[Approver, ...]
+    time: str  # When; UTC, ISO format
+    body: BudgetBody  # What its entry holds
+    signed: tuple[Approver, ...]  # Who signed it; empty where it is unsigned
 
 
 class Ledger:

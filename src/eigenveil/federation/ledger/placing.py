@@ -40,20 +40,13 @@ _ROUNDING = 1e-4
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a session wants of an account.
-
-    Attributes
-    ----------
-    reserve : Loss
-        The most that it may charge, under its own adjacency.
-    replacing : Loss or None
-        The same for neighbours of which one row is changed, where its own are others; by default
-        twice mu and twice the pure epsilon, which always holds.
-    """
+    """What a session wants of an account."""
 
     data_set: str
     adjacency: Adjacency
-    reserve: Loss
+    reserve: Loss  # The most that it may charge, under its own adjacency
+    # The same for neighbours of which one row is changed, where its own are others; by default
+    # twice mu and twice the pure epsilon, which always holds
     replacing: Loss | None = None
     unit: str = UNIT
 

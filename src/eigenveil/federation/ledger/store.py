@@ -89,15 +89,7 @@ _TURNS = 0x65767665696C
 
 
 class Store:
-    """The place of a ledger, and transactions there.
-
-    Parameters
-    ----------
-    place : path or str
-        A file, or an SQLAlchemy URL (it has ``://``).
-    durable : bool
-        Whether an SQLite file must survive a power failure.
-    """
+    """The place of a ledger, and transactions there."""
 
     def __init__(self, place: str | os.PathLike[str], *, durable: bool = True) -> None:
         self._durable = durable

@@ -42,21 +42,12 @@ _NOTHING_NOTED = (
 
 @dataclass(frozen=True)
 class Verification:
-    """Outcome of checking a ledger.
-
-    Attributes
-    ----------
-    entries : int
-        How many the head counts.
-    last : str
-        Hash of the last one: note it elsewhere to know this ledger again.
-    wrong : int or None
-        Number of the first wrong entry; ``None`` when all hold, or what is wrong is beside them.
-    """
+    """Outcome of checking a ledger."""
 
     holds: bool
-    entries: int
-    last: str
+    entries: int  # How many the head counts
+    last: str  # Hash of the last one: note it elsewhere to know this ledger again
+    # Number of the first wrong entry; `None` when all hold, or what is wrong is beside them
     wrong: int | None
     explanation: str
 

@@ -66,39 +66,20 @@ _HEADER_ROOM = 1 << 16
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished study.
+    """A finished study."""
 
-    Attributes
-    ----------
-    factors : object
-        What the study's task makes of the releases, such as
-        :class:`eigenveil.models.pca.rounds.Factors`.
-    plan : BasePlan
-    records : tuple of ReleaseRecord
-        What was released, as calibrated, in order.
-    columns : tuple of str or None
-        Names of the features.
-    taking_part : int
-        The fewest sites that any release is the sum of.
-    missing : dict
-        Sites that fell out, and why.
-    secure : bool
-        Whether every site states that its noise comes from the operating system.
-    dependent : bool
-        Whether some site states that on its processor a row's rounding depends on its neighbours.
-    certificate : Certificate
-        With signatures where the aggregator has an identity.
-    """
-
+    # What the study's task makes of the releases, such as
+    # :class:`eigenveil.models.pca.rounds.Factors`
     factors: Any
     plan: BasePlan
-    records: tuple[ReleaseRecord, ...]
-    columns: tuple[str, ...] | None
-    taking_part: int
-    missing: Mapping[str, str]
-    secure: bool
+    records: tuple[ReleaseRecord, ...]  # What was released, as calibrated, in order
+    columns: tuple[str, ...] | None  # Names of the features
+    taking_part: int  # The fewest sites that any release is the sum of
+    missing: Mapping[str, str]  # Sites that fell out, and why
+    secure: bool  # Whether every site states that its noise comes from the operating system
+    # Whether some site states that on its processor a row's rounding depends on its neighbours
     dependent: bool
-    certificate: Certificate
+    certificate: Certificate  # With signatures where the aggregator has an identity
 
 
 @dataclass
@@ -125,21 +106,7 @@ class _Session:
 
 
 class Aggregator:
-    """The role that sends queries, adds up and factorises.
-
-    Parameters
-    ----------
-    terms : Terms
-        Of the study.
-    session : str, optional
-        Name of this run; fresh by default. Every run has keys, masks and noise of its own.
-    timeout : float
-        Seconds that a site has for one answer.
-    progress : callable, optional
-        Called with ``(what, sites)`` after every answer.
-    identity : Identity, optional
-        Signs the certificate, and has sites sign it that agree with it.
-    """
+    """The role that sends queries, adds up and factorises."""
 
     def __init__(
         self,
@@ -157,18 +124,7 @@ class Aggregator:
         self._know = _Session()
 
     def run(self) -> Generator[Call, Replies, Outcome]:
-        """The whole protocol.
-
-        Raises
-        ------
-        ProtocolError
-            Naming the sites that failed, where fewer are left than the study needs.
-        PrivacyError
-            When the data are too few for the budget.
-        BaseException
-            Whatever stops it after something was released reports it, as ``spent`` and
-            ``released``.
-        """
+        """The whole protocol."""
         try:
             return (yield from self._run())
         except GeneratorExit:

@@ -35,23 +35,13 @@ WHAT_SITES_SIGN = (
 
 @dataclass(frozen=True)
 class Signed:
-    """Whose signatures a certificate has; all of them hold.
-
-    Attributes
-    ----------
-    session : str
-    aggregator : str
-    sites, unsigned : tuple of str
-        Those of the study that signed, and those that did not.
-    registrar : str or None
-        Fingerprint of the registrar whose list of members has their keys; ``None`` where none was
-        named.
-    """
+    """Whose signatures a certificate has; all of them hold."""
 
     session: str
     aggregator: str
-    sites: tuple[str, ...]
+    sites: tuple[str, ...]  # Those of the study that signed, and those that did not
     unsigned: tuple[str, ...]
+    # Fingerprint of the registrar whose list of members has their keys; `None` where none was named
     registrar: str | None
 
     def __str__(self) -> str:
@@ -93,16 +83,6 @@ def who_signed(certificate: Certificate, registrar: str | None) -> Signed | None
 
     The list of members that it brings is the one that the study ran with: that it has expired
     since, or was followed by others, does not count.
-
-    Parameters
-    ----------
-    registrar : str, optional
-        The fingerprint of the registrar of the federation that the parties must be of.
-
-    Raises
-    ------
-    PrivacyError
-        ``bad-signature`` where one does not hold or the aggregator's is missing.
     """
     signatures = certificate.signatures
     if signatures is None:
@@ -326,26 +306,13 @@ def site_signature(
 
 @dataclass(frozen=True)
 class Part:
-    """What a site knows of a session by itself.
-
-    Attributes
-    ----------
-    terms : Terms
-    weight : float
-        On each of its rows.
-    releases : sequence of ReleaseRecord
-        What its ledger was charged for, in order.
-    most : int
-        The most sites that can be in each of these sums, as far as it was informed.
-    secure, dependent, newlines_in_cells : bool
-        Of its noise, of its processor, and of its text files.
-    """
+    """What a site knows of a session by itself."""
 
     terms: Terms
-    weight: float
-    releases: Sequence[ReleaseRecord]
-    most: int
-    secure: bool
+    weight: float  # On each of its rows
+    releases: Sequence[ReleaseRecord]  # What its ledger was charged for, in order
+    most: int  # The most sites that can be in each of these sums, as far as it was informed
+    secure: bool  # Of its noise, of its processor, and of its text files
     dependent: bool
     newlines_in_cells: bool
 
@@ -354,11 +321,6 @@ def check_part(certificate: Certificate, part: Part) -> None:
     """Raise where a certificate is not of the study, or of the releases, of a site.
 
     Its model cannot be checked here: a site sees none of the sums that it is made of.
-
-    Raises
-    ------
-    ProtocolError
-        ``other-certificate``, saying what is other.
     """
     terms, study, plan = part.terms, part.terms.study, part.terms.plan
     plan = plan.drawn_from(secure=certificate.noise_source == "operating system")

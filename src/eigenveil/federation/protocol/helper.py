@@ -59,15 +59,6 @@ class Helper:
 
     A round's masks are fixed by the helper's secret of the session: a repeated request gets the
     same.
-
-    Parameters
-    ----------
-    terms : Terms
-    identity : Identity, optional
-        Signs its keys; keys of sites are then taken only with their signatures.
-    memory : Path, optional
-        A file for what sessions have fixed, so that a helper that is started again goes on. It
-        holds secrets: delete it when the run is over.
     """
 
     def __init__(

@@ -72,13 +72,7 @@ class Message:
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def read(self, model: type[Body]) -> Body:
-        """The body as ``model``.
-
-        Raises
-        ------
-        ProtocolError
-            When a field is missing, unknown or of the wrong kind.
-        """
+        """The body as ``model``."""
         try:
             return model.model_validate(self.body)
         except ValidationError as error:
@@ -86,13 +80,7 @@ class Message:
             raise _malformed(self.sender, f"field {where!r} of its {self.step!r}") from None
 
     def array(self, name: str, *, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        """The named array.
-
-        Raises
-        ------
-        ProtocolError
-            When it is absent, of another type or shape, or has entries that are not finite.
-        """
+        """The named array."""
         found = self.arrays.get(name)
         if found is None or found.dtype != _DTYPES[dtype] or found.shape != shape:
             raise _malformed(self.sender, f"array {name!r} of its {self.step!r}")
@@ -127,20 +115,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes, *, sender: str, limit: int) -> Message:
-    """The message in ``data``; arrays are read-only views of it.
-
-    Parameters
-    ----------
-    sender : str
-        From whom it came: the message must say the same.
-    limit : int
-        Most bytes that this step can have.
-
-    Raises
-    ------
-    ProtocolError
-        ``too-large``, ``malformed`` or ``wrong-sender``, naming the sender.
-    """
+    """The message in ``data``; arrays are read-only views of it."""
     if len(data) > limit:
         raise ProtocolError(
             f"{sender}: a message of {len(data)} bytes is larger than the {limit} that this step "
@@ -174,13 +149,7 @@ def decode(data: bytes, *, sender: str, limit: int) -> Message:
 
 
 def expect(message: Message, *, step: str, study: str, session: str) -> Message:
-    """The message, if it belongs here.
-
-    Raises
-    ------
-    ProtocolError
-        When it is of another study, session or step (a replayed one, for example).
-    """
+    """The message, if it belongs here."""
     for what, found, wanted in (
         ("study", message.study, study),
         ("session", message.session, session),

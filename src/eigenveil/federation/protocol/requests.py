@@ -61,15 +61,7 @@ SMALL = 1 << 20
 
 
 class Requests:
-    """Calls of one session.
-
-    Attributes
-    ----------
-    missing : dict of str to str
-        Who failed to answer a step, and why; what was done without somebody stays so.
-    listed : str
-        The digest of the list of members that all sites have.
-    """
+    """Calls of one session."""
 
     def __init__(
         self,

@@ -42,15 +42,7 @@ def marked_where_wrapped(factors: Any, records: Sequence[ReleaseRecord]) -> Any:
 
 
 class RoundTotals:
-    """Sums over the messages that have arrived.
-
-    Attributes
-    ----------
-    parts : list of Part
-        The sums that are masked, in the order of the queries.
-    message_bytes : int
-        Bytes of numbers in one site's answer.
-    """
+    """Sums over the messages that have arrived."""
 
     def __init__(self, terms: Terms, queries: Sequence[Query]) -> None:
         self._terms, self._queries = terms, queries

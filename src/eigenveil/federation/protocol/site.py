@@ -69,33 +69,7 @@ _OWN_LOG = "its owner finds the reason in the site's own log"
 
 
 class Site:
-    """One site of a study.
-
-    Parameters
-    ----------
-    name : str
-        Its name in the study.
-    terms : Terms
-        Of the study as the site's owner agreed to it.
-    rows : RowSource
-        Its rows, with the study's columns; of topics, word counts of documents.
-    ledger : Ledger
-        Its own; must hold an account of ``data_set`` that can count the study.
-    data_set : str
-        The rows' name in the ledger.
-    source : RandomSource, optional
-        Of its noise; operating-system entropy by default.
-    identity : Identity, optional
-        Signs its keys, who took part, and the certificate; keys of other parties are then taken
-        only with their signatures. Needed where sites may be lost.
-
-    Attributes
-    ----------
-    problem : EigenveilError or None
-        Why a message was refused last, in full: for the owner's eyes.
-    invalid : InvalidRows or None
-        Rows that are not valid, as found when they were read last: for the owner's eyes.
-    """
+    """One site of a study."""
 
     def __init__(
         self,

@@ -45,20 +45,7 @@ def wanted_sum(
     *,
     weight: float,
 ) -> SiteSum:
-    """An empty sum as it was asked for; no rows are read.
-
-    Parameters
-    ----------
-    query : tuple
-        Its place in the round, and what the message says of it.
-    weight : float
-        Of the site's rows.
-
-    Raises
-    ------
-    ProtocolError
-        When it is not the one that the study's plan has, or not with its noise.
-    """
+    """An empty sum as it was asked for; no rows are read."""
     index, asked = query
     if asked.description.features != rows.features:
         raise ProtocolError(

@@ -40,32 +40,15 @@ def active_sites(study: Study) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """A settled study; made by :func:`settle`, and compared by identity.
+    """A settled study; made by :func:`settle`, and compared by identity."""
 
-    Attributes
-    ----------
-    study : Study
-        With its protocol settled, wherever something is run.
-    plan : BasePlan
-    names : tuple of str
-        Sites that take part.
-    hash : str
-        Of the study.
-    """
-
-    study: Study
+    study: Study  # With its protocol settled, wherever something is run
     plan: BasePlan
-    names: tuple[str, ...]
-    hash: str
+    names: tuple[str, ...]  # Sites that take part
+    hash: str  # Of the study
 
     def check_views(self) -> None:
-        """Raise unless something can be claimed against every adversary, before any release.
-
-        Raises
-        ------
-        PrivacyError
-            Naming the adversary, and the largest epsilon at which there is a claim against all.
-        """
+        """Raise unless something can be claimed against every adversary, before any release."""
         try:
             self._claims()
         except PrivacyError as error:
@@ -120,13 +103,7 @@ class Terms:
         return self.study.fewest_sites if len(self.names) > 1 else 1
 
     def check_count(self, count: int) -> None:
-        """Enough sites for the noise to be what was promised, and no more than there are.
-
-        Raises
-        ------
-        ProtocolError
-            ``too-few-sites``.
-        """
+        """Enough sites for the noise to be what was promised, and no more than there are."""
         if not self.fewest <= count <= len(self.names):
             raise ProtocolError(
                 f"{count} sites take part; the noise of this study is made for at least "
@@ -210,13 +187,7 @@ class Terms:
         return {each.name: each.step for each in self.plan.schedule}
 
     def step_of(self, name: str) -> Step:
-        """The plan's step that pays for a release, by its name.
-
-        Raises
-        ------
-        ProtocolError
-            When the plan has no such step.
-        """
+        """The plan's step that pays for a release, by its name."""
         step = self._steps.get(name)
         if step is None:
             raise ProtocolError(

@@ -94,11 +94,6 @@ def check_turn(
     """The next round of the plan's schedule, after the keys, and no other.
 
     The first says who can be lost, where somebody can be.
-
-    Returns
-    -------
-    tuple of Planned
-        The releases that it is for, one an ask.
     """
     if not state.ready:
         raise ProtocolError("A round came before the keys were agreed.", code="out-of-order")

@@ -37,37 +37,25 @@ _PAIR_OF_SHARES = 2 * SECRET_BYTES
 
 
 class State(BaseModel):
-    """What a site remembers of a session, in its ledger.
-
-    Attributes
-    ----------
-    listed : str
-        The digest of the list of members when it joined.
-    joined, members : str
-        Bitmaps of the sites among which neighbours were chosen, and of those that can be lost.
-    pairs, held : dict
-        By neighbour, the pair's secret, and the shares that it gave; of the site itself, its own.
-    fewest : int
-        The fewest sites that can be in the sum of each round so far, that this site received.
-    round_number : int
-        The last round that was answered, and ``request_digest``, its request's fingerprint.
-    survivors : str
-        The bitmap that was signed about that round; empty until then.
-    """
+    """What a site remembers of a session, in its ledger."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     master: str
-    listed: str = ""
+    listed: str = ""  # The digest of the list of members when it joined
+    # Bitmaps of the sites among which neighbours were chosen, and of those that can be lost
     joined: str = ""
     members: str = ""
+    # By neighbour, the pair's secret, and the shares that it gave; of the site itself, its own
     pairs: dict[str, str] = {}
     held: dict[str, str] = {}
     ready: bool = False
+    # The fewest sites that can be in the sum of each round so far, that this site received
     fewest: int = 0
+    # The last round that was answered, and `request_digest`, its request's fingerprint
     round_number: int = 0
     request_digest: str = ""
-    survivors: str = ""
+    survivors: str = ""  # The bitmap that was signed about that round; empty until then
 
     def facts(self, round_number: int, request_digest: str) -> RoundFacts:
         """What the site received about a round."""

@@ -29,13 +29,7 @@ def bitmap(names: Sequence[str], members: Collection[str]) -> str:
 
 
 def members_of(names: Sequence[str], text: str) -> tuple[str, ...]:
-    """The members that a bitmap names, in the study's order.
-
-    Raises
-    ------
-    ProtocolError
-        When it is none of so many sites.
-    """
+    """The members that a bitmap names, in the study's order."""
     packed = np.frombuffer(bytes.fromhex(text), dtype=np.uint8)
     bits = np.unpackbits(packed).astype(bool)
     if packed.size != -(-len(names) // 8) or bits[len(names) :].any():
@@ -67,24 +61,7 @@ def rows(values: Sequence[bytes], size: int) -> Table:
 def check_signatures(
     said: bytes, signers: Sequence[str], signatures: Table, verify: Verify, needed: int
 ) -> None:
-    """Enough sites have signed one and the same statement.
-
-    Parameters
-    ----------
-    said : bytes
-        The statement.
-    signers : sequence of str
-        Who signed, each once, in the order of ``signatures``, shape (signers, 64).
-    verify : callable
-        By the keys of the list of members.
-    needed : int
-        So many that two statements about one round cannot both have them.
-
-    Raises
-    ------
-    ProtocolError
-        ``too-few-signatures``, or ``bad-signature`` naming the site.
-    """
+    """Enough sites have signed one and the same statement."""
     if len(set(signers)) < needed:
         raise ProtocolError(
             f"{len(set(signers))} sites have signed who took part in the round; {needed} must.",

@@ -51,20 +51,12 @@ class RoundFacts:
 
     Masks of two sites that received different statements do not cancel, so nobody can have one
     site's sum under other sites' lesser noise, or the sum of a few sites.
-
-    Attributes
-    ----------
-    round_number : int
-        The round.
-    request_digest : str
-        Fingerprint of what was requested.
-    joined, members : str
-        Bitmaps (:func:`eigenveil.federation.secagg.consistency.bitmap`) of the sites among which
-        neighbours were chosen, and of those of them that can be lost.
     """
 
     round_number: int
-    request_digest: str
+    request_digest: str  # Fingerprint of what was requested
+    # Bitmaps (:func:`eigenveil.federation.secagg.consistency.bitmap`) of the sites among which
+    # neighbours were chosen, and of those of them that can be lost
     joined: str
     members: str
 

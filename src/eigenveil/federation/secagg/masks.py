@@ -70,20 +70,12 @@ _MASK_STEPS = 50
 
 @dataclass(frozen=True)
 class Part:
-    """One of a round's sums: how many integers, and of what kind its Gaussian masks are.
-
-    Attributes
-    ----------
-    size : int
-    mask_deviation : float
-        In grid steps; 0 where masks are modular.
-    layout : Layout
-        Where these are the independent entries of a symmetric matrix or tensor, its masks are
-        isometric, like its noise.
-    """
+    """One of a round's sums: how many integers, and of what kind its Gaussian masks are."""
 
     size: int
-    mask_deviation: float = 0.0
+    mask_deviation: float = 0.0  # In grid steps; 0 where masks are modular
+    # Where these are the independent entries of a symmetric matrix or tensor, its masks are
+    # isometric, like its noise
     layout: Layout = "vector"
 
 

@@ -46,34 +46,16 @@ Neighbours = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Agreement:
-    """What the aggregator knows of the pairs of a session.
+    """What the aggregator knows of the pairs of a session."""
 
-    Attributes
-    ----------
-    holders : mapping
-        Who holds shares of each site's secrets, beside itself.
-    near : mapping
-        Those of them that masks are made with.
-    paired : mapping
-        Those of them whose round keys are in its packets, by name.
-    packets : mapping
-        Of each site, one a round.
-    """
-
-    holders: Neighbours
-    near: Neighbours
-    paired: Neighbours
-    packets: Mapping[str, Sequence[bytes]]
+    holders: Neighbours  # Who holds shares of each site's secrets, beside itself
+    near: Neighbours  # Those of them that masks are made with
+    paired: Neighbours  # Those of them whose round keys are in its packets, by name
+    packets: Mapping[str, Sequence[bytes]]  # Of each site, one a round
 
 
 class MaskRecovery:
-    """Collects shares of one round until the masks that are left can be computed.
-
-    Parameters
-    ----------
-    facts : RoundFacts
-        What all sites received.
-    """
+    """Collects shares of one round until the masks that are left can be computed."""
 
     def __init__(
         self,
@@ -157,32 +139,18 @@ class MaskRecovery:
 
 @dataclass(frozen=True)
 class Mending:
-    """How the aggregator gets a round's sum where sites may be lost, in one session.
-
-    Attributes
-    ----------
-    study : Study
-    calls : Requests
-    agreement : Agreement
-    verify : callable or None
-        By the keys of the list of members; in one process nobody's signature is looked at twice.
-    """
+    """How the aggregator gets a round's sum where sites may be lost, in one session."""
 
     study: Study
     calls: Requests
     agreement: Agreement
+    # By the keys of the list of members; in one process nobody's signature is looked at twice
     verify: Verify | None
 
     def leftover(
         self, facts: RoundFacts, arrived: Sequence[str], parts: Sequence[masks.Part]
     ) -> Generator[Call, Replies, masks.Integers]:
-        """What masks are left in the sum of those who arrived.
-
-        Raises
-        ------
-        ProtocolError
-            ``too-few-sites`` when too few sign, or help; ``bad-repair``.
-        """
+        """What masks are left in the sum of those who arrived."""
         signatures = yield from self._signatures(facts, arrived)
         work = MaskRecovery(
             self.calls.context,

@@ -97,13 +97,7 @@ def has_field(task: str, field: str) -> bool:
 
 
 def check_study(study: Study) -> None:
-    """Refuse what cannot be promised or run.
-
-    Raises
-    ------
-    DataError, PrivacyError
-        Naming the field, the site or the number.
-    """
+    """Refuse what cannot be promised or run."""
     for check in (
         _check_shape,
         _check_sites,

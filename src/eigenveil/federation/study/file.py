@@ -15,13 +15,7 @@ from eigenveil.tables.schema import schema_lines
 
 
 def read_study(path: str | Path) -> Study:
-    """The study in a TOML file.
-
-    Raises
-    ------
-    DataError, PrivacyError
-        Naming the file, and its line or field.
-    """
+    """The study in a TOML file."""
     fields = read_toml(path, hint="'eigenveil study new' writes a study")
     return parse_study(fields, origin=str(path))
 
@@ -61,13 +55,7 @@ def template(study: Study) -> str:
 
 
 def write_toml(study: Study, path: Path, *, overwrite: bool = False) -> None:
-    """Write the study as :func:`template` has it, whole or not at all.
-
-    Raises
-    ------
-    OutputError
-        When the file exists and is not to be replaced, or cannot be written.
-    """
+    """Write the study as :func:`template` has it, whole or not at all."""
     if path.exists() and not overwrite:
         raise OutputError(
             f"{path} exists.", hint="Choose another name, or use --overwrite.", code="output-exists"

@@ -18,22 +18,7 @@ from eigenveil.privacy.sampling import SamplingError, lattice_error
 
 
 def site_weight(plan: BasePlan, site: str, epsilon: float, *, whole: int) -> int:
-    """Weight of a site's rows, in parts of ``whole``: the largest that meets the site's target.
-
-    Parameters
-    ----------
-    plan : BasePlan
-        With the study's own target.
-    site : str
-        Named in messages.
-    epsilon : float
-        The site's target, at the study's delta.
-
-    Raises
-    ------
-    PrivacyError
-        Naming the site, when its target is too small for a weight.
-    """
+    """Weight of a site's rows, in parts of ``whole``: the largest that meets the site's target."""
     error = lattice_error(plan.released_values(), steps_a_scale=2.0**26, draws=plan.noise_draws)
     try:
         if plan.mixed:

@@ -353,13 +353,7 @@ class Study(StudyOptions):
 
     @property
     def public_columns(self) -> dict[str, Any]:
-        """What is public about columns, as the task's rounds take it.
-
-        Raises
-        ------
-        DataError
-            When scales or ranges are not one finite number a column, or a range is reversed.
-        """
+        """What is public about columns, as the task's rounds take it."""
         found: dict[str, Any] = {"public_center": self.public_center}
         if TASKS[self.task].has("scale", "sites"):
             found["preparation"] = public_preparation(self.scale, self.ranges, self.width)
@@ -405,11 +399,6 @@ class Study(StudyOptions):
         A site with a smaller target has the share of the study's mu (of epsilon, if delta = 0) that
         it targets, rounded down: the common noise then gives it what it targets (privacy.md, 5). In
         mixtures and topics it is rounded further, for sums of more rows.
-
-        Raises
-        ------
-        PrivacyError
-            Naming a site whose target is too small for a weight.
         """
         whole = 1 << WEIGHT_BITS
         targets = {site.name: site.epsilon for site in self.sites if site.epsilon is not None}
@@ -454,13 +443,7 @@ class Study(StudyOptions):
         return self.changed(epsilon=epsilon, sites=sites)
 
     def plan(self, features: int) -> BasePlan:
-        """The fit that the sites run together.
-
-        Parameters
-        ----------
-        features : int
-            Number of columns.
-        """
+        """The fit that the sites run together."""
         if features == self.width:
             return self._usual_plan
         return self._made_plan(features)
@@ -550,24 +533,12 @@ _ALONE = ("local", "full", "dpdispca")
 
 
 def make_study(**fields: Any) -> Study:
-    """A study from its fields.
-
-    Raises
-    ------
-    DataError, PrivacyError
-        Naming the field that cannot be, and the way out.
-    """
+    """A study from its fields."""
     return parse_study({"format": FORMAT} | fields)
 
 
 def parse_study(fields: Mapping[str, Any], *, origin: str = "") -> Study:
-    """A study from plain values; ``origin`` is named in messages.
-
-    Raises
-    ------
-    DataError, PrivacyError
-        Naming the field that cannot be, and the way out.
-    """
+    """A study from plain values; ``origin`` is named in messages."""
     where = f"{origin}: " if origin else ""
     try:
         return Study.model_validate(dict(fields))

@@ -29,20 +29,11 @@ _STRONGEST = 1e150
 
 
 class Content(ABC, Generic[Value]):
-    """A kind of state, as messages carry it and nodes merge it.
-
-    Attributes
-    ----------
-    kind : {"sums", "subspace"}
-    request_digest : str
-        SHA-256, in hex, of everything that two states must share to be merged.
-    message_bytes : int
-        Bytes of numbers in a message, at the most.
-    """
+    """A kind of state, as messages carry it and nodes merge it."""
 
     kind: Kind
-    request_digest: str
-    message_bytes: int
+    request_digest: str  # SHA-256, in hex, of everything that two states must share to be merged
+    message_bytes: int  # Bytes of numbers in a message, at the most
 
     @abstractmethod
     def arrays(self, value: Value) -> Mapping[str, NDArray[Any]]:
@@ -50,13 +41,7 @@ class Content(ABC, Generic[Value]):
 
     @abstractmethod
     def read(self, message: Message) -> Value:
-        """The state that a message carries.
-
-        Raises
-        ------
-        ProtocolError
-            When it is none of this kind.
-        """
+        """The state that a message carries."""
 
     @abstractmethod
     def merged(self, first: Value | None, second: Value) -> Value:
@@ -64,13 +49,7 @@ class Content(ABC, Generic[Value]):
 
 
 class Sums(Content[Totals]):
-    """The noisy sums of a round.
-
-    Parameters
-    ----------
-    queries : sequence of Ask
-        What is summed, with which noise: leaves that differ in any of it cannot be merged.
-    """
+    """The noisy sums of a round."""
 
     kind: Kind = "sums"
 
@@ -100,14 +79,7 @@ class Sums(Content[Totals]):
 
 
 class Subspaces(Content[Subspace]):
-    """Subspaces with strengths: computed from rows without noise, so nothing is private here.
-
-    Parameters
-    ----------
-    features : int
-    rank : int
-        Directions that are kept, at most ``features``.
-    """
+    """Subspaces with strengths: computed from rows without noise, so nothing is private here."""
 
     kind: Kind = "subspace"
 

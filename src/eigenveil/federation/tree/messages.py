@@ -27,15 +27,7 @@ from eigenveil.federation.tree.tree import MergeTree, Place
 
 
 class TreeKeys:
-    """The keys of a run, as one process has them.
-
-    Parameters
-    ----------
-    public : callable
-        The Ed25519 key of each place, 32 bytes, as all parties have agreed.
-    private : mapping
-        The keys of the parties that are here; none of any other.
-    """
+    """The keys of a run, as one process has them."""
 
     def __init__(
         self, public: Callable[[Place], bytes], private: Mapping[Place, Ed25519PrivateKey]
@@ -49,13 +41,7 @@ class TreeKeys:
         return cls(lambda place: drawn[place].public_key().public_bytes_raw(), drawn)
 
     def sign(self, message: bytes, sender: Place, receiver: Place) -> bytes:
-        """The signature of a message, 64 bytes.
-
-        Raises
-        ------
-        ProtocolError
-            ``no-key`` where the sender's key is not here.
-        """
+        """The signature of a message, 64 bytes."""
         try:
             private = self._private[sender]
         except KeyError:
@@ -67,13 +53,7 @@ class TreeKeys:
         return private.sign(_text(message, receiver))
 
     def check(self, message: bytes, signature: bytes, sender: Place, receiver: Place) -> None:
-        """That the party at ``sender`` has sent this message to ``receiver``.
-
-        Raises
-        ------
-        ProtocolError
-            ``bad-signature``.
-        """
+        """That the party at ``sender`` has sent this message to ``receiver``."""
         try:
             key = Ed25519PublicKey.from_public_bytes(self._public(sender))
             key.verify(signature, _text(message, receiver))
@@ -122,51 +102,26 @@ class _TreeBody(BaseModel):
 
 @dataclass(frozen=True)
 class TreeMessage(Generic[Value]):
-    """What a party sends its parent.
-
-    Attributes
-    ----------
-    sender : Place
-    serial : int
-        0 for a party's first message, 1 for its first supplement, and so on.
-    leaves : array of bool
-        Of the leaves under the sender, those that are in the state.
-    least : tuple of int
-        For each level from 1 to the sender's own: the fewest leaves in any message that a party of
-        that level took on these leaves' way to the sender.
-    value
-        The state.
-    """
+    """What a party sends its parent."""
 
     sender: Place
-    serial: int
-    leaves: Leaves
+    serial: int  # 0 for a party's first message, 1 for its first supplement, and so on
+    leaves: Leaves  # Of the leaves under the sender, those that are in the state
+    # For each level from 1 to the sender's own: the fewest leaves in any message that a party of
+    # that level took on these leaves' way to the sender
     least: tuple[int, ...]
-    value: Value
+    value: Value  # The state
 
 
 @dataclass(frozen=True)
 class TreeCodec(Generic[Value]):
-    """What all messages of one run have in common.
-
-    Attributes
-    ----------
-    tree : MergeTree
-    content : Content
-        What is merged.
-    study : str
-        Hash of what the parties agreed on.
-    session : str
-        Name of the run.
-    keys : TreeKeys
-        Who signs what; with the private keys of the parties that are here.
-    """
+    """What all messages of one run have in common."""
 
     tree: MergeTree
-    content: Content[Value]
-    study: str
-    session: str
-    keys: TreeKeys
+    content: Content[Value]  # What is merged
+    study: str  # Hash of what the parties agreed on
+    session: str  # Name of the run
+    keys: TreeKeys  # Who signs what; with the private keys of the parties that are here
 
     def __post_init__(self) -> None:
         """Names have their place in a message."""
@@ -178,13 +133,7 @@ class TreeCodec(Generic[Value]):
             )
 
     def write(self, content_message: TreeMessage[Value]) -> bytes:
-        """The bytes of a message to its sender's parent, signed.
-
-        Raises
-        ------
-        ProtocolError
-            ``the-root``, which sends to nobody; ``no-key`` where the sender's key is not here.
-        """
+        """The bytes of a message to its sender's parent, signed."""
         receiver = self.tree.parent(content_message.sender)
         if receiver is None:
             raise ProtocolError("The root has no parent: take its result.", code="the-root")
@@ -205,14 +154,7 @@ class TreeCodec(Generic[Value]):
         return data + self.keys.sign(data, content_message.sender, receiver)
 
     def read(self, data: bytes, *, receiver: Place) -> TreeMessage[Value]:
-        """The content of a message for ``receiver``.
-
-        Raises
-        ------
-        ProtocolError
-            ``malformed``, ``too-large``, ``not-a-child``, ``bad-signature``, ``other-study``,
-            ``other-session``, ``other-step``, ``other-kind`` or ``other-sketch``.
-        """
+        """The content of a message for ``receiver``."""
         limit = self.content.message_bytes + self.tree.leaf_count // 8 + 1 + _LARGEST_HEADER
         sender = _sender_of(data[: _LARGEST_HEADER + 8])
         if sender is None:

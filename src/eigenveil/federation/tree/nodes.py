@@ -32,39 +32,17 @@ from eigenveil.privacy.views import with_noise_parts
 
 @dataclass(frozen=True)
 class Merged(Generic[Value]):
-    """What the root has when it closes.
+    """What the root has when it closes."""
 
-    Attributes
-    ----------
-    value
-        The merged state.
-    arrived : array of bool, shape (leaves,)
-        Whose states are in it.
-    least : tuple of int
-        For each level from 1 to the root's: the fewest leaves in any message that a party of that
-        level took, of those whose leaves arrived.
-    """
-
-    value: Value
-    arrived: Leaves
+    value: Value  # The merged state
+    arrived: Leaves  # Whose states are in it
+    # For each level from 1 to the root's: the fewest leaves in any message that a party of that
+    # level took, of those whose leaves arrived
     least: tuple[int, ...]
 
 
 class Node(Generic[Value]):
-    """An inner aggregator, or the root.
-
-    Parameters
-    ----------
-    codec : TreeCodec
-        Tree, kind of state, study and session.
-    place : Place
-        On level 1 or above.
-
-    Attributes
-    ----------
-    leaves : array of bool
-        Of the leaves under it, those that it has taken, whether or not it has sent them on.
-    """
+    """An inner aggregator, or the root."""
 
     def __init__(self, codec: TreeCodec[Value], place: Place) -> None:
         self.codec, self.place = codec, place
@@ -95,21 +73,7 @@ class Node(Generic[Value]):
         return int(np.count_nonzero(self._new))
 
     def take(self, data: bytes) -> bool:
-        """Merge a child's message.
-
-        Returns
-        -------
-        bool
-            ``False`` where this very message was taken before: a retry changes nothing.
-
-        Raises
-        ------
-        ProtocolError
-            The message is refused and nothing has changed: as in :meth:`TreeCodec.read`;
-            ``too-late`` after the root has closed; ``leaf-twice`` where a leaf in it was taken
-            before; ``message-differs`` where its sender has sent another message under the same
-            number.
-        """
+        """Merge a child's message."""
         message = self.codec.read(data, receiver=self.place)
         key, digest = (message.sender, message.serial), hashlib.sha256(data).digest()
         if key in self._heard:
@@ -144,11 +108,6 @@ class Node(Generic[Value]):
         """A message with everything since the last one; ``None`` where nothing is new.
 
         The driver keeps the bytes until they have arrived: a repeated call returns nothing new.
-
-        Raises
-        ------
-        ProtocolError
-            When it is the root, which sends to nobody.
         """
         if self.is_root:
             raise ProtocolError("The root has no parent: take its result.", code="the-root")
@@ -161,13 +120,7 @@ class Node(Generic[Value]):
         return data
 
     def result(self) -> Merged[Value]:
-        """What has arrived at the root, which closes; a repeated call returns the same.
-
-        Raises
-        ------
-        ProtocolError
-            When it is not the root, or nothing has arrived.
-        """
+        """What has arrived at the root, which closes; a repeated call returns the same."""
         if not self.is_root:
             raise ProtocolError(
                 f"{self.place.name} is not the root: it has no result.",
@@ -200,27 +153,14 @@ class Node(Generic[Value]):
 
 @dataclass(frozen=True, eq=False)
 class TreeOutcome:
-    """What the root may publish.
+    """What the root may publish."""
 
-    Attributes
-    ----------
-    factors : Factors
-        Components, variances, what is usable; the certificate is theirs, and arrays cannot be
-        written.
-    certificate : Certificate
-        Of the result, for those who see nothing else.
-    guarantees_ : dict of str to Guarantee
-        One per adversary, by its view.
-    arrived : array of bool, shape (leaves,)
-        Leaves whose rows are in the result.
-    least : tuple of int
-        For each level from 1 on, the fewest leaves in any message that its parties took.
-    """
-
+    # Components, variances, what is usable; the certificate is theirs, and arrays cannot be written
     factors: Factors
-    certificate: Certificate
-    guarantees_: dict[str, Guarantee]
-    arrived: Leaves
+    certificate: Certificate  # Of the result, for those who see nothing else
+    guarantees_: dict[str, Guarantee]  # One per adversary, by its view
+    arrived: Leaves  # Leaves whose rows are in the result
+    # For each level from 1 on, the fewest leaves in any message that its parties took
     least: tuple[int, ...]
 
     @property
@@ -248,24 +188,7 @@ def publish(
     dependent: bool = False,
     **of_result: Any,
 ) -> TreeOutcome:
-    """The result of what arrived at the root, and what is promised of it.
-
-    Parameters
-    ----------
-    secure : bool
-        Whether every leaf's noise came from a secure source.
-    dependent : bool
-        Whether a row's rounding depended on its neighbours on the processor that ran it.
-    **of_result
-        ``names`` of the features, whether each leaf's ledger ``counted`` the releases, and whether
-        in text files of some leaf there are ``newlines_in_cells``.
-
-    Raises
-    ------
-    PrivacyError
-        ``too-many-lost`` where the noise that arrived is less than was promised; nothing is to be
-        released.
-    """
+    """The result of what arrived at the root, and what is promised of it."""
     run = run_of(study, merged)
     answers = release_sums(study, merged.value, run.arrived)
     return outcome_of(
@@ -274,13 +197,7 @@ def publish(
 
 
 def run_of(study: TreeStudy, merged: Merged[Totals]) -> TreeRun:
-    """What arrived at the root, as guarantees depend on it.
-
-    Raises
-    ------
-    PrivacyError
-        ``too-many-lost``.
-    """
+    """What arrived at the root, as guarantees depend on it."""
     arrived = int(np.count_nonzero(merged.arrived))
     for query in study.queries:
         check_arrived(query.record, arrived)

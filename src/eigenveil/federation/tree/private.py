@@ -35,25 +35,13 @@ _OF_ONE_STREAM = ("scale", "ranges", "whiten")
 
 @dataclass(frozen=True, eq=False)
 class TreeStudy:
-    """What all parties of a tree agree on before any row is touched.
-
-    Attributes
-    ----------
-    tree : MergeTree
-    plan : StreamPlan
-    protect : {"outsider", "aggregators"}
-        Whom the target is about.
-    noise_parts : int
-        Leaves that make the noise together: so many must arrive.
-    center : array of shape (D,) or None
-        Public.
-    """
+    """What all parties of a tree agree on before any row is touched."""
 
     tree: MergeTree
     plan: StreamPlan
-    protect: Protect
-    noise_parts: int
-    center: NDArray[np.float64] | None = None
+    protect: Protect  # Whom the target is about
+    noise_parts: int  # Leaves that make the noise together: so many must arrive
+    center: NDArray[np.float64] | None = None  # Public
 
     @cached_property
     def queries(self) -> Round:
@@ -96,27 +84,7 @@ def make_tree_study(
     center: NDArray[np.float64] | Literal[False] = False,
     **options: Any,
 ) -> TreeStudy:
-    """Check every parameter and settle every choice.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Privacy target against whom ``protect`` names.
-    lost : int
-        Leaves that may be missing at the root: the others make all of the noise.
-    protect : {"outsider", "aggregators"}
-        "outsider": the target is about who sees the root's result, and the leaves share the noise.
-        "aggregators": it is about every node of the tree too, and each leaf draws all of the noise.
-    center, options
-        Of :class:`eigenveil.PrivateStreamingPCA`, less ``scale``, ``ranges`` and ``whiten``, which
-        leaves do not apply; with ``publish="blocks"`` there are any number of
-        rounds, each of other rows (:class:`eigenveil.federation.tree.rounds.TreeRounds`).
-
-    Raises
-    ------
-    DataError, PrivacyError
-        Naming the parameter and what it may be.
-    """
+    """Check every parameter and settle every choice."""
     if protect not in PROTECTED:
         raise DataError(
             f"protect = {protect!r:.60} is not one of {', '.join(map(repr, PROTECTED))}.",
@@ -171,20 +139,7 @@ def check_rounds(study: TreeStudy) -> None:
 
 
 class Leaf:
-    """A party with rows: adds them up, and sends the sum once with its part of the noise.
-
-    Parameters
-    ----------
-    study : TreeStudy
-    index : int
-        Which leaf of the tree it is, from 0.
-    source : RandomSource
-        Where its noise comes from.
-    session : str
-        Name of the run.
-    keys : TreeKeys
-        With its own private key.
-    """
+    """A party with rows: adds them up, and sends the sum once with its part of the noise."""
 
     def __init__(
         self,
@@ -205,33 +160,13 @@ class Leaf:
         self._sent: bytes | None = None
 
     def partial_fit(self, rows: ArrayLike, *, groups: ArrayLike | None = None) -> Leaf:
-        """Add rows, shape (n, D); each counts once, and not at all if it is not finite.
-
-        Parameters
-        ----------
-        groups : array of shape (n,), optional
-            Identifiers of the units that the rows belong to, where the study protects units: of
-            each only so many rows count as the plan says.
-
-        Raises
-        ------
-        ProtocolError
-            ``already-sent``: what was sent cannot be changed.
-        DataError
-            When they are no rows of D numbers, or their units are not given; none is added.
-        """
+        """Add rows, shape (n, D); each counts once, and not at all if it is not finite."""
         values = self._checked(rows)
         units = None if groups is None else unit_ids(groups, len(values))
         return self.add([Block(values, origin=self.place.name, units=units)])
 
     def add(self, blocks: Iterable[Block]) -> Leaf:
-        """Add the rows of blocks, such as those of a file, with units where the study has any.
-
-        Raises
-        ------
-        ProtocolError, DataError
-            As of :meth:`partial_fit`; none is added.
-        """
+        """Add the rows of blocks, such as those of a file, with units where the study has any."""
         if self._sent is not None:
             raise ProtocolError(
                 f"{self.place.name} has sent its sums: rows cannot be added any more.",
@@ -268,11 +203,6 @@ class Leaf:
 
         Rows of a message that was made count in that round only, whether or not it arrived. A leaf
         that was away, and made none, takes its rows with it; here it sends nothing any more.
-
-        Raises
-        ------
-        ProtocolError
-            ``one-round`` where the study has a single round.
         """
         check_rounds(self._study)
         other = Leaf(

@@ -23,23 +23,7 @@ from eigenveil.privacy.tree_views import TreeRun
 
 
 class TreeRounds:
-    """The root over many rounds: a global subspace that each of them refreshes.
-
-    Parameters
-    ----------
-    study : TreeStudy
-        Made with ``publish="blocks"``, and ``forgetting`` for older rounds.
-
-    Attributes
-    ----------
-    rounds : tuple of str
-        Sessions of the rounds that are in the result.
-
-    Raises
-    ------
-    ProtocolError
-        ``one-round`` where the study has a single round.
-    """
+    """The root over many rounds: a global subspace that each of them refreshes."""
 
     def __init__(self, study: TreeStudy) -> None:
         check_rounds(study)
@@ -62,22 +46,6 @@ class TreeRounds:
 
         Its guarantees are for a row of any round until now: they follow from the fewest leaves
         that arrived in a round, and for each level from the smallest message of any round.
-
-        Parameters
-        ----------
-        session : str
-            The round's, as its messages have it.
-        merged : Merged
-            What its root has (:meth:`eigenveil.federation.tree.nodes.Node.result`).
-        secure, dependent : bool
-            As of :func:`eigenveil.federation.tree.nodes.publish`, of this round.
-
-        Raises
-        ------
-        ProtocolError
-            ``round-twice``.
-        PrivacyError
-            ``too-many-lost``: nothing of the round is released, and the result stays as it was.
         """
         if session in self.rounds:
             raise ProtocolError(

@@ -44,20 +44,6 @@ class Place(NamedTuple):
 class MergeTree:
     """Leaves whose states are merged on the way to one root.
 
-    Parameters
-    ----------
-    fan_out : int
-        Children that a node has at the most, >= 2.
-    depth : int
-        Levels above the leaves, >= 1: with 1, the leaves are the root's own children.
-    leaves : int, optional
-        At most ``fan_out ** depth``, which is the default.
-
-    Raises
-    ------
-    DataError
-        When there is no such tree.
-
     Examples
     --------
     >>> tree = MergeTree(fan_out=4, depth=5)
@@ -65,9 +51,9 @@ class MergeTree:
     (1024, [1024, 256, 64, 16, 4, 1])
     """
 
-    fan_out: int
-    depth: int
-    leaves: int | None = None
+    fan_out: int  # Children that a node has at the most, >= 2
+    depth: int  # Levels above the leaves, >= 1: with 1, the leaves are the root's own children
+    leaves: int | None = None  # At most `fan_out ** depth`, which is the default
 
     def __post_init__(self) -> None:
         """Check the numbers."""

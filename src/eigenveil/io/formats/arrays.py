@@ -42,18 +42,7 @@ class Header:
 
 
 class ArrayFile(ABC):
-    """Rows of an array, without names.
-
-    Parameters
-    ----------
-    path : Place
-        Named in messages as it was given.
-
-    Attributes
-    ----------
-    most_columns : int
-        A file with more is refused.
-    """
+    """Rows of an array, without names."""
 
     most_columns = MOST_COLUMNS
 
@@ -102,13 +91,7 @@ class SparseArrayFile(ArrayFile):
 
 
 class NamedArrayFile(Named, ArrayFile):
-    """An array whose columns have names, and whose rows may have labels such as persons.
-
-    Parameters
-    ----------
-    path : Place
-        Named in messages as it was given.
-    """
+    """An array whose columns have names, and whose rows may have labels such as persons."""
 
     def __init__(self, path: Place) -> None:
         super().__init__(path)
@@ -238,13 +221,7 @@ class SparseFile(SparseArrayFile):
 
 
 def open_archive(path: Place) -> ArrayFile:
-    """Find the rows in an ``.npz`` archive: a sparse matrix, the array ``X``, or the only matrix.
-
-    Raises
-    ------
-    DataError
-        Naming the file and what is in it where that leaves no choice or more than one.
-    """
+    """Find the rows in an ``.npz``: a sparse matrix, the array ``X``, or the only matrix."""
     with reading(path):
         with zipfile.ZipFile(path) as archive:
             keys = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]

@@ -26,27 +26,14 @@ _OF_DICTIONARY = 2  # a message's header type
 
 @dataclass(frozen=True)
 class BatchSize:
-    """A batch of a file, or of a dictionary.
-
-    Attributes
-    ----------
-    packed : bool
-    unpacked : int
-        Bytes that its buffers become, of a packed one.
-    """
+    """A batch of a file, or of a dictionary."""
 
     packed: bool
-    unpacked: int
+    unpacked: int  # Bytes that its buffers become, of a packed one
 
 
 def batch_sizes(file: IO[bytes]) -> Iterator[BatchSize]:
-    """Each batch of a file in Arrow's file format: dictionaries, then rows.
-
-    Raises
-    ------
-    ValueError
-        When the metadata point out of the file.
-    """
+    """Each batch of a file in Arrow's file format: dictionaries, then rows."""
     for place in _places(file):
         yield _size_of(file, *place)
 

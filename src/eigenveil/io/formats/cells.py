@@ -27,20 +27,7 @@ _BY_ROWS = {"csr": True, "csc": False}
 
 
 def open_cells(path: Place, *, layer: str | None = None) -> NamedArrayFile:
-    """Open a store of cells.
-
-    Parameters
-    ----------
-    path : Place
-        An ``.h5ad`` file or a ``.zarr`` folder.
-    layer : str, optional
-        A layer in place of ``X``; ``"raw"`` is ``adata.raw``.
-
-    Raises
-    ------
-    DataError
-        ``missing-layer``, with those that there are; ``unreadable``.
-    """
+    """Open a store of cells."""
     with reading(path), opened(path) as root:
         dense = is_array(child(path, root, _place(path, root, layer)))
     return DenseCells(path, layer) if dense else SparseCells(path, layer)
@@ -82,15 +69,7 @@ def _place(path: Place, root: Any, layer: str | None) -> str:
 
 
 class _Cells(NamedArrayFile):
-    """What dense and sparse cells have in common.
-
-    Parameters
-    ----------
-    path : Place
-        Named in messages as it was given.
-    layer : str or None
-        In place of ``X``.
-    """
+    """What dense and sparse cells have in common."""
 
     def __init__(self, path: Place, layer: str | None) -> None:
         self._layer = layer

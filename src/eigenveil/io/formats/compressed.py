@@ -24,28 +24,15 @@ _IN_MEMORY = 1 << 28
 
 @dataclass(frozen=True)
 class Compressed:
-    """The three arrays of a compressed matrix, which are read in slices.
+    """The three arrays of a compressed matrix, which are read in slices."""
 
-    Attributes
-    ----------
-    path : Place
-        Named in messages.
-    data, indices : of shape (entries,)
-    pointers : of shape (rows + 1,) or (columns + 1,)
-    shape : (rows, columns)
-    by_rows : bool
-        Whether rows are compressed; else columns are.
-    entry_type : dtype
-        Of the values as they are read.
-    """
-
-    path: Place
+    path: Place  # Named in messages
     data: Any
     indices: Any
     pointers: Any
     shape: tuple[int, int]
-    by_rows: bool
-    entry_type: np.dtype[Any]
+    by_rows: bool  # Whether rows are compressed; else columns are
+    entry_type: np.dtype[Any]  # Of the values as they are read
 
     @classmethod
     def of_group(

@@ -80,13 +80,7 @@ _ENTRY_BYTES = 2
 
 
 def market_header(path: Place) -> Header:
-    """Shape and type of a Matrix Market file.
-
-    Raises
-    ------
-    DataError
-        ``file-too-large`` where it states more entries than a file of its size can have.
-    """
+    """Shape and type of a Matrix Market file."""
     rows, columns, entries, _, field, _ = scipy.io.mminfo(path)
     growth = GZIP_GROWTH if path.suffix.lower() == ".gz" else 1
     size = Path(path).stat().st_size

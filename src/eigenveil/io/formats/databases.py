@@ -45,13 +45,7 @@ _QUOTING = ("22", "23")
 
 
 class QueryTable(Table):
-    """The rows of a query.
-
-    Parameters
-    ----------
-    query : Query
-        Named in messages without user and password.
-    """
+    """The rows of a query."""
 
     def __init__(self, query: Query) -> None:
         self._query = query

@@ -106,39 +106,19 @@ PLAIN = Dialect()
 
 @dataclass(frozen=True)
 class Settled:
-    """A dialect without anything open.
-
-    Attributes
-    ----------
-    separator, encoding : str
-    decimal : str
-        A point, a comma, or both.
-    likely : str
-        The one that the first rows have: only how fast text is read depends on it.
-    skipped : int
-        Lines before the first that counts.
-    guessed : tuple of str
-        What was guessed and is not as usual, in words; empty where nothing was.
-    """
+    """A dialect without anything open."""
 
     separator: str
-    decimal: str
-    likely: str
+    decimal: str  # A point, a comma, or both
+    likely: str  # The one that the first rows have: only how fast text is read depends on it
     encoding: str
-    skipped: int
+    skipped: int  # Lines before the first that counts
+    # What was guessed and is not as usual, in words; empty where nothing was
     guessed: tuple[str, ...] = ()
 
 
 def settle(dialect: Dialect, head: bytes, *, usual: str) -> Settled:
-    """What a file's first lines say, where nobody does.
-
-    Parameters
-    ----------
-    head : bytes
-        The beginning of the text, whole lines or more.
-    usual : str
-        The separator that the file's name stands for.
-    """
+    """What a file's first lines say, where nobody does."""
     encoding = dialect.encoding or _encoding_of(head, header=dialect.header)
     text = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head)
     lines = text.removeprefix("\ufeff").splitlines()[: 10 * _LINES]
@@ -163,15 +143,7 @@ def settle(dialect: Dialect, head: bytes, *, usual: str) -> Settled:
 
 
 class PlainLines:
-    """Makes each line what it is by itself: lines that are no rows empty, and cells closed.
-
-    Parameters
-    ----------
-    settled : Settled
-        How many lines come before the first that counts, and what is between cells.
-    dialect : Dialect
-        What other lines begin with that are no rows, and whether a quoted cell ends with its line.
-    """
+    """Makes each line what it is by itself: lines that are no rows empty, and cells closed."""
 
     def __init__(self, settled: Settled, dialect: Dialect) -> None:
         self._skipped = settled.skipped

@@ -21,13 +21,7 @@ _ENDING = ".eigenvec"
 
 
 def write_eigenvec(file: IO[bytes], blocks: Iterable[Columns]) -> None:
-    """A line a sample: ``#FID  IID  PC1  ...``, with tabs between and six digits.
-
-    Raises
-    ------
-    DataError
-        When there is no column ``IID``.
-    """
+    """A line a sample: ``#FID  IID  PC1  ...``, with tabs between and six digits."""
     begun = False
     for columns in blocks:
         held = dict(columns)

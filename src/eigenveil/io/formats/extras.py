@@ -9,22 +9,7 @@ from eigenveil.errors import DataError
 
 
 def library(name: str, *, extra: str, what: str) -> ModuleType:
-    """Import a library that only some installations have.
-
-    Parameters
-    ----------
-    name : str
-        The module.
-    extra : str
-        The extra of this package that brings it.
-    what : str
-        What needs it, as the subject of a sentence, such as "A .h5ad file".
-
-    Raises
-    ------
-    DataError
-        With code ``extra-missing``, when it is not installed.
-    """
+    """Import a library that only some installations have."""
     try:
         return import_module(name)
     except ImportError:

@@ -44,15 +44,6 @@ EXTRA = "genotypes"
 class GenotypeFile(NamedArrayFile):
     """Samples by variants: counts of an allele's copies, 0 to 2, missing where nothing was called.
 
-    Parameters
-    ----------
-    path : Path
-        Named in messages as it was given.
-    variants : Path, optional
-        A manifest: the columns are its variants, in its order (see
-        :func:`~eigenveil.io.formats.variants.match`). Where it has frequencies p, a count g becomes
-        ``(g - 2 p) / sqrt(2 p (1 - p))``, and what is missing 0, the public mean.
-
     Notes
     -----
     Each entry follows from its own row and public numbers, so that no sensitivity changes.
@@ -303,13 +294,7 @@ def listed_variants(path: Path) -> Iterator[Variant]:
 
 
 def _beside(path: Path, *endings: str) -> Path:
-    """The file of the same name with one of these endings.
-
-    Raises
-    ------
-    DataError
-        When there is none.
-    """
+    """The file of the same name with one of these endings."""
     for ending in endings:
         place = path.with_name(path.name[: -len(path.suffix)] + ending)
         if place.exists():

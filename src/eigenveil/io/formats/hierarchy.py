@@ -24,13 +24,7 @@ _MOST_CHUNK = MOST_UNPACKED // 4  # those of several arrays are unpacked togethe
 
 @contextmanager
 def opened(path: Place, *, write: bool = False) -> Iterator[Any]:
-    """The root group of a store, for reading, or to be changed.
-
-    Raises
-    ------
-    DataError
-        With code ``extra-missing``, where the library is not installed.
-    """
+    """The root group of a store, for reading, or to be changed."""
     if isinstance(path, Path) and path.is_dir():
         zarr = library("zarr", extra="cells", what="A .zarr folder")
         yield zarr.open_group(str(path), mode="r")
@@ -47,13 +41,7 @@ def is_array(element: Any) -> bool:
 
 
 def child(path: Place, group: Any, name: str, *, array: bool = False) -> Any:
-    """What a group has under a name.
-
-    Raises
-    ------
-    DataError
-        When there is no such thing, or it is no array where one is wanted.
-    """
+    """What a group has under a name."""
     found = group[name] if not is_array(group) and name in group else None
     if found is None or (array and not is_array(found)):
         what = "array" if array else "element"
@@ -64,13 +52,7 @@ def child(path: Place, group: Any, name: str, *, array: bool = False) -> Any:
 
 
 def whole(path: Place, group: Any, name: str) -> NDArray[Any]:
-    """All of an array of one dimension; bytes as texts.
-
-    Raises
-    ------
-    DataError
-        When it becomes more than 4,096 times what is stored of it (and more than 64 MiB).
-    """
+    """All of an array of one dimension; bytes as texts."""
     found = child(path, group, name, array=True)
     _check_growth(path, name, found)
     entries = np.asarray(found[...])

@@ -34,18 +34,10 @@ _AXES = ("xyz", "yx")
 
 @dataclass(frozen=True)
 class Grid:
-    """Where the voxels of an image lie.
+    """Where the voxels of an image lie."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Of one image: (x, y, z), or (rows, columns).
-    affine : array of shape (4, 4) or None
-        From indices to millimetres; ``None`` where it is not known.
-    """
-
-    shape: tuple[int, ...]
-    affine: NDArray[np.float64] | None
+    shape: tuple[int, ...]  # Of one image: (x, y, z), or (rows, columns)
+    affine: NDArray[np.float64] | None  # From indices to millimetres; `None` where it is not known
 
     def difference(self, other: Grid) -> str:
         """What differs from another one, in words; empty where nothing does."""
@@ -82,14 +74,7 @@ class _Stored:
 
 
 class _Images(NamedArrayFile):
-    """What both formats have in common.
-
-    Parameters
-    ----------
-    paths : list of Path
-    mask : Path, optional
-        A NIfTI image or a ``.npy`` array; by default every voxel is a column.
-    """
+    """What both formats have in common."""
 
     label_names: Sequence[str] = ()
 
@@ -235,13 +220,7 @@ def voxel_names(inside: NDArray[np.bool_]) -> list[str]:
 
 
 def read_mask(path: Place) -> Mask:
-    """A mask: a NIfTI image, or an array in a ``.npy`` file; voxels that are not 0 are inside.
-
-    Raises
-    ------
-    DataError
-        When it cannot be read, or no voxel is inside.
-    """
+    """A mask: a NIfTI image, or an array in a ``.npy`` file; voxels that are not 0 are inside."""
     with _damaged(path):
         if path.suffix.lower() == ".npy":
             entries, affine = np.load(path, allow_pickle=False), None

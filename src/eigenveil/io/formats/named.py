@@ -13,26 +13,13 @@ from eigenveil.tables.identifiers import check_identifiers
 
 
 class Named:
-    """Columns by name, and errors about them.
+    """Columns by name, and errors about them."""
 
-    Attributes
-    ----------
-    path : Place
-        Named in messages as it was given.
-    files : sequence of Place
-        What is read: the same, or several that are one.
-    columns : sequence of str
-        The columns that can be features, in order.
-    types : mapping of str
-        What each stored column holds, in the order stored.
-    label_names : sequence of str
-        What is stored about rows beside the columns, such as the person of each cell.
-    """
-
-    path: Place
-    files: Sequence[Place]
-    columns: Sequence[str]
-    types: Mapping[str, Any]
+    path: Place  # Named in messages as it was given
+    files: Sequence[Place]  # What is read: the same, or several that are one
+    columns: Sequence[str]  # The columns that can be features, in order
+    types: Mapping[str, Any]  # What each stored column holds, in the order stored
+    # What is stored about rows beside the columns, such as the person of each cell
     label_names: Sequence[str] = ()
 
     def origin(self) -> FileOrigin:

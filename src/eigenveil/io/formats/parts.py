@@ -13,14 +13,7 @@ from eigenveil.origins import FileOrigin
 
 
 class PartTable(Table):
-    """A file of a table in parts, after its own columns those of its folders.
-
-    Parameters
-    ----------
-    file : Table
-    keys : mapping of str to Arrow scalar
-        The value of each such column.
-    """
+    """A file of a table in parts, after its own columns those of its folders."""
 
     def __init__(self, file: Table, keys: Mapping[str, Any]) -> None:
         self._file, self.path, self.files = file, file.path, file.files

@@ -51,47 +51,27 @@ USUAL = ReadOptions()
 
 @dataclass(frozen=True)
 class Format:
-    """One format.
-
-    Attributes
-    ----------
-    name : str
-    endings : tuple of str
-        How the names of its files end, in lower case.
-    reader : str
-        ``module:name`` of what opens a file: called with the path, it returns a
-        :class:`~eigenveil.io.formats.tabular.Table` or an
-        :class:`~eigenveil.io.formats.arrays.ArrayFile`.
-    pattern : str
-        A regular expression of whole names, for a format that has no ending of its own.
-    takes : tuple of str
-        Fields of :class:`ReadOptions` that the reader takes, by keyword.
-    beside : str
-        ``module:name`` of what lists the files that belong to one, such as the names of its rows.
-    together : bool
-        Whether all files of the format are opened as one: the reader is called with their list.
-    folder : bool
-        Whether a folder of such a name is one file.
-    writer : str
-        ``module:name`` of what writes blocks of columns (see
-        :func:`~eigenveil.io.write.write_blocks`) to an open file, as they come; empty where it is
-        not written.
-    written : tuple of str
-        The endings that it is written with.
-    labels : tuple of str
-        Labels of rows that a written file begins with, where the rows have them.
-    """
+    """One format."""
 
     name: str
-    endings: tuple[str, ...]
+    endings: tuple[str, ...]  # How the names of its files end, in lower case
+    # `module:name` of what opens a file: called with the path, it returns a
+    # :class:`~eigenveil.io.formats.tabular.Table` or an
+    # :class:`~eigenveil.io.formats.arrays.ArrayFile`
     reader: str
+    # A regular expression of whole names, for a format that has no ending of its own
     pattern: str = ""
-    takes: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()  # Fields of :class:`ReadOptions` that the reader takes, by keyword
+    # `module:name` of what lists the files that belong to one, such as the names of its rows
     beside: str = ""
+    # Whether all files of the format are opened as one: the reader is called with their list
     together: bool = False
-    folder: bool = False
+    folder: bool = False  # Whether a folder of such a name is one file
+    # `module:name` of what writes blocks of columns (see :func:`~eigenveil.io.write.write_blocks`)
+    # to an open file, as they come; empty where it is not written
     writer: str = ""
-    written: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()  # The endings that it is written with
+    # Labels of rows that a written file begins with, where the rows have them
     labels: tuple[str, ...] = ()
 
     def fits(self, path: Place) -> bool:

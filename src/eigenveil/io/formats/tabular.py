@@ -37,13 +37,7 @@ _ROW_LABELS = re.compile(r"|__index_level_\d+__")
 
 
 class Table(Named, ABC):
-    """Rows with named columns, read by name.
-
-    Parameters
-    ----------
-    path : Place
-        Named in messages as it was given.
-    """
+    """Rows with named columns, read by name."""
 
     newlines_in_cells = False
     """Whether a quote that is not closed takes in other rows."""
@@ -107,13 +101,7 @@ class Table(Named, ABC):
     def batches(
         self, columns: Sequence[str], step: int, *, texts: Collection[str] = ()
     ) -> Iterator[Any]:
-        """Read all rows of these columns, in order, in Arrow batches of at most ``step`` rows.
-
-        Parameters
-        ----------
-        texts : collection of str
-            Those whose cells are wanted as they stand where the file is a text, as bytes.
-        """
+        """Read all rows of these columns, in order, in Arrow batches of at most ``step`` rows."""
         for batch in _gathered(self._batches(columns, texts), step):
             # a slice is no copy, so that a batch as large as its file is not made dense at once
             for start in range(0, batch.num_rows, step):

@@ -127,13 +127,7 @@ class TenXFile(_TenX):
 
 
 def open_market(path: Place) -> ArrayFile:
-    """A ``.mtx`` file: cells where CellRanger's lists are beside it, else as it is.
-
-    Raises
-    ------
-    DataError
-        When only one of the lists is there, or they are not of this matrix.
-    """
+    """A ``.mtx`` file: cells where CellRanger's lists are beside it, else as it is."""
     features, barcodes = _lists(path)
     if features is None and barcodes is None:
         return MatrixMarketFile(path)
@@ -168,12 +162,7 @@ def _lists(path: Place) -> tuple[Path | None, Path | None]:
 
 
 class TenXMarket(_TenX):
-    """A matrix of genes x cells with its lists: loaded whole, and sparse, for it is a text.
-
-    Parameters
-    ----------
-    path, features, barcodes : Path
-    """
+    """A matrix of genes x cells with its lists: loaded whole, and sparse, for it is a text."""
 
     def __init__(self, path: Place, features: Path, barcodes: Path) -> None:
         self._lists = features, barcodes

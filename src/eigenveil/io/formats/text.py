@@ -59,12 +59,6 @@ class TextTable(Table):
     empty ones. A line with too many cells or too few is a row of NaN; such rows come last. A column
     most of whose cells in the first lines, as many as are read at once, are other texts is one of
     texts: that it is one is taken for public.
-
-    Parameters
-    ----------
-    path : Place
-        Named in messages as it was given.
-    dialect : Dialect
     """
 
     def __init__(self, path: Place, *, dialect: Dialect = PLAIN) -> None:
@@ -354,13 +348,7 @@ def conversion(na: Sequence[str], decimal: str, **more: Any) -> Any:
 
 
 def plain(cells: Any, na: Sequence[str], decimal: str, *, number: bool) -> Any:
-    """Cells of text (others stay) with nothing for missing values, and points for decimals.
-
-    Parameters
-    ----------
-    number : bool
-        Whether they are to be numbers: otherwise commas stay.
-    """
+    """Cells of text (others stay) with nothing for missing values, and points for decimals."""
     if not pa.types.is_binary(cells.type):
         return cells
     none = pa.scalar(None, pa.binary())
@@ -473,17 +461,7 @@ def records(stream: Any, separator: str) -> Iterator[tuple[int, int]]:
 
 
 def cells_of_first_line(text: Any, delimiter: str, most: int = 1) -> int:
-    """How many cells the first line with any has, found by reading little further than its end.
-
-    Parameters
-    ----------
-    text : binary file
-        Read from where it stands, some megabytes at most.
-    delimiter : str
-        What is between two cells.
-    most : int
-        Lines of which it is the usual number: where the first is a row, it is one person's.
-    """
+    """How many cells the first line with any has, found by reading little further than its end."""
     start: bytes = text.read(_READ_BYTES)
     if b"\n" not in start.strip():
         start += text.read(_MOST_READ_BYTES)

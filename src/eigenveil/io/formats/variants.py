@@ -41,24 +41,12 @@ _CHROMOSOMES = {"23": "X", "24": "Y", "25": "XY", "26": "MT", "M": "MT"}
 
 
 class Variant(NamedTuple):
-    """One line of a list of variants.
+    """One line of a list of variants."""
 
-    Attributes
-    ----------
-    chrom : str
-        As :func:`chromosome` writes it.
-    position : int
-        From 1.
-    id : str
-        ``.`` where it has none.
-    counted, other : str
-        Alleles: the one whose copies a genotype counts, and the other.
-    """
-
-    chrom: str
-    position: int
-    id: str
-    counted: str
+    chrom: str  # As :func:`chromosome` writes it
+    position: int  # From 1
+    id: str  # `.` where it has none
+    counted: str  # Alleles: the one whose copies a genotype counts, and the other
     other: str
 
     @property
@@ -74,22 +62,11 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Manifest:
-    """A public list of variants.
-
-    Attributes
-    ----------
-    path : Path
-    variants : tuple of Variant
-    frequencies : array of shape (D,) or None
-        Of the counted alleles, above 0 and below 1.
-    names : tuple of str
-        The columns: with frequencies each name has its own, ``rs123_A(0.25)``, since the number in
-        the column depends on it.
-    """
+    """A public list of variants."""
 
     path: Place
     variants: tuple[Variant, ...]
-    frequencies: NDArray[np.float64] | None
+    frequencies: NDArray[np.float64] | None  # Of the counted alleles, above 0 and below 1
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,26 +80,15 @@ class Manifest:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Which variants of a file its columns are.
-
-    Attributes
-    ----------
-    names : tuple of str
-    places : array of int64, shape (D,)
-        The variant's number in the file, from 0; -1 where the file has none.
-    swapped : array of bool, shape (D,)
-        Whether the file counts the other allele.
-    frequencies : array of shape (D,) or None
-        Public ones of the counted alleles, by which genotypes are standardised.
-    listed : tuple of Variant
-        The file's variants, where no manifest chose among them.
-    """
+    """Which variants of a file its columns are."""
 
     names: tuple[str, ...]
+    # The variant's number in the file, from 0; -1 where the file has none
     places: NDArray[np.int64]
-    swapped: NDArray[np.bool_]
+    swapped: NDArray[np.bool_]  # Whether the file counts the other allele
+    # Public ones of the counted alleles, by which genotypes are standardised
     frequencies: NDArray[np.float64] | None = None
-    listed: tuple[Variant, ...] = ()
+    listed: tuple[Variant, ...] = ()  # The file's variants, where no manifest chose among them
 
 
 def chromosome(text: str) -> str:
@@ -137,11 +103,6 @@ def all_variants(path: Place, variants: Iterable[Variant]) -> Columns:
 
     An id that is missing, that another variant has too, or that would not do as the name of a
     column (a number, a date, an identifier of persons) gives way to the variant's place.
-
-    Raises
-    ------
-    DataError
-        When there are more than :data:`~eigenveil.models.inputs.MOST_VARIANTS`.
     """
     rest = iter(variants)
     found = list(islice(rest, MOST_VARIANTS))
@@ -175,19 +136,6 @@ def match(path: Place, variants: Iterable[Variant], manifest: Manifest) -> Colum
     are variants with other alleles; those whose two alleles are A and T or C and G, which look the
     same on both strands; and all but the first of several that match. A VariantsWarning tells the
     owner how many columns are missing, and why.
-
-    Parameters
-    ----------
-    path : Path
-        Of the file, for messages.
-    variants : iterable of Variant
-        Of the file, in order.
-    manifest : Manifest
-
-    Raises
-    ------
-    DataError
-        With code ``no-variants``, when the file has none of the manifest's.
     """
     wanted: dict[tuple[str, int], list[int]] = {}
     for number, each in enumerate(manifest.variants):
@@ -283,11 +231,6 @@ def read_manifest(path: Place) -> Manifest:
 
     ``id``, ``chrom``, ``pos`` (from 1), ``counted`` and ``other`` (alleles), and ``frequency`` (of
     the counted allele, above 0 and below 1) for all variants or none; other columns are not read.
-
-    Raises
-    ------
-    DataError
-        With code ``bad-manifest``, naming the line.
     """
     try:
         with Path(path).open(encoding="utf-8") as file:
@@ -348,13 +291,7 @@ def _frequency(path: Place, line: int, text: str) -> float:
 def variant_of(
     path: Place, line: int, name: str, chrom: str, position: str, counted: str, other: str
 ) -> Variant:
-    """A variant from the texts of a line.
-
-    Raises
-    ------
-    DataError
-        When the position is no whole number.
-    """
+    """A variant from the texts of a line."""
     if not (position.isascii() and position.isdigit()):
         raise _wrong(path, line, f"has the position {short_name(position)!r}")
     return Variant(chromosome(chrom), int(position), name, counted.upper(), other.upper())
@@ -375,23 +312,12 @@ def _wrong(path: Place, line: int, problem: str) -> DataError:
 
 @dataclass(frozen=True)
 class Draft:
-    """A manifest to be, and what was left out of it.
+    """A manifest to be, and what was left out of it."""
 
-    Attributes
-    ----------
-    lines : tuple of str
-        Of its file.
-    variants : int
-    standardised : bool
-        Whether there are frequencies.
-    left_out : dict of str to int
-        How many variants, by why.
-    """
-
-    lines: tuple[str, ...]
+    lines: tuple[str, ...]  # Of its file
     variants: int
-    standardised: bool
-    left_out: dict[str, int]
+    standardised: bool  # Whether there are frequencies
+    left_out: dict[str, int]  # How many variants, by why
 
 
 def draft(
@@ -401,18 +327,7 @@ def draft(
     *,
     least: float,
 ) -> Draft:
-    """A manifest of public variants, less those that would be of no use.
-
-    Parameters
-    ----------
-    variants : sequence of Variant
-    names : sequence of str
-        Of their columns (:func:`all_variants`), from which ids are taken.
-    frequencies : array of shape (D,), optional
-        NaN where nothing was called.
-    least : float
-        Least frequency of the rarer allele.
-    """
+    """A manifest of public variants, less those that would be of no use."""
     times = Counter(names)
     taken, left_out = [], Counter[str]()
     for number, variant in enumerate(variants):

@@ -31,13 +31,6 @@ class VcfFile(GenotypeFile):
     Its text is parsed once, when it is opened, into an unnamed temporary file of one byte a call,
     which every pass reads.
 
-    Parameters
-    ----------
-    path : Path
-        Named in messages as it was given.
-    variants : Path, optional
-        A manifest; without it, all variants.
-
     Notes
     -----
     Phase is not looked at. A haploid call counts twice, as in PLINK's files. A call of which one
@@ -101,13 +94,7 @@ class VcfFile(GenotypeFile):
 
 
 def open_vcf(path: Path, *, variants: Path | None = None) -> VcfFile:
-    """A VCF, which needs a manifest.
-
-    Raises
-    ------
-    DataError
-        With code ``no-manifest``.
-    """
+    """A VCF, which needs a manifest."""
     if variants is None:
         raise DataError(
             f"{path} lists the variants that were found in its samples, and the names of columns "
@@ -152,13 +139,7 @@ def _records(path: Path, opened: Any) -> Iterator[Any]:
 
 
 def _alleles(path: Path, record: Any) -> NDArray[np.int16]:
-    """The two alleles of every sample, shape (n, 2); not called where there are more.
-
-    Raises
-    ------
-    DataError
-        When the variant has no calls.
-    """
+    """The two alleles of every sample, shape (n, 2); not called where there are more."""
     if "GT" not in (record.FORMAT or ()):
         raise unreadable(
             path,

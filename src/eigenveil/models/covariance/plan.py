@@ -72,13 +72,7 @@ class CovariancePlan(Plan):
 def make_covariance_plan(
     options: Options, *, features: int, noise_draws: int = 1, variables: int | None = None
 ) -> CovariancePlan:
-    """Settle every choice that the options of one table leave open; as of PCA's ``make_plan``.
-
-    Raises
-    ------
-    PrivacyError, DataError
-        Naming the parameter and what it may be.
-    """
+    """Settle every choice that the options of one table leave open; as of PCA's ``make_plan``."""
     pure, mechanism = options.delta == 0, options.mechanism
     if mechanism == "auto":
         mechanism = STATISTICS["second-moment"].usual(pure=pure).name

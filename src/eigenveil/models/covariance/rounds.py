@@ -32,38 +32,21 @@ from eigenveil.privacy.releases import Sharing
 
 @dataclass(frozen=True)
 class CovarianceFactors:
-    """The result: everything in it is computed from releases.
+    """The result: everything in it is computed from releases."""
 
-    Attributes
-    ----------
-    covariance : array of shape (D, D)
-        Symmetric, positive semidefinite, in the data's units squared.
-    mean : array of shape (D,)
-    usable : array of bool, shape (D,)
-        Which eigenvectors, by descending eigenvalue, stand above the noise.
-    noise_floor : float
-        Variance that noise, and what is left of the centre's error, show in all but one of a
-        hundred fits; in squared scales.
-    scale : array of shape (D,)
-        What columns were divided by; 0 of those that were left out.
-    rows : float
-    row_bound : float
-        Norm at which centred rows were shortened.
-    clipped_energy : float or None
-        Share of the rows' variance that this took away, by the released norms that stand out
-        from the noise: what is longer and rarer is not in it. ``None`` where none were released.
-    stopped, advice : str
-        Why the fit ended before its last release, and what would do; empty where it did not.
-    """
-
-    covariance: Array
+    covariance: Array  # Symmetric, positive semidefinite, in the data's units squared
     mean: Array
-    usable: NDArray[np.bool_]
+    usable: NDArray[np.bool_]  # Which eigenvectors, by descending eigenvalue, stand above the noise
+    # Variance that noise, and what is left of the centre's error, show in all but one of a hundred
+    # fits; in squared scales
     noise_floor: float
-    scale: Array
+    scale: Array  # What columns were divided by; 0 of those that were left out
     rows: float
-    row_bound: float
+    row_bound: float  # Norm at which centred rows were shortened
+    # Share of the rows' variance that this took away, by the released norms that stand out from the
+    # noise: what is longer and rarer is not in it. `None` where none were released.
     clipped_energy: float | None
+    # Why the fit ended before its last release, and what would do; empty where it did not
     stopped: str = ""
     advice: str = ""
 
@@ -84,13 +67,7 @@ def private_covariance(
     sharing: Mapping[Step, Sharing] | None = None,
     keep_all: bool = False,
 ) -> Generator[Round, Answers, CovarianceFactors]:
-    """The rounds of a fit; parameters as of :func:`eigenveil.models.pca.rounds.private_pca`.
-
-    Returns
-    -------
-    CovarianceFactors
-        Zero and of no usable direction where the rows are too few for a scale to be found.
-    """
+    """The rounds of a fit; parameters as of :func:`eigenveil.models.pca.rounds.private_pca`."""
     del keep_all
     state = RoundState(plan, dict(budgets or {}), dict(sharing or {}))
     state.preparation = replace(preparation, holes=plan.holes)

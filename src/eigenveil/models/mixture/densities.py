@@ -16,14 +16,7 @@ Array = NDArray[np.float64]
 
 
 def log_densities(rows: Any, means: Array, covariances: Array, kind: CovarianceType) -> Array:
-    """Log-density of rows (n, D), dense or sparse, under each component: shape (n, K).
-
-    Parameters
-    ----------
-    covariances : array of shape (K,), (K, D), (K, D, D) or (D, D)
-        Of the kinds "spherical", "diag", "full" and "tied". Where a variance is 0 (nothing stands
-        above the components), the nearest mean is left.
-    """
+    """Log-density of rows (n, D), dense or sparse, under each component: shape (n, K)."""
     count, features = means.shape
     middle = means.mean(axis=0)
     spread = means - middle

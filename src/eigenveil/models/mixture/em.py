@@ -52,31 +52,15 @@ _NEAR = 0.35
 
 @dataclass(frozen=True)
 class Components:
-    """A mixture that was released, and how well it is known.
-
-    Attributes
-    ----------
-    means : array of shape (K, D)
-    weights : array of shape (K,)
-        They add up to 1; none is 0.
-    covariances : array of shape (K,), (K, D), (K, D, D) or (D, D)
-        As scikit-learn has them: spherical, diag, full, tied.
-    kind : {"spherical", "diag", "full", "tied"}
-    counts : array of shape (K,)
-        Released numbers of rows, which noise can make negative.
-    count_noise : float
-        Their standard deviation.
-    mean_noise : array of shape (K,)
-        What an entry of each mean may be off.
-    """
+    """A mixture that was released, and how well it is known."""
 
     means: Array
-    weights: Array
-    covariances: Array
+    weights: Array  # They add up to 1; none is 0
+    covariances: Array  # As scikit-learn has them: spherical, diag, full, tied
     kind: CovarianceType
-    counts: Array
-    count_noise: float = 0.0
-    mean_noise: Array | None = None
+    counts: Array  # Released numbers of rows, which noise can make negative
+    count_noise: float = 0.0  # Their standard deviation
+    mean_noise: Array | None = None  # What an entry of each mean may be off
 
     @property
     def traces(self) -> Array:
@@ -149,19 +133,11 @@ def _kept(found: Components) -> Array:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The released second moment of prepared rows about their centre, per row.
-
-    Attributes
-    ----------
-    basis : array of shape (D, R)
-    energies : array of shape (R,)
-    bulk : float
-        What every direction has beside these.
-    """
+    """The released second moment of prepared rows about their centre, per row."""
 
     basis: Array
     energies: Array
-    bulk: float
+    bulk: float  # What every direction has beside these
 
     @classmethod
     def of(cls, pair: PairMoment, rows: float) -> Spectrum:

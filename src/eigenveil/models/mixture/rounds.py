@@ -80,46 +80,23 @@ _State = RoundState[MixturePlan]
 
 @dataclass(frozen=True)
 class MixtureFactors:
-    """The result: everything in it is computed from releases.
-
-    Attributes
-    ----------
-    means : array of shape (K, D)
-    weights : array of shape (K,)
-        They add up to 1, the largest first.
-    covariances : array of shape (K,), (K, D), (K, D, D) or (D, D)
-        Of the kinds "spherical", "diag", "full" and "tied".
-    noise_variance : float
-        Mean variance of a feature within components.
-    rows : float
-    strengths : array
-        Leading eigenvalues of the pair moment, as variances.
-    noise_floor : float
-        What of these noise alone would show.
-    usable : array of bool, shape (K,)
-        Which components can be distinguished from the others in spite of the noise.
-    row_bound : float
-        Length to which centred rows were shortened.
-    converged : bool
-    stopped : str or None
-        Why the fit ended before it had spent everything: nothing was found, and the one component
-        stands in.
-    advice : str
-        What would do, where a component is missing or not usable.
-    """
+    """The result: everything in it is computed from releases."""
 
     means: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    covariances: NDArray[np.float64]
-    noise_variance: float
+    weights: NDArray[np.float64]  # They add up to 1, the largest first
+    covariances: NDArray[np.float64]  # Of the kinds "spherical", "diag", "full" and "tied"
+    noise_variance: float  # Mean variance of a feature within components
     rows: float
-    strengths: NDArray[np.float64]
-    noise_floor: float
+    strengths: NDArray[np.float64]  # Leading eigenvalues of the pair moment, as variances
+    noise_floor: float  # What of these noise alone would show
+    # Which components can be distinguished from the others in spite of the noise
     usable: NDArray[np.bool_]
-    row_bound: float
+    row_bound: float  # Length to which centred rows were shortened
     converged: bool
+    # Why the fit ended before it had spent everything: nothing was found, and the one component
+    # stands in
     stopped: str | None = None
-    advice: str = ""
+    advice: str = ""  # What would do, where a component is missing or not usable
 
 
 def private_mixture(
@@ -130,26 +107,7 @@ def private_mixture(
     sharing: Mapping[Step, Sharing] | None = None,
     keep_all: bool = False,
 ) -> Generator[Round, Answers, MixtureFactors]:
-    """The rounds of a fit: norms, centre, pair moment, then triple moment or candidates, and sums.
-
-    Parameters
-    ----------
-    plan : MixturePlan
-    public_center : array of shape (D,), optional
-        The public centre when ``plan.centered == "public"``.
-    budgets : mapping, optional
-        In place of the plan's own.
-    sharing : mapping, optional
-        How the parties of a study share the noise of a step.
-    keep_all : bool
-        Take all components, below the noise as well: for forecasts and measurements of the noise.
-
-    Returns
-    -------
-    MixtureFactors
-        With fewer components where not all stand above the noise. Where none does, or nothing shows
-        how long rows are, the fit ends early and leaves the rest of its budget unspent.
-    """
+    """The rounds of a fit: norms, centre, pair moment, triple moment or candidates, sums."""
     state = _State(plan, dict(budgets or {}), dict(sharing or {}))
     scale = yield from find_center(state, public_center)
     if state.stopped:

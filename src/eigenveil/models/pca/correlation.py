@@ -28,31 +28,16 @@ _LEAST = 1e-6
 
 @dataclass(frozen=True)
 class Correlation:
-    """What a moment shows of columns of variance 1.
+    """What a moment shows of columns of variance 1."""
 
-    Attributes
-    ----------
-    factors : array of shape (D,)
-        By which the scales of columns are to be multiplied, up to a common factor; 1 where a column
-        has none.
-    components : array of shape (K, D)
-        Leading directions of columns in these scales.
-    strengths : array of shape (K,)
-        Energy of the rows along them, as the moment shows it.
-    edge : float
-        What noise alone shows of that, of whatever direction.
-    total : float
-        Energy of all.
-    left : MeanLeft or None
-        The mean that was left in the rows, in these scales.
-    """
-
+    # By which the scales of columns are to be multiplied, up to a common factor; 1 where a column
+    # has none
     factors: Array
-    components: Array
-    strengths: Array
-    edge: float
-    total: float
-    left: MeanLeft | None
+    components: Array  # Leading directions of columns in these scales
+    strengths: Array  # Energy of the rows along them, as the moment shows it
+    edge: float  # What noise alone shows of that, of whatever direction
+    total: float  # Energy of all
+    left: MeanLeft | None  # The mean that was left in the rows, in these scales
 
 
 def correlation_of(
@@ -67,26 +52,7 @@ def correlation_of(
     unit_rows: bool,
     left: MeanLeft | None,
 ) -> Correlation:
-    """Leading directions of the correlations of columns.
-
-    Parameters
-    ----------
-    matrix : array of shape (D, D)
-        Released moment of prepared rows, less what is known of their mean.
-    scaled : array of bool, shape (D,)
-        Which columns have a scale, at least one: the others hold noise alone.
-    covariates : array of bool, shape (D,)
-        Which of the others can be no direction, even where there are too few.
-    components : int
-        K.
-    edge, error : float
-        Largest eigenvalue that the noise of so many columns as are scaled shows, and the deviation
-        of that of an entry of the diagonal.
-    rows : float
-    unit_rows : bool
-        Whether rows were divided by their norms.
-    left : MeanLeft or None
-    """
+    """Leading directions of the correlations of columns."""
     places = np.flatnonzero(scaled)
     size, own = places.size, matrix[np.ix_(places, places)]
     values, vectors = np.linalg.eigh(own)

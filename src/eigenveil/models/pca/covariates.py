@@ -33,26 +33,7 @@ _QUANTILE = 0.90
 
 
 def effects_of(matrix: Array, columns: Sequence[int], edge: float) -> tuple[Array, float]:
-    """Effects of covariates on all columns, and what noise adds to the energy of residuals.
-
-    Parameters
-    ----------
-    matrix : array of shape (D, D)
-        Released second moment of all columns.
-    columns : sequence of int
-        The q covariates.
-    edge : float
-        What noise alone shows of the eigenvalues of ``matrix``. Those of the covariates are taken
-        to be no less: below it, effects are drawn towards 0, and noise in them cannot become a
-        direction that stands out.
-
-    Returns
-    -------
-    effects : array of shape (D, q)
-        0 on the covariates; of magnitude 1e6 at most.
-    error : float
-        Expected energy, in units of ``matrix``, of all rows together.
-    """
+    """Effects of covariates on all columns, and what noise adds to the energy of residuals."""
     places = list(columns)
     values, vectors = np.linalg.eigh(matrix[np.ix_(places, places)])
     bounded = np.maximum(values, max(edge, np.finfo(float).tiny))
@@ -68,19 +49,7 @@ def effects_of(matrix: Array, columns: Sequence[int], edge: float) -> tuple[Arra
 def find_effects(
     state: RoundState[Any], scale: NormScale | None
 ) -> Generator[Round, Answers, NormScale | None]:
-    """Effects of the plan's covariates; the state's preparation takes them off from then on.
-
-    Parameters
-    ----------
-    state : RoundState
-    scale : NormScale or None
-        Of the rows about the centre, where it is known.
-
-    Returns
-    -------
-    NormScale or None
-        The same, or as it was released here. ``state.stopped`` is set where it shows nothing.
-    """
+    """Effects of the plan's covariates; the state's preparation takes them off from then on."""
     plan: Plan = state.plan
     if not plan.covariates:
         return scale

@@ -34,41 +34,20 @@ _GRID, _ROUNDS = 60, 60
 
 @dataclass(frozen=True)
 class Denoised:
-    """A matrix less its noise: strong directions, and the rest entry by entry.
-
-    Attributes
-    ----------
-    matrix : array of shape (D, D)
-    strengths, shown : arrays of shape (r,)
-        Of the directions that stand above the noise: as they truly are, and what of that the
-        directions found have.
-    level : float
-        Mean energy of the other directions.
-    left : array of shape (D, D)
-        What is left without the strong directions, with its noise.
-    kept : array of shape (D, D)
-        How much of that was kept.
-    """
+    """A matrix less its noise: strong directions, and the rest entry by entry."""
 
     matrix: Array
+    # Of the directions that stand above the noise: as they truly are, and what of that the
+    # directions found have
     strengths: Array
     shown: Array
-    level: float
-    left: Array
-    kept: Array
+    level: float  # Mean energy of the other directions
+    left: Array  # What is left without the strong directions, with its noise
+    kept: Array  # How much of that was kept
 
 
 def denoised(matrix: Array, basis: Array | None, variances: Array) -> Denoised:
-    """Empirical Bayes: columns of little energy have small entries, in directions and in the rest.
-
-    Parameters
-    ----------
-    matrix : array of shape (D, D), symmetric
-    basis : array of shape (D, D), orthonormal columns, or None
-        In which noise is independent entry by entry; ``None``: in the features themselves.
-    variances : array of shape (D, D)
-        Of its entries off the diagonal; twice as large on it.
-    """
+    """Empirical Bayes: columns of little energy have small entries."""
     size = matrix.shape[0]
     across, noise = _in_columns(basis, variances)
     diagonal = np.diag(matrix)
@@ -125,18 +104,11 @@ def _by_columns(matrix: Array, noise: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Judged:
-    """The matrix to take components of.
+    """The matrix to take components of."""
 
-    Attributes
-    ----------
-    matrix : array of shape (D, D)
-        As it is, or :func:`denoised`, with directions apart or not, whichever captures most.
-    gain : float
-        What that captures more than the matrix as it is, at twice the noise's variance.
-    """
-
+    # As it is, or :func:`denoised`, with directions apart or not, whichever captures most
     matrix: Array
-    gain: float
+    gain: float  # What that captures more than the matrix as it is, at twice the noise's variance
 
 
 def judged(matrix: Array, basis: Array | None, variances: Array, *, components: int) -> Judged:
@@ -223,13 +195,7 @@ def _kept(left: Array, diagonal: Array, noise: Array) -> Array:
 
 
 def empirical_bayes(diagonal: Array, deviations: Array) -> Array:
-    """Posterior means under the likeliest prior on a grid of non-negative values (Robbins 1956).
-
-    Parameters
-    ----------
-    diagonal, deviations : arrays of shape (D,)
-        Released values, and the standard deviation of the noise of each.
-    """
+    """Posterior means under the likeliest prior on a grid of non-negative values (Robbins 1956)."""
     top = 1.2 * max(float(np.max(diagonal)), float(np.max(deviations)))
     least = max(0.05 * float(np.min(deviations)), 1e-9 * top)
     grid = np.concatenate([[0.0], np.geomspace(least, top, _GRID)])

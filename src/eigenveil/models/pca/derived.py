@@ -16,22 +16,7 @@ _EQUAL = 1e-12
 
 
 def fewest(ratio: Array, usable: _Flags, share: float) -> int:
-    """The least number of components that explain a share of the variance, none below the noise.
-
-    Parameters
-    ----------
-    ratio : array of shape (K,)
-        Shares of the total variance, non-increasing.
-    usable : array of bool, shape (K,)
-        Which stand above the noise: the first ones.
-    share : float
-        In (0, 1]; with 1 all that stand above the noise are taken.
-
-    Returns
-    -------
-    int
-        At least 1, which is then not usable where no component is.
-    """
+    """The least number of components that explain a share of the variance, none below the noise."""
     above = int(np.count_nonzero(usable))
     reached = np.flatnonzero(np.cumsum(ratio[:above]) >= share - _EQUAL)
     enough = int(reached[0]) + 1 if share < 1.0 and reached.size else above
@@ -68,21 +53,13 @@ class ProbabilisticPCA:
     Tipping & Bishop, Probabilistic principal component analysis, 1999; as of scikit-learn's PCA.
     Positive semidefinite, whatever the noise: the released variances are not negative, and
     components of less than the rest's variance count as the rest.
-
-    Parameters
-    ----------
-    components : array of shape (K, D)
-    variance : array of shape (K,)
-        Along them, not negative; NaN where noise hides it: as much as in any other direction.
-    total : float
-        Variance in all directions together.
-    scale : array of shape (D,)
-        What columns were divided by; 0 for one that was left out, which has no variance here.
     """
 
     components: Array
+    # Along them, not negative; NaN where noise hides it: as much as in any other direction
     variance: Array
-    total: float
+    total: float  # Variance in all directions together
+    # What columns were divided by; 0 for one that was left out, which has no variance here
     scale: Array
 
     @property

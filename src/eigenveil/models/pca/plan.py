@@ -246,26 +246,7 @@ def make_plan(
     noise_draws: int = 1,
     variables: int | None = None,
 ) -> Plan:
-    """Settle every choice that the options of one table leave open.
-
-    Parameters
-    ----------
-    options : Options
-        Of PCA, one table. A public centre is checked where it is used.
-    features : int
-        Number of columns, D.
-    sketch_columns : int, optional
-        Columns of factors that parties send beside the plan's own mechanism.
-    noise_draws : int
-        Draws of lattice noise that make up a released value.
-    variables : int, optional
-        How many there are, where columns are levels of categories; by default one a column.
-
-    Raises
-    ------
-    PrivacyError, DataError
-        Naming the parameter and what it may be.
-    """
+    """Settle every choice that the options of one table leave open."""
     mechanism = options.mechanism
     if mechanism == "auto":
         once = options.missing in COUNTS_OF_HOLES or options.covariates is not None
@@ -356,13 +337,7 @@ def _components(
 
 
 def _covariates(options: Options, features: int, way: Way, mechanism: str) -> tuple[int, ...]:
-    """Numbers of the columns whose effects are taken off, ascending; none by default.
-
-    Raises
-    ------
-    DataError
-        When there are no such columns, none is left, or another option cannot be beside them.
-    """
+    """Numbers of the columns whose effects are taken off, ascending; none by default."""
     if options.covariates is None:
         return ()
     for place in options.covariates:

@@ -58,78 +58,45 @@ _STEPS, _SEARCH = 6, 40
 
 @dataclass(frozen=True)
 class Preconditioner:
-    """Through what the rows of the second release are seen.
+    """Through what the rows of the second release are seen."""
 
-    Attributes
-    ----------
-    basis : array of shape (D, R)
-        ``M = Q diag(w)``, all columns of norm at most 1: a row x becomes ``y = M.T x / |M.T x|``,
-        or ``M.T x / max(|M.T x|, bound)`` where there is a bound.
-    vectors : array of shape (D, R)
-        Q, orthonormal.
-    weights : array of shape (R,)
-        w, from 0 to 1.
-    bound : float
-        Norm at which rows seen through ``basis`` are shortened; 0: all are divided by their norms.
-    energies : array of shape (R,)
-        What the first release says of the energy along each direction, in its units.
-    resolved : int
-        How many of the directions stand above the first release's noise.
-    rows : float
-        As they were said to :func:`precondition`, at least 1.
-    growth : float
-        The square of the bound over the mean square of what is shortened; 0 without a bound.
-    """
-
+    # `M = Q diag(w)`, all columns of norm at most 1: a row x becomes `y = M.T x / |M.T x|`, or `M.T
+    # x / max(|M.T x|, bound)` where there is a bound
     basis: Array
-    vectors: Array
-    weights: Array
+    vectors: Array  # Q, orthonormal
+    weights: Array  # w, from 0 to 1
+    # Norm at which rows seen through `basis` are shortened; 0: all are divided by their norms
     bound: float
-    energies: Array
-    resolved: int
-    rows: float
+    energies: Array  # What the first release says of the energy along each direction, in its units
+    resolved: int  # How many of the directions stand above the first release's noise
+    rows: float  # As they were said to :func:`precondition`, at least 1
+    # The square of the bound over the mean square of what is shortened; 0 without a bound
     growth: float = 0.0
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was decided between the releases, and on which grounds.
+    """What was decided between the releases, and on which grounds."""
 
-    Attributes
-    ----------
-    losses : mapping of str to float
-        Predicted relative loss of captured energy by candidate, "one release" first.
-    chosen : str
-        The candidate that was taken.
-    how : Preconditioner or None
-        ``None``: W = I. The second release is then of the same rows, and the average of the two by
-        precision is one release of the whole budget.
-    """
-
+    # Predicted relative loss of captured energy by candidate, "one release" first
     losses: Mapping[str, float]
-    chosen: str
+    chosen: str  # The candidate that was taken
+    # `None`: W = I. The second release is then of the same rows, and the average of the two by
+    # precision is one release of the whole budget.
     how: Preconditioner | None
 
 
 @dataclass(frozen=True)
 class Merged:
-    """Two releases as one matrix.
+    """Two releases as one matrix."""
 
-    Attributes
-    ----------
-    mean : array of shape (D, D), symmetric
-        The average of both by the precision of each entry: the second moment of the first one's
-        rows, and noise.
-    matrix : array of shape (D, D), symmetric
-        The same, less the noise that can be told apart where that is judged to be better. Take
-        the components of this one.
-    edge : float
-        Largest eigenvalue that noise alone shows.
-    """
-
+    # The average of both by the precision of each entry: the second moment of the first one's rows,
+    # and noise
     mean: Array
+    # The same, less the noise that can be told apart where that is judged to be better. Take the
+    # components of this one.
     matrix: Array
-    edge: float
+    edge: float  # Largest eigenvalue that noise alone shows
 
 
 @dataclass(frozen=True)
@@ -152,30 +119,7 @@ def precondition(
     rows: float,
     bounds: Mapping[str, float] | None = None,
 ) -> Choice:
-    """Through what the second release should see the rows, if it should.
-
-    Parameters
-    ----------
-    first : array of shape (D, D), symmetric
-        The released second moment.
-    error, later_error : float
-        Standard deviation of the noise on the diagonal of the first and of the second release; it
-        is ``1/sqrt(2)`` of that off the diagonal.
-    components : int
-        K.
-    rows : float
-        Released number of rows; may be noisy, or 0 where it is not known.
-    bounds : mapping of str to float, optional
-        Where rows have lengths: where to shorten what is seen of them through the one candidate of
-        which that was released, in units of their own bound. By default all rows have length 1,
-        and what is seen of them can be divided by its length, too.
-
-    Returns
-    -------
-    Choice
-        The candidate of the least predicted loss, where it promises enough less than W = I; W = I
-        where nothing stands above the noise, for K = D, and for any input that says nothing.
-    """
+    """Through what the second release should see the rows, if it should."""
     losses, made = candidates(
         first, error, later_error, components=components, rows=rows, bounds=bounds
     )
@@ -270,13 +214,7 @@ def _growths(family: str, mean: float, bounds: Mapping[str, float] | None) -> di
 
 
 def even_weights(strengths: Array) -> Array:
-    """Weights from 0 to 1 under which directions of these strengths have as much energy each.
-
-    Parameters
-    ----------
-    strengths : array of shape (R,)
-        Not negative, descending: noise has its part in all, so that the last is not small.
-    """
+    """Weights from 0 to 1 under which directions of these strengths have as much energy each."""
     least = max(float(strengths[-1]), _LEAST_STRENGTH * float(strengths[0]), 1e-300)
     return np.asarray(np.sqrt(least / np.maximum(strengths, least)))
 
@@ -296,18 +234,7 @@ def merged(
     *,
     components: int,
 ) -> Merged:
-    """Both releases, entry by entry by precision, in the first one's units.
-
-    Parameters
-    ----------
-    first, error
-        As for :func:`precondition`, which made ``how`` of them.
-    how : Preconditioner or None
-        ``None``: both releases are of the same rows.
-    second : array of shape (R, R), symmetric
-        Released second moment of the rows seen through ``how.basis``.
-    later_error : float
-    """
+    """Both releases, entry by entry by precision, in the first one's units."""
     size = max(float(np.max(np.abs(first), initial=0.0)), error) or 1.0
     one, other = max(error / size, _LEAST_NOISE), later_error / size
     other = min(max(other, _LEAST_NOISE), 1.0 / _LEAST_NOISE)

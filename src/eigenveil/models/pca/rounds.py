@@ -85,53 +85,34 @@ _ROUNDING = {"single": 2.0**-20, "double": 2.0**-48}
 
 @dataclass(frozen=True)
 class Factors:
-    """The result: everything in it is computed from releases.
-
-    Attributes
-    ----------
-    components : array of shape (K, D)
-    mean : array of shape (D,)
-    scale : array of shape (D,)
-        What columns are divided by; 0 of those that are left out.
-    explained_variance, explained_variance_ratio : arrays of shape (K,)
-        NaN where noise hides it: of components that are not usable.
-    total_variance, rows : float
-    noise_floor : float
-        Explained variance that noise, and what is left of the centre's error, show in all but one
-        of a hundred fits.
-    usable : array of bool, shape (K,)
-        Which components stand above it: those whose explained variance exceeds the floor.
-    row_bound : float
-        Norm at which rows were shortened; 0 where all were divided by their norms.
-    variance_bound : float
-        Norm at which rows were shortened for the explained variances; 0 where these are not
-        released beside the second moment.
-    stopped, advice : str
-        Why the fit ended before its last release, and what would do; empty where it did not.
-    covariate_effects : array of shape (D, q) or None
-        Effects of the covariates on all columns; ``None`` where there are none.
-    adapted : str
-        What the second of two releases of the second moment was of; empty where there was one.
-    predicted_losses : dict of str to float
-        What it could have been of, and the part of the captured energy that each was predicted to
-        lose.
-    """
+    """The result: everything in it is computed from releases."""
 
     components: NDArray[np.float64]
     mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
+    scale: NDArray[np.float64]  # What columns are divided by; 0 of those that are left out
+    # NaN where noise hides it: of components that are not usable
     explained_variance: NDArray[np.float64]
     explained_variance_ratio: NDArray[np.float64]
     total_variance: float
     rows: float
+    # Explained variance that noise, and what is left of the centre's error, show in all but one of
+    # a hundred fits
     noise_floor: float
+    # Which components stand above it: those whose explained variance exceeds the floor
     usable: NDArray[np.bool_]
-    row_bound: float
+    row_bound: float  # Norm at which rows were shortened; 0 where all were divided by their norms
+    # Norm at which rows were shortened for the explained variances; 0 where these are not released
+    # beside the second moment
     variance_bound: float = 0.0
+    # Why the fit ended before its last release, and what would do; empty where it did not
     stopped: str = ""
     advice: str = ""
+    # Effects of the covariates on all columns; `None` where there are none
     covariate_effects: NDArray[np.float64] | None = None
+    # What the second of two releases of the second moment was of; empty where there was one
     adapted: str = ""
+    # What it could have been of, and the part of the captured energy that each was predicted to
+    # lose
     predicted_losses: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -149,30 +130,7 @@ def private_pca(
     sharing: Mapping[Step, Sharing] | None = None,
     keep_all: bool = False,
 ) -> Generator[Round, Answers, Factors]:
-    """The rounds of a fit; all components are kept, whatever ``keep_all`` is.
-
-    Parameters
-    ----------
-    plan : Plan
-    public_center : array of shape (D,), optional
-        The public centre when ``plan.centered == "public"``.
-    max_norm : float, optional
-        The exact largest norm, for ``row_norm="max"`` (reproductions only).
-    preparation : Preparation
-        Of public scales or ranges of columns.
-    variables : array of shape (D,), optional
-        The variable that each column belongs to, where some are levels of a category.
-    budgets : mapping, optional
-        In place of the plan's own; for predictions on synthetic rows.
-    sharing : mapping, optional
-        How the parties of a study share the noise of a step.
-
-    Returns
-    -------
-    Factors
-        Where the rows are too few for a scale to be found, of no usable component, and the rest of
-        the budget is not spent.
-    """
+    """The rounds of a fit; all components are kept, whatever ``keep_all`` is."""
     del keep_all
     state = _State(plan, dict(budgets or {}), dict(sharing or {}))
     state.preparation = replace(preparation, holes=plan.holes)
@@ -184,44 +142,21 @@ def private_pca(
 
 @dataclass(frozen=True)
 class Moment:
-    """Components of a released second moment, and their strength in units of prepared rows.
-
-    Attributes
-    ----------
-    components : array of shape (K, D)
-    strengths : array of shape (K,) or None
-        Descending.
-    edge : float
-        What noise alone shows of the strengths.
-    answers : mapping
-        The releases of the moment's round.
-    total : float or None
-        Energy of all prepared rows, where it is known.
-    left : MeanLeft or None
-        The mean that was left in the rows, where it was released.
-    scale : NormScale or None
-        Norms of the rows about the centre, where they were released.
-    row_bound : float
-        Norm at which rows were shortened; 0 where all were divided by their norms.
-    refined : bool
-        Whether components and strengths are those of columns of variance 1, and of whole rows.
-    mended : Corrected or None
-        The moment without the effect of missing entries.
-    adapted : Choice or None
-        What the second release was of, where there were two.
-    """
+    """Components of a released second moment, and their strength in units of prepared rows."""
 
     components: NDArray[np.float64]
-    strengths: NDArray[np.float64] | None
-    edge: float
-    answers: Answers
-    total: float | None = None
-    left: MeanLeft | None = None
-    scale: NormScale | None = None
+    strengths: NDArray[np.float64] | None  # Descending
+    edge: float  # What noise alone shows of the strengths
+    answers: Answers  # The releases of the moment's round
+    total: float | None = None  # Energy of all prepared rows, where it is known
+    left: MeanLeft | None = None  # The mean that was left in the rows, where it was released
+    scale: NormScale | None = None  # Norms of the rows about the centre, where they were released
+    # Norm at which rows were shortened; 0 where all were divided by their norms
     row_bound: float = 0.0
+    # Whether components and strengths are those of columns of variance 1, and of whole rows
     refined: bool = False
-    mended: Corrected | None = None
-    adapted: Choice | None = None
+    mended: Corrected | None = None  # The moment without the effect of missing entries
+    adapted: Choice | None = None  # What the second release was of, where there were two
 
     @property
     def clipped_energy(self) -> float | None:
@@ -238,13 +173,7 @@ def release_moment(
     max_norm: float | None = None,
     variables: NDArray[np.float64] | None = None,
 ) -> Generator[Round, Answers, Moment | None]:
-    """The rounds up to the second moment, of any plan that is PCA's or built on it.
-
-    Returns
-    -------
-    Moment or None
-        ``None`` where the rows are too few for a scale: ``state.stopped`` says so.
-    """
+    """The rounds up to the second moment, of any plan that is PCA's or built on it."""
     plan: Plan = state.plan
     if plan.counts_of_holes():
         kind = ObservedPairs if plan.missing == "pairs" else ObservedCounts
@@ -401,33 +330,16 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
 
 @dataclass(frozen=True)
 class _Released:
-    """The whole second moment of prepared rows about their mean, as far as that was released.
-
-    Attributes
-    ----------
-    matrix : array of shape (D, D)
-    edge : float
-        Largest eigenvalue that noise alone shows.
-    answers : mapping
-        Of the moment's rounds.
-    left : MeanLeft or None
-        The mean that was taken off.
-    clean : array of shape (D, D) or None
-        The same less the noise that can be told apart, for the components.
-    cut_off : bool
-        Whether only the largest eigenvalues were sent.
-    bound : float
-        Norm at which the rows were shortened; 0 where all were divided by their norms.
-    adapted : Choice or None
-    """
+    """The whole second moment of prepared rows about their mean, as far as that was released."""
 
     matrix: NDArray[np.float64]
-    edge: float
-    answers: Answers
-    left: MeanLeft | None
-    bound: float
+    edge: float  # Largest eigenvalue that noise alone shows
+    answers: Answers  # Of the moment's rounds
+    left: MeanLeft | None  # The mean that was taken off
+    bound: float  # Norm at which the rows were shortened; 0 where all were divided by their norms
+    # The same less the noise that can be told apart, for the components
     clean: NDArray[np.float64] | None = None
-    cut_off: bool = False
+    cut_off: bool = False  # Whether only the largest eigenvalues were sent
     adapted: Choice | None = None
 
 

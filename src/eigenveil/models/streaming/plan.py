@@ -66,20 +66,6 @@ def make_stream_plan(options: Options, *, features: int, noise_draws: int = 1) -
 
     Where the columns of a sketch are not given, the whole second moment is summed up while its
     triangle has at most 2**20 values (D <= 1447), and a sketch of 4 columns a component beyond.
-
-    Parameters
-    ----------
-    options : Options
-        Of PCA, a stream.
-    features : int
-        Number of columns, D.
-    noise_draws : int
-        Parties that draw the noise together.
-
-    Raises
-    ------
-    PrivacyError, DataError
-        Naming the parameter and what it may be.
     """
     factor = _factor(options)
     if factor is not None and options.unit is not None and options.adjacency == "replace-one":

@@ -44,29 +44,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class StreamState:
-    """The sums of a stream, and their release at its end or after every block.
-
-    Parameters
-    ----------
-    plan : StreamPlan
-    public : mapping
-        What is public about columns: ``public_center``, shape (D,) or None, and ``preparation``.
-    source : RandomSource
-        Of the noise.
-    spec : Asked
-        Who made the stream, and how.
-    names : tuple of str or None
-        Of the columns.
-    charges : Charges
-        What its releases are charged to, all of them reserved; ended with the stream.
-
-    Attributes
-    ----------
-    blocks : int
-        So far: calls of :meth:`add`, also of the streams that were merged.
-    result : Result or None
-        What the latest release gives.
-    """
+    """The sums of a stream, and their release at its end or after every block."""
 
     def __init__(
         self,
@@ -112,16 +90,6 @@ class StreamState:
         """Add a block of rows; under continual release it is released to ``keep``.
 
         The block is summed up by itself and added when it is whole.
-
-        Returns
-        -------
-        InvalidRows or None
-            Those that were left out: for the owner of the rows only.
-
-        Raises
-        ------
-        PrivacyError, DataError
-            When the stream is not open. Nothing was added.
         """
         self.check_open()
         found = Findings(rows.names)
@@ -155,13 +123,7 @@ class StreamState:
         return found.all
 
     def merge(self, other: StreamState) -> None:
-        """Add the rows that another stream of the same kind has seen; ``other`` is spent by it.
-
-        Raises
-        ------
-        DataError, PrivacyError
-            When they are one stream or of different kinds, or one is not open. Nothing was added.
-        """
+        """Add the rows that another stream of the same kind has seen; ``other`` is spent by it."""
         if other is self:
             raise PrivacyError(
                 "A stream cannot be merged into itself: its rows would count twice.",
@@ -199,13 +161,7 @@ class StreamState:
         self._standing = "open"
 
     def end(self) -> Result:
-        """The result; the sums are released once, and forgotten.
-
-        Raises
-        ------
-        PrivacyError
-            When the stream was merged or torn.
-        """
+        """The result; the sums are released once, and forgotten."""
         self.check_process()
         if self.result is not None and not self.torn:
             return self.result
@@ -248,12 +204,7 @@ class StreamState:
         ).notify(error)
 
     def check_open(self) -> None:
-        """Raise unless rows can be added, in the process that made the stream.
-
-        Raises
-        ------
-        PrivacyError
-        """
+        """Raise unless rows can be added, in the process that made the stream."""
         self.check_process()
         match self._standing:
             case "open":

@@ -16,53 +16,27 @@ from eigenveil.linalg.threads import single_threaded_blas
 
 @dataclass(frozen=True)
 class Rule:
-    """How blocks are folded.
+    """How blocks are folded."""
 
-    Attributes
-    ----------
-    block_size : int
-        Rows of a block, b.
-    extra : int
-        Directions kept beyond the rank; 0 is the paper's SSVD_r.
-    adaptive_rank : (alpha, beta) or None
-        Bounds of AdjustRank on the last direction's share, in percent.
-    forgetting : float
-        What the old strengths are multiplied by at every block.
-    center : bool
-        Whether the mean is tracked.
-    """
-
-    block_size: int
-    extra: int
+    block_size: int  # Rows of a block, b
+    extra: int  # Directions kept beyond the rank; 0 is the paper's SSVD_r
+    # Bounds of AdjustRank on the last direction's share, in percent
     adaptive_rank: tuple[float, float] | None
-    forgetting: float
-    center: bool
+    forgetting: float  # What the old strengths are multiplied by at every block
+    center: bool  # Whether the mean is tracked
 
 
 @dataclass(frozen=True)
 class Tracked:
-    """What is kept of rows that were folded.
+    """What is kept of rows that were folded."""
 
-    Attributes
-    ----------
-    subspace : Subspace
-        Their leading directions, about the mean where a mean is tracked.
-    rank : int
-        How many of the directions are reported, at most; more may be kept.
-    mean : array of shape (D,)
-        Their weighted mean; zero where no mean is tracked.
-    weight, weight_of_pairs : float
-        The sum of the rows' weights ``forgetting**(2 * later blocks)``, and of their squares.
-    energy : float
-        The weighted sum of the rows' squared lengths, about the mean.
-    """
-
-    subspace: Subspace
-    rank: int
-    mean: NDArray[np.float64]
+    subspace: Subspace  # Their leading directions, about the mean where a mean is tracked
+    rank: int  # How many of the directions are reported, at most; more may be kept
+    mean: NDArray[np.float64]  # Their weighted mean; zero where no mean is tracked
+    # The sum of the rows' weights `forgetting**(2 * later blocks)`, and of their squares
     weight: float = 0.0
     weight_of_pairs: float = 0.0
-    energy: float = 0.0
+    energy: float = 0.0  # The weighted sum of the rows' squared lengths, about the mean
 
     @property
     def features(self) -> int:
@@ -155,13 +129,6 @@ class Tracker:
     """A stream cut into blocks of one length; what does not fill a block waits.
 
     Memory is that of the subspace and one block, O(D (r + extra + b)), however long the stream.
-
-    Attributes
-    ----------
-    state : Tracked
-        After the last complete block.
-    rows : int
-        Number of rows seen, with those that wait.
     """
 
     def __init__(self, *, features: int, rank: int, rule: Rule) -> None:

@@ -264,20 +264,7 @@ class TopicPlan(TensorPlan):
 
 
 def make_mixture_plan(options: Options, *, features: int, noise_draws: int = 1) -> MixturePlan:
-    """Settle every choice that the options of one table leave open.
-
-    Parameters
-    ----------
-    options : Options
-        Of mixtures, one table. A public centre is checked where it is used.
-    features, noise_draws
-        As of :func:`eigenveil.models.pca.plan.make_plan`.
-
-    Raises
-    ------
-    PrivacyError, DataError
-        Naming the parameter and what it may be.
-    """
+    """Settle every choice that the options of one table leave open."""
     common = _common(MixturePlan, options, features=features, noise_draws=noise_draws)
     centered, variance = common["centered"], options.noise_variance
     seen = centered == "private" and common["pair"] == "full"
@@ -339,20 +326,7 @@ def _mixture_fractions(
 
 
 def make_topic_plan(options: Options, *, features: int, noise_draws: int = 1) -> TopicPlan:
-    """Settle every choice that the options of one collection leave open.
-
-    Parameters
-    ----------
-    options : Options
-        Of topics, one table.
-    features, noise_draws
-        As of :func:`eigenveil.models.pca.plan.make_plan`, of words.
-
-    Raises
-    ------
-    PrivacyError, DataError
-        Naming the parameter and what it may be.
-    """
+    """Settle every choice that the options of one collection leave open."""
     common = _common(TopicPlan, options, features=features, noise_draws=noise_draws)
     clipped, auto = bool(options.clip_documents), options.alpha0 == "auto"
     if auto and common["pair"] == "sketch":

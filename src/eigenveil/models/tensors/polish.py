@@ -44,27 +44,15 @@ _FEW = 30
 
 @dataclass(frozen=True)
 class TopicMoments:
-    """What was released of documents: sums over ``rows`` of them.
-
-    Attributes
-    ----------
-    pair : array of shape (D, D)
-    basis : array of shape (D, K)
-    triple : array of shape (K, K, K)
-        Seen through the basis.
-    pair_noise, triple_noise : float
-        Standard deviations in isometric coordinates.
-    rows : float
-    words : float
-        Length of the documents, at least 3, from which the sampling variance follows.
-    """
+    """What was released of documents: sums over ``rows`` of them."""
 
     pair: Array
     basis: Array
-    triple: Array
-    pair_noise: float
+    triple: Array  # Seen through the basis
+    pair_noise: float  # Standard deviations in isometric coordinates
     triple_noise: float
     rows: float
+    # Length of the documents, at least 3, from which the sampling variance follows
     words: float = 3.0
 
     @property
@@ -225,26 +213,7 @@ def polished_means(
     noise_variance: float,
     rows: float,
 ) -> tuple[Array, Array]:
-    """Means and weights of a mixture that fit both moments best, from the ones given.
-
-    Parameters
-    ----------
-    core : array of shape (K, K)
-        The pair moment seen through a basis, without the noise variance's part.
-    triple : array of shape (K, K, K)
-    seen : array of shape (K, K)
-        The means as rows, in the basis.
-    weights : array of shape (K,)
-    core_noise, triple_noise : float
-        Standard deviations in isometric coordinates.
-    noise_variance : float
-    rows : float
-
-    Returns
-    -------
-    means, weights : arrays as given
-        The weights add up to 1.
-    """
+    """Means and weights of a mixture that fit both moments best, from the ones given."""
     count = weights.size
     energies, turn = np.linalg.eigh(core)
     turned = multilinear(triple, turn)

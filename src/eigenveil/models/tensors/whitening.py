@@ -40,36 +40,20 @@ REPEATS, _AGAIN = 50, 0.98
 
 @dataclass(frozen=True)
 class PairMoment:
-    """The leading part of a released pair moment, in units of prepared rows.
+    """The leading part of a released pair moment, in units of prepared rows."""
 
-    Attributes
-    ----------
-    basis : array of shape (D, K)
-        Orthonormal columns U.
-    core : array of shape (K, K)
-        What is left of ``U' M U`` without the bulk and without what noise adds to it.
-    bulk : float
-        The eigenvalue that all directions have in common: rows times the noise variance.
-    strengths : array of shape (m,)
-        Leading eigenvalues above the bulk (of a sketch, singular values), at least K of them.
-    floors : array of shape (m,)
-        What noise alone would show of each, beside those before it, once in a hundred times.
-    typical : array of shape (m,)
-        What noise alone would show on average.
-    deviation : float
-        Of the core's noise, in isometric coordinates.
-    hidden : float
-        What a component beyond those of the core may have, in the core's units; 0 where all that
-        were asked for are in it.
-    """
-
-    basis: NDArray[np.float64]
+    basis: NDArray[np.float64]  # Orthonormal columns U
+    # What is left of `U' M U` without the bulk and without what noise adds to it
     core: NDArray[np.float64]
-    bulk: float
+    bulk: float  # The eigenvalue that all directions have in common: rows times the noise variance
+    # Leading eigenvalues above the bulk (of a sketch, singular values), at least K of them
     strengths: NDArray[np.float64]
+    # What noise alone would show of each, beside those before it, once in a hundred times
     floors: NDArray[np.float64]
-    typical: NDArray[np.float64]
-    deviation: float
+    typical: NDArray[np.float64]  # What noise alone would show on average
+    deviation: float  # Of the core's noise, in isometric coordinates
+    # What a component beyond those of the core may have, in the core's units; 0 where all that were
+    # asked for are in it
     hidden: float = 0.0
 
     @property
@@ -85,42 +69,22 @@ class PairMoment:
 
 @dataclass(frozen=True)
 class Recovered:
-    """Components and weights.
+    """Components and weights."""
 
-    Attributes
-    ----------
-    seen : array of shape (K, K)
-        Components as rows, in the coordinates of the pair moment's basis.
-    counts : array of shape (K,)
-        Rows of each component, as the triple moment shows them.
-    converged : bool
-    """
-
-    seen: NDArray[np.float64]
-    counts: NDArray[np.float64]
+    seen: NDArray[np.float64]  # Components as rows, in the coordinates of the pair moment's basis
+    counts: NDArray[np.float64]  # Rows of each component, as the triple moment shows them
     converged: bool
 
 
 @dataclass(frozen=True)
 class Bulk:
-    """What adds to a pair moment beside its components and the released noise.
+    """What adds to a pair moment beside its components and the released noise."""
 
-    Attributes
-    ----------
-    known : float or None
-        The common eigenvalue; ``None``: to be found from the release.
-    sampling : float
-        Variance that sampling gives to an entry of the moment, for a bulk of 0.
-    rows : float or None
-        Number of rows, from which a bulk's own sampling spread follows.
-    offset : array of shape (D,) or None
-        The mean of the prepared rows, where it is known: K components then span K - 1 directions
-        about it, and the bulk can be found even with as many components as features.
-    """
-
-    known: float | None
-    sampling: float = 0.0
-    rows: float | None = None
+    known: float | None  # The common eigenvalue; `None`: to be found from the release
+    sampling: float = 0.0  # Variance that sampling gives to an entry of the moment, for a bulk of 0
+    rows: float | None = None  # Number of rows, from which a bulk's own sampling spread follows
+    # The mean of the prepared rows, where it is known: K components then span K - 1 directions
+    # about it, and the bulk can be found even with as many components as features
     offset: NDArray[np.float64] | None = None
 
     def spread(self, bulk: float) -> float:
@@ -132,16 +96,7 @@ class Bulk:
 def full_pair(
     values: NDArray[np.float64], noise: Noise, bulk: Bulk, *, components: int | None, most: int
 ) -> PairMoment:
-    """The leading part of a released D x D pair moment.
-
-    Parameters
-    ----------
-    values : array of shape (D, D), symmetric
-    noise : Noise
-    bulk : Bulk
-    components : int or None
-        K; ``None``: as many as stand above the noise, at least 1 and at most ``most``.
-    """
+    """The leading part of a released D x D pair moment."""
     size = values.shape[0]
     most = min(most, size)
     wanted = min(size, (components or most) + 1)
@@ -267,14 +222,7 @@ def sketched_pair(
     components: int | None,
     most: int,
 ) -> PairMoment:
-    """The leading part of a pair moment of which ``values = M test + noise`` was released.
-
-    Parameters
-    ----------
-    values : array of shape (D, R)
-    test : array of shape (D, R)
-        Public, with columns of one length and all but orthogonal.
-    """
+    """The leading part of a pair moment of which ``values = M test + noise`` was released."""
     size, columns = values.shape
     length = float(np.sum(test * test))  # of all columns together
     average = float(np.sum(values * test)) / length  # bulk + the components' trace / D
@@ -342,13 +290,6 @@ def usable(
     made. Components that were not found must not hide in it: :func:`_of_one`. And noise that is
     drawn anew, on both moments of the components that were found, must let the component be found
     again: :func:`_found_again`.
-
-    Parameters
-    ----------
-    triple_noise : float
-        Deviation of the triple moment's noise, in isometric coordinates.
-    repeats : int
-        Draws of the noise; with 0 only the pair moment counts.
     """
     can_be_used = _off_the_others(pair, found) & _found_again(pair, found, triple_noise, repeats)
     return can_be_used & _of_one(pair, found)
@@ -432,14 +373,6 @@ def recover(
 
     Both moments are sums in the same units. A component's eigenvalue is one over the root of its
     rows, so at least one over the root of all ``rows``.
-
-    Parameters
-    ----------
-    total : array of shape (D,), optional
-        The sum of all prepared rows, where it is known. It gives the rows of each component a
-        second time, and the two together show by how much the pair moment is off along a component:
-        a weak one's eigenvalue is known badly, and the triple moment depends on its power -3/2, the
-        sum of rows on its power -1/2.
     """
     energies, turn = np.linalg.eigh(pair.core)
     whitening = turn / np.sqrt(energies)
@@ -476,16 +409,7 @@ NO_COMPONENT = (
 def leading_part(
     taken: Callable[..., PairMoment], plan: TensorPlan, *, keep_all: bool = False
 ) -> PairMoment | None:
-    """As many components of a pair moment as stand above its noise, ``None`` for none.
-
-    Parameters
-    ----------
-    taken : callable
-        Makes the leading part; called with how many ``components`` there are, or ``None``, and how
-        many at ``most``.
-    keep_all : bool
-        Take as many as the plan has, whatever stands above the noise.
-    """
+    """As many components of a pair moment as stand above its noise, ``None`` for none."""
     most = plan.n_components
     if keep_all:
         return taken(components=most, most=most)

@@ -29,36 +29,17 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Frequencies:
-    """How frequent words are, as it was released beside the pairs.
+    """How frequent words are, as it was released beside the pairs."""
 
-    Attributes
-    ----------
-    shares : array of shape (D,)
-        Of each word; they add up to 1, but for noise none is negative.
-    rows : float
-        How many documents the pair moment adds up, each for what clipping left of it.
-    deviation : float
-        Of the noise in each share.
-    """
-
-    shares: Array
-    rows: float
-    deviation: float
+    shares: Array  # Of each word; they add up to 1, but for noise none is negative
+    rows: float  # How many documents the pair moment adds up, each for what clipping left of it
+    deviation: float  # Of the noise in each share
 
 
 def frequencies(
     released: Array, deviation: float, pair_values: Array, test: Array | None
 ) -> Frequencies:
     """What a released sum of word shares and a pair moment say together.
-
-    Parameters
-    ----------
-    released : array of shape (D,)
-    deviation : float
-        Of the noise of an entry.
-    pair_values : array of shape (D, D), or (D, R) of a sketch
-    test : array of shape (D, R) or None
-        The public matrix of a sketch.
 
     Notes
     -----
@@ -79,26 +60,7 @@ def frequencies(
 def of_one_topic(
     pair: PairMoment, triple: Array, known: Frequencies, alpha0: float
 ) -> tuple[PairMoment, Array, float]:
-    """Moments that documents of one topic each would have.
-
-    Parameters
-    ----------
-    pair : PairMoment
-        Of documents with concentrations that add up to ``alpha0``.
-    triple : array of shape (K, K, K)
-        Seen through its basis.
-    known : Frequencies
-    alpha0 : float
-
-    Returns
-    -------
-    pair : PairMoment
-        With the core, and the deviation of its noise, of documents of one topic; its strengths and
-        floors are those of what was released.
-    triple : array of shape (K, K, K)
-    factor : float
-        What the triple moment, and so its noise, was multiplied by.
-    """
+    """Moments that documents of one topic each would have."""
     mean = known.shares @ pair.basis
     cross = np.multiply.outer(pair.core, mean)
     cross = cross + cross.transpose(0, 2, 1) + cross.transpose(2, 1, 0)

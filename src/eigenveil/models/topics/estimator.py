@@ -56,16 +56,6 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
         Where a document has one topic (``alpha0=0``), the posterior probability of each topic;
         else the expected share of each topic in the document, by variational inference from the
         released topics.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_documents, n_words)
-            Word counts; documents of any length. One with a negative count or NaN is not valid.
-
-        Returns
-        -------
-        array of shape (n_documents, n_components)
-            Rows add up to 1; NaN for a document that is not valid.
         """
         return self._inferred(X)[0]
 

@@ -24,25 +24,7 @@ _MOST_ENTRIES = 1 << 18
 
 
 def proportions(counts: Any, topics: Array, concentration: Array) -> tuple[Array, Array]:
-    """Expected proportions of the topics in documents, and a bound of the documents' log-chances.
-
-    Parameters
-    ----------
-    counts : array or sparse array of shape (n, D)
-        Not negative.
-    topics : array of shape (K, D)
-        Probabilities above 0.
-    concentration : array of shape (K,)
-        Above 0.
-
-    Returns
-    -------
-    shares : array of shape (n, K)
-        Rows add up to 1; of a document without words they are the law's own expectation.
-    bounds : array of shape (n,)
-        The largest lower bound, among Dirichlet laws, of the log-probability of a document's words
-        in their order.
-    """
+    """Expected proportions of the topics in documents, and a bound of their log-chances."""
     documents = scipy.sparse.csr_array(counts, dtype=np.float64)
     ends = documents.indptr.astype(np.int64)
     shares = np.empty((documents.shape[0], concentration.size))

@@ -87,41 +87,25 @@ _State = RoundState[TopicPlan]
 
 @dataclass(frozen=True)
 class TopicFactors:
-    """The result: everything in it is computed from releases.
+    """The result: everything in it is computed from releases."""
 
-    Attributes
-    ----------
-    topics : array of shape (K, D)
-        Probabilities of the words, a row a topic.
-    weights : array of shape (K,)
-        Shares of the documents, or of their words where these are of several topics; they add up
-        to 1, the largest first.
-    concentration : array of shape (K,)
-        Of the Dirichlet law of a document's topics: ``alpha0``, as it was given or found, times the
-        weights; 0 where a document has one topic.
-    strengths : array
-        Leading eigenvalues of the pair moment (singular values of a sketch).
-    noise_floor : float
-        What of these noise alone would show.
-    usable : array of bool, shape (K,)
-        Which topics can be distinguished from the others in spite of the noise.
-    converged : bool
-    stopped : str or None
-        Why the fit ended before it had spent everything: nothing was found, and the one topic, the
-        released frequencies of the words, stands in.
-    advice : str
-        What would do, where a topic is missing or not usable.
-    """
-
-    topics: NDArray[np.float64]
+    topics: NDArray[np.float64]  # Probabilities of the words, a row a topic
+    # Shares of the documents, or of their words where these are of several topics; they add up to
+    # 1, the largest first
     weights: NDArray[np.float64]
+    # Of the Dirichlet law of a document's topics: `alpha0`, as it was given or found, times the
+    # weights; 0 where a document has one topic
     concentration: NDArray[np.float64]
+    # Leading eigenvalues of the pair moment (singular values of a sketch)
     strengths: NDArray[np.float64]
-    noise_floor: float
+    noise_floor: float  # What of these noise alone would show
+    # Which topics can be distinguished from the others in spite of the noise
     usable: NDArray[np.bool_]
     converged: bool
+    # Why the fit ended before it had spent everything: nothing was found, and the one topic, the
+    # released frequencies of the words, stands in
     stopped: str | None = None
-    advice: str = ""
+    advice: str = ""  # What would do, where a topic is missing or not usable
 
 
 def private_topics(

@@ -37,32 +37,7 @@ _MOST_ENTRIES = 1 << 20
 
 
 class DocumentBlock(Block):
-    """Consecutive documents; ``values`` is a CSR array of their counts, in double precision.
-
-    Parameters
-    ----------
-    counts : array or sparse array of shape (n, D)
-        How often each word occurs; left unchanged. Entries at the same place add up.
-    origin, first_row
-        As of :class:`Block`.
-    units, weights
-        As of :class:`Block`.
-
-    Attributes
-    ----------
-    lengths : array of shape (n,)
-        Words of each document; 0 of an invalid one and of one with fewer than 3, whose counts are
-        all 0.
-    entries : int
-        Counts that are not 0.
-    invalid, first_invalid
-        As of :class:`Block`; known from the beginning.
-
-    Raises
-    ------
-    DataError
-        When the matrix itself is damaged: an index is out of its range.
-    """
+    """Consecutive documents; ``values`` is a CSR array of their counts, in double precision."""
 
     def __init__(
         self,
@@ -134,22 +109,7 @@ def _problem(
 
 
 class DocumentRows:
-    """Documents of a sparse matrix or an array of word counts, shape (n, D).
-
-    Parameters
-    ----------
-    counts : sparse array or array
-        Whole numbers, of any numeric type; left unchanged.
-    names : sequence of str, optional
-        The words.
-    origin : Origin or str
-        As of a :class:`Block`.
-
-    Raises
-    ------
-    DataError
-        When it is not a matrix of numbers.
-    """
+    """Documents of a sparse matrix or an array of word counts, shape (n, D)."""
 
     def __init__(
         self,

@@ -24,12 +24,6 @@ class WordShares(ClippedSum):
     """``sum c / (L max(clip, |c| / L))`` over documents, D values, in units of the clip.
 
     Where documents have weights, each counts as much less.
-
-    Parameters
-    ----------
-    features : int
-    clip : float
-        From 2**-20 to 1; the released statistic is in units of it. 1 clips nothing.
     """
 
     statistic: StatisticName = "word-shares"

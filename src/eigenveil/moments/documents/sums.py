@@ -205,18 +205,6 @@ class DocumentPairs(ClippedSum):
     ``clip=1``, every entry is rounded down in its place. Where documents have weights, w_d is as
     much smaller, and of units with so many that roundings could add up (m words in each of M
     documents, m M^2 > 2**24) it is always w_d that is rounded down, to 0 where it is below 1.
-
-    Parameters
-    ----------
-    features : int
-    clip : float
-        From 2**-20 to 1; the released statistic is in units of it. 1 clips nothing.
-    nuclear : bool
-        Bound the nuclear norm (by ``(|c|^2 + L) / (L (L - 1))``) in place of the Frobenius norm, as
-        Wishart noise needs it.
-    extra_bits : int
-        Twice as many fewer (negative) bits than 36, for noise that must live on a coarser grid, as
-        of :class:`RowRule`.
     """
 
     statistic: StatisticName = "document-pairs"
@@ -367,14 +355,6 @@ class DocumentSketch(ClippedSum):
 
     S has signs, so that its rows have length ``sqrt(R)``, the gain; every party makes the same one.
     Nothing of size D x D is ever made.
-
-    Parameters
-    ----------
-    features : int
-    columns : int
-    clip : float
-        From 2**-20 to 1: how long a contribution may be, in units of the gain. The released
-        statistic is in units of it; 1 clips nothing.
     """
 
     statistic: StatisticName = "document-sketch"
@@ -554,13 +534,6 @@ class DocumentNorms(DocumentSum):
     """How many documents contribute how much to a sum before it is clipped: a norm histogram.
 
     Laid out as :class:`NormHistogram`, in whose bins the norms are; they are at most 1.
-
-    Parameters
-    ----------
-    of : ClippedSum
-        An empty one; its clip is not used.
-    weighted : bool
-        Whether documents have weights: counts are then in units of ``2**-24``.
     """
 
     statistic: StatisticName = "norm-histogram"

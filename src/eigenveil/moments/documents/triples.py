@@ -120,21 +120,6 @@ class DocumentTriples(ClippedSum):
     fit: that of more is the sum of such totals. Where documents have weights, a document's integers
     are multiplied by its whole share of ``2**8``: those of a unit add up to that at most, so that
     the bound of one document holds for a unit's, too.
-
-    Parameters
-    ----------
-    basis : array of shape (D, K)
-        Released, with near-orthonormal columns.
-    clip : float
-        From 2**-20 to 1: how long a contribution may be, in units of ``rho**3``. 1 clips nothing.
-    weighted : bool
-        Whether documents have weights.
-
-    Attributes
-    ----------
-    rho : float
-        Length of the longest row, rounded up to 12 bits; the statistic is in units of
-        ``clip rho**3``.
     """
 
     statistic: StatisticName = "document-triples"
@@ -336,13 +321,6 @@ def _lengths(documents: Documents, words: NDArray[np.float64]) -> NDArray[np.flo
 
     G is exact, being integers. All else is done number by number in a fixed order, so that it
     depends on a document alone, with fewer than 2^10 roundings of terms that add up to 5 at most.
-
-    Parameters
-    ----------
-    documents : Documents
-        At least one.
-    words : array of shape (D, K)
-        Integers, rows of length 2^24 at most.
     """
     counts, lengths, _ = documents
     sizes = np.diff(counts.indptr)

@@ -94,12 +94,7 @@ class Shelf(Protocol):
 
 
 class FolderMailbox:
-    """A member's mailbox on a shelf: its own box, and one for each recipient.
-
-    Attributes
-    ----------
-    shelf : Shelf
-    """
+    """A member's mailbox on a shelf: its own box, and one for each recipient."""
 
     def __init__(self, shelf: Shelf, own: str, box_of: Callable[[str], str]) -> None:
         self.shelf, self._own, self._box_of = shelf, own, box_of
@@ -332,13 +327,7 @@ _WHOLE = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory")
 
 
 class StoreShelf:
-    """A store; see :class:`Shelf`.
-
-    Parameters
-    ----------
-    url : str
-        Where the mail is, without a password; credentials come from the environment.
-    """
+    """A store; see :class:`Shelf`."""
 
     pace = (0.5, 3.0)
 

@@ -63,29 +63,17 @@ _ASKED = 8  # requests of a stranger on one connection
 
 @dataclass(frozen=True)
 class Limits:
-    """What hosts and members may take of the server.
+    """What hosts and members may take of the server."""
 
-    Attributes
-    ----------
-    envelope : int
-        Bytes of an envelope.
-    bytes, mails : int
-        Of a member, of all that it put and nobody took.
-    connections : int
-        Of a member.
-    address, strangers : int
-        Connections of hosts that did not show that they are members: of one address; of all.
-    head, pause, body, idle : float
-        Seconds for a stranger's handshake, head and body, each; between two pieces of a member's
-        envelope; for all of it; and between a member's requests.
-    """
-
-    envelope: int = LARGEST
-    bytes: int = 16 * LARGEST
+    envelope: int = LARGEST  # Bytes of an envelope
+    bytes: int = 16 * LARGEST  # Of a member, of all that it put and nobody took
     mails: int = 4096
-    connections: int = 64
+    connections: int = 64  # Of a member
+    # Connections of hosts that did not show that they are members: of one address; of all
     address: int = 256
     strangers: int = 1024
+    # Seconds for a stranger's handshake, head and body, each; between two pieces of a member's
+    # envelope; for all of it; and between a member's requests
     head: float = 5.0
     pause: float = 30.0
     body: float = 3600.0

@@ -26,45 +26,24 @@ Norm = Literal["l2", "l1", "nuclear", "score"]
 
 
 class Mechanism(ABC):
-    """The noise of a release. Scales are in the statistic's units.
+    """The noise of a release. Scales are in the statistic's units."""
 
-    Attributes
-    ----------
-    name : str
-        As records and options spell it.
-    pure : bool
-        Whether its loss is a pure epsilon; a Gaussian-DP mu otherwise.
-    norm : {"l2", "l1", "nuclear", "score"}
-        In which the sensitivity is that its noise is made for.
-    proof : str
-        Its page in docs/proofs.
-    added : bool
-        Whether noise is added to the sum; else values are drawn that the sum makes likely.
-    entrywise : bool
-        Whether the noise of each entry of an array without symmetry is drawn by itself.
-    adds_up : bool
-        Whether several parties' parts make the noise that is proved (docs/proofs/shares.md).
-    of_prefixes : bool
-        Whether it is proved for all prefixes of a stream (docs/proofs/streams.md), and under masks
-        that are noise themselves.
-    caveats : tuple of str
-        What a guarantee with it must say.
-    audited : float
-        Part of an audit's trials that is enough for it, as its noise is slow to draw.
-    test : str
-        The audit's statistic, in words.
-    """
-
-    name: ClassVar[str]
-    norm: ClassVar[Norm]
-    proof: ClassVar[str]
-    test: ClassVar[str]
-    pure: ClassVar[bool] = True
+    name: ClassVar[str]  # As records and options spell it
+    norm: ClassVar[Norm]  # In which the sensitivity is that its noise is made for
+    proof: ClassVar[str]  # Its page in docs/proofs
+    test: ClassVar[str]  # The audit's statistic, in words
+    pure: ClassVar[bool] = True  # Whether its loss is a pure epsilon; a Gaussian-DP mu otherwise
+    # Whether noise is added to the sum; else values are drawn that the sum makes likely
     added: ClassVar[bool] = True
+    # Whether the noise of each entry of an array without symmetry is drawn by itself
     entrywise: ClassVar[bool] = False
+    # Whether several parties' parts make the noise that is proved (docs/proofs/shares.md)
     adds_up: ClassVar[bool] = True
+    # Whether it is proved for all prefixes of a stream (docs/proofs/streams.md), and under masks
+    # that are noise themselves
     of_prefixes: ClassVar[bool] = False
-    caveats: ClassVar[tuple[str, ...]] = ()
+    caveats: ClassVar[tuple[str, ...]] = ()  # What a guarantee with it must say
+    # Part of an audit's trials that is enough for it, as its noise is slow to draw
     audited: ClassVar[float] = 1.0
 
     # -- what it costs
