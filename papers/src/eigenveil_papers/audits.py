@@ -225,14 +225,7 @@ def _avn(data: published.SecondMoment, rng: np.random.Generator) -> float:
 
 
 def classic_fails_from(delta: float, *, times: float = 1.0) -> float:
-    """The epsilon from which on the classic calibration does not give what it says.
-
-    Parameters
-    ----------
-    delta : float
-    times : float
-        The real sensitivity over the one that the noise was calibrated to.
-    """
+    """The epsilon from which on the classic calibration does not give what it says."""
 
     def excess(epsilon: float) -> float:
         mu = times / classic_sigma(1.0, epsilon, delta, reproduction=True)
@@ -455,14 +448,9 @@ class GaussianView:
     draw 1 and all others 0, which gives the matrix J of ``view = exact + J z``. The shortest z that
     looks like the step from one data set to the other is the mu of the view, and ``(J J')^+ step``
     are the weights of the likelihood ratio.
-
-    Attributes
-    ----------
-    run : callable
-        Of a data set and a generator: all numbers that the adversary has in the end.
-    first, second : data sets
     """
 
+    # Of a data set and a generator: all numbers that the adversary has in the end
     run: Callable[[Any, np.random.Generator], FloatArray]
     first: Any
     second: Any

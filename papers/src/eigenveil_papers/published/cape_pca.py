@@ -98,11 +98,6 @@ def unequal_variances(
         Deviations tau_s that e + g and f + g must have at each site.
     pooled : float
         Deviation tau_c that the aggregate is to have.
-
-    Raises
-    ------
-    PrivacyError
-        When a variance is negative: the message names the site, the noise and the variance.
     """
     squares = np.asarray(weights, dtype=float) ** 2
     needed = np.asarray(requirements, dtype=float) ** 2
@@ -259,30 +254,15 @@ def weighted_mean(made: Messages, weights: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedMean:
-    """The mean that CAPE's aggregator computes, and what it computes it from.
+    """The mean that CAPE's aggregator computes, and what it computes it from."""
 
-    Attributes
-    ----------
-    mean : array
-        Weighted, of the sites' statistics, with the pooled noise; the shape of one statistic.
-    messages : Messages
-        Everything that was sent, three arrays (S, ...).
-    plan : NoisePlan
-        The noise of every site, and its weight.
-    deviation : float
-        Of the noise of the mean.
-    claim : Guarantee
-        As the paper states it: never certified, and its caveats say why.
-    as_published : bool
-        Always True.
-    """
-
+    # Weighted, of the sites' statistics, with the pooled noise; the shape of one statistic
     mean: FloatArray
-    messages: Messages
-    plan: NoisePlan
-    deviation: float
-    claim: Guarantee
-    as_published: bool = True
+    messages: Messages  # Everything that was sent, three arrays (S, ...)
+    plan: NoisePlan  # The noise of every site, and its weight
+    deviation: float  # Of the noise of the mean
+    claim: Guarantee  # As the paper states it: never certified, and its caveats say why
+    as_published: bool = True  # Always True
 
 
 Each = float | Sequence[float]
@@ -319,15 +299,6 @@ def cape(
         Of the sites in the aggregator's mean, by their quality say: above 0; they are divided by
         their sum. None: in proportion to the sites' rows, which is to 1/sensitivity.
     random_state : int, Generator or None
-
-    Raises
-    ------
-    DataError
-        When there is no site, statistics differ in shape or are not finite, or a sensitivity or a
-        weight is not above 0.
-    PrivacyError
-        When epsilon or delta is out of range; ``cape-infeasible`` where section 3.1 has no
-        solution, which names the site and what a masked sum gives instead.
     """
     exact = _statistics(statistics)
     plan = _plan(len(exact), sensitivity, epsilon, delta, weights)
@@ -435,14 +406,6 @@ def capepca(
     rank_by : {"magnitude", "value"}
         Directions by singular value, as published, or by eigenvalue.
     random_state : int, Generator or None
-
-    Raises
-    ------
-    DataError
-        When there is no site, sites have other features, rows are no finite matrix or break the
-        bound, a weight is not above 0, or there are too few features.
-    PrivacyError
-        When epsilon or delta is out of range; ``cape-infeasible`` as in :func:`cape`.
     """
     moments = second_moments(sites, row_bound=row_bound)
     check_components(n_components, moments[0].features)

@@ -43,11 +43,6 @@ def synth(
     -------
     array of shape (n, D)
         Of rank ``min(n, D)``.
-
-    Raises
-    ------
-    DataError
-        When a number is out of range.
     """
     if not (alpha >= 0 and math.isfinite(alpha)) or features < 1 or rows < 1:
         raise DataError(

@@ -66,14 +66,6 @@ def dpdispca(
     rank_by : {"magnitude", "value"}
         Directions of a site by singular value, as published, or by eigenvalue, negative ones at 0.
     random_state : int, Generator or None
-
-    Raises
-    ------
-    DataError
-        When there is no site, sites have other features, rows are no finite matrix or break the
-        bound, or there are too few features.
-    PrivacyError
-        When epsilon or delta is out of range.
     """
     moments = _prepared(sites, row_bound, n_components, intermediate)
     taus, noisy = _noisy(moments, epsilon, delta, random_state)
@@ -104,11 +96,6 @@ def dispca(
     ----------
     sites, n_components, intermediate, row_bound
         As in :func:`dpdispca`.
-
-    Raises
-    ------
-    DataError
-        As :func:`dpdispca`.
     """
     moments = _prepared(sites, row_bound, n_components, intermediate)
     messages = tuple(_root(each.mean, intermediate, "magnitude") for each in moments)
@@ -149,11 +136,6 @@ def djica(
     ----------
     sites, n_components, intermediate, epsilon, delta, row_bound, rank_by, random_state
         As in :func:`dpdispca`; ``intermediate`` is at least ``n_components``.
-
-    Raises
-    ------
-    DataError, PrivacyError
-        As :func:`dpdispca`.
     """
     moments = _prepared(sites, row_bound, n_components, intermediate)
     if intermediate < n_components:
@@ -198,11 +180,6 @@ def full(
     ----------
     sites, n_components, epsilon, delta, row_bound, rank_by, random_state
         As in :func:`dpdispca`.
-
-    Raises
-    ------
-    DataError, PrivacyError
-        As :func:`dpdispca`.
     """
     moments = _prepared(sites, row_bound, n_components)
     taus, noisy = _noisy(moments, epsilon, delta, random_state)
@@ -238,11 +215,6 @@ def local(
         Which one, counted as in a list.
     sites, n_components, epsilon, delta, row_bound, rank_by, random_state
         As in :func:`dpdispca`.
-
-    Raises
-    ------
-    DataError, PrivacyError
-        As :func:`dpdispca`.
     """
     moments = _prepared(sites, row_bound, n_components)
     if not -len(moments) <= site < len(moments):
@@ -275,11 +247,6 @@ def pooled(
     ----------
     sites, n_components, epsilon, delta, row_bound, rank_by, random_state
         As in :func:`dpdispca`.
-
-    Raises
-    ------
-    DataError, PrivacyError
-        As :func:`dpdispca`.
     """
     return analyze_gauss(
         pooled_moment(_prepared(sites, row_bound, n_components)),

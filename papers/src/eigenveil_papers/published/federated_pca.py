@@ -166,14 +166,7 @@ class FPCAEdge:
         self.subspace = Subspace(np.zeros((0, 0)), np.zeros(0))
 
     def fold(self, block: ArrayLike) -> Self:
-        """Fold one block of rows, shape (b, D), into the subspace.
-
-        Raises
-        ------
-        DataError
-            When it is no finite matrix, is empty, has another number of features than those
-            before, or a row is longer than the bound.
-        """
+        """Fold one block of rows, shape (b, D), into the subspace."""
         rows = self._reader.rows(block, least_features=self.n_components)
         if len(rows) == 0:
             raise DataError("An empty block tells nothing.", hint="Give rows.", code="rows-matrix")
@@ -286,13 +279,7 @@ class FPCA:
 
     @property
     def components(self) -> FloatArray:
-        """Directions, shape (r, D), strongest first.
-
-        Raises
-        ------
-        DataError
-            Before the first block is full.
-        """
+        """Directions, shape (r, D), strongest first."""
         if self.blocks_folded == 0:
             raise no_components(f"the first block is not full, {self._blocks.waiting} rows wait")
         return as_components(self.subspace.basis)
@@ -325,11 +312,6 @@ def merge_up_tree(subspaces: Sequence[Subspace], *, rank: int, leaves: int = 2) 
         r of every node.
     leaves : int
         Children of a node, 2 or more.
-
-    Raises
-    ------
-    DataError
-        When no client has a subspace, or their features differ.
     """
     if leaves < 2 or rank < 1:
         raise DataError(
@@ -394,14 +376,6 @@ def fpca(
         epsilon and delta (both, or neither for no mask and no claim), adapt, alpha, beta, most,
         columns, forgetting, row_bound and random_state of
         :class:`~eigenveil_papers.published.federated_pca.FPCAEdge`.
-
-    Raises
-    ------
-    DataError
-        When rows are no finite matrix or break the bound, sites have other features, or an option
-        is out of range.
-    PrivacyError
-        When epsilon or delta is out of range.
     """
     sites = _sites(X)
     options["random_state"] = np.random.default_rng(options.get("random_state"))

@@ -106,13 +106,7 @@ class FrequentDirections:
 
     @property
     def components(self) -> FloatArray:
-        """The leading right singular vectors of what is kept, orthonormal rows (r, D).
-
-        Raises
-        ------
-        DataError
-            Before the first row.
-        """
+        """The leading right singular vectors of what is kept, orthonormal rows (r, D)."""
         self._reader.check_started()
         directions = scipy.linalg.svd(self._padded(), full_matrices=False)[2]
         return fix_signs(directions[: self.n_components])

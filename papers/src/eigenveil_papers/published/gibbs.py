@@ -61,13 +61,6 @@ def ppca(
         A public bound on the rows' norms, by which they are divided. Without one it is the largest
         norm found, which is not private.
     random_state : int, Generator or None
-
-    Raises
-    ------
-    DataError
-        When the rows are no finite matrix or break the bound, or there are too few features.
-    PrivacyError
-        When epsilon is out of range.
     """
     moment = second_moment(X, row_bound=row_bound)
     check_components(n_components, moment.features)

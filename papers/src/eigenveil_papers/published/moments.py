@@ -93,24 +93,12 @@ def leading(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SecondMoment:
-    """The mean of ``x x'`` over rows that were divided by a bound. Exact: not private.
+    """The mean of ``x x'`` over rows that were divided by a bound. Exact: not private."""
 
-    Attributes
-    ----------
-    mean : array of shape (D, D)
-        ``X'X / n`` of the rows divided by ``row_bound``.
-    rows : int
-        n.
-    row_bound : float
-        What the rows were divided by.
-    public_bound : bool
-        Whether that is a public number and not the largest norm found.
-    """
-
-    mean: FloatArray
-    rows: int
-    row_bound: float
-    public_bound: bool
+    mean: FloatArray  # `X'X / n` of the rows divided by `row_bound`
+    rows: int  # n
+    row_bound: float  # What the rows were divided by
+    public_bound: bool  # Whether that is a public number and not the largest norm found
 
     @property
     def features(self) -> int:
@@ -142,12 +130,6 @@ def second_moment(X: Rows, *, row_bound: float | None = None) -> SecondMoment:
     row_bound : float or None
         A public bound on the rows' norms, by which they are divided: the papers take norms up to 1.
         Without one it is the largest norm found, which is not private.
-
-    Raises
-    ------
-    DataError
-        When the rows are no finite matrix, are all 0 without a bound, or one is longer than the
-        bound; or when a bound is given for rows that were divided already.
     """
     if isinstance(X, SecondMoment):
         if row_bound not in (None, X.row_bound):
@@ -171,11 +153,6 @@ def second_moments(sites: Sites, *, row_bound: float | None = None) -> list[Seco
         One for each site.
     row_bound : float or None
         As in :func:`second_moment`; without one it is the largest norm found at any site.
-
-    Raises
-    ------
-    DataError
-        As :func:`second_moment`, and when there is no site, or sites have other features or bounds.
     """
     given = list(sites)
     if not given:
@@ -210,13 +187,7 @@ def pooled_moment(sites: Sequence[SecondMoment]) -> SecondMoment:
 
 
 def finite_rows(X: ArrayLike) -> FloatArray:
-    """The rows as a matrix (n, D).
-
-    Raises
-    ------
-    DataError
-        When they are no finite, non-empty matrix.
-    """
+    """The rows as a matrix (n, D)."""
     try:
         exact = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -240,13 +211,7 @@ def largest_norm(rows: FloatArray) -> float:
 
 
 def rows_within(X: ArrayLike, row_bound: float | None) -> tuple[FloatArray, float]:
-    """Rows divided by the public bound, or by the largest norm found (not private), and that.
-
-    Raises
-    ------
-    DataError
-        As :func:`second_moment`.
-    """
+    """Rows divided by the public bound, or by the largest norm found (not private), and that."""
     exact = finite_rows(X)
     largest = largest_norm(exact)
     bound = largest if row_bound is None else row_bound

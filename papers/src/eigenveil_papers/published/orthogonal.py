@@ -92,11 +92,6 @@ def gaussian_moments(rows: ArrayLike, noise_variance: float) -> Moments:
         Divided by the largest norm found (:func:`scaled_by_largest`).
     noise_variance : float
         Of each feature around its component, in the units of these rows.
-
-    Raises
-    ------
-    DataError
-        When a row is longer than 1: the published sensitivities are for rows that are not.
     """
     exact = np.asarray(rows, dtype=np.float64)
     if np.einsum("nd,nd->n", exact, exact).max(initial=0.0) > 1 + 1e-9:
@@ -213,19 +208,10 @@ class Transcript(NamedTuple):
 
 @dataclass(frozen=True)
 class Components:
-    """What tensor power iteration finds.
+    """What tensor power iteration finds."""
 
-    Attributes
-    ----------
-    vectors : array of shape (K, D)
-        ``lambda W^{+T} v`` as rows, in the units of the scaled rows.
-    weights : array of shape (K,)
-        ``1 / lambda^2``: they need not add up to 1.
-    converged : bool
-    """
-
-    vectors: FloatArray
-    weights: FloatArray
+    vectors: FloatArray  # `lambda W^{+T} v` as rows, in the units of the scaled rows
+    weights: FloatArray  # `1 / lambda^2`: they need not add up to 1
     converged: bool
 
     @property
@@ -247,27 +233,13 @@ class Components:
 
 @dataclass(frozen=True)
 class PublishedTensor:
-    """What Algorithms 2, 4 and 5 return, and the guarantee they claim for it.
+    """What Algorithms 2, 4 and 5 return, and the guarantee they claim for it."""
 
-    Attributes
-    ----------
-    cube : array of shape (K, K, K)
-        The whitened noisy triple moment, ``M3(W, W, W)``.
-    whitening : array of shape (D, K)
-        ``W = U D^(-1/2)``.
-    claim : Guarantee
-        As the paper states it: never certified, and its caveats say why.
-    transcript : Transcript or None
-        Of capeAGN: what the aggregator sees besides.
-    as_published : bool
-        Always True.
-    """
-
-    cube: FloatArray
-    whitening: FloatArray
-    claim: Guarantee
-    transcript: Transcript | None = None
-    as_published: bool = True
+    cube: FloatArray  # The whitened noisy triple moment, `M3(W, W, W)`
+    whitening: FloatArray  # `W = U D^(-1/2)`
+    claim: Guarantee  # As the paper states it: never certified, and its caveats say why
+    transcript: Transcript | None = None  # Of capeAGN: what the aggregator sees besides
+    as_published: bool = True  # Always True
 
     def components(self, *, rng: np.random.Generator, restarts: int = 1) -> Components:
         """Components of the cube; one start for each is what the authors take."""
@@ -303,11 +275,6 @@ def whitening_of(pair: FloatArray, count: int) -> FloatArray:
 
     As published it is the SVD, not the spectrum, that is cut off: a negative eigenvalue of a noisy
     moment counts by its absolute value.
-
-    Raises
-    ------
-    DataError
-        When the moment has less than ``count`` singular values above rounding.
     """
     left, values, _ = np.linalg.svd(pair)
     rank = int(np.sum(values > 1e-13 * values[0]))

@@ -56,14 +56,6 @@ def private_power(
         A public bound on the rows' norms, by which they are divided. Without one it is the largest
         norm found, which is not private.
     random_state : int, Generator or None
-
-    Raises
-    ------
-    DataError
-        When the rows are no finite matrix or break the bound, there are too few features, or
-        singular values K and K + 1 are so close that L is above 10000.
-    PrivacyError
-        When epsilon or delta is out of range.
     """
     moment = second_moment(X, row_bound=row_bound)
     check_components(n_components, moment.features)
@@ -109,13 +101,7 @@ def noise_scale(
 
 
 def rounds(moment: SecondMoment, n_components: int) -> int:
-    """L, from the exact singular values of the rows: ``s_K / (s_K - s_{K+1}) ln D``, rounded up.
-
-    Raises
-    ------
-    DataError
-        When that is above 10000.
-    """
+    """L, from the exact singular values of the rows: ``s_K / (s_K - s_{K+1}) ln D``, rounded up."""
     roots = np.sqrt(np.append(moment.spectrum, 0.0))
     last, after = float(roots[n_components - 1]), float(roots[n_components])
     needed = last * math.log(moment.features)

@@ -15,46 +15,29 @@ Seed = int | np.random.Generator | None
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedPCA:
-    """Directions as a paper's algorithm finds them, and the guarantee it claims for them.
+    """Directions as a paper's algorithm finds them, and the guarantee it claims for them."""
 
-    Attributes
-    ----------
-    components : array of shape (K, D)
-        Orthonormal rows, strongest first where the algorithm knows strengths.
-    strengths : array of shape (K,)
-        What belongs to them, as the algorithm tells it: eigenvalues or singular values of what is
-        released. NaN where it tells none.
-    released : array of shape (D, D) or None
-        The noisy matrix that the directions come from, for rows divided by ``row_bound``; a mean
-        over rows or a sum, as the paper has it. None where there is none.
-    deviation : float or None
-        Scale of the noise, in the units of ``released``; each algorithm says of what. None where
-        there is no additive noise.
-    row_bound : float or None
-        What the rows were divided by; None where each block has its own.
-    claim : Guarantee or None
-        As the paper states it: never certified, and its caveats say why. None of an algorithm that
-        claims nothing.
-    messages : tuple of arrays, or None
-        With several sites, what each sent, in order.
-    known : tuple of arrays, or None
-        The part of each message that the aggregator drew itself (CAPE).
-    helper : tuple of arrays, or None
-        The part of each message that the helper drew (CAPE).
-    as_published : bool
-        Always True.
-    """
-
-    components: FloatArray
+    components: FloatArray  # Orthonormal rows, strongest first where the algorithm knows strengths
+    # What belongs to them, as the algorithm tells it: eigenvalues or singular values of what is
+    # released. NaN where it tells none.
     strengths: FloatArray
+    # As the paper states it: never certified, and its caveats say why. None of an algorithm that
+    # claims nothing.
     claim: Guarantee | None
+    # The noisy matrix that the directions come from, for rows divided by `row_bound`; a mean over
+    # rows or a sum, as the paper has it. None where there is none.
     released: FloatArray | None = None
+    # Scale of the noise, in the units of `released`; each algorithm says of what. None where there
+    # is no additive noise.
     deviation: float | None = None
+    # What the rows were divided by; None where each block has its own
     row_bound: float | None = None
-    messages: tuple[FloatArray, ...] | None = None
+    messages: tuple[FloatArray, ...] | None = None  # With several sites, what each sent, in order
+    # The part of each message that the aggregator drew itself (CAPE)
     known: tuple[FloatArray, ...] | None = None
+    # The part of each message that the helper drew (CAPE)
     helper: tuple[FloatArray, ...] | None = None
-    as_published: bool = True
+    as_published: bool = True  # Always True
 
 
 def claimed(

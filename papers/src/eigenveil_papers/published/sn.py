@@ -64,13 +64,6 @@ def analyze_gauss(
     rank_by : {"magnitude", "value"}
         Directions by singular value, as published, or by eigenvalue.
     random_state : int, Generator or None
-
-    Raises
-    ------
-    DataError
-        When the rows are no finite matrix or break the bound, or there are too few features.
-    PrivacyError
-        When epsilon or delta is out of range.
     """
     moment = second_moment(X, row_bound=row_bound)
     check_components(n_components, moment.features)
@@ -125,11 +118,6 @@ def wishart_sn(
     ----------
     X, n_components, epsilon, row_bound, random_state
         As in :func:`analyze_gauss`.
-
-    Raises
-    ------
-    DataError, PrivacyError
-        As :func:`analyze_gauss`.
     """
     moment = second_moment(X, row_bound=row_bound)
     check_components(n_components, moment.features)

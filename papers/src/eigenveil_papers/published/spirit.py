@@ -103,13 +103,7 @@ class Spirit:
 
     @property
     def components(self) -> FloatArray:
-        """Orthonormal rows, shape (r, D): TrackW's own are so only nearly, and are made so here.
-
-        Raises
-        ------
-        DataError
-            Before the first row.
-        """
+        """Orthonormal rows, shape (r, D): TrackW's own are so only nearly, and are made so here."""
         self._reader.check_started()
         ordered = self._directions[: self._rank][self._order()]
         basis, _ = np.linalg.qr(ordered.T)

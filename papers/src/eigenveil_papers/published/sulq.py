@@ -40,11 +40,6 @@ def symmetric_omega(epsilon: float, delta: float, features: int, rows: int) -> f
         The guarantee claimed, ``epsilon > 0`` and ``0 < delta < 1``.
     features, rows : int
         D and n.
-
-    Raises
-    ------
-    PrivacyError
-        When the numbers are out of range, or delta is so large that the logarithm is negative.
     """
     logarithm = _logarithm(epsilon, delta, features, rows, (features**2 + features) / 2)
     first = (features + 1) / epsilon * math.sqrt(2 * logarithm)
@@ -80,11 +75,6 @@ def smallest_batch(omega_0: float, *, epsilon: float, delta: float, features: in
         The deviation wanted of each entry, above 0.
     epsilon, delta, features
         As in :func:`omega`.
-
-    Raises
-    ------
-    PrivacyError
-        As :func:`omega`, or when ``omega_0`` is not above 0.
     """
     one = omega(epsilon, delta, features, 1)
     if not (omega_0 > 0 and math.isfinite(omega_0)):
@@ -162,14 +152,6 @@ def mod_sulq(
         Without one it is the largest norm found, which is not private.
     random_state : int, Generator or None
         For the mask.
-
-    Raises
-    ------
-    DataError
-        When the rows are no finite matrix, are all 0 without a bound, or one is longer than the
-        bound; or when there are not ``n_components`` features.
-    PrivacyError
-        When the guarantee is none that the mask can be computed for.
     """
     moment = second_moment(X, row_bound=row_bound)
     features = moment.features

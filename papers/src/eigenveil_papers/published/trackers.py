@@ -42,14 +42,7 @@ class Reader:
         self.features = 0
 
     def rows(self, rows: ArrayLike, *, least_features: int = 1) -> FloatArray:
-        """The rows as a matrix (n, D) of their own, possibly with n = 0.
-
-        Raises
-        ------
-        DataError
-            When they are no finite matrix, have another number of features than those before, or
-            fewer than ``least_features``.
-        """
+        """The rows as a matrix (n, D) of their own, possibly with n = 0."""
         exact = np.array(rows, dtype=np.float64, ndmin=2)
         if exact.ndim != 2 or exact.shape[1] == 0 or not np.all(np.isfinite(exact)):
             raise DataError(
@@ -184,13 +177,7 @@ class BlockPower:
 
     @property
     def components(self) -> FloatArray:
-        """Orthonormal rows, shape (r, D), strongest in the last block first.
-
-        Raises
-        ------
-        DataError
-            Before the first row.
-        """
+        """Orthonormal rows, shape (r, D), strongest in the last block first."""
         self._reader.check_started()
         return as_components(self._basis)
 
@@ -287,13 +274,7 @@ class Grouse:
 
     @property
     def components(self) -> FloatArray:
-        """Orthonormal rows, shape (r, D), in no order: GROUSE knows a subspace, no strengths.
-
-        Raises
-        ------
-        DataError
-            Before the first row.
-        """
+        """Orthonormal rows, shape (r, D), in no order: GROUSE knows a subspace, no strengths."""
         self._reader.check_started()
         return as_components(np.linalg.qr(self._basis)[0])  # many turns leave some rounding
 
@@ -333,13 +314,7 @@ class Incremental:
 
     @property
     def components(self) -> FloatArray:
-        """Orthonormal rows, shape (r, D), strongest first; of centred rows.
-
-        Raises
-        ------
-        DataError
-            Before the first block is full.
-        """
+        """Orthonormal rows, shape (r, D), strongest first; of centred rows."""
         self._check_fitted()
         return np.array(self._inner.components_)
 

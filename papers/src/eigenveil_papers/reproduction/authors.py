@@ -33,22 +33,7 @@ _SERIES = {
 
 
 def authors(kind: Kind, figure: str) -> dict[str, AuthorsCurve]:
-    """What the authors stored beside their code, by our names of the series.
-
-    Parameters
-    ----------
-    kind : {"captured_energy", "component_error"}
-        Of paper 000 and paper 001.
-    figure : str
-        Their name, such as ``"mnist_vs_epsilon"`` or ``"MOG_vs_epsilon_K_5_D_10_N_100k"``.
-
-    Returns
-    -------
-    dict
-        Positions and values, each of shape (n,), by series; empty where nothing is at hand. A
-        value that does not depend on the position is repeated. Series of zeros only, which were
-        never measured, are left out.
-    """
+    """What the authors stored beside their code, by our names of the series."""
     found = _stored().get(kind, {}).get(figure)
     if not found or "values" not in found:
         return {}

@@ -42,13 +42,7 @@ def folder() -> Path:
 
 
 def fetch(name: str) -> Path:
-    """Fetch a data set; the file it was written to.
-
-    Raises
-    ------
-    DataError
-        When it is not known there, or the network gives no answer.
-    """
+    """Fetch a data set; the file it was written to."""
     if name not in KNOWN:
         raise DataError(
             f"{name} cannot be fetched.",
@@ -90,13 +84,7 @@ SHIPPED_TITLES = {
 
 
 def make(name: str) -> Rows:
-    """The rows of a shipped data set; the same at every call.
-
-    Raises
-    ------
-    DataError
-        For a name that is not of :data:`TITLES`.
-    """
+    """The rows of a shipped data set; the same at every call."""
     from sklearn import datasets  # takes longer to import than all of this room
 
     if name == "made-up-sensors":
@@ -149,26 +137,14 @@ NAMES = (*_STAND_INS, "digits", "breast-cancer")
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where rows come from; small, so that it is an argument of a task.
+    """Where rows come from; small, so that it is an argument of a task."""
 
-    Attributes
-    ----------
-    name : str
-        The data set that is read.
-    path : str
-        Its file (or the folder of its files), or empty for what is shipped.
-    digest : str
-        Of the files' bytes: it names the rows in a task's key, wherever the file lies.
-    stand_in_for : str
-        The data set that was wanted and is not at hand, or empty.
-    file : str
-        The file's name, where a person said what it holds and it does not say so itself.
-    """
-
-    name: str
-    path: str = ""
+    name: str  # The data set that is read
+    path: str = ""  # Its file (or the folder of its files), or empty for what is shipped
+    # Of the files' bytes: it names the rows in a task's key, wherever the file lies
     digest: str = ""
-    stand_in_for: str = ""
+    stand_in_for: str = ""  # The data set that was wanted and is not at hand, or empty
+    # The file's name, where a person said what it holds and it does not say so itself
     file: str = ""
 
     def as_arguments(self) -> dict[str, Any]:
@@ -183,26 +159,13 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DataSet:
-    """Rows as they were recorded.
-
-    Attributes
-    ----------
-    name : str
-    X : array of shape (n, D)
-        Raw rows, read-only, for they are kept for the process's other tasks.
-    y : array of shape (n,) or None
-        Classes, 0 to C - 1.
-    columns : tuple of str
-        One for each column.
-    title : str
-        For figures; says so where another data set stands in.
-    """
+    """Rows as they were recorded."""
 
     name: str
-    X: FloatArray
-    y: NDArray[np.int64] | None
-    columns: tuple[str, ...]
-    title: str
+    X: FloatArray  # Raw rows, read-only, for they are kept for the process's other tasks
+    y: NDArray[np.int64] | None  # Classes, 0 to C - 1
+    columns: tuple[str, ...]  # One for each column
+    title: str  # For figures; says so where another data set stands in
 
 
 def find(name: str, settings: Settings) -> Source:
@@ -213,12 +176,6 @@ def find(name: str, settings: Settings) -> Source:
     development checkout (or of ``EIGENVEIL_SHARED``), among those fetched before, and, if
     ``settings.fetch``, in the network. Else, unless ``settings.data`` names this one, another
     stands in: Fashion-MNIST for MNIST if it is at hand, or a smaller one that is shipped.
-
-    Raises
-    ------
-    DataError
-        For an unknown name, files that cannot be read, or rows that were asked for by name and are
-        not at hand.
     """
     if name not in NAMES:
         raise DataError(
@@ -267,13 +224,7 @@ def at_hand(name: str, settings: Settings) -> bool:
 
 
 def load(source: Source) -> DataSet:
-    """The rows, kept for the process's next tasks.
-
-    Raises
-    ------
-    DataError
-        When the file is gone or does not hold such rows.
-    """
+    """The rows, kept for the process's next tasks."""
     return _load(source)
 
 

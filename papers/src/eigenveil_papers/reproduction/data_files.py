@@ -20,26 +20,14 @@ from eigenveil.errors import DataError
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """A data set that experiments know by name.
+    """A data set that experiments know by name."""
 
-    Attributes
-    ----------
-    title : str
-        For figures.
-    columns : int or None
-        Its numeric columns without classes; None where they are not always as many.
-    patterns : tuple of str
-        Names of its files, in lower case, best first.
-    wanted : str
-        Its files in words.
-    zeros : pair of float or None
-        The share of its entries that are 0 lies between: images of the same shape are told apart.
-    """
-
-    title: str
+    title: str  # For figures
+    # Its numeric columns without classes; None where they are not always as many
     columns: int | None
-    patterns: tuple[str, ...]
-    wanted: str
+    patterns: tuple[str, ...]  # Names of its files, in lower case, best first
+    wanted: str  # Its files in words
+    # The share of its entries that are 0 lies between: images of the same shape are told apart
     zeros: tuple[float, float] | None = None
 
     @property
@@ -120,14 +108,7 @@ class Rows:
 
 
 def recognise(name: str, folder: Path, *, asked: bool = False) -> Path | None:
-    """The file of a data set in a folder, or in one of its own in there; the largest of several.
-
-    Parameters
-    ----------
-    asked : bool
-        Whether a person said that this folder has this data set: then its only table is taken,
-        whatever its name.
-    """
+    """The file of a data set in a folder, or in one of its own in there; the largest of several."""
     known = KNOWN_FILES[name]
     for place in _places(name, folder):
         if not place.is_dir():
@@ -203,13 +184,7 @@ def digest(path: Path) -> str:
 
 
 def read(name: str, path: Path) -> Rows:
-    """The rows of a file that :func:`recognise` found.
-
-    Raises
-    ------
-    DataError
-        When it cannot be read, or does not hold what the name says.
-    """
+    """The rows of a file that :func:`recognise` found."""
     try:
         if path.suffix == ".npz":
             rows = _read_archive(name, path)

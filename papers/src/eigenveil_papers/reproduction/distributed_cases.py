@@ -35,30 +35,16 @@ _MADE_UP = {"full": (60_000, 200, 50), "fast": (20_000, 200, 50), "toy": (2000, 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A data set as the papers use it.
+    """A data set as the papers use it."""
 
-    Attributes
-    ----------
-    components : int
-        K.
-    rows : int
-        At each site, where the panel is not about that.
-    epsilon : float
-        Of the panels over rows, sites and R.
-    epsilon_for_delta : float
-    components_for_delta : int or None
-        K of the panel over delta, where it is another: the text says 50 for MNIST, the authors'
-        script takes 10.
-    runs : int
-        At full scale.
-    """
-
-    components: int
-    rows: int
-    epsilon: float
+    components: int  # K
+    rows: int  # At each site, where the panel is not about that
+    epsilon: float  # Of the panels over rows, sites and R
     epsilon_for_delta: float
+    # K of the panel over delta, where it is another: the text says 50 for MNIST, the authors'
+    # script takes 10
     components_for_delta: int | None = None
-    runs: int = 20
+    runs: int = 20  # At full scale
 
 
 CASES: Mapping[str, Case] = {
@@ -99,13 +85,7 @@ def chosen(settings: Settings, names: Sequence[str] = PAPERS) -> tuple[str, ...]
 
 
 def data_of(name: str, settings: Settings) -> dict[str, Any]:
-    """What a task needs to find its rows: JSON values.
-
-    Raises
-    ------
-    DataError
-        When the data set is not at hand, and nothing stands in for it.
-    """
+    """What a task needs to find its rows: JSON values."""
     if name == "synthetic":
         rows, features, components = _MADE_UP[settings.scale]
         return {"made_up": {"rows": rows, "features": features, "components": components}}
@@ -121,15 +101,7 @@ def panel_tasks(
     cost: float,
     studies: int = 0,
 ) -> list[Task]:
-    """The tasks of a panel, one a run.
-
-    Parameters
-    ----------
-    cost : float
-        Seconds at full scale.
-    studies : int
-        In so many runs the sound series are federated studies, in the others one curator's.
-    """
+    """The tasks of a panel, one a run."""
     data, case = data_of(name, settings), CASES[name]
     n, features = shape_of(data)
     components = min(_components(name, sweep), max(2, features // 4))
@@ -178,17 +150,7 @@ def _components(name: str, sweep: Sweep) -> int:
 def positions(
     sweep: Sweep, settings: Settings, *, rows: int, features: int, components: int, sites: int
 ) -> list[float]:
-    """Where a panel is measured: the authors' positions as far as the rows at hand go.
-
-    Parameters
-    ----------
-    rows : int
-        At hand.
-    features, components : int
-        D and K.
-    sites : int
-        By which the numbers of rows must be divisible.
-    """
+    """Where a panel is measured: the authors' positions as far as the rows at hand go."""
     match sweep:
         case "epsilon":
             return list(settings.pick(EPSILONS, (0.1, 1.0, 10.0), (0.1, 10.0)))
@@ -227,15 +189,7 @@ def panel(
     ours: Mapping[str, str],
     sweeps: Sequence[Sweep] = (),
 ) -> Panel:
-    """A panel with the authors' curves.
-
-    Parameters
-    ----------
-    ours : mapping
-        Our series for the authors', such as ``{"pooled": "capepca"}``; others are left out.
-    sweeps : sequence
-        Those of the figure in the paper's order, for the panel's letter.
-    """
+    """A panel with the authors' curves."""
     return Panel(
         key=f"{name}-{sweep}",
         letter=letter(name, sweep, sweeps),

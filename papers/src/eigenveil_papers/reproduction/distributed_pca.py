@@ -38,25 +38,12 @@ Sweep = Literal["epsilon", "rows", "sites", "rank", "delta"]
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Everything that one measurement depends on besides the rows.
+    """Everything that one measurement depends on besides the rows."""
 
-    Attributes
-    ----------
-    components : int
-        K.
-    intermediate : int
-        R, columns of a message of DPdisPCA and of the sketch.
-    sites : int
-        S, with equally many rows each.
-    rows : int
-        N, of all sites together.
-    epsilon, delta : float
-    """
-
-    components: int
-    intermediate: int
-    sites: int
-    rows: int
+    components: int  # K
+    intermediate: int  # R, columns of a message of DPdisPCA and of the sketch
+    sites: int  # S, with equally many rows each
+    rows: int  # N, of all sites together
     epsilon: float
     delta: float
 
@@ -80,17 +67,7 @@ class Setting:
 
 
 class Split:
-    """Rows dealt out to sites, and what all methods share of them: exact second moments.
-
-    Parameters
-    ----------
-    prepared : array of shape (n, D)
-        Centred by their exact mean and divided by the largest norm.
-    raw : array of shape (n, D)
-        The same rows in their own units.
-    sites : int
-    components : int
-    """
+    """Rows dealt out to sites, and what all methods share of them: exact second moments."""
 
     def __init__(self, prepared: FloatArray, raw: FloatArray, *, sites: int, components: int):
         self.rows = np.array_split(prepared, sites)
@@ -118,18 +95,7 @@ def captured_energy(
     series: Sequence[str],
     protocol: bool = False,
 ) -> Iterator[Point]:
-    """One run of a panel: all methods at all positions, on rows dealt out to sites at random.
-
-    Parameters
-    ----------
-    name : str
-        Of the data set, for the panel's name ``"{name}-{sweep}"``.
-    data : mapping
-        As :func:`prepared_rows` takes it.
-    protocol : bool
-        Whether the sound series are run as a federated study with real messages; else by one
-        curator with the same noise (see :func:`sound`).
-    """
+    """One run of a panel: all methods at all positions, on rows dealt out to sites at random."""
     base = Setting(**setting)
     prepared, raw = prepared_rows(data), raw_rows(data)
     order = rng.permutation(prepared.shape[0])
@@ -203,11 +169,6 @@ def sound(
     budget. With ``protocol`` this is a :class:`FederatedPCA`, whose sites' masked sum carries the
     noise of one curator; else that curator, a :class:`PrivatePCA`, with a record of the same noise,
     which the tests compare.
-
-    Raises
-    ------
-    PrivacyError
-        When there are too few rows for the target.
     """
     target: dict[str, Any] = {
         "n_components": setting.components,

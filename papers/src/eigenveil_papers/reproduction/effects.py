@@ -25,30 +25,15 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """A quantity that is compared.
+    """A quantity that is compared."""
 
-    Attributes
-    ----------
-    unit : str
-        In words, after a number: ``"of the exact energy"``.
-    margin : float
-        Smaller differences are none; for ratios a factor above 1.
-    ratio : bool
-        Whether values are divided (their logarithms are averaged), not subtracted.
-    less : bool
-        Whether less is better, as of errors and times.
-    digits : str
-        Format of a number.
-    most : float
-        No difference is larger: printed intervals end there.
-    """
-
-    unit: str
-    margin: float
+    unit: str  # In words, after a number: `"of the exact energy"`
+    margin: float  # Smaller differences are none; for ratios a factor above 1
+    # Whether values are divided (their logarithms are averaged), not subtracted
     ratio: bool = False
-    less: bool = False
-    digits: str = ".3f"
-    most: float = math.inf
+    less: bool = False  # Whether less is better, as of errors and times
+    digits: str = ".3f"  # Format of a number
+    most: float = math.inf  # No difference is larger: printed intervals end there
 
     @property
     def room(self) -> float:
@@ -77,26 +62,14 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Effect:
-    """A number that was measured in runs, with what is known of it.
+    """A number that was measured in runs, with what is known of it."""
 
-    Attributes
-    ----------
-    at : str
-        Where: ``"epsilon 0.1"``; may be empty.
-    value : float
-    error : float
-        Standard error; 0 of what is computed and not drawn, infinite of a single run.
-    free : float
-        Degrees of freedom of the error.
-    below, above : bool
-        Whether the truth may lie any distance below or above, as where a curve ends before it
-        reaches a level.
-    """
-
-    at: str
+    at: str  # Where: `"epsilon 0.1"`; may be empty
     value: float
-    error: float
-    free: float = math.inf
+    error: float  # Standard error; 0 of what is computed and not drawn, infinite of a single run
+    free: float = math.inf  # Degrees of freedom of the error
+    # Whether the truth may lie any distance below or above, as where a curve ends before it reaches
+    # a level
     below: bool = False
     above: bool = False
 
@@ -137,31 +110,20 @@ Question = Literal["better", "not worse", "same", "at least", "at most", "somewh
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What a claim is about one by one, and the question that is asked of it.
+    """What a claim is about one by one, and the question that is asked of it."""
 
-    Attributes
-    ----------
-    name : str
-        A data set or panel, for the text.
-    effects : tuple of Effect
-        At its positions; positive in the claim's favour where it compares.
-    asks : Question
-        ``"better"``: above the margin at some position, and below minus the margin at none.
-        ``"not worse"``: above minus the margin everywhere. ``"same"``: within the margin
-        everywhere. ``"at least"``, ``"at most"``: above, below ``level`` everywhere.
-        ``"somewhere"``: above ``level`` at some position. ``"rises"``: the first effect, from
-        end to end, above the margin, and the others, the steps, above minus the margin.
-    level : float
-        Of ``"at least"``, ``"at most"`` and ``"somewhere"``, in the terms of effects.
-    open_end : bool
-        Of ``"somewhere"``: whether it may be reached beyond the last position, since the series
-        is not shown to have stopped rising there; the part is then not tested, not excluded.
-    """
-
-    name: str
+    name: str  # A data set or panel, for the text
+    # At its positions; positive in the claim's favour where it compares
     effects: tuple[Effect, ...]
+    # `"better"`: above the margin at some position, and below minus the margin at none. `"not
+    # worse"`: above minus the margin everywhere. `"same"`: within the margin everywhere. `"at
+    # least"`, `"at most"`: above, below `level` everywhere. `"somewhere"`: above `level` at some
+    # position. `"rises"`: the first effect, from end to end, above the margin, and the others, the
+    # steps, above minus the margin.
     asks: Question
-    level: float = 0.0
+    level: float = 0.0  # Of `"at least"`, `"at most"` and `"somewhere"`, in the terms of effects
+    # Of `"somewhere"`: whether it may be reached beyond the last position, since the series is not
+    # shown to have stopped rising there; the part is then not tested, not excluded
     open_end: bool = False
 
 

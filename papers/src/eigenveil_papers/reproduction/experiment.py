@@ -32,26 +32,15 @@ Work = Callable[..., Iterable[Point]]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a person may choose about a run.
+    """What a person may choose about a run."""
 
-    Attributes
-    ----------
-    scale : {"full", "fast", "toy"}
-        As in the paper; a few minutes for all experiments; or a second for each, for tests.
-    data : str or None
-        Only this data set, or None for those of the paper.
-    folder : Path or None
-        Where the data sets' files are looked for.
-    fetch : bool
-        Whether data sets that are not at hand are fetched from the network (OpenML).
-    runs : int or None
-        Repetitions of each measurement, or None for as many as the scale says.
-    """
-
+    # As in the paper; a few minutes for all experiments; or a second for each, for tests
     scale: Scale = "full"
-    data: str | None = None
-    folder: Path | None = None
+    data: str | None = None  # Only this data set, or None for those of the paper
+    folder: Path | None = None  # Where the data sets' files are looked for
+    # Whether data sets that are not at hand are fetched from the network (OpenML)
     fetch: bool = False
+    # Repetitions of each measurement, or None for as many as the scale says
     runs: int | None = None
 
     def pick(self, full: T, fast: T, toy: T) -> T:
@@ -65,28 +54,18 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A piece of work for one process: ``work(rng, **arguments)`` gives points of one run.
+    """A piece of work for one process: ``work(rng, **arguments)`` gives points of one run."""
 
-    Attributes
-    ----------
-    work : callable
-        A function of a module (processes find it by name). Its first argument is a numpy
-        Generator, seeded by the task's key: a task gives the same points whenever it is done.
-    arguments : mapping
-        JSON values only. They, the function's name and ``run`` are the task's key; of files with
-        a ``digest`` the ``path`` is not, so that a folder's name changes no number.
-    run : int
-        Which repetition this is.
-    cost : float
-        Rough seconds, for the order of the tasks (long ones first) and the progress shown.
-    alone : bool
-        Whether nothing else may be done at the same time: it starts processes and times them.
-    """
-
+    # A function of a module (processes find it by name). Its first argument is a numpy Generator,
+    # seeded by the task's key: a task gives the same points whenever it is done.
     work: Work
+    # JSON values only. They, the function's name and `run` are the task's key; of files with a
+    # `digest` the `path` is not, so that a folder's name changes no number.
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    run: int = 0
+    run: int = 0  # Which repetition this is
+    # Rough seconds, for the order of the tasks (long ones first) and the progress shown
     cost: float = 1.0
+    # Whether nothing else may be done at the same time: it starts processes and times them
     alone: bool = False
 
     @property
@@ -114,44 +93,25 @@ Verdict = Literal["holds", "does not hold", "in part", "cannot be told", "not te
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence of a paper, or of this project, and what was measured about it.
+    """A sentence of a paper, or of this project, and what was measured about it."""
 
-    Attributes
-    ----------
-    statement : str
-        The claim in one sentence.
-    where : str
-        Section, figure, table or theorem of the paper; or "eigenveil" for a claim of our own.
-    measured : str
-        The effects with their intervals, in one sentence.
-    verdict : {"holds", "does not hold", "in part", "cannot be told", "not tested"}
-        As :mod:`eigenveil_papers.reproduction.rule` decides.
-    compared : str
-        The margin, and the smallest difference that the runs could have shown.
-    """
-
-    statement: str
+    statement: str  # The claim in one sentence
+    # Section, figure, table or theorem of the paper; or "eigenveil" for a claim of our own
     where: str
-    measured: str
-    verdict: Verdict
-    compared: str = ""
+    measured: str  # The effects with their intervals, in one sentence
+    verdict: Verdict  # As :mod:`eigenveil_papers.reproduction.rule` decides
+    compared: str = ""  # The margin, and the smallest difference that the runs could have shown
 
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """A setting of a figure: what was used here, and what the paper has.
-
-    Attributes
-    ----------
-    what, here, paper : str
-    whence : str
-        Where the paper's is from: its text, a caption, the authors' script; or that it was chosen
-        here, for the paper has none.
-    """
+    """A setting of a figure: what was used here, and what the paper has."""
 
     what: str
     here: str
     paper: str
+    # Where the paper's is from: its text, a caption, the authors' script; or that it was chosen
+    # here, for the paper has none
     whence: str = "text"
 
 
@@ -162,43 +122,22 @@ def _nothing_given(settings: Settings) -> Sequence[Given]:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A figure or a table of a paper.
+    """A figure or a table of a paper."""
 
-    Attributes
-    ----------
-    name : str
-        As on the command line, for instance ``"000-fig1"``.
-    title : str
-        One line: what is drawn.
-    paper : {"000", "001", "002", "003"}
-    about : str
-        A paragraph: the setting of the paper, what differs here, and why.
-    datasets : tuple of str
-        Those that ``Settings.data`` may choose from.
-    tasks : callable
-        Settings to tasks; finds the data, so it may raise DataError.
-    draw : callable
-        Numbers and settings to a figure.
-    claims : callable
-        Numbers and settings to claims, also of a run of a few points only: a claim whose points
-        are absent is "not tested".
-    given : callable
-        Settings to what was used, in rows and parameters, beside the paper's.
-    runs : str
-        How many runs the paper's curves are means of.
-    differences : str
-        Why what is measured differs from the curves that the paper's authors stored; empty where
-        there are none.
-    """
-
-    name: str
-    title: str
+    name: str  # As on the command line, for instance `"000-fig1"`
+    title: str  # One line: what is drawn
     paper: Paper
-    about: str
-    datasets: tuple[str, ...]
+    about: str  # A paragraph: the setting of the paper, what differs here, and why
+    datasets: tuple[str, ...]  # Those that `Settings.data` may choose from
+    # Settings to tasks; finds the data, so it may raise DataError
     tasks: Callable[[Settings], Sequence[Task]]
-    draw: Callable[[Numbers, Settings], Figure]
+    draw: Callable[[Numbers, Settings], Figure]  # Numbers and settings to a figure
+    # Numbers and settings to claims, also of a run of a few points only: a claim whose points are
+    # absent is "not tested"
     claims: Callable[[Numbers, Settings], Sequence[Claim]]
+    # Settings to what was used, in rows and parameters, beside the paper's
     given: Callable[[Settings], Sequence[Given]] = _nothing_given
-    runs: str = "not printed"
+    runs: str = "not printed"  # How many runs the paper's curves are means of
+    # Why what is measured differs from the curves that the paper's authors stored; empty where
+    # there are none
     differences: str = ""

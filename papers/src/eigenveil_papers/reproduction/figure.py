@@ -149,31 +149,19 @@ _OTHERS = SeriesStyle("", "baseline-4")
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """A set of axes.
+    """A set of axes."""
 
-    Attributes
-    ----------
-    key : str
-        Of the panel in :class:`Numbers`.
-    title, xlabel, ylabel : str
-        Long titles are broken into lines.
-    letter : str
-        Under which the paper, and the claims about it, name the panel; empty where it has none.
-    xscale, yscale : {"log", "linear"}
-    ylim : pair of float or None
-        Ends of the vertical axis, either may be None; None leaves room about what is drawn.
-    authors : mapping of str to (x, values), optional
-        By series: the curves of the paper's authors, drawn thin.
-    """
-
-    key: str
-    title: str
+    key: str  # Of the panel in :class:`Numbers`
+    title: str  # Long titles are broken into lines
     xlabel: str
     ylabel: str
+    # Under which the paper, and the claims about it, name the panel; empty where it has none
     letter: str = ""
     xscale: AxisScale = "log"
     yscale: AxisScale = "linear"
+    # Ends of the vertical axis, either may be None; None leaves room about what is drawn
     ylim: tuple[float | None, float | None] | None = None
+    # By series: the curves of the paper's authors, drawn thin
     authors: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None
 
 
@@ -252,19 +240,7 @@ def table(
     note: str = "",
     strong: Sequence[tuple[int, int]] = (),
 ) -> Figure:
-    """A table as a picture: first column left, others centred.
-
-    Parameters
-    ----------
-    head : sequence of str
-        Of the columns, the first one above the names of the rows.
-    rows : sequence of sequences of str
-        Each as long as ``head``.
-    note : str
-        Below the table.
-    strong : sequence of (row, column)
-        Cells in bold, from 0, the head not counted.
-    """
+    """A table as a picture: first column left, others centred."""
     cells = [list(head), *[list(row) for row in rows]]
     widths = [
         max(len(line) for row in cells for line in row[c].split("\n")) for c in range(len(head))
@@ -303,13 +279,7 @@ def table(
 
 
 def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
-    """Write ``stem.png`` and ``stem.svg``; the same numbers give the same bytes.
-
-    Raises
-    ------
-    OutputError
-        When the folder cannot be written.
-    """
+    """Write ``stem.png`` and ``stem.svg``; the same numbers give the same bytes."""
     paths = (stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg"))
     for path in paths:
         with replacing(path) as scratch:
@@ -348,13 +318,7 @@ def legend(
     authors: bool = False,
     lines: bool = True,
 ) -> None:
-    """One legend below all panels, each label once; a line for the authors' curves if drawn.
-
-    Raises
-    ------
-    ValueError
-        When two labels have one look: a defect of the experiment.
-    """
+    """One legend below all panels, each label once; a line for the authors' curves if drawn."""
     handles: dict[str, Line2D] = {}
     looks: dict[Style, str] = {}
     for key in (key for key in series if key in series_styles):

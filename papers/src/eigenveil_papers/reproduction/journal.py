@@ -35,19 +35,6 @@ class Journal:
     """Finished tasks by key, in a file of the output folder; for one run at a time.
 
     The first line says which code measured: lines of other code are not used.
-
-    Parameters
-    ----------
-    path : Path
-    header : mapping
-        As of :func:`header`.
-
-    Attributes
-    ----------
-    found : dict of str to list of Point
-        By key: what an earlier run had done.
-    note : str
-        What a person should know about the earlier journal, or empty.
     """
 
     def __init__(self, path: Path, header: dict[str, str]) -> None:

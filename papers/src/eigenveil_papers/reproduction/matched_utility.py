@@ -14,26 +14,15 @@ FloatArray = NDArray[np.float64]
 
 
 class MatchedUtility(NamedTuple):
-    """At a level of utility: the epsilons of both, and their ratio.
+    """At a level of utility: the epsilons of both, and their ratio."""
 
-    Attributes
-    ----------
-    ratio : float
-        Of the worse's epsilon to the better's; nan where it cannot be said.
-    level : float
-        The mean at which they are compared.
-    better, worse : float
-        Epsilon at which each reaches it; nan where it never does.
-    bound : {"exact", "lower", "upper"}
-        ``"lower"``: the ratio is at least this, since the better one reaches the level already at
-        its smallest epsilon, or the worse one never does (then the ratio is of the worse's largest
-        epsilon). ``"upper"``: at most this, for the same reasons the other way round.
-    """
-
-    ratio: float
-    level: float
-    better: float
+    ratio: float  # Of the worse's epsilon to the better's; nan where it cannot be said
+    level: float  # The mean at which they are compared
+    better: float  # Epsilon at which each reaches it; nan where it never does
     worse: float
+    # `"lower"`: the ratio is at least this, since the better one reaches the level already at its
+    # smallest epsilon, or the worse one never does (then the ratio is of the worse's largest
+    # epsilon). `"upper"`: at most this, for the same reasons the other way round.
     bound: Literal["exact", "lower", "upper"]
 
     def __str__(self) -> str:
@@ -50,16 +39,6 @@ def matched_utility(
 
     Epsilon is interpolated in its logarithm, on the monotone envelope of the means (a mechanism
     with more epsilon may always add noise, so a dip is noise of the measurement).
-
-    Parameters
-    ----------
-    better, worse : Curve
-        Over epsilon > 0. Which is which may turn out otherwise: the ratio is then below 1.
-    level : float, optional
-        The mean to compare at; by default the one that the worse reaches at its largest epsilon,
-        or if the better one never does, the one that this reaches.
-    higher : bool
-        Whether a higher mean is better (captured energy), or a lower one (error).
     """
     sign = 1.0 if higher else -1.0
     nothing = MatchedUtility(math.nan, math.nan, math.nan, math.nan, "exact")

@@ -27,24 +27,13 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """A series over its horizontal positions, ascending; all arrays of shape (n,).
-
-    Attributes
-    ----------
-    x, mean : arrays
-    error : array
-        Standard error of the mean; 0 where there is one run only.
-    deviation : array
-        Standard deviation over the runs.
-    runs : array of int
-        How many there are; those that gave no number (nan) are left out.
-    """
+    """A series over its horizontal positions, ascending; all arrays of shape (n,)."""
 
     x: FloatArray
     mean: FloatArray
-    error: FloatArray
-    deviation: FloatArray
-    runs: NDArray[np.int64]
+    error: FloatArray  # Standard error of the mean; 0 where there is one run only
+    deviation: FloatArray  # Standard deviation over the runs
+    runs: NDArray[np.int64]  # How many there are; those that gave no number (nan) are left out
 
     def at(self, x: float) -> float:
         """The mean at a measured position; nan elsewhere."""

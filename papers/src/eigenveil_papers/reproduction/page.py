@@ -70,15 +70,7 @@ class UnknownExperiment(DataError):
 
 
 def choose(names: Sequence[str], settings: Settings) -> list[Experiment]:
-    """Experiments by their names, each once; ``all`` are those that have ``settings.data``.
-
-    Raises
-    ------
-    UnknownExperiment
-        With the names that are like it.
-    DataError
-        When none of all has the data set.
-    """
+    """Experiments by their names, each once; ``all`` are those that have ``settings.data``."""
     chosen: dict[str, Experiment] = {}
     for name in names:
         if name == "all":
@@ -136,20 +128,7 @@ _OWN = "eigenveil.md"
 
 
 def write_page(folder: Path, page: Path) -> None:
-    """Write the pages from the claims in a folder; the same claims give the same bytes.
-
-    Parameters
-    ----------
-    folder : Path
-        Where runs left pictures, numbers and claims.
-    page : Path
-        The first page, ``PAGE.md``; the others are written into a folder ``PAGE`` beside it.
-
-    Raises
-    ------
-    OutputError
-        When there are no claims, or the pages cannot be written.
-    """
+    """Write the pages from the claims in a folder; the same claims give the same bytes."""
     found = _read(folder)
     behind = page.with_suffix("")
     if behind == page:

@@ -61,14 +61,6 @@ def whitened_noise(
 
     Series "agn" (which capeAGN's result carries as well), "avn", "conv", "eigenveil" and, of a
     mixture, "eigenveil-uncentred", which takes the rows as they are, as the paper does.
-
-    Parameters
-    ----------
-    model : {"mixture", "topics"}
-    size, count, rows : int
-    targets : sequence of (panel, x, epsilon, delta)
-    draws : int
-        How often each release is made, of the same rows.
     """
     true: data.Mixture | data.Topics
     if model == "mixture":
@@ -113,14 +105,7 @@ def published_noise(
     delta: float,
     rng: np.random.Generator,
 ) -> float:
-    """Of a published method: its cube less the exact one, both through the exact whitening.
-
-    Parameters
-    ----------
-    name : {"agn", "avn", "conv"}
-    moments, sensitivities
-        Of all rows together.
-    """
+    """Of a published method: its cube less the exact one, both through the exact whitening."""
     sites = data.SITES if name == "conv" else 1
     given = orthogonal.Sensitivities(_NOTHING, sensitivities.triple * sites)
     target: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rng": rng}

@@ -42,16 +42,6 @@ def component_error(found: NDArray[np.float64], true: NDArray[np.float64]) -> fl
     Distances are Euclidean, in the rows' units. Several found rows may share a true one, so a
     component that was missed need not be seen. Signs are not matched: components of a symmetric
     tensor of three modes have one.
-
-    Parameters
-    ----------
-    found : array of shape (K, D)
-    true : array of shape (K', D)
-
-    Raises
-    ------
-    DataError
-        When the rows cannot be compared: no rows, other columns, or not finite.
     """
     return float(np.mean(np.min(_distances(found, true), axis=1)))
 
@@ -107,19 +97,7 @@ def component_errors(
     targets: Sequence[Target],
     repeated: bool = False,
 ) -> Iterator[Point]:
-    """Errors of all methods on one data set, for every target.
-
-    Parameters
-    ----------
-    model : {"mixture", "topics"}
-    size, count, rows : int
-        D, K and N of all sites together.
-    targets : sequence of (panel, x, epsilon, delta)
-        Targets that ask for the same epsilon and delta are measured once.
-    repeated : bool
-        Also, of a mixture, what the authors ran: the same N/S rows at every site, and the noise
-        variance found from them; series "capeagn-repeated" and "exact-repeated".
-    """
+    """Errors of all methods on one data set, for every target."""
     problem = (
         _mixture(rng, size, count, rows) if model == "mixture" else _topics(rng, size, count, rows)
     )

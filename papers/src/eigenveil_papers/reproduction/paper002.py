@@ -32,16 +32,7 @@ MOVED = second_moment("replace-one")
 def fpca_as_coded(
     rows: FloatArray, *, epsilon: float, delta: float, columns: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Components (r, D) of FPCA with the mask that the authors' code draws.
-
-    Parameters
-    ----------
-    rows : array of shape (n, D)
-        Taken as they are: the code neither centres them nor divides them by anything, so the claim
-        is void unless their norms are at most 1.
-    columns : int
-        Of the slices in which a block's second moment is made.
-    """
+    """Components (r, D) of FPCA with the mask that the authors' code draws."""
     count, features = rows.shape
     deviation = omega(epsilon, delta, features, count)
     kept = Subspace(np.zeros((features, 0)), np.zeros(0))

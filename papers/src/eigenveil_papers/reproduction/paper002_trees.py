@@ -25,17 +25,10 @@ _PIECE = 1000  # rows of a stream that exist at a time
 
 
 class Leaf(NamedTuple):
-    """What a leaf has after a share of its rows.
-
-    Attributes
-    ----------
-    subspace : Subspace
-    elapsed, processor : float
-        Seconds spent in FPCA until then; not in drawing rows.
-    """
+    """What a leaf has after a share of its rows."""
 
     subspace: Subspace
-    elapsed: float
+    elapsed: float  # Seconds spent in FPCA until then; not in drawing rows
     processor: float
 
 
@@ -44,14 +37,6 @@ def leaf(seed: Sequence[int], shares: Sequence[int], features: int) -> list[Leaf
 
     The directions are the axes: FPCA takes as long for them as for any others, and rows need not be
     turned. Memory is that of a piece of 1000 rows.
-
-    Parameters
-    ----------
-    seed : sequence of int
-        Of the stream.
-    shares : sequence of int
-        Numbers of rows, ascending, after which to tell.
-    features : int
     """
     rng = np.random.default_rng(list(seed))
     spectrum = 1.0 / np.arange(1, features + 1)
@@ -85,20 +70,11 @@ def processors() -> int:
 
 
 class Merged(NamedTuple):
-    """The root of a binary tree, and the seconds that its merges took.
-
-    Attributes
-    ----------
-    root : Subspace
-    all : float
-        One merge after the other, as the authors' script does them.
-    path : float
-        The slowest merge of each level: with a processor for each node.
-    """
+    """The root of a binary tree, and the seconds that its merges took."""
 
     root: Subspace
-    all: float
-    path: float
+    all: float  # One merge after the other, as the authors' script does them
+    path: float  # The slowest merge of each level: with a processor for each node
 
 
 def merged(level: list[Subspace]) -> Merged:
@@ -126,13 +102,6 @@ def streamed_tree(
     ``tree-merging``, in seconds over nodes; ``tree-far``, the distance of the root from the true
     directions. Series ``rows=N`` are elapsed time of real processes, ``simulated`` is of the
     longest stream with as many processors as nodes: the slowest leaf and the slowest merges.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Rows, multiples of ``nodes``.
-    nodes : int
-        Leaves, a power of two.
     """
     shares = [size // nodes for size in sorted(sizes)]
     stem = int(rng.integers(2**62))

@@ -72,13 +72,7 @@ def chosen(settings: Settings, names: tuple[str, ...] = DATA) -> tuple[str, ...]
 
 
 def data_arguments(name: str, settings: Settings) -> dict[str, Any]:
-    """What a task needs to find its rows: JSON values.
-
-    Raises
-    ------
-    DataError
-        When the data set is not at hand, and nothing stands in for it.
-    """
+    """What a task needs to find its rows: JSON values."""
     if name == "synthetic":
         rows = settings.pick(ROWS[name], ROWS[name], 4000)
         return {"synthetic": {"rows": rows, "features": settings.pick(100, 100, 20)}}
@@ -149,17 +143,7 @@ def components_for(name: str, features: int) -> int:
 
 
 class Problem:
-    """Rows and what the methods and the measure of their success share of them.
-
-    Parameters
-    ----------
-    X : array of shape (n, D)
-        Rows of norm at most 1, centred.
-    k : int
-        Dimensions of the subspace.
-    raw : array of shape (n, D), optional
-        The same rows in their own units, for ``eigenveil-all``.
-    """
+    """Rows and what the methods and the measure of their success share of them."""
 
     def __init__(self, X: FloatArray, k: int, raw: FloatArray | None = None) -> None:
         self.X, self.k, self.raw = X, k, raw
@@ -186,13 +170,6 @@ def subspace(
     package's default. ``eigenveil-all`` gets the raw rows and has nothing assumed of them: its
     norms, mean and variances come out of the same budget. Where it is too small for that, and the
     fit says so instead of returning anything, the answer is random directions.
-
-    Parameters
-    ----------
-    series : str
-        One of ``APPROXIMATE``, ``PURE`` or ``ADD_REMOVE``.
-    delta : float
-        For those that promise (epsilon, delta).
     """
     k = problem.k
     promised: dict[str, Any] = {"n_components": k, "epsilon": epsilon, "random_state": rng}

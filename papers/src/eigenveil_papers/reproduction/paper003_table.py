@@ -57,23 +57,12 @@ SOUND = ("eigenveil", "eigenveil-pure", "wishart-repaired")
 
 
 class Case(NamedTuple):
-    """Two classes of a data set.
+    """Two classes of a data set."""
 
-    Attributes
-    ----------
-    data : str
-        The data set; ``"synthetic"`` is made.
-    classes : tuple of int
-        The places of the two among all classes.
-    title : str
-    cost : float
-        Seconds of a run, about.
-    """
-
-    data: str
-    classes: tuple[int, int]
+    data: str  # The data set; `"synthetic"` is made
+    classes: tuple[int, int]  # The places of the two among all classes
     title: str
-    cost: float
+    cost: float  # Seconds of a run, about
 
 
 CASES: Mapping[str, Case] = {

@@ -26,21 +26,12 @@ MEANS, RUNS, CLAIMS = ".csv", ".runs.csv", ".json"
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a person gets of an experiment.
-
-    Attributes
-    ----------
-    experiment : Experiment
-    numbers : Numbers
-    claims : tuple of Claim
-    files : tuple of Path
-        Figures (PNG, SVG), means and runs (CSV), claims (JSON).
-    """
+    """What a person gets of an experiment."""
 
     experiment: Experiment
     numbers: Numbers
     claims: tuple[Claim, ...]
-    files: tuple[Path, ...]
+    files: tuple[Path, ...]  # Figures (PNG, SVG), means and runs (CSV), claims (JSON)
 
 
 def make(
@@ -60,13 +51,7 @@ def make(
 
 
 def redraw(experiment: Experiment, settings: Settings, *, out: Path) -> Outcome:
-    """Draw and judge anew what an earlier run measured, at its scale, without measuring.
-
-    Raises
-    ------
-    OutputError
-        When there are no numbers of this experiment in the folder, or they are of other data.
-    """
+    """Draw and judge anew what an earlier run measured, at its scale, without measuring."""
     numbers = read_runs(out / f"{experiment.name}{RUNS}")
     path = out / f"{experiment.name}{CLAIMS}"
     try:
@@ -161,13 +146,7 @@ def _write(path: Path, names: Sequence[str], rows: Sequence[Sequence[object]]) -
 
 
 def read_runs(path: Path) -> Numbers:
-    """What :func:`write_runs` wrote.
-
-    Raises
-    ------
-    OutputError
-        When there is no such table.
-    """
+    """What :func:`write_runs` wrote."""
     types = {"panel": pa.string(), "series": pa.string(), "x": pa.float64(), "value": pa.float64()}
     try:
         table = pyarrow.csv.read_csv(

@@ -75,17 +75,7 @@ OURS = "eigenveil"
 def decide(
     statement: str, where: str, parts: Iterable[Part], measure: Measure, *, aside: str = ""
 ) -> Claim:
-    """A claim with its verdict, its effects with their intervals, and what could have been shown.
-
-    Parameters
-    ----------
-    statement, where : str
-        As of :class:`Claim`. Neither has a say in the verdict.
-    parts : iterable of Part
-        Those without effects were not measured and are left out.
-    aside : str
-        Further numbers for the text, which have no say in the verdict.
-    """
+    """A claim, its verdict, its effects with intervals, and what could have been shown."""
     found = [part for part in parts if part.effects]
     count = sum(len(part.effects) for part in found)
     verdicts = [judge(part, measure, count) for part in found]
@@ -306,13 +296,6 @@ def epsilon_ratios(
 
     The utility is the first's at ``positions`` (or ``level``, or what the worse one reaches at
     all): see :func:`ratios`.
-
-    Parameters
-    ----------
-    least, most : float
-        One of them: the ratio that is claimed.
-    less : bool
-        Whether less utility is better, as of errors.
     """
     if (least is None) == (most is None):
         raise ValueError("say one of least and most")
@@ -402,12 +385,7 @@ def holds_for(
     most: float | None = None,
     aside: str = "",
 ) -> Claim:
-    """The values of series themselves, at every position, are at least or at most a number.
-
-    Parameters
-    ----------
-    found : iterable of (name, panel, series)
-    """
+    """The values of series themselves, at every position, are at least or at most a number."""
     wanted = least if most is None else most
     if wanted is None or (least is None) == (most is None):
         raise ValueError("say one of least and most")

@@ -28,22 +28,12 @@ from eigenveil_papers.reproduction.numbers import Measured, Numbers
 
 
 class Step(NamedTuple):
-    """How far a run is.
+    """How far a run is."""
 
-    Attributes
-    ----------
-    done, total : int
-        Tasks, those of an earlier run among the done ones.
-    share : float
-        Of the expected time, in [0, 1].
-    note : str
-        What a person should know now, or empty.
-    """
-
-    done: int
+    done: int  # Tasks, those of an earlier run among the done ones
     total: int
-    share: float
-    note: str = ""
+    share: float  # Of the expected time, in [0, 1]
+    note: str = ""  # What a person should know now, or empty
 
 
 Progress = Callable[[Step], None]
@@ -66,25 +56,6 @@ def run(
 
     Every finished task is written to ``out/NAME.journal.jsonl`` at once; those found there are not
     done again. When the run is stopped or a task fails, what is done stays there.
-
-    Parameters
-    ----------
-    out : Path
-        A folder; made when it is absent.
-    jobs : int
-        Processes, each with one thread for linear algebra. With 1 the tasks are done here; with
-        more the calling script must be importable (``if __name__ == "__main__"``).
-    progress : callable, optional
-        Told after each task.
-    restart : bool
-        Measure everything anew.
-
-    Raises
-    ------
-    EigenveilError
-        Of a task, or when the data or the folder cannot be used.
-    TaskError
-        When a task raises anything else; it names the task's arguments.
     """
     check_data(experiment, settings)
     tasks = list(experiment.tasks(settings))
@@ -129,12 +100,7 @@ def journal_path(name: str, out: Path) -> Path:
 
 
 def check_data(experiment: Experiment, settings: Settings) -> None:
-    """Refuse a data set that the experiment does not have.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse a data set that the experiment does not have."""
     if settings.data is not None and settings.data not in experiment.datasets:
         raise DataError(
             f"{experiment.name} has no data set {settings.data!r}.",

@@ -112,17 +112,10 @@ def _tasks(settings: Settings) -> list[Task]:
 
 
 class Needed(NamedTuple):
-    """Where a curve first reaches the level, in units of the order.
+    """Where a curve first reaches the level, in units of the order."""
 
-    Attributes
-    ----------
-    rows : float
-        By interpolation; the first or the last position where only a bound is known.
-    bound : {-1, 0, 1}
-        -1 where the curve is there from its first position on, 1 where it does not get there.
-    """
-
-    rows: float
+    rows: float  # By interpolation; the first or the last position where only a bound is known
+    # -1 where the curve is there from its first position on, 1 where it does not get there
     bound: int
 
 
