@@ -89,6 +89,20 @@ def uses() -> Iterator[tuple[str, str]]:
         yield code, "ProtocolError"
 
 
+def constructions() -> Iterator[tuple[str, str, set[str], bool]]:
+    """Each error that is made of a code: where, the code, the facts, and whether that is all."""
+    for file in sorted(file for package in PACKAGES for file in package.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or _called(node) not in _classes():
+                continue
+            if any(word.arg in ("code", "hint") for word in node.keywords):
+                continue
+            given = {word.arg for word in node.keywords if word.arg is not None}
+            for code in filter(_is_code, _texts(node.args[0]) if node.args else ()):
+                whole = len(given) == len(node.keywords)
+                yield f"{file.name}:{node.lineno}", code, given, whole
+
+
 def statuses() -> dict[str, list[int]]:
     """Exit statuses by code, of all codes that are raised."""
     classes = _classes()
@@ -143,10 +157,12 @@ def _classes() -> dict[str, int]:
 
 
 def _of_call(node: ast.Call) -> Iterator[tuple[str, str]]:
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    name = _called(node)
     codes = [word.value for word in node.keywords if word.arg == "code"]
     if name in ("_refuse", "_left"):  # FLARE's console has a _refuse of its own, with sentences
         codes += [each for each in node.args[2:3] if not any(" " in text for text in _texts(each))]
+    if not codes and name in _classes():
+        codes = [a for a in node.args[:1] if (own := _texts(a)) and all(map(_is_code, own))]
     if name == "__init__":  # of a class that names its own code
         name = "DataError"
     if not codes and name in _classes() and name not in _OWN_CODE:
@@ -155,6 +171,14 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, str]]:
         for code in _texts(value):
             for kind in _OF_OPTIONS.get(name, (_MAKERS.get(name, name),)):
                 yield code, kind
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _is_code(text: str) -> bool:
+    return " " not in text
 
 
 def _of_default(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,9 @@
 
 import ast
 import importlib.util
+import pickle
 import re
+import string
 from pathlib import Path
 
 import pytest
@@ -27,13 +29,48 @@ def test_every_code_that_is_raised_is_declared_and_every_declared_one_is_raised(
     assert set(error_codes()) - raised == set(), "nothing raises these: take them out"
 
 
+def test_every_error_is_made_with_the_facts_that_its_sentence_and_hint_name(tool):
+    made = list(tool.constructions())
+    wrong = []
+    for where, code, given, whole in made:
+        if code not in error_codes():
+            wrong.append(f"{where}: {code} is not in error_codes.toml")
+            continue
+        wanted = placeholders(*error_codes()[code])
+        if not given <= wanted or (whole and given != wanted):
+            wrong.append(f"{where}: {code} is of {sorted(wanted)}, and is given {sorted(given)}")
+    assert not wrong, "\n".join(wrong)
+
+
+def placeholders(*texts):
+    return {name for text in texts for _, name, _, _ in string.Formatter().parse(text) if name}
+
+
+def test_an_error_says_its_facts_and_keeps_them(monkeypatch):
+    monkeypatch.setitem(error_codes(), "odd", ("{name!r} has {count:,}.", "Go."))
+    error = DataError("odd", name="{count} {0}", count=1234)
+    assert str(error) == "'{count} {0}' has 1,234. Go."
+    assert (error.message, error.hint) == ("'{count} {0}' has 1,234.", "Go.")
+    assert (error.code, dict(error.facts)) == ("odd", {"name": "{count} {0}", "count": 1234})
+    with pytest.raises(KeyError):
+        DataError("odd", name="a")
+    error.spent = 3
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.code, again.spent) == (DataError, str(error), "odd", 3)
+
+
+def test_the_words_of_another_are_not_formatted():
+    error = DataError.relayed("{this}", hint="{that}", code="data")
+    assert (str(error), error.code, error.args) == ("{this} {that}", "data", ("{this}",))
+
+
 def test_every_code_has_an_exit_status_and_two_short_sentences(tool):
     known = tool.statuses()
     for code, reported in error_codes().items():
         assert known[code], code
         assert len(reported) == 2, code
         for sentence in reported:
-            assert 5 < len(sentence) <= 100, (code, len(sentence))
+            assert len(sentence) > 5, code
             assert "|" not in sentence, code
         assert reported[0].endswith("."), code
     names = list(error_codes())

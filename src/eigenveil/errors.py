@@ -1,21 +1,22 @@
 """The package's own errors: what is wrong, where, and the way out.
 
-Every error has a stable ``code`` (for programs), a message (what is wrong and where) and a ``hint``
-(what to do).  ``error_codes.toml`` beside this file declares all codes.  The command line prints
-the two sentences and exits with ``exit_status``; it never shows a traceback unless --debug is
-given.
+An error is raised with its code and its facts: ``DataError("bad-center", features=3, given=2)``.
+``error_codes.toml`` beside this file has the sentence and the hint of each code.  The command line
+prints the two and exits with ``exit_status``; it never shows a traceback unless --debug is given.
 """
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from eigenveil.privacy.guarantee import Guarantee
     from eigenveil.privacy.releases import ReleaseRecord
@@ -62,14 +63,23 @@ def short_name(name: object) -> str:
     return printable(name, most=LONGEST_NAME)
 
 
-@functools.cache
-def error_codes() -> dict[str, tuple[str, str]]:
-    """Every code there is: when it is raised, and what to do then.
+def nearest(name: object, known: Iterable[str]) -> str:
+    """What a wrong name may have meant, to stand before a question mark: ``'epsilon'``."""
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    return repr(near[0]) if near else f"one of {', '.join(names)}"
 
-    An error that is raised without a code of its own has its class's name for one.
-    """
+
+def of_system(error: BaseException) -> str:
+    """What an exception of the system says, to stand before a full stop."""
+    return str(getattr(error, "strerror", None) or error)
+
+
+@functools.cache
+def error_codes() -> Mapping[str, tuple[str, str]]:
+    """Every code there is: its sentence and its hint, with the names of facts in braces."""
     text = Path(__file__).with_name("error_codes.toml").read_text(encoding="utf-8")
-    return {code: (when, then) for code, (when, then) in tomllib.loads(text).items()}
+    return {code: (sentence, hint) for code, (sentence, hint) in tomllib.loads(text).items()}
 
 
 def received_code(code: str) -> str:
@@ -82,15 +92,19 @@ class EigenveilError(Exception):
 
     Parameters
     ----------
+    code : str
+        One of :func:`error_codes`: stable, for programs.
+    **facts : object
+        What the sentence and the hint of that code name in braces.
+
+    Attributes
+    ----------
     message : str
         What is wrong, naming the file, column, site or number.
     hint : str
         What to do about it.
-    code : str
-        Stable identifier, for programs; one of :func:`error_codes`, by default the class's name.
-
-    Attributes
-    ----------
+    facts : mapping
+        What was given as facts.
     released : tuple of ReleaseRecord
         What had already been released when the error was raised; often nothing.
     spent : Guarantee or None
@@ -99,16 +113,43 @@ class EigenveilError(Exception):
 
     exit_status: ClassVar[int] = 1
 
-    def __init__(self, message: str, *, hint: str = "", code: str = "") -> None:
-        super().__init__(message)
+    def __init__(
+        self, first: str, /, *, hint: str | None = None, code: str | None = None, **facts: object
+    ) -> None:
+        if hint is None and code is None and first in error_codes():
+            sentence, way_out = error_codes()[first]
+            # str.format reads the catalogue's braces only: a fact that has some is shown as it is
+            self._tell(sentence.format_map(facts), way_out.format_map(facts), first, facts)
+        else:  # in the words of whoever raises it, until all are in the catalogue
+            self._tell(first, hint or "", code or type(self).__name__, facts)
+
+    @classmethod
+    def relayed(cls, message: str, *, hint: str = "", code: str) -> Self:
+        """An error in the words of another: of a party, a process, or an error that it follows."""
+        error = cls.__new__(cls)
+        error._tell(message, hint, code, {})
+        return error
+
+    def _tell(self, message: str, hint: str, code: str, facts: Mapping[str, object]) -> None:
+        self.args = (message,)
         self.message = message
         self.hint = hint
-        self.code = code or type(self).__name__
+        self.code = code
+        self.facts = MappingProxyType(facts)
         self.released: tuple[ReleaseRecord, ...] = ()
         self.spent: Guarantee | None = None
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # facts are what a program can look at here; between processes the words go
+        state = {name: value for name, value in vars(self).items() if name != "facts"}
+        return _unpickled, (type(self), self.message), state
+
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".strip()
+
+
+def _unpickled(kind: type[EigenveilError], message: str) -> EigenveilError:
+    return kind.relayed(message, code=kind.__name__)
 
 
 class DataError(EigenveilError, ValueError):
