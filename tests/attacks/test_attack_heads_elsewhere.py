@@ -2,31 +2,19 @@
 
 Would have found: a second place that holds no head at all, and was taken for one that agrees; a
 site that goes on with a cut ledger, or an old copy, though the second place knew of more; a charge
-that was made before it turned out that the second place was gone; timestamps of another ledger, of
-another authority or of a certificate for something else, and changed ones; and heads that were
-noted long after the entries they are of; and a ledger whose owner named no such place, which had
-none. Each place is tried: a file, a database (SQLite stands in; PostgreSQL's own is in the tests of
-the ledger), a file with timestamps, and the usual one.
+that was made before it turned out that the second place was gone; and a ledger whose owner named
+no such place, which had none. Each place is tried: a file that is named, and the usual one.
 """
 
-import base64
-import datetime
 import json
 import shutil
 import sqlite3
-import subprocess
 
 import pytest
-from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from authority_tools import TestAuthority, needed
-from eigenveil.errors import DataError, EigenveilError, OutputError
-from eigenveil.federation.ledger import heads_stamped
+from eigenveil.errors import EigenveilError, OutputError
 from eigenveil.federation.ledger.heads import HeadsFile, UsualHeads
-from eigenveil.federation.ledger.heads_stamped import Authority, NotItsTimestamp, StampedHeads
-from eigenveil.federation.ledger.heads_table import HeadsTable
 from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
-from eigenveil.federation.ledger.tables import Head
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 
@@ -37,33 +25,15 @@ RELEASE = ReleaseRecord(
     noise=Noise(kind="gaussian", scale=8.0, size=10, grid=-24),
 )
 KEY = SessionKey("9f" * 32, "s1")
-PLACES = ("file", "table", "stamped", "usual")
-
-
-@pytest.fixture(scope="module")
-def authority():
-    needed()
-    with TestAuthority().serving() as serving:
-        yield serving
-
-
-@pytest.fixture(autouse=True)
-def quickly(monkeypatch):
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(heads_stamped, "_PAUSE", 0.0)
+PLACES = ("file", "usual")
 
 
 class Place:
     """A second place, and what whoever can write it does there."""
 
-    def __init__(self, kind, folder, authority=None, ledger=None):
+    def __init__(self, kind, folder, ledger):
         self.kind, self.path = kind, folder / f"heads.{kind}"
-        if kind == "stamped":
-            known = Authority(authority.pem(folder / "root.pem"), authority.url)
-            self.open = lambda: StampedHeads(self.path, known)
-        elif kind == "table":
-            self.open = lambda: HeadsTable(f"sqlite:///{self.path}?ledger=north")
-        elif kind == "usual":
+        if kind == "usual":
             self.open = lambda: "usual"
             self.path = UsualHeads(str(ledger))._path
         else:
@@ -74,14 +44,6 @@ class Place:
 
     def forget(self, *numbers):
         """Take heads away."""
-        if self.kind == "table":
-            with sqlite3.connect(self.path) as connection:
-                connection.execute("DROP TRIGGER eigenveil_heads_no_DELETE")
-                for number in numbers:
-                    query = "DELETE FROM eigenveil_heads WHERE number = ?"
-                    assert connection.execute(query, (number,)).rowcount == 1
-            connection.close()
-            return
         lines = self.path.read_text().splitlines()
         kept = [line for line in lines if json.loads(line)["number"] not in numbers]
         assert len(kept) == len(lines) - len(numbers)
@@ -99,8 +61,7 @@ class Place:
 
 @pytest.fixture(params=PLACES)
 def place(request, tmp_path, path):
-    needs = request.getfixturevalue("authority") if request.param == "stamped" else None
-    return Place(request.param, tmp_path, needs, path)
+    return Place(request.param, tmp_path, path)
 
 
 @pytest.fixture
@@ -119,7 +80,6 @@ def ledger(path, place):
     assert found.holds
     assert "All 4 heads" in found.explanation
     assert "not noted" not in found.explanation
-    assert ("later than" in found.explanation) == (place.kind in ("table", "stamped"))
     return made
 
 
@@ -308,160 +268,3 @@ def test_what_was_charged_when_it_failed_stays_and_is_answered_later(ledger, pat
     assert made == ["round 3", "round 4"]
     assert [head.count for head in place.heads().read()] == [1, 2, 3, 4, 5, 6]
     assert again.verify().holds
-
-
-def test_an_authority_that_is_gone_holds_back_one_charge(path, authority, tmp_path):
-    """It is not asked before a charge, so one is made; its answer waits, and no more are made."""
-    place = Place("stamped", tmp_path, authority)
-    ledger, made = started(path, place.open()), []
-
-    def gone(request):
-        raise OSError
-
-    authority.last_error = gone
-    try:
-        for step in ("round 1", "round 1", "round 2"):
-            assert code_of(answer, ledger, step, made) == "no-timestamp"
-        assert made == ["round 1"]
-        assert len(list(ledger.entries())) == 3
-    finally:
-        authority.last_error = None
-    for step in ("round 2", "round 1"):
-        assert answer(ledger, step, made) == step.encode()
-    assert made == ["round 1", "round 2"]
-    assert "All 4 heads" in ledger.verify().explanation
-
-
-# -- timestamps
-
-
-HEAD = Head(7, "ab" * 32)
-
-
-@pytest.fixture
-def known(authority, tmp_path):
-    authority.last_error, authority.clock = None, lambda: datetime.datetime.now(datetime.UTC)
-    return Authority(authority.pem(tmp_path / "known.pem"), authority.url)
-
-
-def test_a_changed_timestamp_does_not_hold(known):
-    """Every byte is changed once: what remains says what it said, or is refused."""
-    token = known.stamp(HEAD)
-    when = known.check(token, HEAD)
-    refused = 0
-    for number in range(len(token)):
-        changed = token[:number] + bytes([token[number] ^ 0x11]) + token[number + 1 :]
-        try:
-            assert known.check(changed, HEAD) == when
-        except NotItsTimestamp:
-            refused += 1
-    assert refused > 0.9 * len(token)
-    for cutoff in range(0, len(token), 7):
-        with pytest.raises(NotItsTimestamp):
-            known.check(token[:cutoff], HEAD)
-
-
-def test_a_timestamp_of_another_head_or_ledger(known, authority, tmp_path):
-    place = StampedHeads(tmp_path / "heads", known)
-    place.note(HEAD)
-    other = json.loads((tmp_path / "heads").read_text())
-    other["hash"] = "cd" * 32
-    (tmp_path / "heads").write_text(json.dumps(other) + "\n")
-    with pytest.raises(DataError) as caught:
-        place.read()
-    assert caught.value.code == "timestamp-wrong"
-    assert "entry 7" in caught.value.message
-    assert "something else" in caught.value.message
-
-
-def test_heads_of_another_ledger_with_its_timestamps(known, tmp_path):
-    one = started(tmp_path / "one", StampedHeads(tmp_path / "one.heads", known))
-    started(tmp_path / "two", StampedHeads(tmp_path / "two.heads", known))
-    shutil.copy(tmp_path / "two.heads", tmp_path / "one.heads")
-    assert not one.verify().holds
-
-
-def test_another_authority_and_another_use_of_its_certificates(known, tmp_path):
-    place = StampedHeads(tmp_path / "heads", known)
-    place.note(HEAD)
-    others = (TestAuthority(), TestAuthority(usage=ExtendedKeyUsageOID.CODE_SIGNING))
-    with others[0].serving(), others[1].serving():
-        for other in others:
-            its = Authority(other.pem(tmp_path / "other.pem"), other.url)
-            assert code_of(StampedHeads(tmp_path / "heads", its).read) == "timestamp-wrong"
-        mixed = Authority(tmp_path / "known.pem", others[0].url)
-        assert code_of(mixed.stamp, HEAD) == "no-timestamp"
-        its = Authority(other.pem(tmp_path / "other.pem"), others[1].url)
-        assert code_of(its.stamp, HEAD) == "no-timestamp"  # signed, but not for timestamps
-    assert [head.count for head in place.read()] == [7]
-
-
-def test_a_token_is_one_to_another_program_too(known, tmp_path):
-    """Nobody has to trust this package: OpenSSL checks the same bytes."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("the openssl program is not installed")
-    (tmp_path / "token").write_bytes(known.stamp(HEAD))
-    (tmp_path / "hash").write_text(HEAD.hash)
-    words = ["ts", "-verify", "-data", "hash", "-in", "token", "-CAfile", "known.pem"]
-    found = subprocess.run([openssl, *words], cwd=tmp_path, capture_output=True, text=True)
-    assert found.returncode == 0, found.stderr
-    (tmp_path / "hash").write_text("cd" * 32)
-    assert subprocess.run([openssl, *words], cwd=tmp_path, capture_output=True).returncode
-
-
-def test_an_answer_that_was_recorded_before_is_not_taken(known, authority):
-    """It says an older time than now, and would hold: the nonce tells."""
-    old = known.stamp(HEAD)
-    authority.last_error = lambda request: old
-    assert code_of(known.stamp, HEAD) == "no-timestamp"
-    assert known.check(old, HEAD)
-
-
-@pytest.mark.parametrize("found", [b"", b"<html>", b"0" * 2**20, bytes.fromhex("30053003020102")])
-def test_what_is_no_timestamp_is_not_kept(known, authority, tmp_path, found):
-    authority.last_error = lambda request: found
-    place = StampedHeads(tmp_path / "heads", known)
-    assert code_of(place.note, HEAD) == "no-timestamp"
-    assert (tmp_path / "heads").read_bytes() == b""
-
-
-def test_a_moment_of_trouble_is_tried_again(known, authority):
-    def first_fails(request):
-        authority.last_error = None
-        raise OSError
-
-    authority.last_error = first_fails
-    assert known.check(known.stamp(HEAD), HEAD)
-
-
-def test_lines_without_their_timestamp(known, tmp_path):
-    heads = tmp_path / "heads"
-    StampedHeads(heads, known).note(HEAD)
-    assert code_of(HeadsFile(heads).read) == "other-heads"  # nobody overlooks that they are there
-    line = json.loads(heads.read_text())
-    del line["timestamp"]
-    heads.write_text(json.dumps(line) + "\n")
-    assert code_of(StampedHeads(heads, known).read) == "other-heads"
-    for wrong in (7, None, "no base64", base64.b64encode(b"nothing").decode()):
-        heads.write_text(json.dumps({**line, "timestamp": wrong}) + "\n")
-        assert code_of(StampedHeads(heads, known).read) in ("heads-damaged", "timestamp-wrong")
-
-
-def test_heads_in_another_order_than_their_times(known, authority, path, tmp_path):
-    heads = StampedHeads(tmp_path / "heads", known)
-    ledger = started(path, heads)
-    authority.clock = lambda: datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
-    answer(ledger, "round 1")
-    found = ledger.verify()
-    assert not found.holds
-    assert "Entry 3 was noted elsewhere earlier than one before it" in found.explanation
-
-
-def test_a_ledger_written_anew_is_noted_late(known, authority, path, tmp_path):
-    """Entries say what their writer likes; the authority says when they were there."""
-    authority.clock = lambda: (
-        datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=40, hours=1)
-    )
-    ledger = started(path, StampedHeads(tmp_path / "heads", known))
-    assert "none later than 3459" in ledger.verify().explanation

@@ -6,12 +6,9 @@ import sys
 
 import pytest
 
-from authority_tools import TestAuthority, needed
 from eigenveil.errors import BudgetExceeded
 from eigenveil.federation.ledger.books import Standing
 from eigenveil.federation.ledger.heads import HeadsFile
-from eigenveil.federation.ledger.heads_stamped import Authority, StampedHeads
-from eigenveil.federation.ledger.heads_table import HeadsTable
 from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.federation.ledger.placing import budget_left_text
 from eigenveil.privacy.accountant import Loss
@@ -194,64 +191,14 @@ def test_verify_against_the_heads_in_a_file(used, tmp_path, run):
     assert (status, "holds no head" in err) == (3, True)
 
 
-def test_verify_against_the_heads_in_a_database(used, tmp_path, run):
-    place = f"sqlite:///{tmp_path}/heads?ledger=north"
-    Ledger(used, heads=HeadsTable(place)).end_study(STUDY)
-    status, out, _ = run("verify", used, "--heads", place)
-    assert (status, "All 2 heads" in out) == (0, True)
-    status, out, _ = run("verify", used, "--heads", place.replace("north", "south"))
-    assert (status, "No head of this ledger" in out) == (8, True)
+def test_heads_are_a_file(used, run):
+    status, _, err = run("verify", used, "--heads", "postgresql://north:geheim@127.0.0.1:1/heads")
+    assert (status, "not a URL" in err, "geheim" in err) == (2, True, False)
 
 
-def test_verify_against_timestamps(used, tmp_path, run, monkeypatch):
-    needed()
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    heads = tmp_path / "heads"
-    with TestAuthority().serving() as authority:
-        root = authority.pem(tmp_path / "root.pem")
-        Ledger(used, heads=StampedHeads(heads, Authority(root, authority.url))).end_study(STUDY)
-    status, out, _ = run("verify", used, "--heads", heads, "--authority", root)
-    assert (status, "All 2 heads" in out, " UTC" in out) == (0, True, True)
-    status, _, err = run("verify", used, "--heads", heads)
-    assert (status, "its heads have timestamps" in err, "--authority" in err) == (3, True, True)
-    other = TestAuthority().pem(tmp_path / "other.pem")
-    status, _, err = run("verify", used, "--heads", heads, "--authority", other)
-    assert (status, "the timestamp of entry 6 does not hold" in err) == (3, True)
-    heads.write_text(heads.read_text().splitlines()[0][:-40] + '"}')
-    status, out, _ = run("verify", used, "--heads", heads, "--authority", root)
-    assert (status, "No head" in out) == (8, True)  # a line that was not finished is none
-
-
-def test_places_of_heads_that_are_none(used, tmp_path, run, monkeypatch):
-    secret = "postgresql://north:geheim@127.0.0.1:1/heads"
-    pem = tmp_path / "some.pem"
-    pem.write_text("nothing")
-    cases = (
-        ((secret,), 7, "without the ledger's name"),
-        ((f"{secret}?ledger=",), 7, "without the ledger's name"),
-        ((f"{secret}?ledger=n&ledger=m",), 7, "without the ledger's name"),
-        ((f"{secret}:x?ledger=n".replace(":1/", ":x/"),), 7, "not a database URL"),
-        ((f"{secret.replace('postgresql', 'oracel')}?ledger=n",), 7, "no driver"),
-        (("https://example.org/tsr",), 2, "--heads names none"),
-        ((f"{secret}?ledger=n", "--authority", pem), 2, "--heads names none"),
-        ((tmp_path / "f", "--authority", pem), 3, "no root certificate"),
-        ((tmp_path / "f", "--authority", tmp_path / "none"), 7, "No such file"),
-    )
-    for words, wanted, said in cases:
-        status, _, err = run("verify", used, "--heads", *words)
-        assert (status, said in err, "geheim" in err) == (wanted, True, False), (words, err)
-        assert "--timestamps" not in err  # which 'verify' does not have
-    status, _, err = run("verify", used, "--authority", pem)
-    assert (status, "--heads is missing" in err, "--timestamps" in err) == (2, True, False)
-    monkeypatch.setitem(sys.modules, "rfc3161_client", None)
-    status, _, err = run("verify", used, "--heads", "f", "--authority", pem)
-    assert (status, "pip install 'eigenveil[timestamps]'" in err) == (7, True)
-
-
-def test_a_database_without_its_driver(used, run, monkeypatch):
+def test_a_database_without_its_driver(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    place = "postgresql://north@127.0.0.1:1/nowhere?ledger=north"
-    status, _, err = run("verify", used, "--heads", place)
+    status, _, err = run("verify", "postgresql://north@127.0.0.1:1/nowhere")
     assert (status, "pip install 'eigenveil[postgres]'" in err) == (7, True)
 
 

@@ -31,54 +31,21 @@ if TYPE_CHECKING:
     from eigenveil.privacy.guarantee import Adjacency
 
 
-HEADS_HELP = (
-    "Where the ledger's heads are also kept: a file elsewhere, or a PostgreSQL URL that ends with "
-    "?ledger=NAME."
-)
-AUTHORITY_HELP = "The root certificate of the timestamp authority (PEM)."
+HEADS_HELP = "A file elsewhere, where the ledger's heads are also kept."
 
 
-def heads_of(
-    place: str | None, authority: Path | None, timestamps: str | None = None, *, notes: bool = True
-) -> Heads | Literal["usual"]:
-    """The place that ``--heads``, ``--authority`` and ``--timestamps`` name together, or the usual.
-
-    Without ``notes`` it is only read, and no URL of an authority is needed.
-    """
+def heads_of(place: str | None) -> Heads | Literal["usual"]:
+    """The place that ``--heads`` names, or the usual one."""
     if place is None:
-        if timestamps is not None or authority is not None:
-            raise options.WrongOption(
-                "--authority is for heads with timestamps, and --heads is missing."
-                if timestamps is None
-                else "--timestamps and --authority are for heads, and --heads is missing.",
-                hint="Give --heads FILE, too: the timestamps are kept there.",
-            )
         return "usual"
     if "://" in place:
-        if timestamps is not None or authority is not None or place.startswith("http"):
-            raise options.WrongOption(
-                "Timestamps are kept in a file, and --heads names none.",
-                hint=(
-                    f"Give --heads FILE {'--timestamps URL ' if notes else ''}--authority FILE, or "
-                    "a database's URL alone."
-                ),
-            )
-        from eigenveil.federation.ledger.heads_table import HeadsTable
-
-        return HeadsTable(place)
-    if notes and (authority is None) != (timestamps is None):
         raise options.WrongOption(
-            "--timestamps and --authority go together: no timestamp is kept that was not checked.",
-            hint="Give the authority's URL and a PEM file with its root certificate, which the "
-            "authority publishes.",
+            "--heads names a file, not a URL.",
+            hint="Give a file where those who can write the ledger cannot change it.",
         )
-    if authority is None:
-        from eigenveil.federation.ledger.heads import HeadsFile
+    from eigenveil.federation.ledger.heads import HeadsFile
 
-        return HeadsFile(place)
-    from eigenveil.federation.ledger.heads_stamped import Authority, StampedHeads
-
-    return StampedHeads(place, Authority(authority, timestamps or ""))
+    return HeadsFile(place)
 
 
 # -- ``eigenveil ledger``: what a site's ledger allows, what it spent, and whether it holds.
@@ -142,9 +109,6 @@ def verify(
         str | None,
         typer.Option(help=f"{HEADS_HELP} As 'site start' has it; all must be in the chain."),
     ] = None,
-    authority: Annotated[
-        Path | None, typer.Option(help=f"{AUTHORITY_HELP} Checks the timestamps in --heads.")
-    ] = None,
     party: Annotated[
         Path | None, typer.Option(help="A site's folder, where the heads of its ledger are.")
     ] = None,
@@ -157,7 +121,7 @@ def verify(
             "--against is not the hash of an entry.",
             hint="Give the 64 hexadecimal digits that 'ledger verify' printed as the last hash.",
         )
-    ledger = _open(place, heads_of(heads, authority, notes=False), party=party)
+    ledger = _open(place, heads_of(heads), party=party)
     found = ledger.verify(against=against)
     if json:
         options.print_json(asdict(found))

@@ -16,7 +16,7 @@ import typer
 from eigenveil.app.decisions import Owner, Studies, ledger_of, owner_of
 from eigenveil.cli import options
 from eigenveil.cli.commands import site_decisions as decisions
-from eigenveil.cli.commands.ledger import AUTHORITY_HELP, HEADS_HELP, heads_of
+from eigenveil.cli.commands.ledger import HEADS_HELP, heads_of
 from eigenveil.cli.options import WantedColumns, read_columns
 from eigenveil.cli.places import Database, Sql, read_places
 from eigenveil.cli.presenters.screen import Screen
@@ -84,11 +84,6 @@ def start(
         str | None,
         typer.Option(help=f"{HEADS_HELP} Every new head is noted before the answer leaves."),
     ] = None,
-    timestamps: Annotated[
-        str | None,
-        typer.Option(help="URL of a timestamp authority (RFC 3161) that stamps heads in a file."),
-    ] = None,
-    authority: Annotated[Path | None, typer.Option(help=AUTHORITY_HELP)] = None,
     adjacency: Annotated[str, options.option_help("adjacency")] = "add-remove",
     approve: Annotated[
         str,
@@ -148,7 +143,7 @@ def start(
     budget = BudgetTarget(
         data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon, budget_unit
     )
-    noted = heads_of(heads, authority, timestamps)
+    noted = heads_of(heads)
     desk = Decisions(opened, ledger_of(place, opened, noted), data_set)
     check_budget(desk, budget, Screen(quiet=quiet))
     Owner.of(place, data_set, rows.paths).keep(opened)

@@ -1,9 +1,8 @@
 """A second place for a ledger's heads: whoever cuts the ledger would have to cut this one, too.
 
 It belongs where those who can write the ledger cannot change it. All it shows is how many entries
-there are, and when. Here: what such a place is, and a file; ``heads_table`` is a database,
-``heads_stamped`` a file with timestamps of an authority. Where none is named it is a file of this
-user's, outside the ledger's folder, which notices whoever reaches the ledger alone.
+there are. Where none is named it is a file of this user's, outside the ledger's folder, which
+notices whoever reaches the ledger alone.
 """
 
 from __future__ import annotations
@@ -11,10 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -24,13 +21,6 @@ from eigenveil.federation.ledger.tables import Head
 from eigenveil.files import hold, state_folder
 
 _LINE = 2**16  # bytes that the last line is within
-
-
-@dataclass(frozen=True)
-class Noted(Head):
-    """A noted head; ``time`` (UTC) where the place, not the ledger's owner, sets it."""
-
-    time: datetime | None = None
 
 
 class Heads(Protocol):
@@ -45,7 +35,7 @@ class Heads(Protocol):
         The head of an empty ledger is not added: the place is only opened, or made.
         """
 
-    def read(self) -> list[Noted]:
+    def read(self) -> list[Head]:
         """All heads that were noted."""
 
 
@@ -72,7 +62,6 @@ class HeadsFile:
     One line of JSON a head, ``{"number": ..., "hash": ...}``, only ever added.
     """
 
-    keys = frozenset({"number", "hash"})
     named = True
     _way_out = (
         "The ledger's heads are kept there: give a file in a folder that exists and that you may "
@@ -95,59 +84,35 @@ class HeadsFile:
             whole, newline, torn = file.read().rpartition(b"\n")
             if torn:  # a power failure, before the answer that it was for had left
                 file.truncate(file.seek(0, os.SEEK_END) - len(torn))
-            noted = [self._head(self._parsed(whole.rpartition(b"\n")[2]))] if newline else []
+            noted = [self._head(whole.rpartition(b"\n")[2])] if newline else []
             if noted and noted[0].count > head.count:
                 file.seek(0)
-                noted = [self._head(self._parsed(line)) for line in file.read().splitlines()]
+                noted = [self._head(line) for line in file.read().splitlines()]
             noted = [other for other in noted if other.count >= head.count]
             if is_there(head, noted, last=last, place=str(self._path)) or not head.count:
                 return
-            file.write(json.dumps(self._fields(head)).encode() + b"\n")
+            file.write(json.dumps({"number": head.count, "hash": head.hash}).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def read(self) -> list[Noted]:
+    def read(self) -> list[Head]:
         """All heads, as of :meth:`Heads.read`; ``heads-damaged`` where a line holds none."""
         with self._open("rb") as file:
             *lines, _ = file.read().split(b"\n")  # what follows the last newline is torn
-        return [self._noted(self._parsed(line)) for line in lines]
+        return [self._head(line) for line in lines]
 
-    def _fields(self, head: Head) -> dict[str, Any]:
-        """The head in a line."""
-        return {"number": head.count, "hash": head.hash}
-
-    def _noted(self, found: Mapping[str, Any]) -> Noted:
-        head = self._head(found)
-        return Noted(head.count, head.hash)
-
-    def _head(self, found: Mapping[str, Any]) -> Head:
-        return Head(found["number"], found["hash"])
-
-    def _parsed(self, line: bytes) -> Mapping[str, Any]:
+    def _head(self, line: bytes) -> Head:
         try:
             found = json.loads(line)
-            if found.keys() >= HeadsFile.keys and found.keys() != self.keys:
-                raise self._other(stamped="timestamp" in found)
             kinds = {name: type(value) for name, value in found.items()}
-            if kinds == {**dict.fromkeys(self.keys, str), "number": int}:
-                return dict(found)
-        except (ValueError, AttributeError, RecursionError) as error:
-            if isinstance(error, DataError):
-                raise
+            if kinds == {"number": int, "hash": str}:
+                return Head(found["number"], found["hash"])
+        except (ValueError, AttributeError, RecursionError):
+            pass
         raise DataError(
             f"{self._path}: a line holds no head of a ledger.",
             hint="Something other than eigenveil changed it; restore a copy of it.",
             code="heads-damaged",
-        )
-
-    def _other(self, *, stamped: bool) -> DataError:
-        hint = "Give the authority's root certificate (--authority), and where heads are noted its "
-        hint += "URL (--timestamps)."
-        none = "Leave --authority and --timestamps out, or give heads with timestamps a new file."
-        return DataError(
-            f"{self._path}: its heads have {'timestamps' if stamped else 'no timestamps'}.",
-            hint=hint if stamped else none,
-            code="other-heads",
         )
 
     @contextmanager
@@ -192,7 +157,7 @@ class UsualHeads(HeadsFile):
         name = hashlib.sha256(os.fsencode(place)).hexdigest()[:32]
         return (self._folder or state_folder() / "heads") / f"{name}.heads"
 
-    def read(self) -> list[Noted]:
+    def read(self) -> list[Head]:
         """All heads, as of :meth:`Heads.read`; none where nothing was noted yet."""
         try:
             self._path.stat()

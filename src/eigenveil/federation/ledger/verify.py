@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, select
 
@@ -19,7 +18,6 @@ from eigenveil.federation.ledger.entries import (
     SessionKey,
     checked,
 )
-from eigenveil.federation.ledger.heads import Noted
 from eigenveil.federation.ledger.placing import RECOMPUTED, caps_follow
 from eigenveil.federation.ledger.tables import (
     ENTRIES,
@@ -33,7 +31,6 @@ from eigenveil.federation.ledger.tables import (
 )
 from eigenveil.privacy.accountant import Loss
 
-_SKEW = timedelta(minutes=1)  # by which the clocks of an authority's machines may differ
 _NOTHING_NOTED = (
     "Nothing outside the ledger tells whether entries were taken from it, or all of it was written "
     "anew: no head of it is noted elsewhere."
@@ -53,19 +50,18 @@ class Verification:
 
 
 def check(
-    connection: Connection, *, against: str | None = None, noted: Sequence[Noted] | None = None
+    connection: Connection, *, against: str | None = None, noted: Sequence[Head] | None = None
 ) -> Verification:
     """Recompute the chain and compare it with what is stored beside it.
 
     ``against`` is the hash of an entry that was noted elsewhere, ``noted`` are the heads in a
     second place.
     """
-    head, hashes, times = read_head(connection), [""], [""]
+    head, hashes = read_head(connection), [""]
 
     def gathered() -> Iterator[Entry]:
         for entry in checked(read_entries(connection), count=head.count, last=head.hash):
             hashes.append(entry.hash)
-            times.append(entry.time)
             yield entry
 
     try:
@@ -95,7 +91,6 @@ def check(
         one = "The one head that was noted elsewhere is"
         several = f"All {len(noted)} heads that were noted elsewhere are"
         said += f" {one if len(noted) == 1 else several} in the chain."
-        said += _said_of_times(times, noted)
         if after := head.count - max(each.count for each in noted):
             said += f" What came after them is not noted there ({after} of {head.count} entries)."
     if against is not None:
@@ -110,17 +105,12 @@ def _wrong(head: Head, entry: int | None, explanation: str) -> Verification:
 
 
 def _problem_with_notes(
-    hashes: list[str], against: str | None, noted: Sequence[Noted] | None
+    hashes: list[str], against: str | None, noted: Sequence[Head] | None
 ) -> str:
     """Nobody who writes the ledger can change what was noted elsewhere."""
     if noted is not None and not noted and len(hashes) > 1:
         return "No head of this ledger is noted in the second place, and every one should be."
-    latest = None
     for head in sorted(noted or (), key=lambda each: each.count):
-        if head.time is not None:
-            if latest is not None and head.time < latest - _SKEW:
-                return f"Entry {head.count} was noted elsewhere earlier than one before it."
-            latest = head.time if latest is None else max(latest, head.time)
         if not 1 <= head.count < len(hashes):
             return (
                 f"Entry {head.count}, noted elsewhere, is missing: the chain was cut after entry "
@@ -134,24 +124,6 @@ def _problem_with_notes(
             "is another ledger's."
         )
     return ""
-
-
-def _said_of_times(times: list[str], noted: Sequence[Noted]) -> str:
-    """How late heads were noted: a chain that is written anew is noted late."""
-    by_time = [(each.time, each.count) for each in noted if each.time is not None]
-    if not by_time:
-        return ""
-    latest, (until, _) = timedelta(0), max(by_time)
-    for time, count in by_time:
-        try:
-            written = datetime.fromisoformat(times[count])
-        except ValueError:
-            return f" The time of entry {count} is not valid."
-        latest = max(latest, time - (written if written.tzinfo else written.replace(tzinfo=UTC)))
-    return (
-        f" They were noted until {until:%Y-%m-%d %H:%M:%S} UTC, none later than "
-        f"{latest.total_seconds():.0f} s after the entry's own time."
-    )
 
 
 def _check_columns(connection: Connection) -> None:
