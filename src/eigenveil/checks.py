@@ -8,7 +8,8 @@ from collections.abc import Collection, Hashable, Iterable
 from numbers import Integral, Real
 from typing import TypeVar
 
-from pydantic import AfterValidator, WithJsonSchema
+from pydantic import GetPydanticSchema, WithJsonSchema
+from pydantic_core import core_schema
 
 from eigenveil.errors import DataError
 
@@ -57,12 +58,12 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def one_of(names: Collection[str]) -> tuple[AfterValidator, WithJsonSchema]:
+def one_of(names: Collection[str]) -> tuple[GetPydanticSchema, WithJsonSchema]:
     """What a model's field needs that is the name of something in a registry."""
-
-    def known(name: str) -> str:
-        if name not in names:
-            raise ValueError(f"{name!r} is not one of {', '.join(names)}")
-        return name
-
-    return AfterValidator(known), WithJsonSchema({"enum": list(names), "type": "string"})
+    known = core_schema.custom_error_schema(
+        core_schema.literal_schema(list(names)),
+        custom_error_type="unknown_name",
+        custom_error_message=f"it is not one of {', '.join(names)}",
+    )
+    schema = WithJsonSchema({"enum": list(names), "type": "string"})
+    return GetPydanticSchema(lambda _source, _handler: known), schema

@@ -8,9 +8,10 @@ import sys
 import numpy as np
 
 from eigenveil.moments.accumulators import RowSum
-from eigenveil.moments.release import noise_integers, record_of
+from eigenveil.moments.release import noise_integers
 from eigenveil.moments.rows import RowRule
 from eigenveil.noise.source import SecureSource, SeededSource
+from eigenveil.privacy.calibration import record_of
 
 
 def noise(source):

@@ -18,10 +18,10 @@ from eigenveil.federation.study.study import make_study
 from eigenveil.models.driver import drive, rounds_of, rows_for
 from eigenveil.moments.describe import Description, describe, rebuild
 from eigenveil.moments.engine import accumulate
-from eigenveil.moments.release import calibrated_record
 from eigenveil.moments.rows import Block, RowWeights
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SeededSource
+from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.tables.units import LabelledRows
 
 D = 4
@@ -129,8 +129,8 @@ def accepted(query, fields, arrays):
             asked,
             name=planned.name,
             adjacency=terms.plan.adjacency,
-            kind=terms.plan.kind(planned.step),
-            budget=terms.plan.budgets()[planned.step].scaled(planned.fraction),
+            kind=terms.plan.noises[planned.step].name,
+            budget=terms.plan.budgets[planned.step].scaled(planned.fraction),
             draws_count=planned.draws,
             sharing=terms.sharing(planned.step),
         )

@@ -91,7 +91,7 @@ def check_fit(plan, rows, task, public=None):
 def rounds_or_refused(task, **options):
     try:
         plan = plan_of(task, **options)
-        plan.budgets()
+        plan.check_budget()
     except EigenveilError:
         return None
     return plan

@@ -13,17 +13,12 @@ import pytest
 from eigenveil import FederatedPCA, PrivatePCA, PrivateStreamingPCA
 from eigenveil.io import open_rows
 from eigenveil.moments.accumulators import RowSum, SecondMoment
-from eigenveil.moments.release import (
-    calibrated_record,
-    capacity,
-    noise_integers,
-    noisy_integers,
-    release_sum,
-)
+from eigenveil.moments.release import capacity, noise_integers, noisy_integers, release_sum
 from eigenveil.moments.rows import Block, RowRule
 from eigenveil.noise.entries import from_coordinates
 from eigenveil.noise.source import SeededSource
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.calibration import calibrated_record
 
 D, K = 4, 3
 ROWS = np.random.default_rng(2).standard_normal((40, D))

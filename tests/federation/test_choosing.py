@@ -69,7 +69,7 @@ def dpdispca(made, spectrum, rows, rng):
     """The protocol by hand: centred rows, exact isometric noise, no other step's noise."""
     d, rank = made.width, made.sketch_columns
     data = rng.standard_normal((rows, d)) * np.sqrt(spectrum)
-    sigma = 1.0 / made.plan(d).budgets()["moment"].mu
+    sigma = 1.0 / made.plan(d).budgets["moment"].mu
     total = np.zeros((d, d))
     for part in np.array_split(data, len(made.sites)):
         unit = part / np.linalg.norm(part, axis=1, keepdims=True)

@@ -501,12 +501,12 @@ def test_weights_give_each_site_its_wish_and_hardly_less(epsilon, delta, parts):
         weight = weights[site.name] / WHOLE
         assert 0 < weight <= 1
         if delta == 0:
-            spent = weight * sum(b.epsilon for b in plan.budgets().values())
+            spent = weight * sum(b.epsilon for b in plan.budgets.values())
             assert spent <= site.epsilon
             assert weight >= min(site.epsilon, 40.0) / min(epsilon, 40.0) - 2 / WHOLE
             continue
         error = lattice_error(plan.released_values(), steps_a_scale=2.0**26, draws=plan.noise_draws)
-        squares = [(weight * b.mu) ** 2 for b in plan.budgets().values()]
+        squares = [(weight * b.mu) ** 2 for b in plan.budgets.values()]
         loss = Loss(math.fsum(squares), 0.0, error.log_ratio, error.distance)
         assert loss.epsilon(delta) <= site.epsilon
         requested = mu_of_epsilon(min(site.epsilon, 40), delta) / mu_of_epsilon(

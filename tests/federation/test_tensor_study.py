@@ -130,7 +130,7 @@ def test_a_file_has_the_fields_of_its_task(task):
         assert bool(found) == (has_field(task, field) and field != "table_schema"), field
     # the example of a split that is commented out is one that could be taken
     split = re.search(r"^# (budget_split = .*)$", text, re.M).group(1)
-    assert study(task, **tomllib.loads(split)).plan(8).budgets()
+    assert study(task, **tomllib.loads(split)).plan(8).budgets
 
 
 # -- refusals
@@ -278,7 +278,7 @@ def test_a_wish_is_met_by_mixed_noise_too():
     assert plan.mixed
     weight = made.weights()["b"] / WHOLE
     assert 0.4 < weight < 0.6
-    budgets = plan.budgets()
+    budgets = plan.budgets
     error = lattice_error(plan.released_values(), steps_a_scale=2.0**26, draws=plan.noise_draws)
 
     def cost(at):

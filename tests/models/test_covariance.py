@@ -517,7 +517,7 @@ def test_a_plan_says_what_will_be_seen(capsys):
 def test_a_plan_says_what_the_fit_releases(options):
     model = PrivateCovariance(epsilon=4.0, random_state=0, **options).fit(X[:2000])
     plan = model.plan_
-    planned = rehearse(plan, plan.budgets(), {})
+    planned = rehearse(plan, plan.budgets, {})
     found = model.certificate_.releases
     assert [r.name for r in planned] == [r.name for r in found]
     assert [r.noise.size for r in planned] == [r.noise.size for r in found]

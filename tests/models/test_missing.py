@@ -22,9 +22,9 @@ from eigenveil.io import open_rows
 from eigenveil.models.certify import plan_of
 from eigenveil.models.holes import Observed, corrected, scores_of_observed
 from eigenveil.moments.observed import ObservedCounts, ObservedPairs
-from eigenveil.moments.release import calibrated_record
 from eigenveil.moments.rows import Block, Preparation, RowRule
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.calibration import calibrated_record
 
 D = 5
 SEEDS = st.integers(0, 2**32 - 1)

@@ -14,11 +14,11 @@ from eigenveil.errors import DataError, PrivacyError
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.moments import stream_sums
 from eigenveil.moments.accumulators import SecondMoment
-from eigenveil.moments.release import calibrated_record
 from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.stream_sums import DiscountedSum
 from eigenveil.noise.source import SecureSource
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.privacy.certificate import ONE_BLOCK, SAME_BLOCKS, Certificate, plan_hash
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 from eigenveil.privacy.streams import best_factor

@@ -5,10 +5,11 @@ import pytest
 
 from eigenveil.models.scale import NormScale, read_scale
 from eigenveil.moments.accumulators import OCTAVE_PARTS, NormHistogram
-from eigenveil.moments.release import calibrated_record, release_sum
+from eigenveil.moments.release import release_sum
 from eigenveil.moments.rows import Block
 from eigenveil.noise.source import SecureSource
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.calibration import calibrated_record
 
 
 def released(rows, mu):

@@ -16,11 +16,11 @@ from eigenveil.models.pca.correlation import correlation_of, edge_growth
 from eigenveil.models.pca.plan import make_plan
 from eigenveil.models.plan import CLOSER_RANGES, COLUMN_RANGES, COLUMNS
 from eigenveil.moments.columns import ColumnHistogram, range_of
-from eigenveil.moments.release import calibrated_record
 from eigenveil.moments.rows import AS_IT_IS, Block
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SecureSource, SeededSource
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.releases import ALONE
 from eigenveil.tables.scales import closer_ranges, ranges_of, scales_of

@@ -24,7 +24,7 @@ FEATURES = 5
 
 def check_records(plan, records, *, stopped=False):
     """The records are those of the schedule, and each spends just what the schedule gives it."""
-    schedule, budgets = plan.schedule, plan.budgets()
+    schedule, budgets = plan.schedule, plan.budgets
     names = [r.name for r in records]
     if stopped:
         assert names == [p.name for p in schedule][: len(names)]
@@ -35,7 +35,7 @@ def check_records(plan, records, *, stopped=False):
     for record, planned in zip(records, schedule, strict=not stopped):
         assert record.statistic == planned.statistic
         assert record.draws == planned.draws
-        assert record.noise.kind == plan.kind(planned.step)
+        assert record.noise.kind == plan.noises[planned.step].name
         budget = budgets[planned.step].scaled(planned.fraction)
         spent = record.epsilon() if budget.is_pure else record.mu()
         requested = budget.epsilon if budget.is_pure else budget.mu
@@ -107,7 +107,7 @@ def test_a_fit_of_pca_releases_its_schedule(
             sketch_size=None,
             power_rounds=power_rounds,
         )
-        plan.budgets()
+        plan.check_budget()
     except (DataError, PrivacyError):  # choices that do not go together
         return
     max_norm = 3.0 if row_norm == "max" else None

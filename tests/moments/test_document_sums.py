@@ -33,12 +33,13 @@ from eigenveil.moments.documents.sums import (
 )
 from eigenveil.moments.documents.triples import DocumentTriples, triples_error
 from eigenveil.moments.engine import accumulate
-from eigenveil.moments.release import calibrated_record, release_sum
+from eigenveil.moments.release import release_sum
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows, SparseRows
 from eigenveil.noise.cube import tensor_size
 from eigenveil.noise.source import SecureSource
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.calibration import calibrated_record
 from soak_tools import times
 
 D = 5

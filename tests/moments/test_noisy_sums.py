@@ -13,18 +13,14 @@ from sums_tools import KINDS, make, python
 
 from eigenveil.moments import release
 from eigenveil.moments.exact import modulo
-from eigenveil.moments.release import (
-    calibrated_record,
-    noisy_integers,
-    release_sum,
-    release_vectors,
-)
+from eigenveil.moments.release import noisy_integers, release_sum, release_vectors
 from eigenveil.moments.rows import Block
 from eigenveil.noise.cube import tensor_copies
 from eigenveil.noise.entries import coordinates
 from eigenveil.noise.sampler import NoiseSampler
 from eigenveil.noise.source import SecureSource, SeededSource
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.privacy.releases import Sharing
 from statistics_tools import (
     FALSE_ALARM,

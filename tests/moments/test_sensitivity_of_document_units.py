@@ -19,10 +19,10 @@ from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.engine import accumulate
-from eigenveil.moments.release import calibrated_record
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows, SparseRows
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.tables.units import LabelledRows, UnitRows
 from soak_tools import times
 

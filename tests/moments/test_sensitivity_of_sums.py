@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sums_tools import COUNT_WEIGHT, PRECISIONS, SEEDS, make, nasty_rows, random_basis, total
 
 from eigenveil.moments.accumulators import ComponentEnergy, Sketch
-from eigenveil.moments.release import calibrated_record
 from eigenveil.moments.rows import DTYPE, RowRule
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.calibration import calibrated_record
 
 D = 4
 NOISE = {

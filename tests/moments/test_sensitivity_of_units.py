@@ -27,10 +27,10 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.em import EMSums, Mixture
-from eigenveil.moments.release import calibrated_record
 from eigenveil.moments.rows import Block, RowRule, RowWeights
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.calibration import calibrated_record
 
 D = 4
 KINDS = ("histogram", "row sum", "second moment", "sketch", "energy", "third moment", "em sums")

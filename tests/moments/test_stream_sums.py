@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from eigenveil.errors import PrivacyError
 from eigenveil.moments import stream_sums
 from eigenveil.moments.accumulators import NormHistogram, SecondMoment, Sketch
-from eigenveil.moments.release import calibrated_record
 from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.stream_sums import PrefixSum, _Mechanism, _product
 from eigenveil.noise.source import SecureSource, SeededSource
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.privacy.releases import Sharing
 from eigenveil.privacy.streams import PARTS, StreamFactor, best_factor
 from statistics_tools import FALSE_ALARM, REJECTED, isotropic, mutant, svec

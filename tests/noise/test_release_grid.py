@@ -10,9 +10,10 @@ from scipy import stats
 
 from eigenveil.errors import PrivacyError
 from eigenveil.noise import draws, vector, wishart
-from eigenveil.noise.grid import grid_exponent, spectral_edge
+from eigenveil.noise.grid import spectral_edge
 from eigenveil.noise.sampler import sampler_of
 from eigenveil.noise.source import SecureSource
+from eigenveil.privacy.calibration import grid_exponent
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import Noise
 from statistics_tools import FALSE_ALARM, OFF_BY_30_PERCENT, REJECTED

@@ -15,9 +15,9 @@ from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import ACCUMULATORS, Description, describe, rebuild
 from eigenveil.moments.documents.documents import DocumentBlock
 from eigenveil.moments.documents.sums import ClippedSum, DocumentNorms
-from eigenveil.moments.release import record_of
 from eigenveil.moments.rows import Block
 from eigenveil.noise.sampler import ChoiceSampler, NoiseSampler, sampler_of
+from eigenveil.privacy.calibration import record_of
 from eigenveil.privacy.guarantee import ADJACENCIES
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.mechanisms.base import Mechanism

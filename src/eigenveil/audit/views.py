@@ -29,11 +29,12 @@ from eigenveil.audit.releases import (
 )
 from eigenveil.federation.secagg import masks
 from eigenveil.moments.accumulators import Accumulator
-from eigenveil.moments.release import calibrated_record, noisy_integers
+from eigenveil.moments.release import noisy_integers
 from eigenveil.moments.rows import Block
 from eigenveil.moments.stream_sums import DiscountedSum, PrefixSum
 from eigenveil.noise.entries import from_coordinates
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.mechanisms import NoiseKind
 from eigenveil.privacy.releases import ReleaseRecord, Sharing

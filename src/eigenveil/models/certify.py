@@ -24,8 +24,8 @@ from eigenveil.models.plan import BasePlan, Planned, Step
 from eigenveil.models.result import Result, changed, claim_of
 from eigenveil.models.shapes import SHAPES, ranges_of, sizes_of
 from eigenveil.models.task import TASKS, task_of_plan
-from eigenveil.moments.release import release_grid
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.calibration import release_grid
 from eigenveil.privacy.certificate import Certificate, plan_hash, proofs_of
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 from eigenveil.tables.scales import public_preparation
@@ -277,7 +277,7 @@ def check_record(record: ReleaseRecord, planned: Planned, plan: BasePlan, sharin
     fixed = {
         "statistic": (record.statistic, planned.statistic),
         "adjacency": (record.adjacency, plan.adjacency),
-        "noise.kind": (noise.kind, plan.kind(planned.step)),
+        "noise.kind": (noise.kind, plan.noises[planned.step].name),
         "noise.noise_parts": (noise.noise_parts, sharing.noise_parts),
         "noise.masks": (noise.masks, sharing.masks),
         "draws": (record.draws, planned.draws),
@@ -316,9 +316,9 @@ def check_record(record: ReleaseRecord, planned: Planned, plan: BasePlan, sharin
             )
 
 
-def _budgets(plan: BasePlan) -> dict[Step, StepBudget]:
+def _budgets(plan: BasePlan) -> Mapping[Step, StepBudget]:
     try:
-        return plan.budgets()
+        return plan.budgets
     except EigenveilError as error:
         raise _refused(f"The recorded plan cannot be run: {error.message}") from None
 

@@ -6,10 +6,11 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from types import MappingProxyType
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.options import Options
@@ -19,8 +20,8 @@ from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
 from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
-from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
-from eigenveil.privacy.releases import NoiseSource
+from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism
+from eigenveil.privacy.releases import NoiseSource, Settled
 from eigenveil.privacy.sampling import SamplingError, lattice_error
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
@@ -117,7 +118,7 @@ def center_schedule(
     )
 
 
-class BasePlan(BaseModel):
+class BasePlan(Settled):
     """What the plans of all tasks have in common.
 
     ``centered`` is "private", "public" or "no"; ``fractions`` divide the budget over the steps
@@ -130,8 +131,6 @@ class BasePlan(BaseModel):
     whether public ranges of columns are given, and ``variables`` how many there are: a category's
     columns are one.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     features: int
     n_components: int
@@ -161,9 +160,11 @@ class BasePlan(BaseModel):
     def drawn_from(self, *, secure: bool) -> Self:
         """The plan, saying where the noise comes from."""
         source: NoiseSource = "operating system" if secure else "seeded"
+        if source == self.noise_source:
+            return self
         return self.model_copy(update={"noise_source": source})
 
-    @property
+    @cached_property
     def holes(self) -> bool:
         """Whether an entry that is not a number was not observed, rather than wrong."""
         return self.missing != "leave-out"
@@ -173,12 +174,12 @@ class BasePlan(BaseModel):
         counts = COUNTS_OF_HOLES.get(self.missing)
         return [] if counts is None else [Planned(OBSERVED, "missing", counts)]
 
-    @property
+    @cached_property
     def weighted(self) -> bool:
         """Whether rows have weights: those of a unit that may have several."""
         return self.unit is not None
 
-    @property
+    @cached_property
     def finds_scales(self) -> bool:
         """Whether columns' scales are found in histograms: there are no public ranges."""
         return self.scaled == "private" and not self.ranged
@@ -188,14 +189,19 @@ class BasePlan(BaseModel):
         """SHA-256 of the plan's canonical JSON."""
         return plan_hash(self.model_dump(mode="json"))
 
-    @property
+    @cached_property
     def pure(self) -> bool:
         """Whether every release must be pure epsilon."""
         return self.delta == 0
 
     @abstractmethod
-    def kind(self, step: Step) -> NoiseKind:
-        """The noise of a step."""
+    def _noise(self, step: Step) -> Mechanism:
+        """The noise of a step that the plan takes."""
+
+    @cached_property
+    def noises(self) -> Mapping[Step, Mechanism]:
+        """The noise of each step."""
+        return MappingProxyType({step: self._noise(step) for step in self.fractions})
 
     @property
     @abstractmethod
@@ -223,16 +229,24 @@ class BasePlan(BaseModel):
             "noise_draws": self.noise_draws,
         } | ({"variables": self.variables} if self.finds_scales else {})
 
-    @property
     @abstractmethod
+    def _schedule(self) -> tuple[Planned, ...]:
+        """The schedule, from the fields alone."""
+
+    @cached_property
     def schedule(self) -> tuple[Planned, ...]:
         """Every release that a fit of this plan makes, in order.
 
         It follows from the plan alone: no released value adds a release, leaves one out, or moves
         budget from one to another.
         """
+        return self._schedule()
 
-    @property
+    @cached_property
+    def _by_name(self) -> Mapping[str, Planned]:
+        return {release.name: release for release in self.schedule}
+
+    @cached_property
     def rounds(self) -> tuple[tuple[Planned, ...], ...]:
         """The schedule by rounds: what is released together, in order."""
         found: list[tuple[Planned, ...]] = []
@@ -242,22 +256,19 @@ class BasePlan(BaseModel):
 
     def is_counted_before(self, name: str) -> bool:
         """Whether the number of rows is known before the release of this name."""
-        names = [release.name for release in self.schedule]
+        names = list(self._by_name)
         earlier = names[: names.index(name)]
         return not {SCALE, CENTER}.isdisjoint(earlier)
 
     def planned(self, name: str) -> Planned:
         """The release of the schedule that has this name."""
-        for release in self.schedule:
-            if release.name == name:
-                return release
-        raise AssertionError(f"{name!r} is not a release of the plan: a defect")
+        return self._by_name[name]
 
     def step_of(self, statistic: StatisticName) -> Step | None:
         """The step that releases a statistic, if one does."""
         return next((one.step for one in self.schedule if one.statistic == statistic), None)
 
-    @property
+    @cached_property
     def widest_basis(self) -> int:
         """Most columns of a matrix through which a sum sees rows."""
         return max(self.sketch_columns, self.n_components)
@@ -270,35 +281,42 @@ class BasePlan(BaseModel):
         """Most numbers in the arrays of a query: a basis; centre, middles, scales and variables."""
         return self.features * (self.widest_basis + 4)
 
-    @property
+    @cached_property
     def pure_steps(self) -> frozenset[Step]:
         """Steps whose noise is not Gaussian."""
-        return frozenset(step for step in self.fractions if MECHANISMS[self.kind(step)].pure)
+        return frozenset(step for step, noise in self.noises.items() if noise.pure)
 
     @property
     def mixed(self) -> bool:
         """Whether some steps have Gaussian noise and others pure noise."""
         return 0 < len(self.pure_steps) < len(self.fractions)
 
-    def budgets(self) -> dict[Step, StepBudget]:
+    @cached_property
+    def budgets(self) -> Mapping[Step, StepBudget]:
         """What each step may spend."""
-        return dict(
-            _divided(
-                tuple(self.fractions.items()),
-                self.epsilon,
-                self.delta,
-                self.pure_steps,
-                self._sampling_error(),
+        return MappingProxyType(
+            dict(
+                _divided(
+                    tuple(self.fractions.items()),
+                    self.epsilon,
+                    self.delta,
+                    self.pure_steps,
+                    self._sampling_error,
+                )
             )
         )
+
+    def check_budget(self) -> None:
+        """Raise where the target cannot be met."""
+        self.budgets  # noqa: B018 - settled, or refused
 
     def reservation(
         self, *, weight: float = 1.0, pure_weight: float = 1.0, replacing: bool = False
     ) -> Loss:
         """The most that a run can cost, under the plan's adjacency."""
-        error = self._sampling_error()
+        error = self._sampling_error
         ratios = self._replacing_ratios() if replacing else {}
-        parts = [(budget, ratios.get(step, 1.0)) for step, budget in self.budgets().items()]
+        parts = [(budget, ratios.get(step, 1.0)) for step, budget in self.budgets.items()]
         return Loss(
             mu_squared=math.fsum((b.mu * weight * r) ** 2 for b, r in parts if b.mu is not None),
             pure=math.fsum(b.epsilon * pure_weight * r for b, r in parts if b.epsilon is not None),
@@ -310,18 +328,19 @@ class BasePlan(BaseModel):
     @property
     def pure_part(self) -> float:
         """Of epsilon, what an account must set aside for its pure steps beside Gaussian ones."""
-        pure = [b.epsilon for b in self.budgets().values() if b.epsilon is not None]
+        pure = [b.epsilon for b in self.budgets.values() if b.epsilon is not None]
         return math.fsum(pure) * (1.0 + 1e-10) if self.mixed else 0.0
 
     def _replacing_ratios(self) -> dict[Step, float]:
         """How much more each step costs if a row is changed: the worst of what it releases."""
         found: dict[Step, float] = {}
         for planned in self.schedule if self.adjacency == "add-remove" else ():
-            norm = MECHANISMS[self.kind(planned.step)].norm
+            norm = self.noises[planned.step].norm
             ratio = STATISTICS[planned.statistic].replacing_ratio(norm)
             found[planned.step] = max(found.get(planned.step, 1.0), ratio)
         return found
 
+    @cached_property
     def _sampling_error(self) -> SamplingError:
         return lattice_error(self.released_values(), steps_a_scale=2.0**26, draws=self.noise_draws)
 

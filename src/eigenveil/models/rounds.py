@@ -31,12 +31,12 @@ from eigenveil.models.scale import NormScale, read_scale
 from eigenveil.models.shapes import COUNT_WEIGHT, rehearse
 from eigenveil.moments.accumulators import Accumulator, NormHistogram, RowSum
 from eigenveil.moments.columns import ColumnHistogram, range_of
-from eigenveil.moments.release import Release, calibrated_record
+from eigenveil.moments.release import Release
 from eigenveil.moments.rows import AS_IT_IS, BITS, Precision, Preparation, RowRule
 from eigenveil.noise.grid import deviation
 from eigenveil.privacy import statistics
 from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
 from eigenveil.tables.scales import LIMIT, closer_ranges, ranges_of, scales_of
 
@@ -91,7 +91,7 @@ class RoundState(Generic[PlanT]):
 
     def __post_init__(self) -> None:
         """Start from the plan by default."""
-        self.budgets = dict(self.budgets or self.plan.budgets())
+        self.budgets = dict(self.budgets or self.plan.budgets)
         if self.plan.holes:
             self.preparation = replace(self.preparation, holes=True)
         rehearse(self.plan, self.budgets, self.sharing)  # nothing fails after a first release
@@ -103,8 +103,9 @@ class RoundState(Generic[PlanT]):
             accumulator,
             name=name,
             adjacency=self.plan.adjacency,
-            kind=self.plan.kind(planned.step),
-            budget=self.budgets[planned.step].scaled(planned.fraction),
+            kind=self.plan.noises[planned.step].name,
+            budget=self.budgets[planned.step],
+            fraction=planned.fraction,
             draws_count=planned.draws,
             sharing=self.sharing.get(planned.step, ALONE),
         )
@@ -162,8 +163,7 @@ class RoundState(Generic[PlanT]):
 
         ``expected`` is its expectation.
         """
-        noise = MECHANISMS[self.plan.kind("center")]
-        return squared_length(expected, self.plan.features, noise=noise)
+        return squared_length(expected, self.plan.features, noise=self.plan.noises["center"])
 
     def coarser(self, precision: Precision, step: Step = "moment") -> int:
         """Bits by which rows must be coarser for a moment's noise to live on their grid."""
@@ -172,7 +172,7 @@ class RoundState(Generic[PlanT]):
             return 0
         # twice the scale of a difference of matrices, which must be on the grid even so
         scale = statistics.trace(self.plan.adjacency) / epsilon
-        finest = MECHANISMS[self.plan.kind(step)].finest_grid(scale)
+        finest = self.plan.noises[step].finest_grid(scale)
         if finest is None:
             return 0
         finest += self.sharing.get(step, ALONE).weight_bits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from eigenveil.models.pca.plan import Plan
@@ -13,12 +13,11 @@ from eigenveil.models.tensors.plan import SUMS, MixturePlan
 from eigenveil.moments.accumulators import BINS, WEIGHT_BITS
 from eigenveil.moments.documents.triples import triples_error
 from eigenveil.moments.exact import Description
-from eigenveil.moments.release import calibrated_record
 from eigenveil.noise.cube import tensor_size
 from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.calibration import Shape, calibrated_record
 from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
-from eigenveil.privacy.statistics import STATISTICS, StatisticName
+from eigenveil.privacy.statistics import STATISTICS
 
 # A sum of rows carries their count at this weight where no histogram has released it: it makes
 # the noise of the sum 3% larger and is itself known to four noise deviations.
@@ -116,7 +115,7 @@ def _few_columns(plan: BasePlan, asked: Description) -> bool:
 
 
 def _same_norm(plan: BasePlan, asked: Description) -> bool:
-    return asked.nuclear == (MECHANISMS[plan.kind("moment")].norm == "nuclear")
+    return asked.nuclear == (plan.noises["moment"].norm == "nuclear")
 
 
 SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
@@ -207,20 +206,6 @@ def ranges_of(plan: BasePlan, planned: Planned) -> dict[str, Range]:
     }
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A sum that is not there yet, as its calibration needs it.
-
-    ``grid`` is the coarsest that the real sum can have.
-    """
-
-    statistic: StatisticName
-    shape: tuple[int, ...]
-    size: int
-    grid: int = 0
-    parameters: Mapping[str, float] = field(default_factory=dict)
-
-
 def rehearse(
     plan: BasePlan, budgets: Mapping[Step, StepBudget], sharing: Mapping[Step, Sharing]
 ) -> list[ReleaseRecord]:
@@ -232,8 +217,9 @@ def rehearse(
                 shape,
                 name=planned.name,
                 adjacency=plan.adjacency,
-                kind=plan.kind(planned.step),
-                budget=budgets[planned.step].scaled(planned.fraction),
+                kind=plan.noises[planned.step].name,
+                budget=budgets[planned.step],
+                fraction=planned.fraction,
                 draws_count=planned.draws,
                 sharing=sharing.get(planned.step, ALONE),
             )

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.errors import PrivacyError
 from eigenveil.moments.exact import Integers, modulo, scaled_sum
 from eigenveil.noise.entries import coordinates, from_coordinates
-from eigenveil.noise.grid import grid_exponent
 from eigenveil.noise.sampler import ChoiceSampler, NoiseSampler, sampler_of
 from eigenveil.noise.source import RandomSource, of_one_release
-from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.guarantee import Adjacency
-from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
-from eigenveil.privacy.releases import ALONE, STREAM_UNIT, Noise, ReleaseRecord, Sharing
-from eigenveil.privacy.statistics import STATISTICS, StatisticName
+from eigenveil.privacy.releases import ReleaseRecord
 
 if TYPE_CHECKING:
     from eigenveil.moments.accumulators import Accumulator
@@ -36,144 +29,6 @@ class Release:
     record: ReleaseRecord
     values: NDArray[np.float64]
     edge: float | None = None
-
-
-class Calibrated(Protocol):
-    """What a sum's noise is calibrated from; sums have it, and so have sums that are only planned.
-
-    ``grid`` is the exponent of the sum's own grid.
-    """
-
-    @property
-    def statistic(self) -> StatisticName: ...  # noqa: D102
-    @property
-    def shape(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def size(self) -> int: ...  # noqa: D102
-    @property
-    def grid(self) -> int: ...  # noqa: D102
-    @property
-    def parameters(self) -> Mapping[str, float]: ...  # noqa: D102
-
-
-def calibrated_record(
-    accumulator: Calibrated,
-    *,
-    name: str,
-    adjacency: Adjacency,
-    kind: NoiseKind,
-    budget: StepBudget,
-    draws_count: int = 1,
-    sharing: Sharing = ALONE,
-) -> ReleaseRecord:
-    """The record of a release that spends exactly ``budget``; nothing is drawn.
-
-    ``sharing`` states how many parties draw the noise together and how their rows are weighted.
-    """
-    mechanism = MECHANISMS[kind]
-
-    def record(scale: float, grid: int | None) -> ReleaseRecord:
-        return record_of(
-            accumulator,
-            name=name,
-            adjacency=adjacency,
-            kind=kind,
-            scale=scale,
-            grid=grid,
-            draws_count=draws_count,
-            sharing=sharing,
-        )
-
-    def on_grid(scale: float) -> ReleaseRecord:
-        size, rows = accumulator.size, accumulator.shape[0]
-        return record(scale, release_grid(kind, scale, accumulator.grid, size, rows, sharing))
-
-    unit = record(1.0, None)
-    if not mechanism.pure:  # the sampler's error is part of what the budget was made from
-        assert budget.mu is not None
-        return on_grid(math.nextafter(unit.mu() / budget.mu, math.inf))
-    assert budget.epsilon is not None
-    # the loss is inversely proportional to the scale; what the sampler's error adds comes on top
-    left = 0.0
-    if budget.epsilon > 0:  # beside Gaussian noise nothing may be left
-        error = on_grid(unit.epsilon() / budget.epsilon).sampling_error().log_ratio
-        left = budget.epsilon - 4.0 * error
-    if not left > 0.5 * budget.epsilon:
-        raise PrivacyError(
-            f"{name}: epsilon = {budget.epsilon:.3g} is less than what the arithmetic of "
-            f"{accumulator.size} values of {kind} noise can promise.",
-            hint="Give a larger epsilon, or a delta above 0.",
-            code="epsilon-below-resolution",
-        )
-    return on_grid(math.nextafter(unit.epsilon() / left, math.inf))
-
-
-def release_grid(
-    kind: NoiseKind, scale: float, own: int, size: int, rows: int, sharing: Sharing
-) -> int:
-    """Exponent of the grid of a release with this noise, of a sum on the grid ``2**own``.
-
-    The sum has ``size`` coordinates and ``rows`` rows.
-    """
-    mechanism = MECHANISMS[kind]
-    fixed, finest = mechanism.fixed_grid(), mechanism.finest_grid(scale)
-    if fixed is not None:
-        return fixed
-    own -= sharing.weight_bits
-    if sharing.stream is not None:
-        own = min(own, STREAM_UNIT)
-    grid = grid_exponent(own, mechanism.spread(scale, size, rows))
-    if finest is not None:
-        grid = min(own, max(grid, finest))
-        if grid < finest:
-            raise AssertionError(f"rows are prepared too finely for {kind} noise: a defect")
-    return grid
-
-
-def record_of(
-    accumulator: Calibrated,
-    *,
-    name: str,
-    adjacency: Adjacency,
-    kind: NoiseKind,
-    scale: float,
-    grid: int | None,
-    draws_count: int = 1,
-    sharing: Sharing = ALONE,
-    weight: float = 1.0,
-) -> ReleaseRecord:
-    """The record of a sum with this noise; what its sensitivity depends on is the sum's own word.
-
-    ``weight`` is that of the rows that are protected, at most 1.
-    """
-    return ReleaseRecord(
-        name=name,
-        statistic=released_statistic(accumulator.statistic, kind),
-        adjacency=adjacency,
-        noise=Noise(
-            kind=kind,
-            scale=scale,
-            size=accumulator.size,
-            grid=grid,
-            noise_parts=sharing.noise_parts,
-            masks=sharing.masks,
-        ),
-        draws=draws_count,
-        weight=weight,
-        exposure=sharing.exposure,
-        stream=sharing.stream,
-        disjoint=sharing.disjoint,
-        sites=sharing.sites,
-        **dict(accumulator.parameters),
-    )
-
-
-def released_statistic(statistic: StatisticName, kind: NoiseKind) -> StatisticName:
-    """What is released of a sum: itself with noise, or what a mechanism draws from it."""
-    mechanism = MECHANISMS[kind]
-    if mechanism.added:
-        return statistic
-    return next(each.name for each in STATISTICS.values() if mechanism in each.mechanisms)
 
 
 def release_sum(accumulator: Accumulator, record: ReleaseRecord, source: RandomSource) -> Release:

@@ -39,7 +39,6 @@ from eigenveil.planning.predict import (
     released_values,
 )
 from eigenveil.planning.trials import Rounds, Scenario, TrialNoise, Trials
-from eigenveil.privacy.mechanisms import MECHANISMS
 
 if TYPE_CHECKING:
     from eigenveil.federation.study.study import Study
@@ -187,7 +186,7 @@ def noise_factors(study: Study, plan: BasePlan) -> dict[Step, float]:
     """
     sites = len(study.sites)
     factors: dict[Step, float] = {
-        step: math.sqrt(MECHANISMS[plan.kind(step)].parts_drawn(sites, study.honest, plan.features))
+        step: math.sqrt(plan.noises[step].parts_drawn(sites, study.honest, plan.features))
         for step in plan.fractions
     }
     if study.protocol == "full":

@@ -140,7 +140,7 @@ def predict(
         note=trials.note,
         released_values=values,
         memory_bytes=memory_bytes(plan),
-        noise_rows=_noise_rows(plan.budgets()["moment"]),
+        noise_rows=_noise_rows(plan.budgets["moment"]),
     )
 
 

@@ -196,11 +196,11 @@ def scaled_budgets(
     """Budgets under which fewer rows and features meet noise of the same relative size."""
     fewer = features / plan.features
     narrow = fewer if plan.pure else math.sqrt(fewer)
-    moment = MECHANISMS[plan.kind("moment")].growth(features, plan.features, columns)
+    moment = plan.noises["moment"].growth(features, plan.features, columns)
     growth: dict[Step, float] = {"center": narrow, "columns": narrow, "moment": moment}
     return {
         step: times(budget, more_rows * growth.get(step, 1.0) / louder.get(step, 1.0))
-        for step, budget in plan.budgets().items()
+        for step, budget in plan.budgets.items()
     }
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -21,6 +22,29 @@ from eigenveil.privacy.streams import StreamFactor
 NoiseSource = Literal["operating system", "seeded"]
 # Sums over the blocks of a stream are kept in units of at most 2 to this, of a row's contribution.
 STREAM_UNIT = -36
+
+
+class Settled(BaseModel):
+    """A frozen model: what follows from its fields is settled once, and anew in every copy."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __copy__(self) -> Self:
+        return super().__copy__()._only_fields()
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return BaseModel.__deepcopy__(self.__copy__(), memo)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state = super().__getstate__()
+        return state | {"__dict__": dict(self)}
+
+    def __iter__(self) -> Any:
+        return ((name, getattr(self, name)) for name in type(self).model_fields)
+
+    def _only_fields(self) -> Self:
+        object.__setattr__(self, "__dict__", dict(self))
+        return self
 
 
 class Noise(BaseModel):
@@ -66,10 +90,8 @@ class Sharing:
 ALONE = Sharing()
 
 
-class ReleaseRecord(BaseModel):
+class ReleaseRecord(Settled):
     """One noisy release of one statistic of rows with norm at most 1."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     statistic: StatisticName
@@ -131,12 +153,12 @@ class ReleaseRecord(BaseModel):
             raise ValueError("a release is of a stream's prefixes, or of one block, not both")
         return self
 
-    @property
+    @cached_property
     def mechanism(self) -> Mechanism:
         """The mechanism of its noise."""
         return MECHANISMS[self.noise.kind]
 
-    @property
+    @cached_property
     def pure(self) -> bool:
         """Whether its loss is a pure epsilon."""
         return self.mechanism.pure

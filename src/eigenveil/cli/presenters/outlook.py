@@ -80,7 +80,7 @@ class Outlook:
 def plan_releases(spec: Any) -> None:
     """``eigenveil plan``: what a plan would release of so many rows."""
     plan = spec.plan()
-    found = Outlook(plan, rehearse(plan, plan.budgets(), {}), spec.rows, spec.spectrum)
+    found = Outlook(plan, rehearse(plan, plan.budgets, {}), spec.rows, spec.spectrum)
     trials = spec.simulated(plan)
     guarantee = compose(found.records, delta=plan.delta, adjacency=plan.adjacency)
     if spec.json:
@@ -104,4 +104,4 @@ def outlook_of_study(study: Any, rows: int | None, words: int, spectrum: str) ->
     weights = list(study.row_weights().values())
     parts = math.fsum(weights[:1] if alone else weights) / len(weights)
     counted = None if rows is None else max(1, round(rows * parts))
-    return Outlook(plan, rehearse(plan, plan.budgets(), {}), counted, spectrum, louder)
+    return Outlook(plan, rehearse(plan, plan.budgets, {}), counted, spectrum, louder)

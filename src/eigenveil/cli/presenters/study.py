@@ -25,7 +25,6 @@ from eigenveil.planning.protocol import Choice
 from eigenveil.planning.tensors import Expected, Parties, expect
 from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
 from eigenveil.privacy.guarantee import neighbours_text
-from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.tables.schema import Schema
 
 # So few sites that each one's own noise is much of the whole.
@@ -131,11 +130,11 @@ def adversaries_json(study: Study) -> list[dict[str, Any]]:
 def _noise(study: Study, step: Step = "moment") -> str:
     """What each site draws for a step, in a sentence."""
     made = study.plan(study.width)
-    budget = made.budgets()[step]
+    budget = made.budgets[step]
     if budget.mu is None:
         assert budget.epsilon is not None
         noise_parts = 1 if study.protocol == "local" else study.honest
-        noise = MECHANISMS[made.kind(step)]
+        noise = made.noises[step]
         return noise.part(study.sites_per_unit / budget.epsilon, made.features, noise_parts)
     whole = study.sites_per_unit / budget.mu
     total = f"deviation {whole:.4g} of a row's largest contribution"

@@ -72,7 +72,7 @@ class TableDesk:
         spec = found.way.spec(
             found.task, values, features=rows.features, rows=MOST_WHOLE, names=rows.names
         )
-        found.way.plan(spec).budgets()
+        found.way.plan(spec).check_budget()
         return {"words": found.words(given), "title": found.summary(given)}
 
     def point(self, kind: str, given: dict[str, str], rows: int, epsilon: float) -> dict[str, Any]:

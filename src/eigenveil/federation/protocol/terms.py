@@ -19,9 +19,8 @@ from eigenveil.federation.study.study import WEIGHT_BITS, Study
 from eigenveil.models.plan import BasePlan, Planned, Step
 from eigenveil.models.shapes import rehearse
 from eigenveil.moments.accumulators import Accumulator
-from eigenveil.moments.release import record_of
-from eigenveil.noise.grid import grid_exponent
 from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.calibration import grid_exponent, record_of
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 from eigenveil.privacy.views import (
@@ -64,7 +63,7 @@ class Terms:
 
     def _claims(self) -> None:
         guarantees(
-            rehearse(self.plan, self.plan.budgets(), self.sharings),
+            rehearse(self.plan, self.plan.budgets, self.sharings),
             self.federation(self.fewest),
             delta=self.study.delta,
             adjacency=self.study.adjacency,
@@ -202,7 +201,7 @@ class Terms:
     ) -> ReleaseRecord:
         """The record of a sum with this noise, its sensitivity worked out from the sum itself."""
         step = self.step_of(name)
-        sharing, kind = self.sharing(step), self.plan.kind(step)
+        sharing, kind = self.sharing(step), self.plan.noises[step].name
         coarsest = accumulator.grid - sharing.weight_bits
         noise = MECHANISMS[kind]
         noise_spread = noise.spread(scale, accumulator.size, accumulator.shape[0])

@@ -27,8 +27,8 @@ from eigenveil.models.tensors.plan import TopicPlan
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.columns import RANGE_LIMIT
 from eigenveil.moments.describe import Description
-from eigenveil.moments.release import calibrated_record
 from eigenveil.moments.rows import AS_IT_IS, Preparation
+from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.tables.scales import LIMIT
 
 # Noise is worked out from the same numbers everywhere: it agrees to rounding.
@@ -138,8 +138,9 @@ def check_planned(terms: Terms, planned: Planned, asked: Accumulator, scale: flo
             asked,
             name=planned.name,
             adjacency=plan.adjacency,
-            kind=plan.kind(step),
-            budget=plan.budgets()[step].scaled(planned.fraction),
+            kind=plan.noises[step].name,
+            budget=plan.budgets[step],
+            fraction=planned.fraction,
             draws_count=planned.draws,
             sharing=sharing,
         )

@@ -71,7 +71,7 @@ def _of_mixed_noise(plan: BasePlan, epsilon: float, error: SamplingError, whole:
     """The largest weight at which all releases together cost no more than the target."""
     if epsilon >= plan.epsilon:
         return whole
-    budgets = plan.budgets().values()
+    budgets = plan.budgets.values()
     mu_squared = math.fsum(b.mu**2 for b in budgets if b.mu is not None)
     pure = math.fsum(b.epsilon for b in budgets if b.epsilon is not None)
 

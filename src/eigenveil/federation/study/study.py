@@ -261,7 +261,7 @@ class Study(StudyOptions):
     def _can_be_run(self) -> Study:
         check_study(self)
         self.public_columns  # noqa: B018 - refused here, before any row is touched
-        self.plan(self.width).budgets()
+        self.plan(self.width).check_budget()
         self.weights()
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -45,7 +46,7 @@ class CovariancePlan(Plan):
 
     task: Literal["covariance"] = "covariance"
 
-    @property
+    @cached_property
     def refines_scales(self) -> bool:
         """Columns keep the scales that were found: what they are divided by is multiplied again."""
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -37,7 +38,7 @@ from eigenveil.models.plan import (
 )
 from eigenveil.models.scale import NormScale, choose_bound
 from eigenveil.moments.columns import MAGNITUDE_BINS, RANGE_BINS
-from eigenveil.privacy.mechanisms import NoiseKind
+from eigenveil.privacy.mechanisms import Mechanism
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
 MECHANISMS = CHOICES
@@ -108,7 +109,7 @@ class Plan(BasePlan):
     variance_share: float | None = None
     covariates: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def way(self) -> Way:
         """In which the second moment is released."""
         return way_of(self.mechanism)
@@ -130,18 +131,17 @@ class Plan(BasePlan):
         """What makes this plan beside its options; parties may send factors of so many columns."""
         return super().context() | {"sketch_columns": self.sketch_columns}
 
-    @property
+    @cached_property
     def removes_mean(self) -> bool:
         """Whether the mean that is left in the prepared rows is released, and taken off."""
         return self.centered == "private" and not self.pure and self.way is not DIRECTIONS
 
-    @property
+    @cached_property
     def refines_scales(self) -> bool:
         """Whether columns' scales are read once more off the second moment's diagonal."""
         return self.scaled == "private" and self.way.whole
 
-    @property
-    def schedule(self) -> tuple[Planned, ...]:
+    def _schedule(self) -> tuple[Planned, ...]:
         """Columns, norms and centre, norms about it, the second moment and mean, the variances."""
         before, beside = self._centered_scale()
         first, *later = self.way.schedule(self)
@@ -216,15 +216,14 @@ class Plan(BasePlan):
         """
         return choose_bound(scale, edge=edge, components=self.n_components)
 
-    def kind(self, step: Step) -> NoiseKind:
-        """The noise of a step."""
+    def _noise(self, step: Step) -> Mechanism:
         if step in ("moment", "covariates"):
             return noise_of(self.mechanism, pure=self.pure)
         if step == "missing":
-            return STATISTICS[COUNTS_OF_HOLES[self.missing]].usual(pure=self.pure).name
-        return STATISTICS[_STATISTICS[step]].usual(pure=self.pure).name
+            return STATISTICS[COUNTS_OF_HOLES[self.missing]].usual(pure=self.pure)
+        return STATISTICS[_STATISTICS[step]].usual(pure=self.pure)
 
-    @property
+    @cached_property
     def widest_basis(self) -> int:
         """Also of the second of two releases."""
         return max(super().widest_basis, self.way.seen_columns(self))

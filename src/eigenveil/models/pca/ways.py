@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 from eigenveil.errors import PrivacyError
 from eigenveil.models.plan import Planned, exactly
 from eigenveil.noise.bingham import check_feasible
-from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
 # Of mu squared, for the first of two releases; where it is of unit rows and decides how long rows
@@ -265,8 +265,8 @@ def way_of(choice: str) -> Way:
     return WHOLE if MECHANISMS[choice].added else DIRECTIONS
 
 
-def noise_of(choice: str, *, pure: bool) -> str:
+def noise_of(choice: str, *, pure: bool) -> Mechanism:
     """The mechanism that hides the moment under a choice of ``mechanism``."""
     if choice in NAMED:
-        return STATISTICS[NAMED[choice].statistic].usual(pure=pure).name
-    return choice
+        return STATISTICS[NAMED[choice].statistic].usual(pure=pure)
+    return MECHANISMS[choice]

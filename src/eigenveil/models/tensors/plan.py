@@ -27,7 +27,7 @@ from eigenveil.models.plan import (
 from eigenveil.moments.em import SQUARE_WEIGHT, coordinates_of
 from eigenveil.moments.exact import Squares
 from eigenveil.noise.cube import tensor_size
-from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
+from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
 TENSOR_MECHANISMS: tuple[str, ...] = tuple(
@@ -106,12 +106,11 @@ class TensorPlan(BasePlan):
         auto = {"n_components": "auto"} if self.auto_components else {}
         return super().options_otherwise() | auto
 
-    def kind(self, step: Step) -> NoiseKind:
-        """The noise of a step."""
+    def _noise(self, step: Step) -> Mechanism:
         if step == "tensor":
-            return self.mechanism
+            return MECHANISMS[self.mechanism]
         statistic = STATISTICS[_STATISTICS[self.pair if step == "moment" else step]]
-        return statistic.usual(pure=self.pure).name
+        return statistic.usual(pure=self.pure)
 
     def released_values(self) -> int:
         """Number of coordinates of all releases together, rounded up.
@@ -164,8 +163,7 @@ class MixturePlan(TensorPlan):
         """Whether the norms of centred rows are released before the pair moment, or their count."""
         return self.row_bound is None or self.centered != "private"
 
-    @property
-    def schedule(self) -> tuple[Planned, ...]:
+    def _schedule(self) -> tuple[Planned, ...]:
         """Norms and centre, norms about it, pair moment, projected norms, triple moment."""
         private, bounded = self.centered == "private", self.row_bound is not None
         spherical = self.covariance_type == "spherical"
@@ -246,8 +244,7 @@ class TopicPlan(TensorPlan):
         """Options of another name or value; see :class:`BasePlan`."""
         return super().options_otherwise() | ({"alpha0": "auto"} if self.auto_alpha0 else {})
 
-    @property
-    def schedule(self) -> tuple[Planned, ...]:
+    def _schedule(self) -> tuple[Planned, ...]:
         """Pair moment and triple moment, each after the norms that it is clipped at.
 
         Beside the pairs, how frequent words are, where documents are of several topics.

@@ -55,7 +55,6 @@ from eigenveil.moments.release import Release
 from eigenveil.noise.cube import tensor_size
 from eigenveil.noise.grid import deviation, spectral_edge
 from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import Sharing
 
 # Contributions above one of these quantiles of their norms are clipped, if that takes off half or
@@ -365,7 +364,7 @@ def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
     plan = state.plan
     if plan.pair == "full":
         options: dict[str, Any] = {
-            "nuclear": MECHANISMS[plan.kind("moment")].norm == "nuclear",
+            "nuclear": plan.noises["moment"].norm == "nuclear",
             "extra_bits": state.coarser("double"),
         }
         whole = DocumentPairs(plan.features, **options)

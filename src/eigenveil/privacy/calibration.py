@@ -1,0 +1,199 @@
+"""Calibration: the record of a release that spends exactly its budget, on its release grid.
+
+Every released value is an integer multiple of a public power of two (docs/proofs/release-grid.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, Self
+
+from eigenveil.errors import PrivacyError
+from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
+from eigenveil.privacy.releases import ALONE, STREAM_UNIT, Noise, ReleaseRecord, Sharing
+from eigenveil.privacy.statistics import STATISTICS, StatisticName
+
+# Grid steps in one noise scale: 2**26 makes the rounded and the discrete Gaussian the same to a
+# factor of exp(2**-48).
+_STEPS_A_SCALE = 26
+# A coordinate's noise in rows' largest contributions; also keeps every value within 64 bits.
+_LARGEST_SPREAD = 2.0**16
+
+
+class Calibrated(Protocol):
+    """What a sum's noise is calibrated from; sums have it, and so have sums that are only planned.
+
+    ``grid`` is the exponent of the sum's own grid.
+    """
+
+    @property
+    def statistic(self) -> StatisticName: ...  # noqa: D102
+    @property
+    def shape(self) -> tuple[int, ...]: ...  # noqa: D102
+    @property
+    def size(self) -> int: ...  # noqa: D102
+    @property
+    def grid(self) -> int: ...  # noqa: D102
+    @property
+    def parameters(self) -> Mapping[str, float]: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a sum is calibrated from, read once; or of one that is not there yet.
+
+    Then ``grid`` is the coarsest that the real sum can have.
+    """
+
+    statistic: StatisticName
+    shape: tuple[int, ...]
+    size: int
+    grid: int = 0
+    parameters: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sums: Calibrated) -> Self:
+        """The shape of a sum."""
+        return cls(sums.statistic, sums.shape, sums.size, sums.grid, sums.parameters)
+
+
+def calibrated_record(
+    accumulator: Calibrated,
+    *,
+    name: str,
+    adjacency: Adjacency,
+    kind: NoiseKind,
+    budget: StepBudget,
+    fraction: float = 1.0,
+    draws_count: int = 1,
+    sharing: Sharing = ALONE,
+) -> ReleaseRecord:
+    """The record of a release that spends exactly a fraction of ``budget``; nothing is drawn.
+
+    ``sharing`` states how many parties draw the noise together and how their rows are weighted.
+    """
+    mechanism, budget = MECHANISMS[kind], budget.scaled(fraction)
+    shape = accumulator if isinstance(accumulator, Shape) else Shape.of(accumulator)
+
+    def record(scale: float, grid: int | None) -> ReleaseRecord:
+        return record_of(
+            shape,
+            name=name,
+            adjacency=adjacency,
+            kind=kind,
+            scale=scale,
+            grid=grid,
+            draws_count=draws_count,
+            sharing=sharing,
+        )
+
+    def on_grid(scale: float) -> ReleaseRecord:
+        rows = shape.shape[0]
+        return record(scale, release_grid(kind, scale, shape.grid, shape.size, rows, sharing))
+
+    unit = record(1.0, None)
+    if not mechanism.pure:  # the sampler's error is part of what the budget was made from
+        assert budget.mu is not None
+        return on_grid(math.nextafter(unit.mu() / budget.mu, math.inf))
+    assert budget.epsilon is not None
+    # the loss is inversely proportional to the scale; what the sampler's error adds comes on top
+    left = 0.0
+    if budget.epsilon > 0:  # beside Gaussian noise nothing may be left
+        error = on_grid(unit.epsilon() / budget.epsilon).sampling_error().log_ratio
+        left = budget.epsilon - 4.0 * error
+    if not left > 0.5 * budget.epsilon:
+        raise PrivacyError(
+            f"{name}: epsilon = {budget.epsilon:.3g} is less than what the arithmetic of "
+            f"{shape.size} values of {kind} noise can promise.",
+            hint="Give a larger epsilon, or a delta above 0.",
+            code="epsilon-below-resolution",
+        )
+    return on_grid(math.nextafter(unit.epsilon() / left, math.inf))
+
+
+def release_grid(
+    kind: NoiseKind, scale: float, own: int, size: int, rows: int, sharing: Sharing
+) -> int:
+    """Exponent of the grid of a release with this noise, of a sum on the grid ``2**own``.
+
+    The sum has ``size`` coordinates and ``rows`` rows.
+    """
+    mechanism = MECHANISMS[kind]
+    fixed, finest = mechanism.fixed_grid(), mechanism.finest_grid(scale)
+    if fixed is not None:
+        return fixed
+    own -= sharing.weight_bits
+    if sharing.stream is not None:
+        own = min(own, STREAM_UNIT)
+    grid = grid_exponent(own, mechanism.spread(scale, size, rows))
+    if finest is not None:
+        grid = min(own, max(grid, finest))
+        if grid < finest:
+            raise AssertionError(f"rows are prepared too finely for {kind} noise: a defect")
+    return grid
+
+
+def record_of(
+    accumulator: Calibrated,
+    *,
+    name: str,
+    adjacency: Adjacency,
+    kind: NoiseKind,
+    scale: float,
+    grid: int | None,
+    draws_count: int = 1,
+    sharing: Sharing = ALONE,
+    weight: float = 1.0,
+) -> ReleaseRecord:
+    """The record of a sum with this noise; what its sensitivity depends on is the sum's own word.
+
+    ``weight`` is that of the rows that are protected, at most 1.
+    """
+    return ReleaseRecord(
+        name=name,
+        statistic=released_statistic(accumulator.statistic, kind),
+        adjacency=adjacency,
+        noise=Noise(
+            kind=kind,
+            scale=scale,
+            size=accumulator.size,
+            grid=grid,
+            noise_parts=sharing.noise_parts,
+            masks=sharing.masks,
+        ),
+        draws=draws_count,
+        weight=weight,
+        exposure=sharing.exposure,
+        stream=sharing.stream,
+        disjoint=sharing.disjoint,
+        sites=sharing.sites,
+        **dict(accumulator.parameters),
+    )
+
+
+def released_statistic(statistic: StatisticName, kind: NoiseKind) -> StatisticName:
+    """What is released of a sum: itself with noise, or what a mechanism draws from it."""
+    mechanism = MECHANISMS[kind]
+    if mechanism.added:
+        return statistic
+    return next(each.name for each in STATISTICS.values() if mechanism in each.mechanisms)
+
+
+def grid_exponent(statistic_grid: int, noise_spread: float) -> int:
+    """Exponent of the coarsest grid that holds the statistic exactly and is fine for the noise.
+
+    The statistic is a multiple of ``2**statistic_grid``; ``noise_spread`` is the size of a
+    coordinate's noise, in units of one row's largest contribution.
+    """
+    if noise_spread > _LARGEST_SPREAD:
+        raise PrivacyError(
+            f"The noise of one release would be {noise_spread:.3g} times a row's largest "
+            "contribution; nothing would be visible in it.",
+            hint="Give a larger epsilon or delta, or a larger share of the budget to this step.",
+            code="hopeless-noise",
+        )
+    return min(statistic_grid, math.floor(math.log2(noise_spread)) - _STEPS_A_SCALE)
