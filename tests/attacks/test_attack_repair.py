@@ -33,11 +33,14 @@ from roles_tools import (
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.ledger.ledger import SessionKey
+from eigenveil.federation.masks import MODULAR
+from eigenveil.federation.masks.base import Part
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.messages import AGGREGATOR, decode, encode, fingerprint
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.secagg import client, keys
 from eigenveil.federation.secagg.client import State
+from eigenveil.federation.secagg.graph import threshold
 from eigenveil.federation.secagg.keys import (
     KEY_BYTES,
     Context,
@@ -48,7 +51,6 @@ from eigenveil.federation.secagg.keys import (
     self_key,
     unlock,
 )
-from eigenveil.federation.secagg.masks import Part, add_uniform, pairwise_mask, threshold
 from noise_tools import silence
 
 NAMES = ("s0", "s1", "s2", "s3")
@@ -98,7 +100,7 @@ def second_round_of_s1(folder):
         (mask_key(key, context, facts, ("s1", other)), other > "s1")
         for other, key in zip(OTHERS, known.get(2, known[1]), strict=True)
     ]
-    mask = pairwise_mask([*pairs, (own, True)], parts, add_uniform)
+    mask = MODULAR.expanded([*pairs, (own, True)], parts)
     asked_for = finished.rounds[1][0][0]
     sums = exact(consortium.study, asked_for, {"s1": consortium.rows["s1"]})
     return total - mask[: total.size], sums, known
@@ -162,7 +164,7 @@ def forged_to(folder, dropouts=0):
         )
         for other in NAMES[:3]
     ]
-    left = message.arrays["sum 0"] - pairwise_mask(pairs, [Part(size)], add_uniform)
+    left = message.arrays["sum 0"] - MODULAR.expanded(pairs, [Part(size)])
     with silence():
         asked = run_study(Consortium(consortium.study, folder / "again", times=2.0)).rounds[0][0][0]
     return left, exact(consortium.study, asked, {"s3": consortium.rows["s3"]})

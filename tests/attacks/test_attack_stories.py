@@ -41,6 +41,8 @@ from roles_tools import (
 )
 
 from eigenveil.federation.ledger.ledger import Ledger, SessionKey
+from eigenveil.federation.masks import MODULAR
+from eigenveil.federation.masks.base import Part
 from eigenveil.federation.protocol import payloads, site
 from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, decode
 from eigenveil.federation.protocol.site import Site
@@ -48,6 +50,7 @@ from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.secagg import consistency
 from eigenveil.federation.secagg.client import State, pair_letter_bytes
 from eigenveil.federation.secagg.consistency import bitmap, rows, statement, text_of
+from eigenveil.federation.secagg.graph import neighbours, threshold
 from eigenveil.federation.secagg.keys import (
     Context,
     RoundFacts,
@@ -56,7 +59,6 @@ from eigenveil.federation.secagg.keys import (
     round_key,
     self_key,
 )
-from eigenveil.federation.secagg.masks import Part, neighbours, self_mask, threshold
 from eigenveil.federation.secagg.recovery import Agreement, MaskRecovery
 from eigenveil.moments.source import ArrayRows
 from noise_tools import silence
@@ -521,7 +523,7 @@ def own_mask(adversary, name, size):
     }
     needed = threshold(len(holders), adversary.study.collusion)
     key = self_key(join_secret(shares, threshold=needed), adversary.context, 1)
-    return self_mask(key, [Part(size)])
+    return MODULAR.expanded([(key, True)], [Part(size)])
 
 
 def ask_of(adversary):

@@ -22,8 +22,8 @@ from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.protocol.validation import partners
+from eigenveil.federation.secagg.graph import neighbours
 from eigenveil.federation.secagg.keys import Context
-from eigenveil.federation.secagg.masks import neighbours
 from eigenveil.network.keys import KeySigner
 from federation_tools import identities
 

@@ -96,7 +96,7 @@ class Consortium:
             ledger.set_budget(requested_budget(study, times))
         self.identities = identities or known_to_all(study)
         self.parties = {name: self.site(name) for name in self.ledgers}
-        if settle(study).mask_kind == "helper":
+        if settle(study).masks.needs_helper:
             self.parties[HELPER] = Helper(settle(study), identity=self.identities.get(HELPER))
 
     def site(self, name):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from eigenveil.errors import PrivacyError
 from eigenveil.federation.protocol.terms import settle
-from eigenveil.federation.secagg import masks
-from eigenveil.federation.secagg.masks import neighbours, threshold
+from eigenveil.federation.secagg.graph import graph as graph_of
+from eigenveil.federation.secagg.graph import neighbours, threshold
 from eigenveil.federation.study import checks
 from eigenveil.federation.study.study import Study, StudySite, default_neighbours, make_study
 from soak_tools import times
@@ -17,7 +17,7 @@ from soak_tools import times
 
 def graph(count, degree):
     names = [f"s{i}" for i in range(count)]
-    found = masks.graph(names, degree)
+    found = graph_of(names, degree)
     assert found == {name: neighbours(name, names, degree) for name in names}
     return found
 

@@ -9,18 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eigenveil.federation.secagg import masks
+from eigenveil.federation.masks import MASKS, MODULAR, pairwise
+from eigenveil.federation.masks.base import PairMask, Part, split, total_size
+from eigenveil.federation.masks.helper import ZeroSum
+from eigenveil.federation.masks.pairwise import gaussian
+from eigenveil.federation.secagg.graph import neighbours
 from eigenveil.federation.secagg.keys import Context, RoundFacts, SiteKeys, mask_key, round_key
-from eigenveil.federation.secagg.masks import (
-    Part,
-    ZeroSum,
-    add_gaussian,
-    add_uniform,
-    gaussian,
-    neighbours,
-    pairwise_mask,
-    self_mask,
-)
 from eigenveil.noise.cube import tensor_indices, tensor_size
 from eigenveil.noise.entries import from_coordinates
 from eigenveil.noise.source import KeyedSource
@@ -52,7 +46,7 @@ def parts_of(sizes, deviation=0.0):
     return [Part(size, deviation) for size in sizes]
 
 
-def graph_masks(count, degree, parts, stream):
+def graph_masks(count, degree, parts, masks):
     """Every site's mask, from keys that its own side of each pair agreed on."""
     names = [f"s{i}" for i in range(count)]
     sites = {name: SiteKeys(SiteKeys.new_master(), HERE) for name in names}
@@ -63,7 +57,7 @@ def graph_masks(count, degree, parts, stream):
 
     def mask(name):
         near = neighbours(name, names, degree)
-        return pairwise_mask([(key(name, other), name < other) for other in near], parts, stream)
+        return masks.expanded([(key(name, other), name < other) for other in near], parts)
 
     return np.array([mask(name) for name in names])
 
@@ -72,7 +66,7 @@ def graph_masks(count, degree, parts, stream):
 @settings(max_examples=times(60))
 def test_pairwise_masks_cancel_over_every_graph(count, degree, sizes, kind):
     parts = parts_of(sizes, DEVIATION)
-    found = graph_masks(count, degree, parts, masks.STREAMS[kind])
+    found = graph_masks(count, degree, parts, MASKS[kind])
     assert found.dtype == np.uint64
     assert found.shape == (count, sum(sizes))
     assert not np.any(found.sum(axis=0, dtype=np.uint64))
@@ -136,7 +130,7 @@ def test_masks_that_are_not_spread_over_the_sites_are_rejected():
 
 def test_gaussian_masks_have_their_deviation_and_are_independent():
     parts = [Part(4000, 2.0**12), Part(4000, 2.0**40), Part(4000, 2.0**61)]
-    drawn = masks.split(gaussian(KeyedSource(os.urandom(32)), parts).view(np.int64), parts)
+    drawn = split(gaussian(KeyedSource(os.urandom(32)), parts).view(np.int64), parts)
     found = np.array([x / p.mask_deviation for x, p in zip(drawn, parts, strict=True)]).T
     assert isotropic(found, 1.0) > FALSE_ALARM
     for factor in OFF_BY_30_PERCENT:
@@ -164,7 +158,7 @@ def test_gaussian_masks_of_a_symmetric_sum_are_isometric():
     ],
 )
 def test_masks_that_are_not_isometric_are_rejected(monkeypatch, old, new):
-    monkeypatch.setattr(masks, "_gaussian_part", mutant(masks._gaussian_part, old, new))
+    monkeypatch.setattr(pairwise, "_gaussian_part", mutant(pairwise._gaussian_part, old, new))
     assert isotropic(symmetric_masks(4, 4000), 1.0) < REJECTED
 
 
@@ -196,7 +190,7 @@ def test_gaussian_masks_of_a_tensor_are_isometric():
     ],
 )
 def test_masks_that_are_not_isometric_on_tensors_are_rejected(monkeypatch, old, new):
-    monkeypatch.setattr(masks, "_gaussian_part", mutant(masks._gaussian_part, old, new))
+    monkeypatch.setattr(pairwise, "_gaussian_part", mutant(pairwise._gaussian_part, old, new))
     assert isotropic(tensor_masks(3, 4000), 1.0) < REJECTED
 
 
@@ -211,7 +205,7 @@ def test_symmetric_gaussian_masks_cancel_too():
         Part(10, DEVIATION, layout="tensor"),
         Part(5, 1e6),
     ]
-    found = graph_masks(5, 4, parts, add_gaussian)
+    found = graph_masks(5, 4, parts, MASKS["pairwise"])
     assert not np.any(found.sum(axis=0, dtype=np.uint64))
     made = ZeroSum(keys(5), parts)
     assert not np.any(sum(made.mask(place) for place in range(5)))
@@ -227,11 +221,11 @@ def test_modular_masks_are_uniform(kind):
     parts = [Part(3000), Part(1000)]
     key = os.urandom(32)
     if kind == "uniform":
-        words = KeyedSource(key).words(masks.total_size(parts))
+        words = KeyedSource(key).words(total_size(parts))
     elif kind == "own":
-        words = self_mask(key, parts)
+        words = MODULAR.expanded([(key, True)], parts)
     else:
-        words = pairwise_mask([(k, bool(i % 2)) for i, k in enumerate(keys(3))], parts, add_uniform)
+        words = MODULAR.expanded([(k, bool(i % 2)) for i, k in enumerate(keys(3))], parts)
         if kind == "hidden":
             words = words + np.uint64(12345)
     counts = np.bincount(words.view(np.uint8), minlength=256)
@@ -248,8 +242,8 @@ def test_masks_of_different_keys_are_uncorrelated():
 def test_both_sides_of_a_pair_draw_the_same():
     key, parts = os.urandom(32), [Part(7, DEVIATION), Part(6, DEVIATION, layout="symmetric")]
     parts.append(Part(10, DEVIATION, layout="tensor"))
-    for stream in masks.STREAMS.values():
-        adds, subtracts = (pairwise_mask([(key, side)], parts, stream) for side in (True, False))
+    for masks in (each for each in MASKS.values() if isinstance(each, PairMask)):
+        adds, subtracts = (masks.expanded([(key, side)], parts) for side in (True, False))
         assert np.array_equal(adds, -subtracts)
 
 
@@ -259,18 +253,18 @@ def test_a_stream_that_is_added_piece_by_piece_is_the_key_s_own():
     for size in (1, 5, (1 << 13) - 1, 1 << 13, (1 << 13) + 1, 40_001):
         total = np.full(size, int.from_bytes(begun, "little"), dtype=np.uint64)
         before, stream = total.copy(), KeyedSource(key).words(size)
-        masks.add_uniform([(key, True)], [Part(size)], total)
+        MODULAR.add([(key, True)], [Part(size)], total)
         assert np.array_equal(total, before + stream)
-        masks.add_uniform([(key, False)], [Part(size)], total)
+        MODULAR.add([(key, False)], [Part(size)], total)
         assert np.array_equal(total, before)
 
 
 def test_a_round_is_split_into_its_parts():
     parts = parts_of([3, 1, 4])
-    pieces = masks.split(np.arange(8), parts)
+    pieces = split(np.arange(8), parts)
     assert [piece.tolist() for piece in pieces] == [[0, 1, 2], [3], [4, 5, 6, 7]]
-    assert masks.total_size(parts) == 8
+    assert total_size(parts) == 8
     # what comes before in a round does not depend on what comes after
     key = os.urandom(32)
-    short, long = (self_mask(key, parts_of(sizes)) for sizes in ([3], [3, 5]))
+    short, long = (MODULAR.expanded([(key, True)], parts_of(sizes)) for sizes in ([3], [3, 5]))
     assert np.array_equal(short, long[:3])

@@ -30,8 +30,8 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, decode
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.sealing import SealingKey
 from eigenveil.federation.secagg.consistency import bitmap
+from eigenveil.federation.secagg.graph import threshold
 from eigenveil.federation.secagg.keys import Context, SiteKeys
-from eigenveil.federation.secagg.masks import threshold
 from eigenveil.privacy.accountant import Loss
 from noise_tools import silence
 from statistics_tools import FALSE_ALARM, chi_square

@@ -21,14 +21,14 @@ from roles_tools import (
 )
 
 from eigenveil.errors import ProtocolError
+from eigenveil.federation.masks import MODULAR
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.messages import AGGREGATOR, decode
 from eigenveil.federation.protocol.requests import TRIES
 from eigenveil.federation.protocol.terms import settle
-from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.consistency import bitmap
+from eigenveil.federation.secagg.graph import threshold
 from eigenveil.federation.secagg.keys import Context, join_secret, self_key
-from eigenveil.federation.secagg.masks import threshold
 from noise_tools import silence
 
 ROUNDS = ("round 1", "round 2")
@@ -267,7 +267,7 @@ def test_a_late_message_stays_hidden_for_good(tmp_path):
     # given
     own = late.arrays["sum 0"] - sums
     wrong = self_key(pair, Context(study.hash, finished.session), 1)
-    assert not np.any(masks.self_mask(wrong, parts) == own)
+    assert not np.any(MODULAR.expanded([(wrong, True)], parts) == own)
     # asked whatever, whenever, holders sign nothing else
     request = next(r for n, s, r, _ in finished.wire.carried if (n, s) == ("s0", "survivors 1"))
     for name in ("s0", "s2", "s3"):

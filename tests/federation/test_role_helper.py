@@ -18,13 +18,14 @@ from roles_tools import (
 )
 
 from eigenveil.federation.ledger.ledger import SessionKey
+from eigenveil.federation.masks.base import Part
+from eigenveil.federation.masks.helper import helpers_bytes
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.helper import Helper
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, Message, decode, encode
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.sealing import SealingKey
-from eigenveil.federation.secagg.client import SecaggClient, State, helpers_bytes
-from eigenveil.federation.secagg.masks import Part
+from eigenveil.federation.secagg.client import SecaggClient, State
 from eigenveil.noise.cube import tensor_size
 
 ANOTHER = {"sealing": SealingKey.from_raw(bytes(96)).public.hex(), "proof": None}

@@ -73,7 +73,7 @@ def check_sums(consortium, finished, names=None):
     terms = settle(study)
     for queries, sums in finished.rounds:
         for query, found in zip(queries, sums, strict=True):
-            is_open = terms.is_unmasked(terms.step_of(query.name))
+            is_open = terms.protocol.is_unmasked(terms.step_of(query.name))
             if is_open and study.protocol == "dpdispca":
                 assert np.allclose(found, low_rank_sum(study, query, tables), rtol=1e-9)
             else:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigenveil import DataError, OutputError, PrivacyError
-from eigenveil.federation.secagg.masks import neighbours
+from eigenveil.federation.secagg.graph import neighbours
 from eigenveil.federation.study.checks import has_field
 from eigenveil.federation.study.file import read_study, schema, template, write_toml
 from eigenveil.federation.study.study import (
@@ -138,7 +138,7 @@ def test_plan_takes_the_study_over(made):
     plan = made.plan(made.width)
     assert (plan.features, plan.n_components) == (made.width, made.components)
     assert (plan.epsilon, plan.delta, plan.adjacency) == (made.epsilon, made.delta, made.adjacency)
-    pure, sketched = made.delta == 0, made.likely_protocol == "sketch"
+    pure, sketched = made.delta == 0, made.likely_protocol.sketches
     once = made.protocol in ("full", "dpdispca") or made.components == made.width
     whole = "gaussian" if once else "adaptive"
     assert plan.mechanism == ("wishart" if pure else "sketch" if sketched else whole)

@@ -17,16 +17,14 @@ from releases_tools import release
 
 from eigenveil.audit import mu_lower_bound
 from eigenveil.errors import PrivacyError
-from eigenveil.federation.secagg import masks as graph
-from eigenveil.privacy import epsilon_of_mu, views
+from eigenveil.federation.secagg.graph import neighbours as neighbours_of
+from eigenveil.privacy import epsilon_of_mu, mask_views, views
 from eigenveil.privacy.accountant import compose
+from eigenveil.privacy.mask_views import MASK_RATIO, MASK_VIEWS
 from eigenveil.privacy.views import (
-    MASK_RATIO,
     Federation,
     cape_mu,
-    exposure,
     guarantees,
-    mask_draws,
     mu_of_view,
     pairwise_covariance,
     published_cape_mu,
@@ -38,6 +36,14 @@ from eigenveil_papers.published.cape_pca import cape_messages, equal_plan
 from statistics_tools import FALSE_ALARM
 
 DELTA = 1e-6
+
+
+def exposure(kind, **stated):
+    return MASK_VIEWS[kind].exposure(**stated)
+
+
+def mask_draws(kind, **stated):
+    return MASK_VIEWS[kind].draws(**stated)
 
 
 # Brute force: the joint covariance of all an adversary sees, from independent sources
@@ -164,7 +170,7 @@ def test_pairwise_masks_leave_the_graph_of_the_honest_sites(sites, reach, varian
 @pytest.fixture(params=[0.5, 3.0, MASK_RATIO])
 def ratio(request, monkeypatch):
     """Also small masks, against which bounds that are loose would show."""
-    monkeypatch.setattr(views, "MASK_RATIO", request.param)
+    monkeypatch.setattr(mask_views, "MASK_RATIO", request.param)
     return request.param
 
 
@@ -210,7 +216,7 @@ def test_connectivity_falls_no_further_than_stated(nodes, reach, data):
     removed = data.draw(st.sets(st.integers(0, nodes - 1), max_size=nodes - 2))
     honest = without(ring(nodes, reach), removed).astype(float)
     eigenvalues = np.linalg.eigvalsh(np.diag(honest.sum(axis=1)) - honest)
-    assert views._connectivity_left(nodes, len(removed), reach) <= eigenvalues[1] + 1e-9
+    assert mask_views._connectivity_left(nodes, len(removed), reach) <= eigenvalues[1] + 1e-9
 
 
 @pytest.mark.parametrize("reach", [1, 2, 3, 7])
@@ -218,14 +224,14 @@ def test_connectivity_of_the_whole_ring_is_its_second_eigenvalue(reach):
     for nodes in range(3, 30):
         whole = ring(nodes, reach).astype(float)
         second = np.linalg.eigvalsh(np.diag(whole.sum(axis=1)) - whole)[1]
-        assert views._connectivity_left(nodes, 0, reach) == pytest.approx(second, abs=1e-8), nodes
+        assert mask_views._connectivity_left(nodes, 0, reach) == pytest.approx(second, abs=1e-8), nodes
 
 
 @pytest.mark.parametrize("degree", range(1, 9))
 def test_the_graph_that_sites_use_is_the_ring_of_the_proof(degree):
     for count in range(2, 14):
         members = [f"site {i:02d}" for i in range(count)]
-        used = [[b in graph.neighbours(a, members, degree) for b in members] for a in members]
+        used = [[b in neighbours_of(a, members, degree) for b in members] for a in members]
         np.testing.assert_array_equal(used, ring(count, (degree + 1) // 2), f"{count} sites")
 
 

@@ -29,9 +29,10 @@ from eigenveil.moments.observed import ObservedCounts, ObservedPairs
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.mask_views import MaskKind
 from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind, Norm
 from eigenveil.privacy.tree_views import TreeRun
-from eigenveil.privacy.views import Federation, MaskKind
+from eigenveil.privacy.views import Federation
 
 FEATURES = 2
 RULE = RowRule(bound=1.0)
@@ -409,7 +410,8 @@ def many_party_cases() -> list[Case]:
 
 def _view_case(name: str, attack: ViewAttack) -> Case:
     masks, mechanism = attack.federation.masks, MECHANISMS[attack.kind]
-    weighed = not mechanism.pure and masks != "modular" and attack.view.startswith("aggregator")
+    seen = attack.view.startswith("aggregator") and not attack.federation.hidden.any_noise
+    weighed = seen and not mechanism.pure
     view = attack.view.replace("1 sites", "1 site")
     return Case(
         name=name,

@@ -27,7 +27,9 @@ from eigenveil.audit.releases import (
     release_claim,
     summed,
 )
-from eigenveil.federation.secagg import masks
+from eigenveil.federation.masks import MASKS
+from eigenveil.federation.masks.base import Integers, Mask, PairMask
+from eigenveil.federation.masks.helper import ZeroSum
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import noisy_integers
 from eigenveil.moments.rows import Block
@@ -36,12 +38,12 @@ from eigenveil.noise.entries import from_coordinates
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.privacy.guarantee import Guarantee
+from eigenveil.privacy.mask_views import MASK_RATIO
 from eigenveil.privacy.mechanisms import NoiseKind
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 from eigenveil.privacy.streams import best_factor
 from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
 from eigenveil.privacy.views import (
-    MASK_RATIO,
     Federation,
     guarantees,
     pairwise_covariance,
@@ -129,7 +131,7 @@ class ViewAttack:
         hidden = self._masks(plain[0].size, record, randomness)
         sent = [message + mask for message, mask in zip(plain, hidden.masks, strict=True)]
         colluding = range(1, 1 + self.federation.collusion)
-        if not self.view.startswith("aggregator") or self.federation.masks == "modular":
+        if not self.view.startswith("aggregator") or self.federation.hidden.any_noise:
             left = np.asarray(np.sum(sent, axis=0, dtype=np.uint64))
             if self.view != "outsider":
                 for site in colluding:  # their parts of the sum are known
@@ -150,16 +152,12 @@ class ViewAttack:
         return [site for site in self._sites if not 1 <= site <= self.federation.collusion]
 
     def _masks(self, size: int, record: ReleaseRecord, randomness: Randomness) -> _Hidden:
-        """The sites' masks, as the study's kind has them (federation.secagg.masks)."""
-        grid = record.noise.grid
-        assert grid is not None
-        kind, sites = self.federation.masks, self.federation.sites
-        share = record.noise.scale / math.sqrt(record.noise.noise_parts)
-        deviation = 0.0 if kind == "modular" else MASK_RATIO * math.ldexp(share, -grid)
-        parts = [masks.Part(size, deviation)]
+        """The sites' masks, as the study's kind has them (federation.masks)."""
+        masks: Mask = MASKS[self.federation.masks]
+        sites, parts = self.federation.sites, [masks.part(size, "vector", record)]
         ratio = MASK_RATIO**2  # of variances
-        if kind == "helper":
-            helper = masks.ZeroSum([_key(randomness) for _ in self._sites], parts)
+        if not isinstance(masks, PairMask):
+            helper = ZeroSum([_key(randomness) for _ in self._sites], parts)
             covariance = zero_sum_covariance(sites, ratio)
             return _Hidden([helper.mask(site) for site in self._sites], _ordered(self, covariance))
         keys = {(i, j): _key(randomness) for i in self._sites for j in range(i)}
@@ -170,7 +168,7 @@ class ViewAttack:
                 for other in self._sites
                 if other != site
             ]
-            made.append(masks.pairwise_mask(pairs, parts, masks.STREAMS[kind]))
+            made.append(masks.expanded(pairs, parts))
         covariance = pairwise_covariance(np.ones((sites, sites)), ratio)
         return _Hidden(made, _ordered(self, covariance))
 
@@ -183,7 +181,7 @@ class _Hidden:
     known.
     """
 
-    masks: list[masks.Integers]
+    masks: list[Integers]
     covariance: FloatArray
 
 
@@ -206,7 +204,7 @@ def _best_weights(covariance: FloatArray, honest: int) -> FloatArray:
 
 def _noisy(
     total: Accumulator, count: int, record: ReleaseRecord, randomness: Randomness
-) -> masks.Integers:
+) -> Integers:
     """What a site sends before it is masked, in ``count`` sessions; all entries, one by one."""
     if record.mechanism.entrywise:
         replicates = Replicates(total, count)
@@ -222,7 +220,7 @@ def _key(randomness: Randomness) -> bytes:
     return randomness.source.words(4).tobytes()
 
 
-def _values(integers: masks.Integers, grid: int, count: int, shape: tuple[int, ...]) -> FloatArray:
+def _values(integers: Integers, grid: int, count: int, shape: tuple[int, ...]) -> FloatArray:
     values = np.ldexp(integers.view(np.int64).astype(np.float64), grid)
     return np.asarray(values.reshape(count, math.prod(shape)))
 

@@ -180,7 +180,7 @@ def run_study(
 ) -> StudyRun:
     """Run a study over its sites' rows."""
     check_sites(study, rows)
-    choice = choose_protocol(study, study.width) if study.protocol == "auto" else None
+    choice = None if study.is_settled else choose_protocol(study, study.width)
     settled = study if choice is None else study.with_protocol(choice.protocol)
     terms = settle(settled)
     identities = process_identities(terms.names) if terms.mends else {}
@@ -197,7 +197,7 @@ def run_study(
             for name in terms.names
         }
         parties: dict[str, Party] = dict(sites)
-        if terms.mask_kind == "helper":
+        if terms.masks.needs_helper:
             parties[HELPER] = Helper(terms)
         transport = InProcess(parties)
         aggregator = Aggregator(terms, progress=progress)

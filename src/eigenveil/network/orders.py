@@ -148,7 +148,7 @@ def check_end(line: bytes, identity: Identity, *, session: str, lead: str) -> En
 def parties_of(study: Study) -> tuple[str, ...]:
     """Who must take part beside the aggregator: the active sites, and a noise helper."""
     terms = settle(study)
-    return (*terms.names, *((HELPER,) if terms.mask_kind == "helper" else ()))
+    return (*terms.names, *((HELPER,) if terms.masks.needs_helper else ()))
 
 
 def fewest_parties(study: Study) -> int:

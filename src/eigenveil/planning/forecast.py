@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.driver import drive as drive_rounds
@@ -82,15 +83,16 @@ def forecast(
     counted = None if rows is None else _full_rows(study, rows)
     scene = _scene(study, plan)
     energy, trials, problem = _simulated(plan, counted, spectrum, seed, scene, fits)
-    dpdispca = study.protocol == "dpdispca"
-    moment = features * plan.sketch_columns if dpdispca else moment_values(plan)
+    protocol = PROTOCOLS[study.protocol]
+    factors = protocol.sends_factors
+    moment = features * plan.sketch_columns if factors else moment_values(plan)
     tensor = tensor_size(plan.n_components) if "tensor" in plan.fractions else 0
     sent = planned_sizes(plan)
-    if dpdispca:  # a site's own factors, in place of its sum
+    if factors:  # a site's own factors, in place of its sum
         sent |= {each.name: moment for each in plan.schedule if each.step == "moment"}
     sums = [one.sizes[-1] for one in plan.schedule if one.step == "sums" and one.sizes]
     message = 8 * max(moment, tensor, *sums)
-    alone = study.protocol == "local" or len(study.sites) == 1
+    alone = protocol.first_site_only or len(study.sites) == 1
     return Forecast(
         protocol=study.protocol,
         captured_energy=energy,
@@ -131,9 +133,9 @@ def try_study(study: Study, data: Scenario, *, fits: int | None = None, seed: in
 
 
 def _full_rows(study: Study, rows: int) -> float:
-    """As many rows of full weight; of the first site alone where the protocol is local."""
+    """As many rows of full weight, of the sites that take part."""
     weights = study.row_weights()
-    if study.protocol == "local":
+    if PROTOCOLS[study.protocol].first_site_only:
         return rows / len(weights) * weights[study.sites[0].name]
     return rows * math.fsum(weights.values()) / len(weights)
 
@@ -169,14 +171,13 @@ class _Scene:
 
 
 def _scene(study: Study, plan: BasePlan) -> _Scene:
-    if study.protocol == "local":
-        note = "the first site's rows alone" if len(study.sites) > 1 else ""
-        return _Scene(note=note)
+    protocol = PROTOCOLS[study.protocol]
+    if protocol.first_site_only:
+        return _Scene(note=protocol.forecast_note if len(study.sites) > 1 else "")
     louder = noise_factors(study, plan)
-    if study.protocol == "dpdispca":
-        return _each_by_itself(study, plan, louder)
-    note = "every site's whole noise adds up" if study.protocol == "full" else ""
-    return _Scene(louder, note=note)
+    if protocol.sends_factors:
+        return _each_by_itself(study, plan, louder, protocol.forecast_note)
+    return _Scene(louder, note=protocol.forecast_note)
 
 
 def noise_factors(study: Study, plan: BasePlan) -> dict[Step, float]:
@@ -184,12 +185,14 @@ def noise_factors(study: Study, plan: BasePlan) -> dict[Step, float]:
 
     Every site draws a share of which the honest sites' suffice: the others' come on top.
     """
-    sites = len(study.sites)
+    protocol, sites = PROTOCOLS[study.protocol], len(study.sites)
+    if protocol.first_site_only:
+        return {}
     factors: dict[Step, float] = {
         step: math.sqrt(plan.noises[step].parts_drawn(sites, study.honest, plan.features))
         for step in plan.fractions
     }
-    if study.protocol == "full":
+    if protocol.own_moment and not protocol.sends_factors:
         factors["moment"] = math.sqrt(sites)
     return factors
 
@@ -223,7 +226,9 @@ def _simulated(
     return found.captured_energy, found.trials, found.note.rstrip(".")
 
 
-def _each_by_itself(study: Study, plan: BasePlan, louder: Mapping[Step, float]) -> _Scene:
+def _each_by_itself(
+    study: Study, plan: BasePlan, louder: Mapping[Step, float], note: str
+) -> _Scene:
     """DPdisPCA: moments released and cut to R eigenpairs by each site, then added up.
 
     Fewer sites than there are get rows in proportion, so that noise keeps its size against a
@@ -231,7 +236,6 @@ def _each_by_itself(study: Study, plan: BasePlan, louder: Mapping[Step, float]) 
     """
     sites = len(study.sites)
     simulated = min(sites, _MOST_SITES)
-    note = "every site's whole noise, cut to its leading directions"
     if simulated < sites:
         note += f"; simulated with {simulated} sites"
 

@@ -58,7 +58,7 @@ def by_prediction(study: Study, features: int, spectrum: str) -> Choice:
     """By predicted captured energy, or by sizes: see :func:`choose_protocol`."""
     if len(study.sites) == 1:
         return Choice("cape", "With one site there is nothing to save by sketching.")
-    if study.mechanism != "auto":
+    if study.is_given("mechanism"):
         return Choice("cape", "The study states how the whole second moment is released.")
     if study.missing in COUNTS_OF_HOLES:
         return Choice("cape", "Missing entries are corrected for in the whole second moment.")

@@ -8,8 +8,9 @@ loss is a Mahalanobis length: it is computed, never argued term by term.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,15 +20,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
+from eigenveil.privacy.mask_views import MASK_VIEWS, MaskKind, MaskView
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 
-MaskKind = Literal["none", "modular", "pairwise", "helper"]
-Protocol = Literal["cape", "sketch", "dpdispca", "full", "local"]
+ProtocolName = Literal["cape", "sketch", "dpdispca", "full", "local"]
 
-# Deviation of a Gaussian mask over that of a site's own noise.
-MASK_RATIO = 2.0**12
-
-_OPEN: tuple[Protocol, ...] = ("dpdispca", "full")
 _MOMENTS = ("second-moment", "sketch", "bingham-vectors")
 CURIOUS_SITE = (
     "no claim is made against a site that sees the result and knows its own share of the pure "
@@ -178,87 +175,25 @@ def sound_noise(mu: float, *, honest: int, mask_variance: float, sensitivity: fl
     return gamma + step
 
 
-# The masks of this product
-
-
-def exposure(
-    kind: MaskKind, *, honest: int, taking_part: int, neighbours: int | None = None
-) -> float:
-    """Mu of the aggregator's view over ``Delta / (gamma sqrt(honest))``, that of the sum alone.
-
-    An upper bound whichever sites are honest; exact but for sparse pairwise masks (claim 4). Sites
-    that are missing count like colluding ones: their masks become known.
-
-    Parameters
-    ----------
-    honest : int
-        Sites whose message arrived and that do not collude.
-    taking_part : int
-        At most this many sites agreed on masks with each other.
-    neighbours : int or None
-        Sites that each site shares masks with, on a ring XX; ``None``: all.
-
-    Returns
-    -------
-    float
-        At least 1, and ``sqrt(honest)`` when a site's message might stand alone; 1 for ``"none"``,
-        where it does and ``honest`` plays no part, because each site draws all of the noise.
-    """
-    if not 1 <= honest <= taking_part:
-        raise ValueError(f"{honest} honest sites of {taking_part} taking part")
-    if kind == "none":
-        return 1.0
-    if kind == "helper":  # zero-sum masks are those of a complete graph, 1/S of its edges' variance
-        connectivity = 1.0
-    elif neighbours is None:
-        connectivity = float(honest)
-    else:
-        missing = taking_part - honest
-        connectivity = _connectivity_left(taking_part, missing, (neighbours + 1) // 2)
-    return math.sqrt(_squared_exposure(kind, honest, connectivity))
-
-
-def mask_draws(
-    kind: MaskKind, *, honest: int, taking_part: int, neighbours: int | None = None
-) -> int:
-    """Gaussian masks that what the aggregator sees is made of; parameters as in `exposure`."""
-    if kind == "helper":
-        return taking_part
-    if kind != "pairwise":
-        return 0
-    pairs = honest * (honest - 1) // 2
-    return pairs if neighbours is None else min(pairs, honest * ((neighbours + 1) // 2))
-
-
-def _squared_exposure(kind: MaskKind, honest: int, connectivity: float) -> float:
-    """Bound where the honest sites' masks have at least this algebraic connectivity."""
-    if kind == "modular":  # the sum and nothing else, or else each message by itself
-        return 1.0 if connectivity > 0 else float(honest)
-    return 1.0 + (honest - 1.0) / (1.0 + MASK_RATIO**2 * connectivity)
-
-
-def _connectivity_left(nodes: int, removed: int, reach: int) -> float:
-    """Lower bound on a ring's second Laplacian eigenvalue once any ``removed`` nodes are gone.
-
-    Fiedler (1973): it falls by at most one a node, and where every cut of n nodes has c edges or
-    more it is at least ``2 c (1 - cos(pi / n))``.
-    """
-    left, full = nodes - removed, 2 * reach >= nodes - 1
-    if full or left == 1:
-        return float(left)
-    by_node = max(0.0, _ring_connectivity(nodes, reach) - removed)
-    ways = max(0, 2 * reach - removed)  # left to get from one node to another
-    return max(by_node, 4.0 * ways * math.sin(math.pi / (2 * left)) ** 2)
-
-
-def _ring_connectivity(nodes: int, reach: int) -> float:
-    """Second Laplacian eigenvalue of a ring whose nodes see ``reach`` others on either side."""
-    angle = np.pi * np.arange(1, nodes // 2 + 1) / nodes
-    eigenvalues = 2 * reach + 1 - np.sin((2 * reach + 1) * angle) / np.sin(angle)
-    return float(np.min(eigenvalues)) - 1e-9  # a margin for rounding
-
-
 # The guarantees of a study
+
+
+class MomentView(NamedTuple):
+    """How a protocol's second moments can be seen."""
+
+    released_by_each: bool = False  # Each site releases its own, with all of the noise
+    summed: bool = False  # Their sum alone is in the result
+
+
+MOMENT_VIEWS: Mapping[str, MomentView] = MappingProxyType(
+    {
+        "cape": MomentView(),
+        "sketch": MomentView(),
+        "dpdispca": MomentView(released_by_each=True),
+        "full": MomentView(released_by_each=True, summed=True),
+        "local": MomentView(),
+    }
+)
 
 
 class Federation(BaseModel):
@@ -266,7 +201,7 @@ class Federation(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    protocol: Protocol
+    protocol: ProtocolName
     masks: MaskKind
     sites: int = Field(ge=1)  # In the study
     # Fewest sites whose message entered any release; at least `sites - dropouts`. The aggregator
@@ -303,9 +238,15 @@ class Federation(BaseModel):
         """Sites that are certain to take part and not to collude: so many share the noise."""
         return self.fewest - self.collusion
 
-    def open_moment(self) -> bool:
-        """Whether each site releases its second moment by itself, with all of the noise."""
-        return self.protocol in _OPEN
+    @property
+    def moments(self) -> MomentView:
+        """How its second moments can be seen."""
+        return MOMENT_VIEWS[self.protocol]
+
+    @property
+    def hidden(self) -> MaskView:
+        """What its masks leave to be seen."""
+        return MASK_VIEWS[self.masks]
 
     @property
     def requested_view(self) -> str:
@@ -314,12 +255,12 @@ class Federation(BaseModel):
 
     def sharing(self, *, weight_bits: int = 0) -> Sharing:
         """How the sites share the noise of a masked sum of Gaussian noise."""
-        if self.masks == "none":
+        if not self.hidden.hides:
             return self.alone(weight_bits=weight_bits)
         return Sharing(
             noise_parts=self.honest,
-            masks=_mask_draws_in(self, self.honest),
-            exposure=_exposure_in(self, self.honest),
+            masks=self.mask_draws(self.honest),
+            exposure=self.exposure(self.honest),
             weight_bits=weight_bits,
             sites=self.sites_per_unit,
         )
@@ -327,6 +268,16 @@ class Federation(BaseModel):
     def alone(self, *, weight_bits: int = 0) -> Sharing:
         """The same where each site releases a sum by itself."""
         return Sharing(weight_bits=weight_bits, sites=self.sites_per_unit)
+
+    def exposure(self, honest: int) -> float:
+        """That of so many sites' messages to the aggregator."""
+        return self.hidden.exposure(
+            honest=honest, taking_part=self.sites, neighbours=self.neighbours
+        )
+
+    def mask_draws(self, honest: int) -> int:
+        """Gaussian masks in so many sites' messages."""
+        return self.hidden.draws(honest=honest, taking_part=self.sites, neighbours=self.neighbours)
 
 
 class _View(NamedTuple):
@@ -392,7 +343,7 @@ def _views(federation: Federation) -> Iterable[_View]:
     yield _View("aggregator", present, messages=True)
     if colluding:
         yield _View(f"aggregator with {colluding} sites", present - colluding, messages=True)
-    if federation.masks == "helper":
+    if federation.hidden.has_helper:
         name = f"helper with {colluding} sites" if colluding else "helper"
         yield _View(name, present - colluding, messages=False)
 
@@ -404,14 +355,14 @@ def _holds_pure_noise(records: Sequence[ReleaseRecord], view: _View) -> bool:
 
 def _seen(record: ReleaseRecord, view: _View, federation: Federation) -> ReleaseRecord:
     """The record of a single release that costs what this view of it costs."""
-    if federation.open_moment() and record.statistic in _MOMENTS:
+    if federation.moments.released_by_each and record.statistic in _MOMENTS:
         _check_noise_parts(record, 1)
-        summed = federation.protocol == "full" and view.name == "outsider"
+        summed = federation.moments.summed and view.name == "outsider"
         return with_noise_parts(record, view.noise_parts) if summed else record
     if record.pure:
         _check_pure(record, view, federation)
         return record  # shares beyond those that are proved only add noise
-    if federation.masks == "none":
+    if not federation.hidden.hides:
         _check_noise_parts(record, 1)
         return record
     _check_noise_parts(record, federation.honest)
@@ -420,8 +371,8 @@ def _seen(record: ReleaseRecord, view: _View, federation: Federation) -> Release
     return with_noise_parts(
         record,
         view.noise_parts,
-        masks=_mask_draws_in(federation, view.noise_parts),
-        exposed=_exposure_in(federation, view.noise_parts),
+        masks=federation.mask_draws(view.noise_parts),
+        exposed=federation.exposure(view.noise_parts),
     )
 
 
@@ -447,24 +398,6 @@ def with_noise_parts(
     )
 
 
-def _exposure_in(federation: Federation, honest: int) -> float:
-    return exposure(
-        federation.masks,
-        honest=honest,
-        taking_part=federation.sites,
-        neighbours=federation.neighbours,
-    )
-
-
-def _mask_draws_in(federation: Federation, honest: int) -> int:
-    return mask_draws(
-        federation.masks,
-        honest=honest,
-        taking_part=federation.sites,
-        neighbours=federation.neighbours,
-    )
-
-
 def _check_noise_parts(record: ReleaseRecord, noise_parts: int) -> None:
     if record.noise.noise_parts != noise_parts:
         raise PrivacyError(
@@ -480,14 +413,14 @@ def _check_pure(record: ReleaseRecord, view: _View, federation: Federation) -> N
     noise_parts = record.noise.noise_parts
     if noise_parts == 1:  # every site draws all of it: each message is protected by itself
         return
-    if federation.masks != "modular" or not record.mechanism.adds_up:
+    if not federation.hidden.any_noise or not record.mechanism.adds_up:
         raise PrivacyError(
             f"Release {record.name!r} shares {record.noise.kind} noise under "
             f"{federation.masks} masks, for which nothing is proved.",
             hint="Share pure noise under modular masks, or share Gaussian noise.",
             code="pure-noise-not-shared",
         )
-    whole = _exposure_in(federation, view.noise_parts) == 1.0 or not view.messages
+    whole = federation.exposure(view.noise_parts) == 1.0 or not view.messages
     if view.noise_parts < noise_parts or not whole:
         raise PrivacyError(
             f"Release {record.name!r} has {record.noise.kind} noise in {noise_parts} parts, more "

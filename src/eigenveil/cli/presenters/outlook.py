@@ -15,6 +15,7 @@ from eigenveil.cli.options import print_json
 from eigenveil.cli.presenters.quality import shown_text, trials_json
 from eigenveil.cli.presenters.results import print_releases, release_as_json
 from eigenveil.cli.presenters.screen import Screen
+from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.models.explained import strength_floor
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.shapes import rehearse
@@ -99,8 +100,8 @@ def plan_releases(spec: Any) -> None:
 def outlook_of_study(study: Any, rows: int | None, words: int, spectrum: str) -> Outlook:
     """``eigenveil study plan``: the same of a study's sum, of rows of full weight."""
     del words
-    plan, alone = study.plan(study.width), study.protocol == "local"
-    louder = 1.0 if alone else noise_factors(study, plan)["moment"]
+    plan, alone = study.plan(study.width), PROTOCOLS[study.protocol].first_site_only
+    louder = noise_factors(study, plan).get("moment", 1.0)
     weights = list(study.row_weights().values())
     parts = math.fsum(weights[:1] if alone else weights) / len(weights)
     counted = None if rows is None else max(1, round(rows * parts))

@@ -446,7 +446,7 @@ def expect_study(
     assert isinstance(plan, TensorPlan)
     parties = Parties(
         sharing=terms.sharings,
-        louder={} if study.protocol == "local" else noise_factors(study, plan),
+        louder=noise_factors(study, plan),
     )
     counted = None
     if rows is not None:

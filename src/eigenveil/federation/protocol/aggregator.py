@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
 from eigenveil.federation.identity import Identity
+from eigenveil.federation.masks.base import Part
+from eigenveil.federation.masks.helper import helpers_bytes
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.certificates import (
     own_signature,
@@ -36,13 +38,7 @@ from eigenveil.federation.protocol.requests import SMALL, TRIES, Call, Calls, Re
 from eigenveil.federation.protocol.round_sums import RoundTotals, marked_where_wrapped
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.protocol.validation import check_keys
-from eigenveil.federation.secagg import masks
-from eigenveil.federation.secagg.client import (
-    helpers_bytes,
-    packet_bytes,
-    pair_letter_bytes,
-    pairing,
-)
+from eigenveil.federation.secagg.client import packet_bytes, pair_letter_bytes
 from eigenveil.federation.secagg.consistency import Verify, bitmap
 from eigenveil.federation.secagg.keys import RoundFacts
 from eigenveil.federation.secagg.recovery import Agreement, Mending
@@ -249,9 +245,9 @@ class Aggregator:
 
     def _agree_on_keys(self) -> Calls:
         know, terms = self._know, self._terms
-        if terms.mask_kind == "helper":
+        if terms.masks.needs_helper:
             yield from self._find_helper()
-        know.partners = holders = pairing(terms, know.members)
+        know.partners = holders = terms.masks.pairing(know.members, self.study.degree)
         keys = {name: reply.keys for name, reply in know.joined.items()}
         if know.helper is not None:
             keys[HELPER] = know.helper
@@ -358,13 +354,12 @@ class Aggregator:
         reported = self._calls.message(step, body, arrays)
         common, request_digest = encode(reported), fingerprint(reported)
         sealed: dict[str, NDArray[np.uint8]] = {}
-        between_sites = terms.mask_kind in ("modular", "pairwise")
         arrived: list[str] = []
 
         def request(name: str) -> bytes:
             if name in sealed:
                 return self._calls.payload(step, body, {**arrays, MASK: sealed[name]})
-            if round_number == 1 and know.mending is None and between_sites:
+            if round_number == 1 and know.mending is None and terms.masks.between_sites:
                 letters = self._letters_for(name, know.partners[name])
                 return self._calls.payload(step, body, {**arrays, **letters})
             return common
@@ -379,7 +374,7 @@ class Aggregator:
         limit = totals.message_bytes + _HEADER_ROOM
         know.asked.append((common, limit))
         for batch in _batches(self._at(round_number), totals.message_bytes):
-            if terms.mask_kind == "helper" and totals.parts:
+            if terms.masks.needs_helper and totals.parts:
                 sealed = yield from self._helpers_masks(
                     round_number, request_digest, batch, totals.parts
                 )
@@ -417,7 +412,7 @@ class Aggregator:
         round_number: int,
         request_digest: str,
         batch: Sequence[str],
-        parts: Sequence[masks.Part],
+        parts: Sequence[Part],
     ) -> Generator[Call, Replies, dict[str, NDArray[np.uint8]]]:
         know = self._know
         body = payloads.MasksRequest(

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.identity import Identity
+from eigenveil.federation.masks.base import Part
+from eigenveil.federation.masks.helper import ZeroSum, mask_use
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import (
     AGGREGATOR,
@@ -26,8 +28,7 @@ from eigenveil.federation.protocol.messages import (
     expect,
 )
 from eigenveil.federation.protocol.terms import Terms
-from eigenveil.federation.secagg import masks
-from eigenveil.federation.secagg.client import mask_use, pair_letter_bytes
+from eigenveil.federation.secagg.client import pair_letter_bytes
 from eigenveil.federation.secagg.keys import Context, SiteKeys, derive, lock
 from eigenveil.files import replacing, sync_folder
 from eigenveil.models.shapes import sizes_of
@@ -67,7 +68,7 @@ class Helper:
         self._terms, self._identity, self._memory = terms, identity, memory
         self._hash, self._sites = terms.hash, terms.names
         self._sessions: dict[str, _Session] = self._remembered()
-        self._last: tuple[tuple[bytes, int], masks.ZeroSum] | None = None
+        self._last: tuple[tuple[bytes, int], ZeroSum] | None = None
         self._process = process()
 
     def handle(self, request: bytes) -> bytes:
@@ -222,7 +223,7 @@ class Helper:
 
     def _zero_sum(
         self, message: Message, session: _Session, body: payloads.MasksRequest
-    ) -> masks.ZeroSum:
+    ) -> ZeroSum:
         which = (session.master, body.round_number)
         if self._last is None or self._last[0] != which:
             context = self._context(message, session)
@@ -230,11 +231,9 @@ class Helper:
                 derive(session.master, context, "zero-sum", body.round_number, name)
                 for name in self._sites
             ]
-            parts = [
-                masks.Part(part.size, part.deviation, layout=part.layout) for part in body.parts
-            ]
+            parts = [Part(part.size, part.deviation, layout=part.layout) for part in body.parts]
             try:
-                self._last = (which, masks.ZeroSum(made, parts))
+                self._last = (which, ZeroSum(made, parts))
             except ValueError:  # outside what the sampler can draw
                 raise ProtocolError("These masks cannot be drawn.", code="bad-query") from None
         return self._last[1]

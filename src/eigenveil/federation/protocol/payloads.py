@@ -152,7 +152,7 @@ class UnmaskReply(_Body):
 
 
 class PartBody(_Body):
-    """One of a round's sums, as :class:`eigenveil.federation.secagg.masks.Part`."""
+    """One of a round's sums, as :class:`eigenveil.federation.masks.base.Part`."""
 
     size: int = Field(gt=0)
     deviation: float = Field(gt=0, le=2.0**90)

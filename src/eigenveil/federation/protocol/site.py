@@ -26,6 +26,7 @@ from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyE
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.entries import UNIT
 from eigenveil.federation.ledger.ledger import Draft, Ledger, Session, SessionKey
+from eigenveil.federation.masks.base import split
 from eigenveil.federation.protocol import payloads, validation
 from eigenveil.federation.protocol.certificates import Part, check_part, own_signature
 from eigenveil.federation.protocol.messages import (
@@ -40,13 +41,7 @@ from eigenveil.federation.protocol.messages import (
 )
 from eigenveil.federation.protocol.site_sums import SiteSum, add_up, noisy_arrays, wanted_sum
 from eigenveil.federation.protocol.terms import Terms
-from eigenveil.federation.secagg import masks
-from eigenveil.federation.secagg.client import (
-    SecaggClient,
-    State,
-    pair_letter_bytes,
-    partners,
-)
+from eigenveil.federation.secagg.client import SecaggClient, State, pair_letter_bytes
 from eigenveil.federation.secagg.consistency import bitmap, check_signatures, members_of, rows
 from eigenveil.federation.secagg.keys import SiteKeys
 from eigenveil.models.driver import rows_for
@@ -298,7 +293,7 @@ class Site:
         if parts:
             client = self._client(replace(now, state=state))
             mask = client.mask(round_number, request_digest, parts, message)
-            for index, part in zip(hidden, masks.split(mask, parts), strict=True):
+            for index, part in zip(hidden, split(mask, parts), strict=True):
                 arrays[f"sum {index}"] += part
         reply = Message(message.step, self._hash, message.session, self.name, {}, arrays)
         after = {"round_number": round_number, "request_digest": request_digest, "survivors": ""}
@@ -313,10 +308,10 @@ class Site:
             update = {"members": body.members, "fewest": min(now.state.fewest, count)}
             return now.state.model_copy(update=update)
         joined = members_of(now.terms.names, now.state.joined)
-        senders = partners(now.terms, self.name, joined)
-        if now.terms.mask_kind == "helper" or not senders:
-            return now.state
-        return self._opened(now, senders)
+        senders = now.terms.partners(self.name, joined)
+        if senders and now.terms.masks.between_sites:
+            return self._opened(now, senders)
+        return now.state
 
     def _survivors(self, message: Message, request: bytes) -> bytes:
         """Sign one set of survivors a round: the ledger refuses a second, different question."""

@@ -7,33 +7,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol import payloads, validation
 from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.terms import Terms
-from eigenveil.linalg.eigen import truncated_root
+from eigenveil.federation.protocols.base import SentSum
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.plan import Planned
 from eigenveil.moments.accumulators import Accumulator, share_rules
 from eigenveil.moments.describe import rebuild
 from eigenveil.moments.engine import InvalidRows, accumulate
-from eigenveil.moments.release import noisy_integers, release_of
+from eigenveil.moments.release import noisy_integers
 from eigenveil.moments.source import RowSource
-from eigenveil.noise.entries import from_coordinates
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.releases import ReleaseRecord
 
 
 @dataclass(frozen=True)
 class SiteSum:
-    """A sum of a round, and whether the site releases it by itself."""
+    """A sum of a round, whether the site releases it by itself, and how it is sent."""
 
     accumulator: Accumulator
     record: ReleaseRecord
     is_unmasked: bool
+    sent: SentSum
 
 
 def wanted_sum(
@@ -64,7 +63,8 @@ def wanted_sum(
         raise ProtocolError(f"{asked.name}: its grid is too coarse.", code="bad-query")
     validation.check_planned(terms, planned, accumulator, asked.scale)
     validation.check_public(terms, planned, asked.description, message, index)
-    return SiteSum(accumulator, record, terms.is_unmasked(planned.step))
+    protocol, step = terms.protocol, planned.step
+    return SiteSum(accumulator, record, protocol.is_unmasked(step), protocol.sent_of(step))
 
 
 def add_up(rows: RowSource, sums: Sequence[SiteSum]) -> InvalidRows | None:
@@ -89,10 +89,6 @@ def noisy_arrays(
             raise ProtocolError(
                 f"{record.name}: its noise cannot be drawn.", code="bad-query"
             ) from None
-        if each.is_unmasked and terms.study.protocol == "dpdispca":
-            whole = from_coordinates(accumulator.layout, accumulator.shape, integers)
-            values = release_of(record, whole).values
-            arrays[f"factor {index}"] = truncated_root(values, terms.plan.sketch_columns)
-        else:
-            arrays[f"sum {index}"] = integers.view(np.uint64)
+        array = each.sent.array(accumulator, record, integers, terms.plan)
+        arrays[f"{each.sent.name} {index}"] = array
     return arrays

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import cast
 
 from eigenveil.errors import PrivacyError, ProtocolError
-from eigenveil.federation.secagg import masks
+from eigenveil.federation.masks import MASKS, UNMASKED, Mask
+from eigenveil.federation.masks.base import Part
+from eigenveil.federation.protocols import PROTOCOLS, Protocol
 from eigenveil.federation.study.study import WEIGHT_BITS, Study
 from eigenveil.models.plan import BasePlan, Planned, Step
 from eigenveil.models.shapes import rehearse
@@ -23,18 +25,12 @@ from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.calibration import grid_exponent, record_of
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
-from eigenveil.privacy.views import (
-    MASK_RATIO,
-    Federation,
-    MaskKind,
-    Protocol,
-    guarantees,
-)
+from eigenveil.privacy.views import Federation, ProtocolName, guarantees
 
 
 def active_sites(study: Study) -> tuple[str, ...]:
-    """Sites that take part: the first alone where the protocol is local."""
-    return study.names[:1] if study.protocol == "local" else study.names
+    """Sites that take part."""
+    return study.names[:1] if PROTOCOLS[study.protocol].first_site_only else study.names
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,20 +107,29 @@ class Terms:
             )
 
     @cached_property
-    def mask_kind(self) -> MaskKind:
+    def protocol(self) -> Protocol:
+        """What the sites send."""
+        return PROTOCOLS[self.study.protocol]
+
+    @cached_property
+    def masks(self) -> Mask:
         """Masks of the sums; none where there is nobody to hide among."""
-        return self.study.masks if len(self.names) > 1 else "none"
+        return MASKS[self.study.masks] if len(self.names) > 1 else UNMASKED
+
+    def partners(self, name: str, members: Sequence[str]) -> tuple[str, ...]:
+        """With whom a site agrees on a secret, where so many are members, by name."""
+        return self.masks.partners(name, members, self.study.degree)
 
     @property
     def mends(self) -> bool:
         """Whether masks that lost sites leave behind are taken off: sites share secrets then."""
-        return self.mask_kind == "modular" and self.study.dropouts > 0
+        return self.masks.mends and self.study.dropouts > 0
 
     @property
     def exchanges(self) -> int:
         """Questions that a site answers in all, one after the other."""
         paired = 1 + self.mends  # keys; what masks are repaired with
-        of_round = 1 + 2 * self.mends + (self.mask_kind == "helper")  # of the helper, not the site
+        of_round = 1 + 2 * self.mends + self.masks.needs_helper  # of the helper, not the site
         return 1 + paired + of_round * len(self.rounds) + 1
 
     @cached_property
@@ -142,16 +147,12 @@ class Terms:
     def _weights(self) -> Mapping[str, int]:
         return self.study.weights()
 
-    def is_unmasked(self, step: Step) -> bool:
-        """Whether each site releases this step's sum by itself, with noise of its own."""
-        return step == "moment" and self.study.protocol in ("full", "dpdispca")
-
     def federation(self, taking_part: int) -> Federation:
         """What the guarantees depend on, for a run in which so many sites took part."""
         alone, degree = len(self.names) == 1, self.study.degree
         return Federation(
-            protocol=cast("Protocol", self.study.protocol),  # settled: never "auto"
-            masks=self.mask_kind,
+            protocol=cast("ProtocolName", self.study.protocol),  # settled: never "auto"
+            masks=self.masks.name,
             sites=len(self.names),
             taking_part=taking_part,
             collusion=0 if alone else self.study.collusion,
@@ -162,7 +163,7 @@ class Terms:
 
     def sharing(self, step: Step) -> Sharing:
         """How a step's noise is shared."""
-        if self.is_unmasked(step):
+        if self.protocol.is_unmasked(step):
             return self.federation(len(self.names)).alone(weight_bits=self.weight_bits)
         return self._sharing
 
@@ -230,14 +231,9 @@ class Terms:
                 code="bad-query",
             ) from None
 
-    def part(self, accumulator: Accumulator, record: ReleaseRecord) -> masks.Part:
+    def part(self, accumulator: Accumulator, record: ReleaseRecord) -> Part:
         """What a sum's masks are made for."""
-        deviation = 0.0
-        if self.mask_kind in ("pairwise", "helper"):
-            assert record.noise.grid is not None
-            share = record.noise.scale / math.sqrt(record.noise.noise_parts)
-            deviation = MASK_RATIO * math.ldexp(share, -record.noise.grid)
-        return masks.Part(accumulator.size, deviation, layout=accumulator.layout)
+        return self.masks.part(accumulator.size, accumulator.layout, record)
 
     def reservation(self, name: str, *, replacing: bool = False) -> Loss:
         """The most that a session can cost a site.

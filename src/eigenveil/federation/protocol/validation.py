@@ -16,7 +16,7 @@ from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.public_key import SIGNATURE_BYTES
 from eigenveil.federation.sealing import check_sealing
-from eigenveil.federation.secagg.client import State, partners
+from eigenveil.federation.secagg.client import State
 from eigenveil.federation.secagg.consistency import Table, members_of
 from eigenveil.models.certify import check_record
 from eigenveil.models.pca.plan import ADAPTED_MEAN, COVARIATES, ENERGIES, MEAN_LEFT, Plan
@@ -44,7 +44,7 @@ def check_partners(terms: Terms, name: str, body: payloads.KeysRequest) -> tuple
         )
     members = [other for other in terms.names if other not in lost]
     terms.check_count(len(members))
-    wanted = partners(terms, name, members)
+    wanted = terms.partners(name, members)
     if set(body.partners) != set(wanted):
         raise ProtocolError(
             f"Other parties than {', '.join(wanted) or 'none'} were named for it to agree with.",
@@ -117,7 +117,7 @@ def check_turn(
     if body.members is not None:
         members = members_of(terms.names, body.members)
         _check_part(terms, name, members, of=state.joined)
-        near = partners(terms, name, members_of(terms.names, state.joined))
+        near = terms.partners(name, members_of(terms.names, state.joined))
         if not set(near) & set(members) <= set(state.pairs):
             raise ProtocolError(
                 "A neighbour was named with which no secret was agreed.", code="other-neighbours"
@@ -242,7 +242,7 @@ def check_senders(terms: Terms, name: str, body: payloads.SharesRequest, state: 
     """Letters are of some of the neighbours, each once, after the keys."""
     if not state.held:
         raise ProtocolError("Letters came before the keys.", code="out-of-order")
-    near = partners(terms, name, members_of(terms.names, state.joined))
+    near = terms.partners(name, members_of(terms.names, state.joined))
     if not set(body.senders) <= set(near) or len(set(body.senders)) < len(body.senders):
         raise ProtocolError("Letters came from others than its neighbours.", code="unknown-site")
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-from cryptography.exceptions import InvalidTag
 from pydantic import BaseModel, ConfigDict
 
-from eigenveil.federation.protocol.messages import HELPER, MASK, Message
+from eigenveil.federation.masks.base import Integers, Part
+from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.terms import Terms
-from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.consistency import members_of, statement, text_of
+from eigenveil.federation.secagg.graph import threshold
 from eigenveil.federation.secagg.keys import (
     KEY_BYTES,
     SECRET_BYTES,
@@ -21,16 +20,13 @@ from eigenveil.federation.secagg.keys import (
     Context,
     RoundFacts,
     SiteKeys,
-    bad_seal,
     letter_bytes,
     lock,
     mask_key,
     round_key,
     self_key,
     split_secret,
-    unlock,
 )
-from eigenveil.federation.secagg.masks import neighbours, threshold
 
 # Of a held text: each round has a share of the own mask's seed and one of the repair secret.
 _PAIR_OF_SHARES = 2 * SECRET_BYTES
@@ -126,16 +122,16 @@ class SecaggClient:
         return self.state.held[name][start : start + 2 * SECRET_BYTES]
 
     def mask(
-        self, round_number: int, request_digest: str, parts: Sequence[masks.Part], message: Message
-    ) -> masks.Integers:
+        self, round_number: int, request_digest: str, parts: Sequence[Part], message: Message
+    ) -> Integers:
         """The mask of this site's sums in a round; ``request_digest`` is of its request."""
-        kind = self.terms.mask_kind
-        if kind == "none":
-            return np.zeros(masks.total_size(parts), dtype=np.uint64)
-        if kind == "helper":
-            return self._helpers_mask(round_number, request_digest, parts, message)
+        masks = self.terms.masks
+        return masks.of_site(self, round_number, request_digest, parts, message)
+
+    def pair_keys(self, round_number: int, request_digest: str) -> list[tuple[bytes, bool]]:
+        """The key of each pair's mask, and whether this site adds it."""
         facts = self.state.facts(round_number, request_digest)
-        pairs = [
+        return [
             (
                 mask_key(
                     self._round_key(name, round_number), self.context, facts, (self.name, name)
@@ -144,11 +140,10 @@ class SecaggClient:
             )
             for name in self.near
         ]
-        total = masks.pairwise_mask(pairs, parts, masks.STREAMS[kind])
-        if self.terms.mends:
-            own = self_key(self.keys.self_seed(round_number), self.context, round_number)
-            masks.add_uniform([(own, True)], parts, total)
-        return total
+
+    def own_key(self, round_number: int) -> bytes:
+        """The key of the mask that is no pair's."""
+        return self_key(self.keys.self_seed(round_number), self.context, round_number)
 
     def said(self, survivors: str) -> bytes:
         """What is signed of who took part in the last round, as this site received it."""
@@ -175,29 +170,6 @@ class SecaggClient:
                 texts = [text + share for text, share in zip(texts, shares, strict=True)]
         return texts
 
-    def _helpers_mask(
-        self, round_number: int, request_digest: str, parts: Sequence[masks.Part], message: Message
-    ) -> masks.Integers:
-        sealed = message.array(MASK, dtype="b1", shape=(helpers_bytes(parts),)).tobytes()
-        letter, locked = sealed[: letter_bytes()], sealed[letter_bytes() :]
-        half, _ = self.keys.opened(letter, names=(HELPER, self.name))
-        pair = self.keys.pair(HELPER, half, own=self.name)
-        try:
-            text = unlock(pair, locked, self.context, *mask_use(round_number, request_digest))
-        except InvalidTag:
-            raise bad_seal(HELPER) from None
-        return np.frombuffer(text, dtype="<u8").astype(np.uint64)
-
-
-def mask_use(round_number: int, request_digest: str) -> tuple[str | int, ...]:
-    """What a mask of the helper is locked for."""
-    return ("helper's mask", round_number, request_digest)
-
-
-def helpers_bytes(parts: Sequence[masks.Part]) -> int:
-    """Bytes of a helper's mask: its letter to the site, and the mask under their secret."""
-    return letter_bytes() + 8 * masks.total_size(parts) + TAG_BYTES
-
 
 def pair_letter_bytes(terms: Terms) -> int:
     """Bytes of a letter between two sites."""
@@ -207,25 +179,6 @@ def pair_letter_bytes(terms: Terms) -> int:
 def packet_bytes(pairs: int) -> int:
     """Bytes of a packet with keys of so many pairs."""
     return KEY_BYTES * pairs + TAG_BYTES
-
-
-def partners(terms: Terms, name: str, members: Sequence[str]) -> tuple[str, ...]:
-    """With whom a site agrees on a secret, by name: its neighbours among members, or the helper."""
-    match terms.mask_kind:
-        case "helper":
-            return (HELPER,)
-        case "none":
-            return ()
-        case _:
-            return tuple(sorted(neighbours(name, members, terms.study.degree)))
-
-
-def pairing(terms: Terms, members: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The partners of all, as :func:`partners` has those of one."""
-    if terms.mask_kind in ("helper", "none"):
-        return {name: partners(terms, name, members) for name in members}
-    near = masks.graph(members, terms.study.degree)
-    return {name: tuple(sorted(others)) for name, others in near.items()}
 
 
 def _turns(terms: Terms) -> range:

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from cryptography.exceptions import InvalidTag
 
 from eigenveil.errors import ProtocolError
+from eigenveil.federation.masks import MODULAR
+from eigenveil.federation.masks.base import Integers, Part
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.requests import SMALL, Call, Replies, Requests
 from eigenveil.federation.public_key import SIGNATURE_BYTES
-from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.consistency import (
     Verify,
     bitmap,
@@ -29,6 +30,7 @@ from eigenveil.federation.secagg.consistency import (
     rows,
     statement,
 )
+from eigenveil.federation.secagg.graph import threshold
 from eigenveil.federation.secagg.keys import (
     KEY_BYTES,
     Context,
@@ -38,7 +40,6 @@ from eigenveil.federation.secagg.keys import (
     self_key,
     unlock,
 )
-from eigenveil.federation.secagg.masks import threshold
 from eigenveil.federation.study.study import Study
 
 Neighbours = Mapping[str, tuple[str, ...]]
@@ -87,7 +88,7 @@ class MaskRecovery:
             place = self._holders[name].index(holder)
             self._shares[name][place] = bytes.fromhex(share)
 
-    def leftover(self, parts: Sequence[masks.Part]) -> masks.Integers:
+    def leftover(self, parts: Sequence[Part]) -> Integers:
         """The masks left in the sum of those who arrived; ProtocolError ``too-few-sites``."""
         left: list[tuple[bytes, bool]] = []
         for name in self._agreement.near:
@@ -96,7 +97,7 @@ class MaskRecovery:
                 left.append((self_key(seed, self._context, self._facts.round_number), True))
             else:
                 left += self._pair_masks(name)
-        return masks.pairwise_mask(left, parts, masks.add_uniform)
+        return MODULAR.expanded(left, parts)
 
     def _pair_masks(self, lost: str) -> list[tuple[bytes, bool]]:
         """What the neighbours of a lost site added to their messages for it."""
@@ -148,8 +149,8 @@ class Mending:
     verify: Verify | None
 
     def leftover(
-        self, facts: RoundFacts, arrived: Sequence[str], parts: Sequence[masks.Part]
-    ) -> Generator[Call, Replies, masks.Integers]:
+        self, facts: RoundFacts, arrived: Sequence[str], parts: Sequence[Part]
+    ) -> Generator[Call, Replies, Integers]:
         """What masks are left in the sum of those who arrived."""
         signatures = yield from self._signatures(facts, arrived)
         work = MaskRecovery(

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from eigenveil.checks import first_twice
 from eigenveil.errors import DataError, PrivacyError
-from eigenveil.federation.secagg.masks import even
+from eigenveil.federation.masks import MASKS
+from eigenveil.federation.secagg.graph import even
 from eigenveil.models.inputs import (
     MOST_SPARSE_COLUMNS,
     check_names,
@@ -220,14 +221,15 @@ def _check_crowd(study: Study) -> None:
 def _check_protocol(study: Study) -> None:
     """Pure epsilon only as it is proved."""
     pure = "delta = 0" if study.delta == 0 else "mechanism = 'vector'"
-    if study.delta == 0 and study.likely_protocol not in ("auto", "cape", "local"):
+    if study.delta == 0 and not study.likely_protocol.pure:
         raise PrivacyError(
-            f"protocol = {study.likely_protocol!r} cannot give delta = 0.",
+            f"protocol = {study.likely_protocol.name!r} cannot give delta = 0.",
             hint="Use protocol = 'cape' (or 'local') for pure epsilon, or a delta above 0.",
             code="pure-needs-pure-mechanism",
         )
     noise = MECHANISMS.get(study.mechanism)
-    if study.masks != "modular" and (study.delta == 0 or (noise is not None and noise.pure)):
+    pure_noise = study.delta == 0 or (noise is not None and noise.pure)
+    if pure_noise and not MASKS[study.masks].view.any_noise:
         way = "a delta above 0" if study.delta == 0 else "mechanism = 'gaussian'"
         raise PrivacyError(
             f"masks = {study.masks!r} cannot give {pure}: Gaussian masks show a little.",
@@ -238,7 +240,7 @@ def _check_protocol(study: Study) -> None:
 
 def _check_masks(study: Study) -> None:
     """Masks that hide every honest site among all others, and can be mended."""
-    if study.dropouts and study.masks != "modular":
+    if study.dropouts and not MASKS[study.masks].mends:
         raise PrivacyError(
             f"dropouts = {study.dropouts}: masks = {study.masks!r} of a lost site cannot be taken "
             "off.",
@@ -246,7 +248,7 @@ def _check_masks(study: Study) -> None:
             code="dropouts-need-modular-masks",
         )
     others, gone = len(study.sites) - 1, study.collusion + study.dropouts
-    if study.masks != "helper" and study.degree < min(others, gone + 1):
+    if MASKS[study.masks].between_sites and study.degree < min(others, gone + 1):
         raise PrivacyError(
             f"neighbours = {study.neighbours}: without {gone} colluding or lost sites the others "
             "could fall into groups that do not hide one another.",

@@ -29,7 +29,9 @@ from pydantic import (
 
 from eigenveil.checks import MOST_WHOLE
 from eigenveil.errors import DataError, EigenveilError, listed
-from eigenveil.federation.secagg.masks import even, threshold
+from eigenveil.federation.masks import MASKS
+from eigenveil.federation.protocols import PROTOCOLS, Protocol
+from eigenveil.federation.secagg.graph import even, threshold
 from eigenveil.federation.study.checks import bad_field, check_study, urgency
 from eigenveil.federation.study.site_weights import coarse_weights, site_weight
 from eigenveil.models.options import (
@@ -58,8 +60,6 @@ from eigenveil.tables.schema import Schema, json_schema, parse_schema
 FORMAT = "eigenveil-study-1"
 # Weights of sites with smaller targets are multiples of 2**-10.
 WEIGHT_BITS = 10
-Protocol = Literal["auto", "cape", "sketch", "dpdispca", "full", "local"]
-Masks = Literal["modular", "pairwise", "helper"]
 # Up to so many sites every two share a mask; beyond, each shares masks with as many others.
 _COMPLETE_UP_TO = 16
 
@@ -213,8 +213,8 @@ class Study(StudyOptions):
         epsilon: float
         delta: float
         adjacency: Adjacency
-        protocol: Protocol
-        masks: Masks
+        protocol: str
+        masks: str
         collusion: int
         dropouts: int
         neighbours: int | None
@@ -329,7 +329,7 @@ class Study(StudyOptions):
     @property
     def sketch_columns(self) -> int:
         """R of a sketch, or of DPdisPCA's factors; at most the number of columns."""
-        usual = 2 if self.protocol == "dpdispca" else 4
+        usual = PROTOCOLS[self.protocol].columns_a_component
         count = self.components
         most = count if isinstance(count, int) else min(self.width, MOST_COMPONENTS)
         return min(self.width, self.given_columns or usual * most)
@@ -341,10 +341,13 @@ class Study(StudyOptions):
         return columns
 
     @property
-    def likely_protocol(self) -> str:
-        """The protocol; "sketch" where "auto" is to choose and the sketch's columns are given."""
-        given = self.protocol == "auto" and self.given_columns is not None
-        return "sketch" if given else self.protocol
+    def likely_protocol(self) -> Protocol:
+        """The protocol; a sketch where one is to be chosen and the sketch's columns are given."""
+        return PROTOCOLS[self.protocol].likely(columns_given=self.given_columns is not None)
+
+    def is_given(self, option: str) -> bool:
+        """Whether the study says of an option what it would not be otherwise."""
+        return bool(getattr(self, option) != study_options(self.task)[option].default)
 
     @property
     def public_center(self) -> NDArray[np.float64] | None:
@@ -373,24 +376,17 @@ class Study(StudyOptions):
     @property
     def notes(self) -> tuple[str, ...]:
         """What whoever agrees to the study should know, in sentences."""
-        found = []
+        found, protocol = [], PROTOCOLS[self.protocol]
         count = len(self.sites)
-        if count > 1 and self.honest == 1 and self.protocol not in _ALONE:
+        if count > 1 and self.honest == 1 and not protocol.whole_noise:
             found.append(
                 "Honest sites = 1: nobody is left to hide among, so every site draws the whole "
                 "noise and the result is as noisy as if each released by itself."
             )
-        if self.protocol == "local" and count > 1:
-            found.append(f"Only the rows of the first site, {self.sites[0].name}, are used.")
-        if self.protocol in ("full", "dpdispca"):
-            found.append(
-                "Each site releases a second moment with the whole noise: protocol 'cape' or "
-                "'sketch' adds the noise of one."
-            )
-        if self.masks == "helper" and count > 1:
-            found.append(
-                "There is no protection against an aggregator that sees the helper's masks."
-            )
+        if protocol.note and (count > 1 or protocol.own_moment):
+            found.append(protocol.note.format(first=self.sites[0].name))
+        if MASKS[self.masks].note and count > 1:
+            found.append(MASKS[self.masks].note)
         return tuple(found)
 
     def weights(self) -> dict[str, int]:
@@ -415,20 +411,24 @@ class Study(StudyOptions):
         """Factor on every row of each site: 1 where it has no smaller target."""
         return {name: math.ldexp(weight, -WEIGHT_BITS) for name, weight in self.weights().items()}
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it says with which protocol it is run."""
+        return PROTOCOLS[self.protocol].settled
+
     def settled(self) -> Study:
         """The study with a protocol in place of 'auto'.
 
         One party does this and all hold what it made: see :func:`choose_protocol`.
         """
-        if self.protocol != "auto":
+        if self.is_settled:
             return self
         return self.with_protocol(choose_protocol(self, self.width).protocol)
 
     def with_protocol(self, protocol: str) -> Study:
         """The study with another protocol, without columns of a sketch that it does not have."""
-        alone = protocol == "local" and TASKS[self.task].has("pair", "table")
-        sketches = protocol in _SKETCHES or alone
-        return self.changed(**{"protocol": protocol} | ({} if sketches else {OF_SKETCH: None}))
+        kept = PROTOCOLS[protocol].keeps_columns(TASKS[self.task])
+        return self.changed(**{"protocol": protocol} | ({} if kept else {OF_SKETCH: None}))
 
     def changed(self, **fields: Any) -> Study:
         """The study with other values of some fields, checked again."""
@@ -472,38 +472,37 @@ class Study(StudyOptions):
 
     def _draws(self) -> int:
         """At most so many draws of lattice noise make up a released value."""
-        if self.protocol == "local":
+        if PROTOCOLS[self.protocol].first_site_only:
             return 1
-        count = len(self.sites)
-        return count if self.masks == "modular" else count * (1 + self.degree)
+        return MASKS[self.masks].draws(len(self.sites), self.degree)
 
 
 def pca_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of one table that follow from a study's protocol, and what else its plan needs."""
     protocol = study.likely_protocol
-    if study.given_columns is not None and protocol not in _SKETCHES:
+    if study.given_columns is not None and not protocol.takes_columns:
         raise refused(
             study_options(study.task)[OF_SKETCH],
-            f"= {study.given_columns} is of a sketch, and protocol = {protocol!r} sends none.",
+            f"= {study.given_columns} is of a sketch, and protocol = {protocol.name!r} sends none.",
             hint="Leave it out, or use protocol = 'sketch' or 'dpdispca'.",
             code="unused-parameter",
         )
-    once = protocol in ("sketch", "full", "dpdispca")  # what a site sends is released at once
-    if once and study.mechanism != "auto":
+    once = protocol.sketches or protocol.own_moment  # what a site sends is released at once
+    if once and study.is_given("mechanism"):
         raise refused(
             study_options(study.task)["mechanism"],
             f"= {study.mechanism!r} is of the sum of all sites' moments, and protocol = "
-            f"{protocol!r} has none.",
+            f"{protocol.name!r} has none.",
             hint="Leave it out, or use protocol = 'cape'.",
             code="unused-parameter",
         )
-    if protocol == "sketch":
+    if protocol.sketches:
         return {"mechanism": "sketch"}, {}
-    if study.covariates is not None and protocol in ("full", "dpdispca"):
+    if study.covariates is not None and protocol.own_moment:
         raise refused(
             study_options(study.task)["covariates"],
             f"= {list(study.covariates)} are taken off by one released moment of all rows, and "
-            f"with protocol = {protocol!r} each site releases its own.",
+            f"with protocol = {protocol.name!r} each site releases its own.",
             hint="Use protocol = 'cape'.",
             code="unused-parameter",
         )
@@ -519,17 +518,10 @@ def whole_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
 def tensors_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
     """The same of mixtures and topics: the form of the pair moment."""
     protocol = study.likely_protocol
-    if protocol == "sketch":
+    if protocol.sketches:
         return {"pair": "sketch"}, {}
-    # as the protocol that 'auto' will be; alone, a site does as it would in a fit of its own
-    by_size = protocol == "local" or (protocol == "auto" and study.delta > 0)
+    by_size = protocol.sketches_by_size(pure=study.delta == 0)
     return {"pair": "auto" if by_size else "full"}, {}
-
-
-# Protocols that send a sketch, or factors of as many columns.
-_SKETCHES = ("sketch", "dpdispca")
-# Protocols whose second moment does not count on other sites' noise.
-_ALONE = ("local", "full", "dpdispca")
 
 
 def make_study(**fields: Any) -> Study:

@@ -1,0 +1,134 @@
+"""What the sites of a study send, and what follows from it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.models.plan import BasePlan, Step
+from eigenveil.models.task import Task
+from eigenveil.moments.release import Release, release_of
+from eigenveil.noise.entries import from_coordinates
+from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.views import MOMENT_VIEWS
+
+if TYPE_CHECKING:
+    from eigenveil.models.rounds import Query
+    from eigenveil.moments.accumulators import Accumulator
+
+
+class SentSum:
+    """A noisy sum, as a site sends it: integers modulo 2^64, which the aggregator adds up."""
+
+    name: ClassVar[str] = "sum"  # Of its array in a message, and the array's type
+    dtype: ClassVar[str] = "u8"
+
+    def shape(self, query: Query, plan: BasePlan) -> tuple[int, ...]:
+        """Of what one site sends."""
+        del plan
+        return (query.accumulator.size,)
+
+    def array(
+        self,
+        accumulator: Accumulator,
+        record: ReleaseRecord,
+        integers: NDArray[np.int64],
+        plan: BasePlan,
+    ) -> NDArray[Any]:
+        """What a site sends of its noisy sum."""
+        del accumulator, record, plan
+        return integers.view(np.uint64)
+
+    def total(self, query: Query) -> NDArray[Any]:
+        """Nothing, to which arrays are added."""
+        return np.zeros(query.accumulator.size, dtype=np.uint64)
+
+    def check(self, array: NDArray[Any], sender: str) -> None:
+        """Refuse what no sum can be."""
+
+    def add(self, total: NDArray[Any], array: NDArray[Any]) -> None:
+        """Add one site's."""
+        total += array
+
+    def release(
+        self, query: Query, total: NDArray[Any], plan: BasePlan, *, arrived: int
+    ) -> Release:
+        """What so many sites' release together."""
+        accumulator = query.accumulator
+        whole = from_coordinates(accumulator.layout, accumulator.shape, total.view(np.int64))
+        return release_of(_as_drawn(query.record, plan, arrived), whole)
+
+
+SUM = SentSum()
+
+
+def _as_drawn(record: ReleaseRecord, plan: BasePlan, arrived: int) -> ReleaseRecord:
+    """The record with the noise that the sum really carries: everybody's share."""
+    noise = record.noise
+    parts = record.mechanism.parts_drawn(arrived, noise.noise_parts, plan.features)
+    drawn = noise.model_copy(update={"scale": noise.scale * math.sqrt(parts)})
+    return record.model_copy(update={"noise": drawn})
+
+
+class Protocol:
+    """One way to make a sum, or what stands for it, of what the sites send."""
+
+    name: ClassVar[str]
+    sent: ClassVar[str]  # For people, with words that :meth:`what_is_sent` puts in
+    settled: ClassVar[bool] = True  # Not: one of the others is still to be chosen
+    pure: ClassVar[bool] = False  # Whether delta = 0 is proved
+    sketches: ClassVar[bool] = False  # Whether the moment is released as a sketch
+    # Whether the study's number of columns of a sketch has a meaning, and how many there are to a
+    # component where it gives none
+    takes_columns: ClassVar[bool] = False
+    columns_a_component: ClassVar[int] = 4
+    first_site_only: ClassVar[bool] = False  # The other sites do nothing
+    note: ClassVar[str] = ""  # What whoever agrees should know; ``{first}`` is the first site
+    forecast_note: ClassVar[str] = ""  # What to know of its forecast
+    own_moment_sent: ClassVar[SentSum] = SUM  # How a moment is sent that is released by each site
+
+    @property
+    def own_moment(self) -> bool:
+        """Whether each site releases its second moment by itself, with all of the noise."""
+        return self.settled and MOMENT_VIEWS[self.name].released_by_each
+
+    @property
+    def whole_noise(self) -> bool:
+        """Whether a moment's noise does not count on other sites' shares."""
+        return self.own_moment or self.first_site_only
+
+    @property
+    def sends_factors(self) -> bool:
+        """Whether a site sends factors of its moment in place of the moment."""
+        return self.own_moment_sent is not SUM
+
+    def what_is_sent(self, moment: str, *, triples: bool) -> str:
+        """In a sentence; ``moment`` is what the task calls its second moment."""
+        one = " and triple moment" if triples else ""
+        return self.sent.format(moment=moment, triples=one and f"{one}s", triple=one)
+
+    def likely(self, *, columns_given: bool) -> Protocol:
+        """The protocol, as far as it is known before one is chosen."""
+        del columns_given
+        return self
+
+    def keeps_columns(self, task: Task) -> bool:
+        """Whether a study of the task may give the columns of a sketch."""
+        del task
+        return self.takes_columns
+
+    def is_unmasked(self, step: Step) -> bool:
+        """Whether each site releases this step's sum by itself."""
+        return self.own_moment and step == "moment"
+
+    def sent_of(self, step: Step) -> SentSum:
+        """How a step's sum is sent."""
+        return self.own_moment_sent if self.is_unmasked(step) else SUM
+
+    def sketches_by_size(self, *, pure: bool) -> bool:
+        """Whether a moment of rows alone is a sketch where its size asks for one."""
+        del pure
+        return False

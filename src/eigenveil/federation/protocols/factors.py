@@ -1,0 +1,80 @@
+"""DPdisPCA (paper 001, algorithm 2): leading eigenpairs of each site's own noisy moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import ProtocolError
+from eigenveil.federation.protocols.base import Protocol, SentSum
+from eigenveil.federation.protocols.full import Full
+from eigenveil.linalg.eigen import truncated_root
+from eigenveil.models.plan import BasePlan
+from eigenveil.moments.release import Release, release_of
+from eigenveil.noise.entries import from_coordinates
+from eigenveil.noise.grid import truncated_edge
+from eigenveil.privacy.releases import ReleaseRecord
+
+if TYPE_CHECKING:
+    from eigenveil.models.rounds import Query
+    from eigenveil.moments.accumulators import Accumulator
+
+# Sums over rows of norm 1 are below 2**62, and so are the squares of a factor's entries.
+_LARGEST_FACTOR = 2.0**31
+
+
+class SentFactor(SentSum):
+    """A factor (D, R) of the leading part of a site's noisy moment."""
+
+    name = "factor"
+    dtype = "f8"
+
+    def shape(self, query: Query, plan: BasePlan) -> tuple[int, ...]:
+        """As many columns as the study has."""
+        del query
+        return (plan.features, plan.sketch_columns)
+
+    def array(
+        self,
+        accumulator: Accumulator,
+        record: ReleaseRecord,
+        integers: NDArray[np.int64],
+        plan: BasePlan,
+    ) -> NDArray[Any]:
+        """The noisy moment, cut to its leading eigenpairs."""
+        whole = from_coordinates(accumulator.layout, accumulator.shape, integers)
+        return truncated_root(release_of(record, whole).values, plan.sketch_columns)
+
+    def total(self, query: Query) -> NDArray[Any]:
+        """A moment of zeros."""
+        return np.zeros(query.accumulator.shape)
+
+    def check(self, array: NDArray[Any], sender: str) -> None:
+        """Refuse what no moment's factor can be."""
+        if np.abs(array).max() > _LARGEST_FACTOR:
+            raise ProtocolError(f"{sender}: its factor is too large.", code="malformed")
+
+    def add(self, total: NDArray[Any], array: NDArray[Any]) -> None:
+        """Add the moment that it is a factor of."""
+        total += array @ array.T
+
+    def release(
+        self, query: Query, total: NDArray[Any], plan: BasePlan, *, arrived: int
+    ) -> Release:
+        """The sum, with the edge of noise that was cut."""
+        edge = truncated_edge(query.record.noise, plan.features, plan.sketch_columns, arrived)
+        return Release(query.record, total, edge)
+
+
+class Factors(Protocol):
+    """Factors of the moments that each site releases, added up."""
+
+    name = "dpdispca"
+    sent = "each site sends the leading directions of its own noisy {moment}"
+    takes_columns = True
+    columns_a_component = 2
+    note = Full.note
+    forecast_note = "every site's whole noise, cut to its leading directions"
+    own_moment_sent = SentFactor()
