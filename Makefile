@@ -72,6 +72,7 @@ lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache > /dev/null || $(BIN)/lint-imports --no-cache
+	$(BIN)/python tests/house/house.py
 
 format: $(DEV)
 	$(BIN)/ruff format .
