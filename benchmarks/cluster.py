@@ -14,11 +14,11 @@ import numpy as np
 
 from benchmarks.data import power_law
 from benchmarks.report import Report
-from eigenveil.models.dask_tables import collection_rows
 from eigenveil.moments.accumulators import SecondMoment
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.source import ArrayRows, RowSource
+from eigenveil.tables.adapters import rows_of
 
 distributed: Any = import_module("distributed")
 
@@ -55,7 +55,7 @@ def _overhead(report: Report, client: Any, features: int) -> None:
 def _spent(client: Any, parts: int, features: int) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Seconds of one pass: of the client, which holds the scheduler, and of all workers."""
     shape, chunks = (parts * ROWS_A_PART, features), (ROWS_A_PART, features)
-    rows = collection_rows(da.zeros(shape, dtype=np.float32, chunks=chunks))
+    rows = rows_of(da.zeros(shape, dtype=np.float32, chunks=chunks))
     before = _clocks(client)
     _moment(rows)
     return _clocks(client) - before

@@ -33,7 +33,7 @@ def energy(rows: Array, *, variables: Array | None = None, **options: Any) -> tu
         for _ in range(FITS):
             source = ArrayRows(rows)
             if variables is not None:
-                source.variables = variables  # type: ignore[attr-defined]
+                source.variables = variables
             model = PrivatePCA(COMPONENTS, delta=1e-5, **options).fit_rows(source)
             found.append(captured_energy(exact, model.components_[:, some]))
             left_out.append(np.count_nonzero(model.unscaled_))

@@ -39,12 +39,12 @@ from eigenveil.federated.tree_fit import fit_tree
 from eigenveil.federation.protocol.certificates import NOT_VALID, check
 from eigenveil.federation.tree.private import make_tree_study
 from eigenveil.federation.tree.tree import MergeTree
-from eigenveil.models.inputs import array_rows
 from eigenveil.models.result import frozen, model_digest
 from eigenveil.privacy.certificate import certificate_from, plan_hash
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import NoiseSource
 from eigenveil.privacy.statistics import STATISTICS
+from eigenveil.tables.adapters.base import array_rows
 from soak_tools import count as count_tried
 
 D, ROWS = 5, 2000

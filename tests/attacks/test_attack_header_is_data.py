@@ -38,9 +38,8 @@ from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
 from eigenveil.io import Dialect, ReadOptions, open_rows, read_vocabulary, write_table
 from eigenveil.io.follow import FollowedRows
-from eigenveil.models.inputs import first_difference
-from eigenveil.models.names import is_counted, reads_as_value
 from eigenveil.moments.source import ArrayRows
+from eigenveil.tables.names import first_difference, is_counted, reads_as_value
 
 SECRET = ["61.25", "1987-04-23", "7e3", "-2,5", "NaN"]  # the first person
 VALUES = [
@@ -369,7 +368,7 @@ def test_too_many_columns_are_refused_by_the_header_alone(tmp_path):
 
 
 def test_widths_of_other_formats(tmp_path, monkeypatch):
-    monkeypatch.setattr("eigenveil.models.inputs.MOST_COLUMNS", 3)
+    monkeypatch.setattr("eigenveil.tables.names.MOST_COLUMNS", 3)
     monkeypatch.setattr("eigenveil.io.formats.arrays.ArrayFile.most_columns", 3)
     monkeypatch.setattr("eigenveil.io.formats.arrays.SparseArrayFile.most_columns", 4)
     monkeypatch.setattr("eigenveil.federation.study.checks.MOST_SPARSE_COLUMNS", 4)

@@ -33,7 +33,7 @@ from eigenveil.errors import (
 from eigenveil.federated.running import run_study, site_rows
 from eigenveil.models.stored import StoredModel
 from eigenveil.moments.accumulators import Accumulator
-from eigenveil.moments.source import ArrayRows
+from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.network.journal import Journal, Opening
 from eigenveil.network.orders import sign_order
 from eigenveil.network.runner import StudyRunner
@@ -70,7 +70,7 @@ def seeded(error):
     return [] if error.spent.certified else list(error.spent.caveats)
 
 
-class StopsLater:
+class StopsLater(RowSource):
     """Rows that cannot be read any more at the n-th pass."""
 
     def __init__(self, rows, stop, passes):

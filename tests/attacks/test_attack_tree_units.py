@@ -20,9 +20,9 @@ from eigenveil.federated.tree_fit import fit_tree
 from eigenveil.federation.tree.messages import TreeKeys
 from eigenveil.federation.tree.private import Leaf, make_tree_study
 from eigenveil.federation.tree.tree import MergeTree
-from eigenveil.models.inputs import array_rows
 from eigenveil.noise.source import SecureSource
 from eigenveil.privacy.certificate import AT_ONE_SITE
+from eigenveil.tables.adapters.base import array_rows
 from noise_tools import silence
 
 KEYS = TreeKeys.in_one_process()

@@ -25,7 +25,6 @@ from eigenveil import (
     PrivatePCA,
     PrivateTopicModel,
 )
-from eigenveil.models.dask_tables import collection_rows
 from eigenveil.moments import dask_rows
 from eigenveil.moments.accumulators import RowSum, SecondMoment
 from eigenveil.moments.dask_rows import DaskRows, code_digest, merge_parts
@@ -33,6 +32,7 @@ from eigenveil.moments.engine import accumulate
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.source import ArrayRows, Reading
 from eigenveil.privacy.certificate import ON_CLUSTER
+from eigenveil.tables.adapters import rows_of
 from eigenveil.tables.units import LabelledRows, UnitRows, unit_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::eigenveil.NoisyResultWarning")
@@ -410,5 +410,5 @@ def test_a_graph_that_fails_is_a_sentence():
 
 def test_rows_elsewhere_are_not_read_here():
     with pytest.raises(DataError) as caught:
-        collection_rows(da.from_array(X)).blocks()
+        rows_of(da.from_array(X)).blocks()
     assert caught.value.code == "rows-elsewhere"

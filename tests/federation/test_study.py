@@ -23,11 +23,11 @@ from eigenveil.federation.study.study import (
     make_study,
     parse_study,
 )
-from eigenveil.models.names import reads_as_value
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from eigenveil.privacy.sampling import lattice_error
 from eigenveil.tables.identifiers import looks_like_identifier
+from eigenveil.tables.names import reads_as_value
 from soak_tools import times
 
 WHOLE = 1 << WEIGHT_BITS

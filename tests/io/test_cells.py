@@ -27,7 +27,7 @@ from eigenveil import (
 )
 from eigenveil.io import ReadOptions, annotate, open_rows, read_cells
 from eigenveil.io.formats import extras
-from eigenveil.models.cells import gene_names, unique
+from eigenveil.tables.names import gene_names, unique
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -384,7 +384,7 @@ def test_a_ledger_knows_backed_cells_by_their_file(tmp_path):
     path = saved(made_cells(cells=600)[0], tmp_path / "cells.h5ad")
     backed = anndata.read_h5ad(path, backed="r")
     assert read_cells(backed).paths == (path,)
-    assert read_cells(backed.to_memory()).paths is None
+    assert read_cells(backed.to_memory()).paths == ()
     ledger = str(tmp_path / "lab.ledger")
     private(unit="donor_id", ledger=ledger).fit(backed)
     with pytest.raises(BudgetExceeded):  # the same file, by another way

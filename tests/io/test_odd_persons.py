@@ -37,15 +37,14 @@ from hypothesis import strategies as st
 from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.uid import ExplicitVRLittleEndian
 
-from eigenveil import PrivatePCA
 from eigenveil.errors import EigenveilError
 from eigenveil.federated.running import site_rows
 from eigenveil.io import Query, ReadOptions, open_rows, read_frame
 from eigenveil.io.formats.dialect import Dialect
 from eigenveil.io.formats.registry import formats
-from eigenveil.models.inputs import rows_of
 from eigenveil.moments.rows import Preparation, RowRule
-from eigenveil.moments.source import PartitionedRows, Reading, read_rows
+from eigenveil.moments.source import PartitionedRows, Reading
+from eigenveil.tables.adapters import rows_of
 from eigenveil.tables.ids import identifier
 from eigenveil.tables.schema import FORMAT, parse_schema
 from eigenveil.tables.units import unit_rows
@@ -401,7 +400,7 @@ def polars_frame(people):
 
 
 def fitted_rows(X, **named):
-    return rows_of(PrivatePCA(), X, **{"unit": None, **named})
+    return rows_of(X, **{"unit": None, **named})
 
 
 def whom(people):
@@ -545,7 +544,7 @@ def outcome(opened, people):
             elsewhere = isinstance(rows, PartitionedRows)
             if elsewhere or next(iter(rows.blocks())).units is not None:
                 rows = unit_rows(rows)
-            return "rows", read_rows(rows, Become()).found
+            return "rows", rows.fold(Become()).found
         except EigenveilError as error:
             return error.code, Counter()
 

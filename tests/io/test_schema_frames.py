@@ -10,7 +10,7 @@ from test_schema_rows import ROWS, SCHEMA, UNITS, table
 from eigenveil import FederatedPCA, PrivatePCA
 from eigenveil.errors import DataError
 from eigenveil.io import read_frame
-from eigenveil.models.inputs import without_units
+from eigenveil.tables.adapters import adapter
 from eigenveil.tables.schema import FORMAT, parse_schema
 
 
@@ -168,7 +168,7 @@ def test_frames_of_any_library_are_fitted_to_alike(made):
 def test_long_identifiers_beside_missing_ones_stay_different(made):
     """As floats these two are one, and a third of the rows would count half."""
     frame = pd.DataFrame({"who": pd.array([2**60, 2**60 + 1, None], "Int64"), "x": [1.0, 2.0, 3.0]})
-    _, ids = without_units(made(frame), "who")
+    _, ids = adapter(made(frame)).split("who")
     assert list(ids) == [2**60, 2**60 + 1, None]
 
 

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 
 from eigenveil.io import open_rows, read_frame
 from eigenveil.io.query import Query
-from eigenveil.models.cells import CellRows
-from eigenveil.models.dask_tables import collection_rows
-from eigenveil.models.inputs import array_rows, without_units
-from eigenveil.moments.source import Reading, read_rows
+from eigenveil.moments.source import Reading
+from eigenveil.tables.adapters import adapter, rows_of
+from eigenveil.tables.adapters.anndata import CellRows
+from eigenveil.tables.adapters.base import array_rows
 from eigenveil.tables.ids import identifier, identifiers
 from eigenveil.tables.schema import FORMAT, parse_schema
 from eigenveil.tables.units import UnitRows
@@ -49,8 +49,8 @@ def frame(ids, made=list):
 
 
 def given_frame(found):
-    rows, ids = without_units(found, "who")
-    return array_rows(np.asarray(rows, dtype=float), None, ids)
+    table, ids = adapter(found).split("who")
+    return array_rows(np.asarray(table.given, dtype=float), None, ids)
 
 
 def written(write):
@@ -86,7 +86,7 @@ def of_cells(ids, folder, name):
 
 
 def of_dask(ids):
-    return collection_rows(dask.dataframe.from_pandas(frame(ids), npartitions=2), unit="who")
+    return rows_of(dask.dataframe.from_pandas(frame(ids), npartitions=2), unit="who")
 
 
 def of_duckdb(ids):
@@ -144,7 +144,7 @@ class Units(Reading):
 
 
 def units_by(entrance, ids, folder):
-    return read_rows(ENTRANCES[entrance](ids, folder), Units()).units
+    return ENTRANCES[entrance](ids, folder).fold(Units()).units
 
 
 SAMPLES = {
@@ -235,4 +235,4 @@ def test_one_missing_value_changes_no_other_identifier():
         np.ma.array([*long, 3], mask=[0, 0, 1]),
     ):
         rows = array_rows(np.ones((3, 1)), None, ids)
-        assert read_rows(rows, Units()).units == [*map(str, long), None]
+        assert rows.fold(Units()).units == [*map(str, long), None]

@@ -8,12 +8,12 @@ import pytest
 from eigenveil.errors import DataError
 from eigenveil.models.driver import rows_for
 from eigenveil.moments.rows import Block
-from eigenveil.moments.source import ArrayRows
+from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.tables.units import LabelledRows, StreamUnits, UnitRows, unit_ids
 from plan_tools import plan_of
 
 
-class Changing:
+class Changing(RowSource):
     """Rows of which there are more in every pass: a file that somebody writes to."""
 
     features, names, single = 1, None, True

@@ -14,7 +14,7 @@ from eigenveil.federated.running import StudyProgress, StudyRun, Traffic, run_st
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.study.study import Study, make_study
 from eigenveil.models.constraints import Configured
-from eigenveil.models.inputs import unit_of, warn_owner
+from eigenveil.models.driver import warn_owner
 from eigenveil.models.options import Path, study_options
 from eigenveil.models.progress import current_progress
 from eigenveil.models.result import EstimatorSpec, Result, View
@@ -24,6 +24,7 @@ from eigenveil.models.task import TASKS
 from eigenveil.moments.source import RowSource
 from eigenveil.privacy.guarantee import UNNAMED_UNIT
 from eigenveil.tables.scales import public_preparation
+from eigenveil.tables.units import unit_of
 
 
 class FederatedFit(Configured):
@@ -132,7 +133,7 @@ class FederatedFit(Configured):
             features=first.features if first.names is None else None,
             columns=None if first.names is None else list(first.names),
             components=options.get("n_components"),
-            table_schema=getattr(first, "schema", None),
+            table_schema=first.schema,
             sites=tuple({"name": name, "epsilon": plain_number(own.get(name))} for name in rows),
             **values,
         )

@@ -12,10 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-import scipy.sparse
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import _get_feature_names, check_array
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, ProtocolError, same_spent
 from eigenveil.federation.identity import Identity
@@ -28,23 +25,12 @@ from eigenveil.federation.protocol.requests import Call, Replies, Transport
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import Terms, settle
 from eigenveil.federation.study.study import Study
-from eigenveil.models.cells import is_cells
-from eigenveil.models.dask_tables import collection_rows
-from eigenveil.models.inputs import (
-    array_rows,
-    cell_rows,
-    check_names,
-    in_order,
-    is_collection,
-    of_numbers,
-    usable,
-    without_units,
-)
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import PartitionedRows, RowSource
 from eigenveil.noise.source import RandomSource
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import Certificate
+from eigenveil.tables.adapters import adapter, rows_of
 
 Result = TypeVar("Result")
 
@@ -285,7 +271,7 @@ def site_rows(
     """Rows of each site, checked, with their units; columns of frames are matched by name."""
     if isinstance(X, Mapping):
         named = {str(name): array for name, array in X.items()}
-    elif scipy.sparse.issparse(X) or is_cells(X) or (isinstance(X, np.ndarray) and X.ndim != 3):
+    elif adapter(X).is_one_table:
         raise DataError(
             "X is one array, not one for each site.",
             hint="Give a list of arrays, or a mapping of site names to arrays; for one data set "
@@ -298,28 +284,11 @@ def site_rows(
     found: dict[str, RowSource] = {}
     wanted: Sequence[str] | None = None
     for name, table in named.items():
-        if is_collection(table):
-            with _of_site(name):
-                rows = collection_rows(table, unit=unit, groups=own.get(name), names=wanted)
-            found[name], wanted = rows, wanted or rows.names
-            continue
         with _of_site(name):
-            array, ids = without_units(table, unit, groups=own.get(name))
-            if is_cells(array):
-                cells = cell_rows(
-                    array, groups=ids, columns=wanted, origin=f"site {name}: the cells", fewest=0
-                )
-                found[name], wanted = cells, list(cells.names)
-                continue
-        array = of_numbers(array)
-        with _of_site(name), usable(array):
-            columns = _get_feature_names(array)
-        if columns is not None and wanted is not None and set(columns) == set(wanted):
-            array = in_order(array, wanted)
-            columns = list(wanted)
-        names = None if columns is None else [str(column) for column in columns]
-        found[name] = _source(name, array, names, ids)
-        wanted = wanted or (None if columns is None else list(columns))
+            rows = rows_of(
+                table, unit=unit, groups=own.get(name), like=wanted, origin=f"site {name}", fewest=0
+            )
+        found[name], wanted = rows, wanted or rows.names
     return found
 
 
@@ -349,21 +318,9 @@ def _of_site(name: str) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        raise DataError(f"site {name}: {error.message}", hint=error.hint, code=error.code) from None
-
-
-def _source(name: str, array: Any, columns: list[str] | None, ids: Any) -> RowSource:
-    with _of_site(name), usable(array):
-        checked = check_array(
-            array,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-            ensure_min_samples=0,
-        )
-    check_names(f"site {name}", columns)
-    with _of_site(name):
-        return array_rows(checked, columns, ids, origin=f"site {name}")
+        said = error.message
+        said = said if said.startswith(f"site {name}: ") else f"site {name}: {said}"
+        raise DataError(said, hint=error.hint, code=error.code) from None
 
 
 def _check_twice(given: Mapping[str, object]) -> None:

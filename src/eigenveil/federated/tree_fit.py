@@ -13,13 +13,13 @@ from eigenveil.federation.tree.private import Leaf, TreeStudy
 from eigenveil.federation.tree.tree import Place
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.charging import Charges
-from eigenveil.models.inputs import check_features, first_difference
 from eigenveil.models.result import EstimatorSpec, Result
 from eigenveil.models.stored import noise_source
 from eigenveil.models.streaming.private import PrivateStreamingPCA
 from eigenveil.moments.independence import dependence
-from eigenveil.moments.source import RowSource, newlines_in_cells
+from eigenveil.moments.source import RowSource
 from eigenveil.origins import FileOrigin
+from eigenveil.tables.names import check_features, first_difference
 
 # What a tree's plan has of a stream's parameters.
 _OF_PLAN = (
@@ -81,7 +81,7 @@ def fit_tree(
         dependent=dependence(),
         names=names,
         counted=bool(charges) and all(each.counted for each in charges),
-        newlines_in_cells=any(map(newlines_in_cells, sites.values())),
+        newlines_in_cells=any(rows.newlines_in_cells for rows in sites.values()),
     )
     model = PrivateStreamingPCA(
         study.plan.n_components,

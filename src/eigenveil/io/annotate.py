@@ -19,8 +19,8 @@ from eigenveil.files import Place, replacing
 from eigenveil.io.files import reading
 from eigenveil.io.formats.cells import size_and_genes
 from eigenveil.io.formats.hierarchy import opened
-from eigenveil.models.cells import CellRows, genes_of, is_cells
-from eigenveil.models.inputs import check_names
+from eigenveil.tables.adapters.anndata import CellRows, CellTable, genes_of
+from eigenveil.tables.names import check_names
 
 _OWN = "eigenveil"
 
@@ -42,7 +42,7 @@ def read_cells(adata: Any, *, layer: str | None = None, unit: str | None = None)
     DataError
         ``missing-layer``, ``no-units``; ``header-is-data`` where names of genes read as values.
     """
-    if not is_cells(adata):
+    if CellTable.of(adata) is None:
         raise DataError(
             f"read_cells was given a {type(adata).__name__}, not an AnnData.",
             hint="Give an anndata.AnnData; fit(X) takes arrays and frames.",

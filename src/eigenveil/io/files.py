@@ -9,7 +9,7 @@ import tokenize
 import weakref
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +17,7 @@ from typing import Any, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, first_line
 from eigenveil.files import Place
@@ -107,36 +105,6 @@ def too_large(path: Place | str, why: str) -> DataError:
 
 
 # -- Rows in pieces of one size, whatever pieces they come in.
-
-
-def rechunk(
-    parts: Iterable[tuple[NDArray[Any], ...]], step: int
-) -> Iterator[tuple[NDArray[Any], ...]]:
-    """Cut the same rows into pieces of ``step``; only the last may be shorter, and none is empty.
-
-    A part is one array or several with the same rows. A piece that lies within one part is a view
-    of it.
-    """
-    waiting: list[tuple[NDArray[Any], ...]] = []
-    count = 0
-    for part in parts:
-        taken, rows = 0, part[0].shape[0]
-        while taken < rows:
-            piece = tuple(each[taken : taken + step - count] for each in part)
-            waiting.append(piece)
-            taken += piece[0].shape[0]
-            count += piece[0].shape[0]
-            if count == step:
-                yield _joined(waiting)
-                waiting, count = [], 0
-    if waiting:
-        yield _joined(waiting)
-
-
-def _joined(pieces: list[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
-    if len(pieces) == 1:
-        return pieces[0]
-    return tuple(np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
 
 
 # -- Which files are meant: folders and patterns made into a list.

@@ -14,9 +14,8 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.io.files import rechunk
 from eigenveil.io.formats.dialect import PLAIN, Dialect, Settled
-from eigenveil.io.formats.tabular import Table, numbers_of
+from eigenveil.io.formats.tabular import Table
 from eigenveil.io.formats.text import (
     BAD_CELL,
     BAD_LINE,
@@ -29,10 +28,11 @@ from eigenveil.io.formats.text import (
 from eigenveil.io.growing import GrowingText
 from eigenveil.io.open import select
 from eigenveil.io.stopping import Stop
-from eigenveil.models.inputs import check_width
-from eigenveil.models.names import numbered_names
 from eigenveil.moments.rows import Block
+from eigenveil.moments.source import rechunk
 from eigenveil.origins import TextOrigin
+from eigenveil.tables.encode import numbers_of
+from eigenveil.tables.names import check_width, numbered_names
 
 _ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -14,15 +14,22 @@ from numpy.typing import NDArray
 from eigenveil.checks import first_twice
 from eigenveil.errors import DataError
 from eigenveil.files import Place
-from eigenveil.io.encode import RowEncoder, labels
-from eigenveil.io.files import RowFile, expand, reading, rechunk, state_of
+from eigenveil.io.files import RowFile, expand, reading, state_of
 from eigenveil.io.formats.arrays import ArrayFile, NamedArrayFile, SparseArrayFile
 from eigenveil.io.formats.named import Named
 from eigenveil.io.formats.parts import PartTable
 from eigenveil.io.formats.registry import USUAL, Format, ReadOptions, format_of
 from eigenveil.io.formats.tabular import Table
 from eigenveil.moments.rows import Block
-from eigenveil.moments.source import SPARSE_ROWS, block_rows, held_in, part_rows
+from eigenveil.moments.source import (
+    SPARSE_ROWS,
+    RowSource,
+    block_rows,
+    held_in,
+    part_rows,
+    rechunk,
+)
+from eigenveil.tables.encode import RowEncoder, labels
 from eigenveil.tables.ids import identifiers
 from eigenveil.tables.schema import Schema
 
@@ -195,8 +202,18 @@ def _encoder_of(schema: Schema, tables: Sequence[Table]) -> RowEncoder:
     for table in tables:
         schema.check_usable(str(table.path))
     encoder = RowEncoder.of_schema(schema)
-    encoder.check_tables(tables)
+    check_tables(encoder, tables)
     return encoder
+
+
+def check_tables(encoder: RowEncoder, tables: Sequence[Table]) -> None:
+    """Refuse tables without what a schema names, or of other kinds."""
+    for table in tables:
+        there = all(name in table.types for name in encoder.columns)
+        table.check_names(encoder.columns if there else None)
+        for name in encoder.columns:
+            table.require(name, "which the schema has")
+        table.check_types(encoder)
 
 
 def open_tables(paths: Sequence[str | Path | Place], *, read: ReadOptions = USUAL) -> list[Table]:
@@ -256,7 +273,7 @@ def _check_names(files: Sequence[Table | ArrayFile], names: Sequence[str]) -> No
         )
 
 
-class FileRows:
+class FileRows(RowSource):
     """The rows of files, one file after the other.
 
     Parameters
@@ -294,7 +311,9 @@ class FileRows:
         self._files, self._encoder = files, encoder
         self.paths = tuple(path for file in files for path in file.files)
         self._states = tuple(map(_state, files))
-        self.newlines_in_cells = any(getattr(file, "newlines_in_cells", False) for file in files)
+        self.newlines_in_cells = any(
+            file.newlines_in_cells for file in files if isinstance(file, Table)
+        )
         self.in_parts = any(isinstance(file, PartTable) for file in files)
         self.names = names if encoder is None or names is not None else encoder.names
         self.schema = None if encoder is None else encoder.schema

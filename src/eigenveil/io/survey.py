@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, short_name
 from eigenveil.files import Place
-from eigenveil.io.encode import RowEncoder, encoded, labels, words
 from eigenveil.io.files import reading
 from eigenveil.io.formats.registry import USUAL, ReadOptions
-from eigenveil.io.formats.tabular import Table, is_numeric
-from eigenveil.io.open import open_tables
+from eigenveil.io.formats.tabular import Table
+from eigenveil.io.open import check_tables, open_tables
 from eigenveil.moments.source import block_rows
 from eigenveil.tables.draft import Distinct, Seen
+from eigenveil.tables.encode import RowEncoder, encoded, is_numeric, labels, words
 from eigenveil.tables.schema import Column, Schema
 
 _MOST_UNKNOWN = 1000  # levels that are counted
@@ -194,7 +194,7 @@ def check_files(
     """Compare files with their schema: one pass."""
     tables = open_tables(paths, read=read)
     encoder = RowEncoder.of_schema(schema)
-    encoder.check_tables(tables)
+    check_tables(encoder, tables)
     columns = [ColumnReport(column) for column in schema.read]
     unit = None if schema.unit is None else UnitReport(schema.unit)
     rows = 0

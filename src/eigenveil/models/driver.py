@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Never, TypeVar
 
+from eigenveil.errors import InvalidRowsWarning
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.charging import UNCHARGED, Charges
-from eigenveil.models.inputs import warn_owner
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, certificate_of
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.task import task_of_plan
 from eigenveil.moments.engine import InvalidRows, accumulate
 from eigenveil.moments.independence import dependence
-from eigenveil.moments.source import PartitionedRows, RowSource, newlines_in_cells, read_as
+from eigenveil.moments.source import PartitionedRows, RowSource
 from eigenveil.noise.source import RandomSource
-from eigenveil.privacy.certificate import reasons_of
+from eigenveil.privacy.certificate import reasons_of, rule_of_rows
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import Spending
 from eigenveil.tables.units import unit_rows
@@ -31,7 +32,7 @@ def rounds_of(plan: BasePlan, **context: Any) -> Generator[Round, Answers, Any]:
 
 def rows_for(plan: BasePlan, rows: RowSource) -> RowSource:
     """Rows as a plan takes them: as its task does, with the weights of its units."""
-    taken = read_as(rows, task_of_plan(plan).rows_for)
+    taken = rows.read_by(task_of_plan(plan).rows_for)
     return taken if plan.unit is None else unit_rows(taken, plan.max_rows_per_unit)
 
 
@@ -95,7 +96,7 @@ def certified_fit(
                 secure=secure,
                 counted=charges.counted,
                 cluster=isinstance(rows, PartitionedRows),
-                newlines_in_cells=newlines_in_cells(rows),
+                newlines_in_cells=rows.newlines_in_cells,
             )
         )
         warn_owner(run.invalid, plan)
@@ -207,3 +208,18 @@ def run_rounds(
 
 def _notifier(progress: RoundProgress, label: str) -> Callable[[int], None]:
     return lambda rows: progress(label, rows)
+
+
+# -- What only the owner of rows is told.
+
+
+def warn_owner(invalid: InvalidRows | None, plan: BasePlan, *, where: str = "") -> None:
+    """Warn whoever called about rows that are left out; nothing of it is kept."""
+    if invalid is not None:
+        warnings.warn(f"{where}{told_owner(invalid, plan)}", InvalidRowsWarning, stacklevel=4)
+
+
+def told_owner(invalid: InvalidRows, plan: BasePlan) -> str:
+    """What the owner of rows is told of those that are left out, and the rule."""
+    rule = f" By rule, {rule_of_rows(plan.model_dump())}." if invalid.count else ""
+    return f"{invalid}.{rule}"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
@@ -38,6 +38,7 @@ from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, View
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
 from eigenveil.privacy.certificate import certificate_from
+from eigenveil.tables.adapters import validated
 
 _MODEL_FORMAT = "eigenveil-model-2"
 # Columns named where some are left out.
@@ -212,6 +213,12 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         if self._result is None:
             raise NotFittedError(f"This {type(self).__name__} {self._unfitted}.")
         return self._result
+
+    def _validated(self, X: ArrayLike, **checks: Any) -> Any:
+        """Rows as scikit-learn checks them, less the column of units that the fit had."""
+        if self._result is None:
+            return validated(self, X, **checks)
+        return validated(self, X, unit=self._result.plan.unit, genes=self._result.names, **checks)
 
     @property
     def _unfitted(self) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eigenveil.files import Place
 from eigenveil.models.charging import begin_charges
 from eigenveil.models.constraints import Configured
 from eigenveil.models.driver import RoundProgress, certified_fit, rows_for
-from eigenveil.models.inputs import check_features, rows_of, unit_of
 from eigenveil.models.options import Options, Path
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
@@ -24,7 +22,10 @@ from eigenveil.models.task import task_named
 from eigenveil.moments.columns import count_variables
 from eigenveil.moments.source import RowSource
 from eigenveil.privacy.guarantee import UNNAMED_UNIT
+from eigenveil.tables.adapters import rows_of
+from eigenveil.tables.names import check_features
 from eigenveil.tables.scales import public_preparation
+from eigenveil.tables.units import unit_of
 
 
 class TableFit(Configured):
@@ -64,10 +65,9 @@ class TableFit(Configured):
         options = self._options()
         if groups is not None and options.get("unit") is None:
             options = options.changed(unit=UNNAMED_UNIT)
-        rows = rows_of(self, X, unit=options.get("unit"), groups=groups)
+        rows = rows_of(X, unit=options.get("unit"), groups=groups, estimator=self)
         check_features("The frame", rows, of_words=task_named(self._TASK).takes_documents)
-        files = getattr(rows, "paths", None)  # of cells that stay in their file
-        return self._fit_rows(options, rows, files=files, progress=None)
+        return self._fit_rows(options, rows)
 
     def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
         """Fit to rows read a block at a time, as often as the plan has rounds.
@@ -87,16 +87,10 @@ class TableFit(Configured):
         unit = unit_of(rows, given, taken=task.has("unit", self._PATH))
         if unit != given:
             options = options.changed(unit=unit)
-        files = getattr(rows, "paths", None)
-        return self._fit_rows(options, rows, files=files, progress=progress)
+        return self._fit_rows(options, rows, progress=progress)
 
     def _fit_rows(
-        self,
-        options: Options,
-        rows: RowSource,
-        *,
-        files: Sequence[Place] | None = None,
-        progress: RoundProgress | None,
+        self, options: Options, rows: RowSource, *, progress: RoundProgress | None = None
     ) -> Self:
         task, model = task_named(self._TASK), self
         assert isinstance(model, StoredModel)
@@ -106,12 +100,11 @@ class TableFit(Configured):
         came = {name: options[name] for name in ("unit", "ranges") if name in options}
         spec = EstimatorSpec.by(model, **came)
         options = numbered(options, rows.names)
-        variables = getattr(rows, "variables", None)
-        public, context = public_columns(options, rows.features, variables)
+        public, context = public_columns(options, rows.features, rows.variables)
         source = noise_source(options.random_state)
         plan = task.make_plan(options, features=rows.features, **context)
         plan = plan.drawn_from(secure=source.secure)
-        charges, outcome = begin_charges(options, plan, files=files), "stopped"
+        charges, outcome = begin_charges(options, plan, files=rows.paths), "stopped"
         try:
             rows = rows_for(plan, rows)
             certified_fit(
@@ -144,10 +137,9 @@ def known_ranges(options: Options, rows: RowSource) -> Any:
 
     The schema's, if it has one of each column.
     """
-    schema = getattr(rows, "schema", None)
-    if options.ranges is not None or schema is None or not isinstance(options.scale, str):
+    if options.ranges is not None or rows.schema is None or not isinstance(options.scale, str):
         return options.ranges
-    ranges = schema.public_ranges()
+    ranges = rows.schema.public_ranges()
     return ranges if np.isfinite(ranges).all() else None
 
 

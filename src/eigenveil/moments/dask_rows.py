@@ -26,7 +26,7 @@ from typing import Any, Generic, Protocol
 
 from eigenveil.errors import DataError, EigenveilError, first_line
 from eigenveil.moments.independence import dependence
-from eigenveil.moments.source import FoundT, PartitionedRows, Reading, RowSource, read_as
+from eigenveil.moments.source import FoundT, PartitionedRows, Reading, RowSource
 
 # Sums that are merged at once: a worker holds so many, and one more.
 _FAN_IN = 4
@@ -155,7 +155,7 @@ def read_part(code: str, job: bytes, number: int, value: Any, own: bytes) -> _Pa
     what: _Job[Any] = pickle.loads(job)
     rows = what.opener(value, number)
     for reader, given in zip(what.readers, pickle.loads(own), strict=True):
-        rows = read_as(rows, reader) if given is None else reader(rows, given)
+        rows = rows.read_by(reader) if given is None else reader(rows, given)
     found = what.reading.read(rows)
     return _Partial({number: found.rows}, found)
 

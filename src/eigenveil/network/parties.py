@@ -30,7 +30,7 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, decode
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import Study
-from eigenveil.models.inputs import told_owner
+from eigenveil.models.driver import told_owner
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import RowSource
 from eigenveil.network import channel
@@ -521,7 +521,7 @@ class SiteParty(Party):
     def _open(self, run: Run) -> Site:
         study = run.order.study
         rows = self._open_rows(study)
-        self._decisions.check_rows(study.hash, getattr(rows, "paths", ()))
+        self._decisions.check_rows(study.hash, rows.paths)
         self._decisions.note_members()
         return Site(
             name=self.name,

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.io.formats.tabular import HELD_BY_SINGLE, Table, is_numeric, numbers_of
 from eigenveil.moments.rows import FloatArray
+from eigenveil.tables.entries import INFINITE, NUMBER, TRUTHS
 from eigenveil.tables.ids import MISSING, identifiers
 from eigenveil.tables.schema import FIRST_DAY, Column, Schema
 
@@ -54,15 +54,6 @@ class RowEncoder:
     def of_schema(cls, schema: Schema) -> RowEncoder:
         """The columns of a schema."""
         return cls(schema.read, unit=schema.unit, schema=schema)
-
-    def check_tables(self, tables: Sequence[Table]) -> None:
-        """Refuse tables without what the schema names, or of other kinds."""
-        for table in tables:
-            there = all(name in table.types for name in self.columns)
-            table.check_names(self.columns if there else None)
-            for name in self.columns:
-                table.require(name, "which the schema has")
-            table.check_types(self)
 
     def check_types(self, whose: str, types: Mapping[str, Any]) -> None:
         """Refuse columns whose type cannot be of their kind."""
@@ -209,6 +200,56 @@ def _days(cells: Any, origin: datetime.date) -> NDArray[np.float64]:
     days = cells.cast(pa.date32(), safe=False).cast(pa.int32()).cast(pa.float64())
     found: NDArray[np.float64] = days.to_numpy(zero_copy_only=False)
     return found - float((origin - FIRST_DAY).days)
+
+
+# -- Numbers, in whichever type a column holds them.
+
+
+HELD_BY_SINGLE = frozenset(
+    [pa.bool_(), pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.float16(), pa.float32()]
+)
+
+
+def is_numeric(kind: Any) -> bool:
+    """Whether an Arrow type is a number or a truth value."""
+    types = pa.types
+    return bool(
+        types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_decimal(kind)
+    )
+
+
+def _cells(column: Any) -> NDArray[np.float64]:
+    """Values of cells of text, each by itself; NaN for what is no number."""
+    values = np.full(len(column), np.nan)
+    numeric = pc.fill_null(pc.match_substring_regex(column, NUMBER), False)
+    text = column.filter(numeric).cast(pa.string())
+    bare = pc.ascii_ltrim(pc.ascii_trim(text, " \t"), "+")
+    values[numeric.to_numpy(zero_copy_only=False)] = bare.cast(pa.float64()).to_numpy()
+    infinite = pc.fill_null(pc.match_substring_regex(column, INFINITE), False)
+    negative = pc.fill_null(pc.match_substring(column, "-"), False)
+    values[infinite.to_numpy(zero_copy_only=False)] = np.inf
+    values[pc.and_(infinite, negative).to_numpy(zero_copy_only=False)] = -np.inf
+    for value, words in TRUTHS.items():
+        found = pc.is_in(column, pa.array(words, pa.binary()))
+        values[found.to_numpy(zero_copy_only=False)] = value
+    return values
+
+
+def numbers_of(column: Any) -> NDArray[Any]:
+    """Values of an Arrow column, NaN for a null and for a cell of text that is no number."""
+    if pa.types.is_binary(column.type):
+        return _cells(column)
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_decimal(column.type):
+        # by way of text: Arrow's own conversion is off by a last digit now and then, and the same
+        # number must come out of every format
+        column = column.cast(pa.string()).cast(pa.float64())
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values
 
 
 # -- Which types can be of which kind.

@@ -1,12 +1,30 @@
-"""Names of columns: which read as values, and which are made up.
+"""Names of columns: which read as values, and which are made up; and how many columns there may be.
 
-A table without a line of names would publish its first row in their place.
+Names are public: they stand in results, studies and messages.  A table without a line of names
+would publish its first row in their place, so that names that read as values are refused wherever
+names enter.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+from eigenveil.moments.source import RowSource
+from eigenveil.origins import Origin
+from eigenveil.tables.identifiers import check_identifiers
+
+MOST_COLUMNS = 1 << 16
+"""Most columns of a table whose entries are all stored."""
+MOST_SPARSE_COLUMNS = 1 << 24
+"""Most columns where only entries that are not 0 are stored."""
+MOST_VARIANTS = 1 << 18
+"""Most columns of genotypes, which take 2 bits each where they are stored."""
 
 # pandas names the columns of an array by counting; fewer could be a row
 _FEWEST_COUNTED = 8
@@ -69,8 +87,7 @@ def reads_as_value(name: str) -> bool:
 
 def is_counted(names: Sequence[str]) -> bool:
     """Whether names are 0, 1, ... or 1, 2, ... in order, at least 8: an unnamed array's."""
-    count = len(names)
-    if count < _FEWEST_COUNTED:
+    if len(names) < _FEWEST_COUNTED:
         return False
     return any(
         all(name == str(number) for number, name in enumerate(names, start=start))
@@ -92,3 +109,121 @@ def are_damaged_genes(names: Sequence[str], wrong: Sequence[str]) -> bool:
 def numbered_names(columns: int) -> list[str]:
     """c1, c2, ...: names where a file has none."""
     return [f"c{number}" for number in range(1, columns + 1)]
+
+
+# -- What is refused.
+
+
+def check_names(
+    whose: Origin | str,
+    names: Sequence[str] | None,
+    *,
+    places: Sequence[int] | None = None,
+    of_words: bool = False,
+) -> None:
+    """Refuse names of columns that read as values; the error names the place, not the value."""
+    if names is None or is_counted(names):
+        return
+    wrong = [place for place, name in enumerate(names) if reads_as_value(name)]
+    if not wrong or (of_words and len(wrong) < len(names)):
+        return
+    if are_damaged_genes(names, [names[place] for place in wrong]):
+        return
+    origin = Origin(whose) if isinstance(whose, str) else whose
+    place = origin.column(wrong[0] if places is None else places[wrong[0]])
+    more = f", as of {len(wrong) - 1} more," if len(wrong) > 1 else ""
+    raise DataError(
+        f"{origin.name}: the name of {place}{more} reads as a number, a date or another value, as "
+        "the first row of a table does that has no line of names.",
+        hint="--no-header (header=False in Python) names the columns of text c1, c2, ...; or "
+        "rename them.",
+        code="header-is-data",
+    )
+
+
+def check_features(whose: Origin | str, rows: RowSource, *, of_words: bool = False) -> None:
+    """Refuse columns whose names read as values, or as identifiers without a schema."""
+    check_names(whose, rows.names, of_words=of_words)
+    if not of_words and rows.schema is None:
+        check_identifiers(whose if isinstance(whose, str) else whose.name, rows.names)
+
+
+def first_difference(found: Sequence[str], wanted: Sequence[str]) -> str:
+    """Where two lists of columns part, in words that quote neither: both may be a site's own."""
+    for number, (one, other) in enumerate(zip(found, wanted, strict=False), start=1):
+        if one != other:
+            return f"column {number} (from 1) has another name"
+    return "their numbers differ"
+
+
+_FEWER = {
+    MOST_COLUMNS: "Store fewer columns in a file, or store them sparse (.npz of scipy, .mtx), of "
+    f"which {MOST_SPARSE_COLUMNS:,} are read.",
+    MOST_VARIANTS: "Choose variants that are nearly independent of each other in public data, "
+    "which say as much of ancestry: --variants MANIFEST, or plink2 --extract.",
+}
+
+
+def check_width(whose: str, columns: int, *, most: int | None = None) -> None:
+    """Refuse more columns than are read, ``MOST_COLUMNS`` or another limit."""
+    most = MOST_COLUMNS if most is None else most
+    if columns > most:
+        raise DataError(
+            f"{whose} has {columns:,} columns, and at most {most:,} are read.",
+            hint=_FEWER.get(most, "Store fewer columns in a file."),
+            code="too-many-columns",
+        )
+
+
+# -- Names of genes.
+
+# Columns of var that name genes, where its index does not: those of CellRanger, cellxgene, scanpy.
+_NAMING = ("gene_symbols", "gene_symbol", "feature_name", "gene_name", "gene_names", "symbol")
+_IDENTIFYING = ("gene_ids", "gene_id", "ensembl_id", "feature_id")
+
+
+def gene_names(
+    whose: str,
+    index: Sequence[Any] | NDArray[Any],
+    others: Mapping[str, Callable[[], Sequence[Any] | NDArray[Any]]],
+) -> list[str]:
+    """Names of genes: the index of ``var``; where it has only numbers, a column that names genes.
+
+    Names that are there twice become ``NAME-1``, ``NAME-2``, ..., as by AnnData's
+    ``var_names_make_unique``. Where the index only counts, from 0 or 1, and no column has names,
+    they are c1, c2, ...
+    """
+    own = [str(name) for name in index]
+    if not _are_values(own):
+        return unique(own)
+    for name in (*_NAMING, *_IDENTIFYING):
+        if name in others:
+            found = [str(each) for each in others[name]()]
+            if len(found) == len(own) and not _are_values(found):
+                return unique(found)
+    if any(own == [str(number + start) for number in range(len(own))] for start in (0, 1)):
+        return numbered_names(len(own))
+    raise DataError(
+        f"{whose} has numbers or dates for most names of genes, as the first row of a table that "
+        "has no line of names.",
+        hint="Give genes their names: adata.var_names, or a column 'gene_name' of var.",
+        code="header-is-data",
+    )
+
+
+def _are_values(names: Sequence[str]) -> bool:
+    """Whether most of them read as values."""
+    return 2 * sum(map(reads_as_value, names)) >= len(names)
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """Names of which none is there twice: the second and further ones get -1, -2, ..."""
+    taken, seen = set(names), set()
+    found = []
+    for name in names:
+        if name in seen:
+            name = next(new for number in count(1) if (new := f"{name}-{number}") not in taken)
+            taken.add(name)
+        seen.add(name)
+        found.append(name)
+    return found

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.moments.rows import MOST_ROWS_A_UNIT, Block, RowWeights
-from eigenveil.moments.source import FoundT, PartitionedRows, Reading, RowSource, read_rows
+from eigenveil.moments.source import FoundT, PartitionedRows, Reading, RowsOf, RowSource
 from eigenveil.tables.ids import identifiers
 
 
@@ -42,7 +42,7 @@ class UnitTable:
     divisors: NDArray[np.int64]
 
 
-class WeighedRows:
+class WeighedRows(RowsOf):
     """Rows with the weights of a table of their units.
 
     A unit never weighs more than 1, whatever is read: a row that goes beyond what the table has
@@ -50,8 +50,8 @@ class WeighedRows:
     """
 
     def __init__(self, rows: RowSource, table: UnitTable) -> None:
-        self._rows, self._table = rows, table
-        self.features, self.names = rows.features, rows.names
+        super().__init__(rows)
+        self._table = table
 
     def blocks(self) -> Iterator[Block]:
         """The rows' blocks, with weights."""
@@ -63,7 +63,7 @@ class WeighedRows:
             yield block
 
 
-class UnitRows:
+class UnitRows(RowsOf):
     """Rows with the weights of their units.
 
     The rows are read once to count those of each unit, over all blocks and files; each pass counts
@@ -72,8 +72,8 @@ class UnitRows:
     """
 
     def __init__(self, rows: RowSource, most: int = 1) -> None:
-        self._rows, self._most = rows, most
-        self.features, self.names = rows.features, rows.names
+        super().__init__(rows)
+        self._most = most
         self._counted: tuple[UnitCount, list[UnitTable]] | None = None
 
     def count(self) -> UnitCount:
@@ -88,7 +88,7 @@ class UnitRows:
     def _tables(self) -> tuple[UnitCount, list[UnitTable]]:
         """What was counted: a table of units for each part of the rows."""
         if self._counted is None:
-            self._counted = _tables_of(read_rows(self._rows, _CountUnits()), self._most)
+            self._counted = _tables_of(self._rows.fold(_CountUnits()), self._most)
         return self._counted
 
 
@@ -263,12 +263,12 @@ def _weights(
     return RowWeights(own, ranks)
 
 
-class LabelledRows:
+class LabelledRows(RowsOf):
     """Rows of a source, with units that were given beside them."""
 
     def __init__(self, rows: RowSource, units: NDArray[Any]) -> None:
-        self._rows, self._units = rows, units
-        self.features, self.names = rows.features, rows.names
+        super().__init__(rows)
+        self._units = units
 
     def read_by(self, reader: Callable[[RowSource], RowSource]) -> LabelledRows:
         """The same rows read as something else, one for one."""
@@ -312,3 +312,25 @@ def exact(groups: Any) -> NDArray[Any]:
     for row, each in enumerate(groups):
         found[row] = each
     return found
+
+
+def unit_of(rows: RowSource, unit: str | None, *, taken: bool) -> str | None:
+    """The column with the units of rows that are read with them, such as a file's.
+
+    Rows whose units are read are never protected one by one.
+    """
+    own = rows.unit
+    if None not in (own, unit) and own != unit:
+        raise DataError(
+            f"unit = {unit!r}, and the rows were opened with unit {own!r}.",
+            hint="Name one column in both places.",
+            code="other-unit",
+        )
+    if own is not None and not taken:
+        raise DataError(
+            f"The rows were opened with unit {own!r}, and this task protects rows, not units.",
+            hint="Merge the rows of each unit into one; or, where each unit has one row, give the "
+            "column role = 'ignore'.",
+            code="units-not-taken",
+        )
+    return own or unit

@@ -27,7 +27,6 @@ from eigenveil.cli.presenters.registry import estimator_options
 from eigenveil.cli.presenters.results import print_releases, release_as_json
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
-from eigenveil.models.inputs import MOST_SPARSE_COLUMNS, check_width
 from eigenveil.models.options import options_of
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.pca.plan import Plan
@@ -41,6 +40,7 @@ from eigenveil.planning.tensors import Expected, expect
 from eigenveil.planning.trials import Scenario, Trials
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Guarantee, neighbours_text
+from eigenveil.tables.names import MOST_SPARSE_COLUMNS, check_width
 
 
 @dataclass(frozen=True)

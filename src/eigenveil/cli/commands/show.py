@@ -32,10 +32,10 @@ from eigenveil.io.annotate import annotate_file
 from eigenveil.io.formats.eigenvec import eigenval_beside, eigenval_of, writes_eigenval
 from eigenveil.io.formats.registry import writers
 from eigenveil.io.maps import write_maps
-from eigenveil.models.inputs import first_difference
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.task import TASKS
 from eigenveil.moments.rows import Block
+from eigenveil.tables.names import first_difference
 from eigenveil.tables.schema import Schema, read_schema
 
 

@@ -43,7 +43,6 @@ from eigenveil.federation.secagg.consistency import Verify, bitmap
 from eigenveil.federation.secagg.keys import RoundFacts
 from eigenveil.federation.secagg.recovery import Agreement, Mending
 from eigenveil.models.driver import driven, rounds_of
-from eigenveil.models.inputs import first_difference
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import certificate_of
 from eigenveil.models.rounds import Answers, Query, Round
@@ -51,6 +50,7 @@ from eigenveil.moments.describe import describe
 from eigenveil.privacy.certificate import SEEDED, Certificate, Signature
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import Spending
+from eigenveil.tables.names import first_difference
 
 # Bytes of answers that are held at once, at the most.
 _HELD = 1 << 25

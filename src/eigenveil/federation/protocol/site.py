@@ -45,16 +45,15 @@ from eigenveil.federation.secagg.client import SecaggClient, State, pair_letter_
 from eigenveil.federation.secagg.consistency import bitmap, check_signatures, members_of, rows
 from eigenveil.federation.secagg.keys import SiteKeys
 from eigenveil.models.driver import rows_for
-from eigenveil.models.inputs import check_names, first_difference
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.task import TASKS
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.independence import dependence
-from eigenveil.moments.source import RowSource, newlines_in_cells
+from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource, SecureSource
 from eigenveil.origins import FileOrigin
 from eigenveil.privacy.certificate import Certificate
-from eigenveil.tables.schema import Schema
+from eigenveil.tables.names import check_names, first_difference
 
 # Steps of which there is one a round; any other step is answered once.
 _EVERY_ROUND = ("round", "survivors", "unmask")
@@ -88,7 +87,7 @@ class Site:
         self.invalid: InvalidRows | None = None
         if terms.mends and identity is None:
             raise _no_identity()
-        own: Schema | None = getattr(rows, "schema", None)
+        own = rows.schema
         if own is not None and study.table_schema is not None:
             study.table_schema.check_same(own, f"site {name}")
         if rows.features != terms.width:
@@ -183,7 +182,7 @@ class Site:
             listed=state.listed,
             seeded=not self._source.secure,
             dependent=dependence(),
-            newlines_in_cells=newlines_in_cells(self.rows),
+            newlines_in_cells=self.rows.newlines_in_cells,
         )
         return self._answer(message, request, lambda now: self._draft(now, reply))
 
@@ -388,7 +387,7 @@ class Site:
             most=now.state.fewest,
             secure=self._source.secure,
             dependent=dependence(),
-            newlines_in_cells=newlines_in_cells(self.rows),
+            newlines_in_cells=self.rows.newlines_in_cells,
         )
         check_part(certificate, part)
         made = own_signature(self._identity, certificate, now.message.session, aggregator=False)

@@ -13,17 +13,17 @@ from eigenveil.checks import first_twice
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.federation.masks import MASKS
 from eigenveil.federation.secagg.graph import even
-from eigenveil.models.inputs import (
-    MOST_SPARSE_COLUMNS,
-    check_names,
-    check_width,
-    first_difference,
-)
 from eigenveil.models.options import study_options, tasks_with
 from eigenveil.models.task import TASKS
 from eigenveil.origins import FileOrigin
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.tables.identifiers import check_identifiers
+from eigenveil.tables.names import (
+    MOST_SPARSE_COLUMNS,
+    check_names,
+    check_width,
+    first_difference,
+)
 from eigenveil.tables.schema import Schema
 
 if TYPE_CHECKING:

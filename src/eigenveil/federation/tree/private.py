@@ -16,7 +16,7 @@ from eigenveil.errors import DataError, ProtocolError
 from eigenveil.federation.tree.contents import Sums, Totals
 from eigenveil.federation.tree.messages import TreeCodec, TreeKeys, TreeMessage
 from eigenveil.federation.tree.tree import MergeTree, Place
-from eigenveil.models.inputs import of_numbers, warn_owner
+from eigenveil.models.driver import warn_owner
 from eigenveil.models.options import Options
 from eigenveil.models.rounds import Round
 from eigenveil.models.streaming.plan import StreamPlan, make_stream_plan, stream_queries
@@ -25,6 +25,7 @@ from eigenveil.moments.release import noisy_integers
 from eigenveil.moments.rows import Block
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.tree_views import check_arrived
+from eigenveil.tables.adapters import adapter
 from eigenveil.tables.units import StreamUnits, unit_ids
 
 Protect = Literal["outsider", "aggregators"]
@@ -233,7 +234,7 @@ class Leaf:
 
     def _checked(self, rows: ArrayLike) -> NDArray[np.float64]:
         features = self._study.plan.features
-        array = np.asarray(of_numbers(rows), dtype=np.float64)
+        array = np.asarray(adapter(rows).numbers().given, dtype=np.float64)
         if array.ndim != 2 or array.shape[1] != features:
             raise DataError(
                 f"{self.place.name}: rows of shape {array.shape} do not have {features} features.",

@@ -19,9 +19,9 @@ from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io.files import check_unpacked, reading
 from eigenveil.io.formats.named import Named
-from eigenveil.models.inputs import MOST_COLUMNS, MOST_SPARSE_COLUMNS, check_width
 from eigenveil.moments.source import block_rows
 from eigenveil.origins import FileOrigin
+from eigenveil.tables.names import MOST_COLUMNS, MOST_SPARSE_COLUMNS, check_width
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from eigenveil.io.files import NOT_WHOLE, reading, unreadable
 from eigenveil.io.formats.arrays import Header, NamedArrayFile, NamedSparseFile
 from eigenveil.io.formats.compressed import Compressed, SortedEntries
 from eigenveil.io.formats.hierarchy import OTHER_FORMAT, as_texts, child, is_array, opened, whole
-from eigenveil.models.cells import gene_names
+from eigenveil.tables.names import gene_names
 
 RAW = "raw"
 """The layer that stands for ``adata.raw``, where no other has this name."""

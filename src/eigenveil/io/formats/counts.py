@@ -20,8 +20,8 @@ from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io.files import GZIP_GROWTH, reading, too_large
 from eigenveil.io.formats.arrays import Header, SparseArrayFile
-from eigenveil.models.inputs import MOST_SPARSE_COLUMNS, check_names, check_width
 from eigenveil.origins import FileOrigin
+from eigenveil.tables.names import MOST_SPARSE_COLUMNS, check_names, check_width
 
 
 def read_vocabulary(path: str | Path) -> list[str]:

@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from eigenveil.errors import DataError
 from eigenveil.io.formats.extras import library
-from eigenveil.io.formats.tabular import Table, numbers_of
+from eigenveil.io.formats.tabular import Table
 from eigenveil.io.query import Query
+from eigenveil.tables.encode import numbers_of
 from eigenveil.tables.entries import numbers
 
 # One state of the database for all passes, read only; and rows in one order, whoever reads beside.

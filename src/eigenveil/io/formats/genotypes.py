@@ -29,8 +29,8 @@ from eigenveil.io.formats.variants import (
     read_manifest,
     variant_of,
 )
-from eigenveil.models.inputs import MOST_VARIANTS
 from eigenveil.moments.source import block_rows
+from eigenveil.tables.names import MOST_VARIANTS
 
 _BAND_BYTES = 1 << 27
 # Entries that are made from counts at a time: they stay in the processor's cache.

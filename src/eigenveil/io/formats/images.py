@@ -24,7 +24,7 @@ from eigenveil.files import Place
 from eigenveil.io.files import GZIP_GROWTH, MOST_UNPACKED, reading, too_large, unreadable
 from eigenveil.io.formats.arrays import Header, NamedArrayFile
 from eigenveil.io.formats.extras import library
-from eigenveil.models import inputs
+from eigenveil.tables import names
 
 _MOST_VOXELS = MOST_UNPACKED >> 4
 _SAME = 1e-3  # millimetres, in which affines may differ
@@ -122,9 +122,9 @@ class _Images(NamedArrayFile):
         every = np.ones(grid.shape, dtype=np.bool_)
         self._inside = every if self._mask is None else self._mask.inside
         self.label_names = (*headers[0].labels, "image")
-        if self._mask is None and self._inside.size > inputs.MOST_COLUMNS:
+        if self._mask is None and self._inside.size > names.MOST_COLUMNS:
             raise DataError(
-                f"{first} has {self._inside.size:,} voxels, and at most {inputs.MOST_COLUMNS:,} "
+                f"{first} has {self._inside.size:,} voxels, and at most {names.MOST_COLUMNS:,} "
                 "columns are read.",
                 hint="Give a public mask (--mask) of fewer, or images of lower resolution.",
                 code="too-many-columns",

@@ -7,14 +7,11 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.ipc
 import pyarrow.parquet
-from numpy.typing import NDArray
 
 from eigenveil.checks import first_twice
 from eigenveil.errors import DataError
@@ -22,13 +19,10 @@ from eigenveil.files import Place
 from eigenveil.io.files import MOST_UNPACKED, check_unpacked, reading, source_of
 from eigenveil.io.formats.arrow_sizes import batch_sizes
 from eigenveil.io.formats.named import Named
-from eigenveil.models.inputs import check_names, check_width
 from eigenveil.moments.source import part_rows
 from eigenveil.origins import FileOrigin
-from eigenveil.tables.entries import INFINITE, NUMBER, TRUTHS
-
-if TYPE_CHECKING:
-    from eigenveil.io.encode import RowEncoder
+from eigenveil.tables.encode import RowEncoder, is_numeric
+from eigenveil.tables.names import check_names, check_width
 
 # How much smaller than its content a row group of Parquet is that is no data.
 _BOMB = 1000
@@ -214,50 +208,3 @@ class ArrowTable(Table):
         ):
             for index in range(file.num_record_batches):
                 yield file.get_batch(index)
-
-
-HELD_BY_SINGLE = frozenset(
-    [pa.bool_(), pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.float16(), pa.float32()]
-)
-
-
-def is_numeric(kind: Any) -> bool:
-    """Whether an Arrow type is a number or a truth value."""
-    types = pa.types
-    return bool(
-        types.is_boolean(kind)
-        or types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_decimal(kind)
-    )
-
-
-def _cells(column: Any) -> NDArray[np.float64]:
-    """Values of cells of text, each by itself; NaN for what is no number."""
-    values = np.full(len(column), np.nan)
-    numeric = pa.compute.fill_null(pa.compute.match_substring_regex(column, NUMBER), False)
-    text = column.filter(numeric).cast(pa.string())
-    bare = pa.compute.ascii_ltrim(pa.compute.ascii_trim(text, " \t"), "+")
-    values[numeric.to_numpy(zero_copy_only=False)] = bare.cast(pa.float64()).to_numpy()
-    infinite = pa.compute.fill_null(pa.compute.match_substring_regex(column, INFINITE), False)
-    negative = pa.compute.fill_null(pa.compute.match_substring(column, "-"), False)
-    values[infinite.to_numpy(zero_copy_only=False)] = np.inf
-    values[pa.compute.and_(infinite, negative).to_numpy(zero_copy_only=False)] = -np.inf
-    for value, words in TRUTHS.items():
-        found = pa.compute.is_in(column, pa.array(words, pa.binary()))
-        values[found.to_numpy(zero_copy_only=False)] = value
-    return values
-
-
-def numbers_of(column: Any) -> NDArray[Any]:
-    """Values of an Arrow column, NaN for a null and for a cell of text that is no number."""
-    if pa.types.is_binary(column.type):
-        return _cells(column)
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    elif pa.types.is_decimal(column.type):
-        # by way of text: Arrow's own conversion is off by a last digit now and then, and the same
-        # number must come out of every format
-        column = column.cast(pa.string()).cast(pa.float64())
-    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return values

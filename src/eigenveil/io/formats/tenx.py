@@ -24,7 +24,7 @@ from eigenveil.io.formats.arrays import ArrayFile, Header, NamedSparseFile
 from eigenveil.io.formats.compressed import Compressed
 from eigenveil.io.formats.counts import MatrixMarketFile, market_header
 from eigenveil.io.formats.hierarchy import child, is_array, opened, whole
-from eigenveil.models.cells import gene_names
+from eigenveil.tables.names import gene_names
 
 _MATRIX = re.compile(r"(.*)matrix\.mtx(\.gz)?", re.IGNORECASE)
 _FEATURES, _BARCODES = ("features.tsv", "genes.tsv"), ("barcodes.tsv",)

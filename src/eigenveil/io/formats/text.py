@@ -26,12 +26,12 @@ from eigenveil.errors import DataError, FileDialectWarning, callers_level
 from eigenveil.files import Place
 from eigenveil.io.files import Lent
 from eigenveil.io.formats.dialect import EITHER, PLAIN, Dialect, PlainLines, Settled, settle
-from eigenveil.io.formats.tabular import Table, is_numeric, numbers_of
-from eigenveil.models.inputs import check_width
-from eigenveil.models.names import numbered_names
+from eigenveil.io.formats.tabular import Table
 from eigenveil.origins import FileOrigin, TextOrigin
+from eigenveil.tables.encode import is_numeric, numbers_of
 from eigenveil.tables.entries import number
 from eigenveil.tables.ids import MISSING
+from eigenveil.tables.names import check_width, numbered_names
 
 # Bytes read at a time, more where lines are so long that one does not fit. pyarrow holds some 50
 # times as much, and is no faster with more.

@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, VariantsWarning, callers_level, short_name
 from eigenveil.files import Place
-from eigenveil.models.inputs import MOST_VARIANTS, check_width
-from eigenveil.models.names import reads_as_value
 from eigenveil.tables.identifiers import looks_like_identifier
+from eigenveil.tables.names import MOST_VARIANTS, check_width, reads_as_value
 
 MANIFEST_COLUMNS = ("id", "chrom", "pos", "counted", "other")
 """The columns of a manifest, in any order; ``frequency`` may be there too."""

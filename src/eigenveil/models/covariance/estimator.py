@@ -13,7 +13,6 @@ from eigenveil.models.as_sklearn import covariance_of
 from eigenveil.models.charging import LedgerPlace
 from eigenveil.models.covariance.plan import CovariancePlan
 from eigenveil.models.covariance.rounds import CovarianceFactors
-from eigenveil.models.inputs import validated
 from eigenveil.models.result import View, of_factors, read_only
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.table_fit import TableFit
@@ -78,7 +77,7 @@ class FittedCovariance(StoredModel):
 
     def _rows(self, X: ArrayLike) -> Any:
         self._check_fitted()
-        return validated(self, X, dtype=np.float64, reset=False)
+        return self._validated(X, dtype=np.float64, reset=False)
 
 
 class PrivateCovariance(TableFit, FittedCovariance):

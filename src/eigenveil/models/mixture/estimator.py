@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_random_state
 from eigenveil.errors import DataError
 from eigenveil.models.as_sklearn import mixture_of
 from eigenveil.models.charging import LedgerPlace
-from eigenveil.models.inputs import validated
 from eigenveil.models.mixture.densities import average_variances, coloured, log_densities
 from eigenveil.models.mixture.rounds import MixtureFactors
 from eigenveil.models.result import Result, View, of_factors
@@ -95,8 +94,7 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
     def _log_joint(self, X: ArrayLike) -> NDArray[np.float64]:
         """Logarithm of weight times density, shape (n_samples, n_components)."""
         self._check_fitted()
-        rows = validated(
-            self,
+        rows = self._validated(
             X,
             accept_sparse="csr",
             dtype=[np.float64, np.float32],

@@ -16,7 +16,6 @@ from eigenveil.errors import DataError, NoisyResultWarning, callers_level, liste
 from eigenveil.models.as_sklearn import pca_of
 from eigenveil.models.charging import LedgerPlace
 from eigenveil.models.holes import scores_of_observed
-from eigenveil.models.inputs import validated
 from eigenveil.models.pca.derived import ProbabilisticPCA, whitening
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import Factors, private_pca
@@ -27,7 +26,7 @@ from eigenveil.models.stored import StoredModel
 from eigenveil.models.streaming.plan import StreamPlan
 from eigenveil.models.table_fit import TableFit
 from eigenveil.moments.engine import LargestNorm
-from eigenveil.moments.source import RowSource, read_rows
+from eigenveil.moments.source import RowSource
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -90,8 +89,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         not usable: scores along them show noise, not the rows.
         """
         self._check_fitted()
-        array = validated(
-            self,
+        array = self._validated(
             X,
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
@@ -191,7 +189,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         NaN for a row with NaN; minus infinity where the covariance is singular.
         """
         gaussian = self._gaussian()
-        rows = validated(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        rows = self._validated(X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
         residuals = rows - self.mean_
         if self.covariate_effects_ is not None:
             covariates = self._covariates
@@ -478,5 +476,5 @@ class PrivatePCA(TableFit, FittedPCA):
         center, longest = public["public_center"], plan.row_norm == "max"
         largest = None
         if longest:
-            largest = read_rows(rows, LargestNorm(center, plan.precision)).norm or 1.0
+            largest = rows.fold(LargestNorm(center, plan.precision)).norm or 1.0
         return private_pca(plan, max_norm=largest, **public)

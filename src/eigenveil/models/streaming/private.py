@@ -12,14 +12,7 @@ from numpy.typing import ArrayLike
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.charging import LedgerPlace, begin_charges
 from eigenveil.models.constraints import Configured
-from eigenveil.models.inputs import (
-    array_rows,
-    new_columns,
-    of_numbers,
-    validated,
-    warn_owner,
-    without_units,
-)
+from eigenveil.models.driver import warn_owner
 from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.models.result import EstimatorSpec, Result
 from eigenveil.models.stored import noise_source
@@ -28,6 +21,8 @@ from eigenveil.models.streaming.state import StreamState
 from eigenveil.models.table_fit import public_columns
 from eigenveil.moments.source import RowSource
 from eigenveil.origins import Origin
+from eigenveil.tables.adapters import adapter
+from eigenveil.tables.adapters.base import FLOATS, Adapter, array_rows
 from eigenveil.tables.identifiers import check_identifiers
 
 _HERE = Origin()
@@ -197,8 +192,8 @@ n_samples_, guarantee_, certificate_
             As :meth:`partial_fit` and :meth:`release`; an older result is left as it was.
         """
         del y
-        X, ids = self._without_units(X, groups)
-        array, names = new_columns(self, X)
+        table, ids = self._without_units(X, groups)
+        array, names = table.checked(self)
         rows = array_rows(array, names, ids)
         stream = self._started(rows)
         try:
@@ -239,7 +234,7 @@ n_samples_, guarantee_, certificate_
         del y
         return self._add(X, groups=groups)
 
-    def _without_units(self, X: ArrayLike, groups: ArrayLike | None) -> tuple[Any, Any]:
+    def _without_units(self, X: ArrayLike, groups: ArrayLike | None) -> tuple[Adapter, Any]:
         """Rows, and their units where the stream has some."""
         options = self._options()
         if groups is not None and self.unit is None:
@@ -249,7 +244,7 @@ n_samples_, guarantee_, certificate_
                 hint="Give unit='patient_id', or whatever a unit is, before the first block.",
                 code="no-units",
             )
-        return without_units(X, self.unit, groups=groups)
+        return adapter(X).split(self.unit, groups)
 
     def _add(
         self,
@@ -262,13 +257,13 @@ n_samples_, guarantee_, certificate_
         """Add a block; ``names`` are those of the columns where ``X`` cannot say them."""
         self._check_not_loaded()
         stream = self._stream
-        X, ids = self._without_units(X, groups)
+        table, ids = self._without_units(X, groups)
         if stream is None:
-            rows = _first_block(self, X, names, ids, origin)
+            rows = _first_block(self, table, names, ids, origin)
             stream = self._started(rows)
         else:
             stream.check_process()
-            rows = _next_block(self, X, names, ids, origin)
+            rows = _next_block(self, table, names, ids, origin)
         begun, before = self._stream, stream.blocks
         try:
             self._stream = stream
@@ -396,35 +391,36 @@ def _nowhere(result: Result) -> None:
 
 def _first_block(
     estimator: PrivateStreamingPCA,
-    X: ArrayLike,
+    table: Adapter,
     names: Sequence[str] | None,
     ids: Any,
     origin: Origin,
 ) -> RowSource:
     """The rows of a stream's first block."""
-    array, found = new_columns(estimator, X, ensure_min_samples=0)
+    array, found = table.checked(estimator, fewest=0)
     return array_rows(array, found if names is None else names, ids, origin=origin)
 
 
 def _next_block(
     estimator: PrivateStreamingPCA,
-    X: ArrayLike,
+    table: Adapter,
     names: Sequence[str] | None,
     ids: Any,
     origin: Origin,
 ) -> RowSource:
     """The same for a further block, with the columns of the first."""
     if names is not None:
-        rows = _first_block(estimator, X, names, ids, origin)
+        rows = _first_block(estimator, table, names, ids, origin)
         if (rows.features, tuple(names)) != estimator._columns("n_features_in_"):
             raise _other_columns()
         return rows
-    array = validated(
+    genes = None if estimator._result is None else estimator._result.names
+    array = table.numbers().matrix(
         estimator,
-        of_numbers(X),
+        genes=genes,
         reset=False,
         accept_sparse="csr",
-        dtype=[np.float64, np.float32],
+        dtype=list(FLOATS),
         ensure_min_samples=0,
         ensure_all_finite=False,
     )

@@ -15,10 +15,11 @@ from eigenveil.errors import DataError
 from eigenveil.linalg.eigen import fix_signs
 from eigenveil.linalg.subspace import Subspace
 from eigenveil.models.constraints import Configured
-from eigenveil.models.inputs import check_names, validated
 from eigenveil.models.streaming.tracking import Rule, Tracked, Tracker
 from eigenveil.origins import Origin
+from eigenveil.tables.adapters import validated
 from eigenveil.tables.identifiers import check_identifiers
+from eigenveil.tables.names import check_names
 
 FLOATS = (np.float64, np.float32)
 _CHUNK = 4096

@@ -13,7 +13,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eigenveil.errors import DataError
 from eigenveil.models.charging import LedgerPlace
-from eigenveil.models.inputs import validated
 from eigenveil.models.result import View, of_factors
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.table_fit import TableFit
@@ -115,8 +114,7 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
     def _inferred(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Topic proportions, and log-probabilities, of each document."""
         self._check_fitted()
-        counts = validated(
-            self,
+        counts = self._validated(
             X,
             accept_sparse="csr",
             dtype=[np.float64, np.float32],

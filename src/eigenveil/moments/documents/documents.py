@@ -9,7 +9,7 @@ in ``sums.py``, ``shares.py`` and ``triples.py``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -25,7 +25,7 @@ from eigenveil.moments.rows import (
     Preparation,
     RowWeights,
 )
-from eigenveil.moments.source import RowSource, SparseRows, block_rows
+from eigenveil.moments.source import RowsOf, RowSource, SparseRows, block_rows
 from eigenveil.origins import Origin
 
 # Every triple of words needs three places: a shorter document has none, and is valid all the same.
@@ -108,7 +108,7 @@ def _problem(
     )
 
 
-class DocumentRows:
+class DocumentRows(RowSource):
     """Documents of a sparse matrix or an array of word counts, shape (n, D)."""
 
     def __init__(
@@ -146,26 +146,12 @@ class DocumentRows:
             )
 
 
-@runtime_checkable
-class SparseSource(RowSource, Protocol):
-    """Rows that can also be read without being made dense."""
-
-    def sparse_blocks(self) -> Iterator[Block]:
-        """All rows once, in order, as CSR arrays."""
-        ...
-
-
-class TableDocuments:
+class TableDocuments(RowsOf):
     """Documents that any source of rows holds as counts: one row a document, one column a word."""
-
-    def __init__(self, rows: RowSource) -> None:
-        self._rows = rows
-        self.names, self.features = rows.names, rows.features
 
     def blocks(self) -> Iterator[Block]:
         """The documents of each block of rows."""
-        rows = self._rows
-        for block in rows.sparse_blocks() if isinstance(rows, SparseSource) else rows.blocks():
+        for block in self._rows.sparse_blocks():
             yield DocumentBlock(
                 block.values,
                 origin=block.origin,

@@ -1,79 +1,90 @@
-"""Single cells in memory: an ``anndata.AnnData`` as rows, and the names of genes.
+"""Single cells: an ``anndata.AnnData``, in memory or in its file.
 
 ``anndata`` is known by its name and never imported here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
-from typing import Any
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.errors import DataError, short_name
-from eigenveil.models.names import numbered_names, reads_as_value
 from eigenveil.moments.rows import Block
-from eigenveil.moments.source import SPARSE_ROWS, block_rows, held_in
+from eigenveil.moments.source import SPARSE_ROWS, RowSource, block_rows, held_in
+from eigenveil.tables.adapters.array import ArrayTable, SparseTable
+from eigenveil.tables.adapters.base import Adapter
+from eigenveil.tables.names import MOST_SPARSE_COLUMNS, check_names, check_width, gene_names
 from eigenveil.tables.units import unit_ids
 
-# Columns of var that name genes, where its index does not: those of CellRanger, cellxgene, scanpy.
-_NAMING = ("gene_symbols", "gene_symbol", "feature_name", "gene_name", "gene_names", "symbol")
-_IDENTIFYING = ("gene_ids", "gene_id", "ensembl_id", "feature_id")
+
+class CellTable(Adapter):
+    """An ``AnnData``: its ``X``, whose genes are the columns."""
+
+    def __init__(self, adata: Any) -> None:
+        super().__init__(adata)
+        self.labels = list(adata.obs.columns)
+
+    @classmethod
+    def of(cls, X: Any) -> Self | None:
+        """Known by the name of its package."""
+        known = type(X).__module__.partition(".")[0] == "anndata" and hasattr(X, "obs_names")
+        return cls(X) if known else None
+
+    def ids(self, unit: str) -> NDArray[Any]:
+        """The identifiers in a column of ``obs``, or in its index."""
+        return units_of(self.given, unit)
+
+    def matrix(self, estimator: Any, *, genes: Sequence[str] | None = None, **checks: Any) -> Any:
+        """The same of the matrix, whose genes are taken by name."""
+        found = CellRows(self.given, columns=genes).matrix()
+        if scipy.sparse.issparse(found) and not checks.get("accept_sparse", False):
+            found = found.toarray()
+        with warnings.catch_warnings():  # they were matched by name
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            return _entries(found).matrix(estimator, **checks)
+
+    def checked(
+        self, estimator: Any = None, *, origin: str = "", fewest: int = 1
+    ) -> tuple[Any, list[str] | None]:
+        """The matrix and its genes."""
+        cells = CellRows(self.given)
+        array, _ = _entries(cells.matrix()).checked(estimator, origin=origin, fewest=fewest)
+        check_names(origin or "The frame", cells.names)
+        return array, list(cells.names)
+
+    def rows(
+        self,
+        *,
+        unit: str | None = None,
+        groups: Any = None,
+        like: Sequence[str] | None = None,
+        estimator: Any = None,
+        origin: str = "",
+        fewest: int = 1,
+    ) -> CellRows:
+        """The cells, read a block at a time; genes are matched by name."""
+        del estimator
+        _, ids = self.split(unit, groups)
+        whose = f"{origin}: the cells" if origin else "The cells"
+        rows = CellRows(self.given, groups=ids, columns=like, origin=whose)
+        check_width(whose, rows.features, most=MOST_SPARSE_COLUMNS)
+        check_names(whose, rows.names)
+        if rows.rows < fewest:
+            raise DataError(
+                f"{whose} are {rows.rows}, and at least {fewest} is needed.",
+                hint="Give an AnnData with cells.",
+                code="rows-matrix",
+            )
+        return rows
 
 
-def is_cells(X: object) -> bool:
-    """Whether it is an ``AnnData``."""
-    return type(X).__module__.partition(".")[0] == "anndata" and hasattr(X, "obs_names")
-
-
-def gene_names(
-    whose: str,
-    index: Sequence[Any] | NDArray[Any],
-    others: Mapping[str, Callable[[], Sequence[Any] | NDArray[Any]]],
-) -> list[str]:
-    """Names of genes: the index of ``var``; where it has only numbers, a column that names genes.
-
-    Names that are there twice become ``NAME-1``, ``NAME-2``, ..., as by AnnData's
-    ``var_names_make_unique``. Where the index only counts, from 0 or 1, and no column has names,
-    they are c1, c2, ...
-    """
-    own = [str(name) for name in index]
-    if not _are_values(own):
-        return unique(own)
-    for name in (*_NAMING, *_IDENTIFYING):
-        if name in others:
-            found = [str(each) for each in others[name]()]
-            if len(found) == len(own) and not _are_values(found):
-                return unique(found)
-    if any(own == [str(number + start) for number in range(len(own))] for start in (0, 1)):
-        return numbered_names(len(own))
-    raise DataError(
-        f"{whose} has numbers or dates for most names of genes, as the first row of a table that "
-        "has no line of names.",
-        hint="Give genes their names: adata.var_names, or a column 'gene_name' of var.",
-        code="header-is-data",
-    )
-
-
-def _are_values(names: Sequence[str]) -> bool:
-    """Whether most of them read as values."""
-    return 2 * sum(map(reads_as_value, names)) >= len(names)
-
-
-def unique(names: Sequence[str]) -> list[str]:
-    """Names of which none is there twice: the second and further ones get -1, -2, ..."""
-    taken, seen = set(names), set()
-    found = []
-    for name in names:
-        if name in seen:
-            name = next(new for number in count(1) if (new := f"{name}-{number}") not in taken)
-            taken.add(name)
-        seen.add(name)
-        found.append(name)
-    return found
+def _entries(matrix: Any) -> Adapter:
+    return SparseTable.of(matrix) or ArrayTable(matrix)
 
 
 def genes_of(adata: Any, *, of_raw: bool = False, origin: str = "The cells") -> list[str]:
@@ -100,7 +111,7 @@ def units_of(adata: Any, unit: str, *, origin: str = "The cells") -> NDArray[Any
     return unit_ids(column, int(adata.shape[0]))
 
 
-class CellRows:
+class CellRows(RowSource):
     """Cells of an ``AnnData``, a block at a time, sparse or dense, in memory or in its file."""
 
     def __init__(
@@ -134,6 +145,8 @@ class CellRows:
         if groups is not None:
             self.units = unit_ids(groups, self.rows)
         self.unit = unit
+        # the file that the matrix stays in, by which a ledger knows it
+        self.paths = (adata.filename,) if adata.isbacked else ()
         self._matrix = self._in_memory()
         kind = self._slice(0, 0).dtype
         if kind.kind not in "biuf" or self.features == 0:
@@ -143,11 +156,6 @@ class CellRows:
                 code="not-numeric",
             )
         self._kind = held_in(kind)
-
-    @property
-    def paths(self) -> tuple[Any, ...] | None:
-        """The file that the matrix stays in, by which a ledger knows it."""
-        return (self._adata.filename,) if self._adata.isbacked else None
 
     def blocks(self) -> Iterator[Block]:
         """All cells once, in order, dense."""
@@ -163,10 +171,9 @@ class CellRows:
             block.values = scipy.sparse.csr_array(block.values).astype(self._kind)
             yield block
 
-    def matrix(self, *, sparse: bool = True) -> Any:
-        """All cells as one matrix, sparse where they are and it may be."""
-        found = self._slice(0, self.rows)
-        return found if sparse or not scipy.sparse.issparse(found) else found.toarray()
+    def matrix(self) -> Any:
+        """All cells as one matrix, sparse where they are."""
+        return self._slice(0, self.rows)
 
     def _blocks(self, step: int) -> Iterator[Block]:
         for start in range(0, self.rows, step):

@@ -1,54 +1,77 @@
-"""Rows of Dask's arrays and frames: read by the workers that have them."""
+"""Dask's arrays and frames: read by the workers that have them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
-from sklearn.utils.validation import _get_feature_names, check_array
+from sklearn.utils.validation import _get_feature_names
 
 from eigenveil.errors import DataError
-from eigenveil.models.inputs import (
-    MOST_COLUMNS,
-    MOST_SPARSE_COLUMNS,
-    array_rows,
-    check_names,
-    check_width,
-    has_units,
-    is_collection,
-    less_units,
-    of_numbers,
-    usable,
-)
 from eigenveil.moments.dask_rows import CurrentCluster, DaskRows
 from eigenveil.moments.source import RowSource
+from eigenveil.tables.adapters.array import ArrayTable, SparseTable
+from eigenveil.tables.adapters.base import Adapter
+from eigenveil.tables.adapters.frame import FrameTable
+from eigenveil.tables.names import MOST_COLUMNS, MOST_SPARSE_COLUMNS, check_names, check_width
 from eigenveil.tables.units import unit_ids
 
 
-def collection_rows(
-    X: Any,
-    *,
-    unit: str | None = None,
-    groups: Any = None,
-    names: Sequence[str] | None = None,
-    at_least: int = 0,
-) -> DaskRows:
-    """Rows of a Dask array or frame; nothing is computed yet."""
-    kind = type(X)  # whose delayed objects have any attribute
-    table = (hasattr(kind, "rechunk") or hasattr(kind, "map_partitions")) and X.ndim == 2
-    if table and hasattr(kind, "map_partitions"):
-        return _frame_rows(X, unit=unit, groups=groups, order=names)
-    if not table:
-        raise _unusable(
-            f"A Dask {type(X).__name__} is not a table of rows and columns",
-            "Give a two-dimensional dask.array.Array, or a dask.dataframe.DataFrame.",
-        )
-    has_units(X, unit, groups=groups)
-    return _array_rows(X, groups=groups, at_least=at_least)
+class DaskTable(Adapter):
+    """A collection of Dask: as rows it stays where it is, and for all else it is computed."""
+
+    is_one_table = False
+
+    @classmethod
+    def of(cls, X: Any) -> Self | None:
+        """Of an array, a frame, or another collection, which is refused later."""
+        return cls(X) if _is_collection(X) else None
+
+    def split(self, unit: str | None, groups: Any = None) -> tuple[Adapter, Any]:
+        """The same, computed."""
+        return _in_memory(self.given.compute()).split(unit, groups)
+
+    def without(self, unit: str | None) -> Adapter:
+        """The same, computed."""
+        return _in_memory(self.given.compute()).without(unit)
+
+    def rows(
+        self,
+        *,
+        unit: str | None = None,
+        groups: Any = None,
+        like: Sequence[str] | None = None,
+        estimator: Any = None,
+        origin: str = "",
+        fewest: int = 1,
+    ) -> DaskRows:
+        """The rows, of which nothing is computed yet."""
+        del estimator, origin
+        X = self.given
+        kind = type(X)  # whose delayed objects have any attribute
+        is_frame = hasattr(kind, "map_partitions")
+        if not (is_frame or hasattr(kind, "rechunk")) or X.ndim != 2:
+            raise _unusable(
+                f"A Dask {kind.__name__} is not a table of rows and columns",
+                "Give a two-dimensional dask.array.Array, or a dask.dataframe.DataFrame.",
+            )
+        if is_frame:
+            return _frame_rows(X, unit=unit, groups=groups, order=like)
+        super().split(unit, groups)  # an array names no units
+        return _array_rows(X, groups=groups, at_least=fewest)
+
+
+def _is_collection(X: Any) -> bool:
+    return hasattr(X, "__dask_graph__") and not isinstance(X, np.ndarray)
+
+
+def _in_memory(part: Any) -> Adapter:
+    """What a worker has of a collection."""
+    return SparseTable.of(part) or FrameTable.of(part) or ArrayTable(part)
 
 
 def _array_rows(X: Any, *, groups: Any, at_least: int) -> DaskRows:
@@ -85,10 +108,8 @@ def _array_rows(X: Any, *, groups: Any, at_least: int) -> DaskRows:
 
 
 def _frame_rows(X: Any, *, unit: str | None, groups: Any, order: Sequence[str] | None) -> DaskRows:
-    own = unit if has_units(X, unit, groups=groups) else None
-    meta = less_units(X._meta, own)
-    if order is not None and set(meta.columns) == set(order):
-        meta = meta[list(order)]
+    table, _ = _in_memory(X._meta).split(unit, groups)
+    meta = table.in_order(order).given
     names = _get_feature_names(meta)
     names = None if names is None else [str(name) for name in names]
     for column, dtype in zip(meta.columns, meta.dtypes, strict=True):
@@ -105,7 +126,7 @@ def _frame_rows(X: Any, *, unit: str | None, groups: Any, order: Sequence[str] |
     check_width("The frame", features)
     parts = list(X.to_delayed())
     ids = _groups_of(groups, len(parts), None)
-    return _rows(_Opener(features, names, own), parts, ids)
+    return _rows(_Opener(features, names, None if ids is not None else unit), parts, ids)
 
 
 def _rows(opener: _Opener, parts: Sequence[Any], ids: Sequence[Any] | None) -> DaskRows:
@@ -129,38 +150,26 @@ class _Opener:
 
     def __call__(self, value: tuple[Any, Any], number: int) -> RowSource:
         """The rows of a part, as one machine would have them."""
-        part, ids = value
+        part, groups = value
         where = f"partition {number}"
-        if self.unit is not None:
-            ids, part = part[self.unit], less_units(part, self.unit)
         try:
-            if self.names is not None:
-                part = part[list(self.names)]
-            part = of_numbers(part)
-            with usable(part):
-                array = _checked(part)
+            rows = _in_memory(part).rows(
+                unit=self.unit, groups=groups, like=self.names, origin=where, fewest=0
+            )
         except DataError as error:
-            raise DataError(f"{where}: {error.message}", hint=error.hint, code=error.code) from None
-        except KeyError as error:
-            raise DataError(f"{where}: {error}", hint="Correct that partition.") from None
-        if array.shape[1] != self.features:
+            said = error.message if where in error.message else f"{where}: {error.message}"
+            raise DataError(said, hint=error.hint, code=error.code) from None
+        if rows.features != self.features:
             raise _unusable(
-                f"{where} has {array.shape[1]} columns, and the collection states {self.features}",
+                f"{where} has {rows.features} columns, and the collection states {self.features}",
                 "Give the right meta where the collection is made.",
             )
-        given = None if ids is None else unit_ids(ids, int(array.shape[0]))
-        return array_rows(array, self.names, given, origin=where)
-
-
-def _checked(part: Any) -> Any:
-    """Entries as numbers."""
-    return check_array(
-        part,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        ensure_all_finite=False,  # such rows are left out
-        ensure_min_samples=0,
-    )
+        if self.names is not None and list(rows.names or ()) != list(self.names):
+            raise _unusable(
+                f"{where} has other columns than the collection states",
+                "Give the right meta where the collection is made.",
+            )
+        return rows
 
 
 def _groups_of(groups: Any, parts: int, chunks: Sequence[float] | None) -> list[Any] | None:
@@ -168,7 +177,7 @@ def _groups_of(groups: Any, parts: int, chunks: Sequence[float] | None) -> list[
     if groups is None:
         return None
     known = chunks is not None and not np.isnan(chunks).any()
-    if is_collection(groups):
+    if _is_collection(groups):
         if known and hasattr(groups, "rechunk") and groups.shape == (sum(chunks or ()),):
             groups = groups.rechunk((tuple(chunks or ()),))
         found = list(np.ravel(groups.to_delayed()))

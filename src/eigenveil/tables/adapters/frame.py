@@ -1,115 +1,104 @@
-"""Frames in memory, read with a schema."""
+"""Frames in memory: of pandas and Polars, Arrow tables, and whatever else narwhals knows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
-import pyarrow as pa
+from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.io.encode import RowEncoder
-from eigenveil.io.files import rechunk
-from eigenveil.models.inputs import check_names, named_frame
-from eigenveil.moments.rows import Block, FloatArray
-from eigenveil.moments.source import block_rows
-from eigenveil.tables.entries import numbers, text
-from eigenveil.tables.ids import identifier
-from eigenveil.tables.schema import Schema
+from eigenveil.tables.adapters.array import tried
+from eigenveil.tables.adapters.base import Adapter
+from eigenveil.tables.adapters.unusable import NUMBERS_ONLY, NotNumbersError, dates_refused
+from eigenveil.tables.units import exact
 
-_WHOSE = "The frame"
+# Types of columns of texts, and all that do not say what their entries are.
+_TEXTS = (nw.String, nw.Categorical, nw.Enum)
+_OF_ENTRIES = (nw.Object, *_TEXTS, nw.Decimal)
 
 
-def read_frame(frame: Any, schema: Schema) -> FrameRows:
-    """The rows of a frame of any library as its schema says, for ``fit_rows``.
+class FrameTable(Adapter):
+    """A frame; one that is lazy, as a Polars query or a relation of DuckDB, is computed."""
 
-    They are those of a file with the same columns: see :func:`eigenveil.io.open_rows`.
+    def __init__(self, frame: nw.DataFrame[Any]) -> None:
+        super().__init__(frame.to_native())
+        self.frame = frame
+        self.labels = list(frame.columns)
 
-    Parameters
-    ----------
-    frame : frame of pandas or Polars (lazy too), Arrow table, relation of DuckDB
-        Or what else narwhals knows; what is lazy is computed.
-    schema : Schema
-        From :func:`eigenveil.tables.schema.read_schema`.
-
-    Raises
-    ------
-    DataError
-        When it is no frame, a column is not there or twice, has a type that cannot be of its kind,
-        or the schema has what was not confirmed. Of a column of objects each entry is read by
-        itself.
-    """
-    return FrameRows(frame, schema)
-
-
-class FrameRows:
-    """Rows of a frame; made by :func:`read_frame`."""
-
-    def __init__(self, frame: Any, schema: Schema) -> None:
-        schema.check_usable(_WHOSE)
-        found = named_frame(frame)
-        self.schema, self._encoder, self._frame = schema, RowEncoder.of_schema(schema), found
-        self.unit, self.names = schema.unit, self._encoder.names
-        self.features, self.variables = len(self.names), schema.variable_numbers()
-        self._table = _arrow(found, self._encoder)
-        types = dict(zip(self._table.schema.names, self._table.schema.types, strict=True))
-        whole = {name: pa.null() for name in types if _is_of_objects(found[name])}
-        self._encoder.check_types(_WHOSE, types | whole)
-
-    def blocks(self) -> Iterator[Block]:
-        """All rows once, in order, with their units where the schema names them."""
-        step, first_row = block_rows(self.features), 0
-        for part, *units in rechunk(self._parts(step), step):
-            yield Block(part, first_row=first_row, units=units[0] if units else None)
-            first_row += part.shape[0]
-
-    def encoded(self) -> Any:
-        """The encoded columns as a frame of the same library, for ``transform`` and ``predict``."""
-        parts = [block.values for block in self.blocks()]
-        values: FloatArray = np.concatenate([*parts, np.empty((0, self.features))])
-        columns = dict(zip(self.names, values.T, strict=True))
-        made = nw.from_dict(columns, backend=self._frame.implementation).to_native()
-        if (index := getattr(self._frame.to_native(), "index", None)) is not None:
-            made.index = index  # pandas
-        return made
-
-    def _parts(self, step: int) -> Iterator[tuple[NDArray[Any], ...]]:
-        for batch in self._table.to_batches(max_chunksize=step):
-            rows, units = self._encoder(batch)
-            yield (rows,) if units is None else (rows, units)
-
-
-def _arrow(frame: nw.DataFrame[Any], encoder: RowEncoder) -> Any:
-    """The needed columns as an Arrow table."""
-    there = [str(name) for name in frame.columns]
-    check_names(_WHOSE, there)
-    for name in encoder.columns:
-        if name not in there:
-            raise DataError(
-                f"The frame has no column {name!r}, which the schema has.",
-                hint=f"Its columns are {', '.join(map(repr, there[:20]))}.",
-                code="missing-column",
-            )
-    return pa.table({name: _cells_of(frame[name], encoder, name) for name in encoder.columns})
-
-
-def _cells_of(column: nw.Series[Any], encoder: RowEncoder, name: str) -> Any:
-    """A column as Arrow has it; of entries of no one type numbers or texts, each by itself."""
-    if not _is_of_objects(column):
+    @classmethod
+    def of(cls, X: Any) -> Self | None:
+        """Of any library that narwhals knows."""
         try:
-            return column.to_arrow()
-        except (pa.ArrowException, UnicodeError):  # a text that has no UTF-8
-            pass
-    if name not in encoder.texts:
-        return pa.array(numbers(column.to_list()))
-    read = identifier if name == encoder.unit else text
-    return pa.array([read(entry) for entry in column.to_list()], pa.string())
+            found = nw.from_native(X, pass_through=True)
+        except DuplicateError:
+            names = Counter(str(name) for name in X.columns)
+            twice = next(name for name, count in names.items() if count > 1)
+            raise DataError(
+                f"The frame has more than one column {twice!r}.",
+                hint="Rename one of them.",
+                code="duplicate-column",
+            ) from None
+        if isinstance(found, nw.LazyFrame):
+            found = found.collect()
+        return cls(found) if isinstance(found, nw.DataFrame) else None
 
+    def ids(self, unit: str) -> NDArray[Any]:
+        """The identifiers in a column."""
+        return exact(self.frame[unit].to_native()) if unit in self.labels else super().ids(unit)
 
-def _is_of_objects(column: nw.Series[Any]) -> bool:
-    kind: Any = getattr(column.to_native(), "dtype", None)
-    kind = getattr(getattr(kind, "categories", None), "dtype", kind)
-    return column.dtype == nw.Object or bool(getattr(kind, "hasobject", False))
+    def without(self, unit: str | None) -> FrameTable:
+        """The frame less a column, where it has it."""
+        if unit is None or unit not in self.labels:
+            return self
+        return FrameTable(self.frame.drop(unit))
+
+    def numbers(self) -> FrameTable:
+        """Columns of objects and texts, each entry by itself."""
+        self.refuse_texts()
+        frame = self.frame
+        made = [
+            nw.new_series(
+                name, tried(repr(name), frame[name].to_list()), backend=frame.implementation
+            )
+            for name, kind in frame.schema.items()
+            if kind in _OF_ENTRIES
+        ]
+        return FrameTable(frame.with_columns(*made)) if made else self
+
+    def in_order(self, names: Sequence[str] | None) -> FrameTable:
+        """The columns in the order of these names, where they are these."""
+        if names is None or set(self.labels) != set(names):
+            return self
+        return FrameTable(self.frame.select(*names))
+
+    def check_kind(self) -> None:
+        """Refuse texts and dates."""
+        self.refuse_texts()
+        if any(kind.is_temporal() for kind in self.frame.schema.values()):
+            dates_refused(self)
+
+    def refuse_texts(self) -> None:
+        """Refuse columns that Arrow or Polars declares to be of texts; pandas infers that."""
+        if self.frame.implementation.is_pandas_like():
+            return
+        for name, kind in self.frame.schema.items():
+            if kind in _TEXTS:
+                raise NotNumbersError(
+                    f"Column {name!r} is of type {kind}, not of numbers.",
+                    hint=NUMBERS_ONLY,
+                    code="not-numeric",
+                )
+
+    def column_names(self) -> list[str]:
+        """As texts."""
+        return [str(name) for name in self.labels]
+
+    def columns(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """As NumPy has them."""
+        for index, name in enumerate(self.labels):
+            yield index, np.asarray(self.frame[name].to_numpy())

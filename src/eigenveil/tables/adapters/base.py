@@ -1,0 +1,189 @@
+"""What is asked of a table that a caller gave in Python, whatever holds it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import _get_feature_names, check_array, validate_data
+
+from eigenveil.errors import DataError
+from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+from eigenveil.origins import Origin
+from eigenveil.tables.adapters.unusable import refusal
+from eigenveil.tables.names import check_names
+from eigenveil.tables.units import LabelledRows, unit_ids
+
+FLOATS = (np.float64, np.float32)
+_HERE = Origin()
+
+
+class Adapter(ABC):
+    """Rows and columns in one kind of object."""
+
+    is_one_table: ClassVar[bool] = True
+    """Whether it cannot be several tables, one for each site."""
+    labels: Sequence[str] = ()
+    """Names of the columns that may say whose each row is."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    @classmethod
+    @abstractmethod
+    def of(cls, X: Any) -> Self | None:
+        """The adapter of an object of this kind; ``None`` where it is of another."""
+
+    # -- Whose each row is.
+
+    def split(self, unit: str | None, groups: Any = None) -> tuple[Adapter, Any]:
+        """The table less its column of units, and that column; or ``groups``, given beside it."""
+        if groups is not None and unit in self.labels:
+            raise DataError(
+                f"Units are given twice: as groups, and as column {unit!r}.",
+                hint="Leave groups out, or the column.",
+                code="bad-groups",
+            )
+        if unit is None or groups is not None:
+            return self, groups
+        return self.without(unit), self.ids(unit)
+
+    def ids(self, unit: str) -> Any:
+        """The identifiers in a column."""
+        raise DataError(
+            f"There is no column {unit!r} with each row's unit.",
+            hint="Give a frame with this column, or fit(X, groups=ids) with an identifier a row.",
+            code="no-units",
+        )
+
+    def without(self, unit: str | None) -> Adapter:
+        """The table less a column, where it has it."""
+        del unit
+        return self
+
+    # -- Its entries.
+
+    def numbers(self) -> Adapter:
+        """The table with entries of no one type made into numbers, each by itself; else NaN.
+
+        So are those of lists, of arrays and columns of objects and texts, and under a mask: one odd
+        entry makes a row that is not valid, and no other one and no refusal. A column that Arrow or
+        Polars declares to be of texts is refused: that is public.
+        """
+        return self
+
+    def in_order(self, names: Sequence[str] | None) -> Adapter:
+        """The same columns in another order, where they go by names; others stay as they are."""
+        del names
+        return self
+
+    def matrix(self, estimator: Any, *, genes: Sequence[str] | None = None, **checks: Any) -> Any:
+        """What scikit-learn's ``validate_data`` makes of it; what it refuses is a DataError."""
+        del genes
+        with self.usable():
+            return validate_data(estimator, self.given, **checks)
+
+    def checked(
+        self, estimator: Any = None, *, origin: str = "", fewest: int = 1
+    ) -> tuple[Any, list[str] | None]:
+        """An array or CSR matrix of numbers, and the names of its columns, if it has any.
+
+        Rows with entries that are no numbers are left out later, so that only types of columns and
+        their names are refused.
+        """
+        table = self.numbers()
+        with table.usable():
+            found = _get_feature_names(table.given)
+            array = check_array(
+                table.given,
+                accept_sparse="csr",
+                dtype=list(FLOATS),
+                ensure_all_finite=False,
+                ensure_min_samples=fewest,
+                estimator=estimator,
+            )
+        names = None if found is None else [str(name) for name in found]
+        check_names(origin or "The frame", names)
+        return array, names
+
+    def rows(
+        self,
+        *,
+        unit: str | None = None,
+        groups: Any = None,
+        like: Sequence[str] | None = None,
+        estimator: Any = None,
+        origin: str = "",
+        fewest: int = 1,
+    ) -> RowSource:
+        """The rows, with their units where a column is named or identifiers are given beside.
+
+        Columns are put into the order ``like`` where they have these names; ``origin`` says in
+        messages where rows are, and ``estimator`` who wants them.
+        """
+        table, ids = self.split(unit, groups)
+        array, names = (
+            table.numbers().in_order(like).checked(estimator, origin=origin, fewest=fewest)
+        )
+        return array_rows(array, names, ids, origin=origin)
+
+    # -- What is wrong with it.
+
+    @contextmanager
+    def usable(self) -> Iterator[None]:
+        """Turn NumPy's and scikit-learn's complaints about rows into the package's own.
+
+        They name the column, and the row, and quote no entry; dates are refused, too.
+        """
+        self.check_kind()
+        try:
+            yield
+        except DataError:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            raise refusal(self, error) from None
+
+    def check_kind(self) -> None:  # noqa: B027 - most kinds have nothing to refuse
+        """Refuse what would be taken for other numbers in silence: dates, texts, masked entries."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As NumPy has it."""
+        return tuple(np.shape(self.given))
+
+    def column_names(self) -> list[str] | None:
+        """Names for messages."""
+        return None
+
+    def columns(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """The index of each column, and its entries, whatever they are."""
+        yield from ()
+
+    def first(self, is_wrong: Callable[[NDArray[Any]], Any]) -> str | None:
+        """Where the first entry is, column by column, of which this is true."""
+        for index, values in self.columns():
+            wrong = np.flatnonzero(is_wrong(values.astype(np.float64)))
+            if wrong.size:
+                return _HERE.cell(int(wrong[0]), index, self.column_names())
+        return None
+
+
+def array_rows(
+    array: Any,
+    names: Sequence[str] | None,
+    ids: ArrayLike | None = None,
+    *,
+    origin: Origin | str = "",
+) -> RowSource:
+    """Rows of a checked array or sparse matrix, with identifiers of their units, if there are any.
+
+    ``origin`` says in messages where rows are.
+    """
+    made = SparseRows if scipy.sparse.issparse(array) else ArrayRows
+    rows: RowSource = made(array, names=names, origin=origin)
+    return rows if ids is None else LabelledRows(rows, unit_ids(ids, int(array.shape[0])))
