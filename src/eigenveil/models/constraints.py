@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import textwrap
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import Interval, InvalidParameterError
 
 from eigenveil.errors import DataError, PrivacyError
-from eigenveil.models.options import Domain, Options, Path, options_of
+from eigenveil.models.options import Domain, Option, Options, Path, options_of
 
 
 class InvalidParameter(DataError, InvalidParameterError):  # type: ignore[misc]
@@ -56,10 +59,14 @@ class Configured:
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         if hasattr(cls, "_TASK") and hasattr(cls, "_PATH"):
+            options = options_of(cls._TASK, cls._PATH)
             cls._parameter_constraints = {
                 name: [Declared(domain) for domain in option.values]
-                for name, option in options_of(cls._TASK, cls._PATH).items()
+                for name, option in options.items()
             }
+            if cls.__doc__:
+                order = inspect.signature(cls).parameters
+                cls.__doc__ = _documented(cls.__doc__, [options[name] for name in order])
 
     def _options(self) -> Options:
         """The parameters, checked."""
@@ -79,3 +86,12 @@ class Configured:
     def _validate_params(self) -> None:
         """Scikit-learn's name for the same."""
         self._options()
+
+
+# Where a class's docstring has its parameters, which are documented where they are declared.
+_PLACE = re.compile(r"^( *)\{options\}$", re.MULTILINE)
+
+
+def _documented(text: str, options: list[Option]) -> str:
+    paragraphs = "\n".join(option.documented for option in options)
+    return _PLACE.sub(lambda place: textwrap.indent(paragraphs, place[1]), text)

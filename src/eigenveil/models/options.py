@@ -10,12 +10,14 @@ This module is read for ``eigenveil --help``, so it imports no numerical library
 from __future__ import annotations
 
 import os
+import textwrap
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from eigenveil.checks import LARGEST, MOST_WHOLE, SMALLEST, is_number
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
@@ -36,37 +38,38 @@ MOST_COMPONENTS = 32
 # -- what values there are
 
 
-class Domain(Protocol):
+class Domain(ABC):
     """A set of values."""
 
-    @property
-    def text(self) -> str:
-        """The values in words, after "must be"."""
+    text: str  # After "must be"
+    kind: str  # As a docstring has it
 
+    @abstractmethod
     def has(self, value: object) -> bool:
         """Whether a value is one of them."""
 
     def schema(self) -> dict[str, Any]:
         """The values as JSON schema."""
+        return {}
 
     def plain(self, value: Any) -> Any:
         """A value as a study file has it."""
+        return value
 
 
 @dataclass(frozen=True)
-class Whole:
+class Whole(Domain):
     """Whole numbers from ``least`` to ``most``; no truth values."""
 
     least: int = 1
     most: int = MOST_WHOLE
+    kind = "int"
 
     @property
-    def text(self) -> str:
-        """The range."""
+    def text(self) -> str:  # type: ignore[override]
         return f"an int in the range [{self.least}, {self.most}]"
 
     def has(self, value: object) -> bool:
-        """Whether a value is a whole number in the range."""
         return (
             isinstance(value, Integral)
             and not isinstance(value, bool)
@@ -74,16 +77,14 @@ class Whole:
         )
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
         return {"type": "integer", "minimum": self.least, "maximum": self.most}
 
     def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
         return int(value)
 
 
 @dataclass(frozen=True)
-class Number:
+class Number(Domain):
     """Finite numbers; ``open_low`` and ``open_high`` leave a bound out, ``zero`` adds 0."""
 
     low: float
@@ -91,16 +92,15 @@ class Number:
     open_low: bool = False
     open_high: bool = False
     zero: bool = False
+    kind = "float"
 
     @property
-    def text(self) -> str:
-        """The range."""
+    def text(self) -> str:  # type: ignore[override]
         left, right = "(" if self.open_low else "[", ")" if self.open_high else "]"
         zero = "0 or " if self.zero else ""
         return f"{zero}a float in the range {left}{self.low:g}, {self.high:g}{right}"
 
     def has(self, value: object) -> bool:
-        """Whether a value is a number in the range."""
         if not is_number(value):
             return False
         number: Any = value
@@ -110,7 +110,6 @@ class Number:
         return bool(above and (number < self.high if self.open_high else number <= self.high))
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
         return {
             "type": "number",
             "exclusiveMinimum" if self.open_low else "minimum": 0 if self.zero else self.low,
@@ -118,196 +117,180 @@ class Number:
         }
 
     def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
         return float(value)
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Domain):
     """Some texts."""
 
     names: tuple[str, ...]
 
     @property
-    def text(self) -> str:
-        """The texts."""
+    def text(self) -> str:  # type: ignore[override]
         among = ", ".join(repr(name) for name in self.names)
         return among if len(self.names) == 1 else f"a str among {{{among}}}"
 
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        among = ", ".join(f'"{name}"' for name in self.names)
+        return among if len(self.names) == 1 else f"{{{among}}}"
+
     def has(self, value: object) -> bool:
-        """Whether a value is one of the texts."""
         return isinstance(value, str) and value in self.names
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
         return {"enum": list(self.names)}
-
-    def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
-        return value
 
 
 @dataclass(frozen=True)
-class Text:
-    """A short text, such as a column's name."""
+class Text(Domain):
+    """A text that can be shown on a terminal, such as a column's name."""
 
-    text: str = "a str of 1 to 128 characters, all printable"
+    most: int = 128
+    text = "a str of 1 to 128 characters, all printable"
+    kind = "str"
 
     def has(self, value: object) -> bool:
-        """Whether a value is such a text."""
-        return isinstance(value, str) and 0 < len(value) <= 128 and value.isprintable()
+        return isinstance(value, str) and 0 < len(value) <= self.most and value.isprintable()
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
-        return {"type": "string", "minLength": 1, "maxLength": 128}
+        return {"type": "string", "minLength": 1, "maxLength": self.most}
 
     def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
         return str(value)
 
 
 @dataclass(frozen=True)
-class Flag:
+class Name(Text):
+    """What a data set is called."""
+
+    most: int = 200
+    text = "a str of 1 to 200 printable characters"
+
+
+@dataclass(frozen=True)
+class Flag(Domain):
     """True and False, or one of them; numpy's too."""
 
     only: bool | None = None
 
     @property
-    def text(self) -> str:
-        """Which of them."""
+    def text(self) -> str:  # type: ignore[override]
         return "a bool" if self.only is None else str(self.only)
 
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return "bool" if self.only is None else str(self.only)
+
     def has(self, value: object) -> bool:
-        """Whether a value is one of them."""
         # numpy's truth values are no bool, but equal one and are of their own type
         kind = isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
         return kind and (self.only is None or bool(value) is self.only)
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
         return {"type": "boolean"}
 
     def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
         return bool(value)
 
 
-@dataclass(frozen=True)
-class Nothing:
+class Nothing(Domain):
     """None."""
 
-    text: str = "None"
+    text, kind = "None", ""
 
     def has(self, value: object) -> bool:
-        """Whether a value is None."""
         return value is None
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
         return {"type": "null"}
 
-    def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
-        return value
 
-
-@dataclass(frozen=True)
-class Vector:
+class Vector(Domain):
     """An array of one number a feature; that it fits the rows is checked with them."""
 
-    text: str = "an array of one number a feature"
+    text, kind = "an array of one number a feature", "array of shape (n_features,)"
 
     def has(self, value: object) -> bool:
-        """Whether a value is like an array and no text; one of Python's must hold numbers."""
-        if isinstance(value, list | tuple):
+        if isinstance(value, list | tuple):  # ones of Python's must hold numbers
             return all(map(is_number, value))
-        return hasattr(value, "__len__") and not isinstance(value, str | bytes | Mapping | Set)
+        return _is_array(value)
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
         return {"type": "array", "items": {"type": "number"}}
 
     def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
         return tuple(float(number) for number in value)
 
 
-@dataclass(frozen=True)
-class Ranges:
+class Ranges(Domain):
     """Two arrays of one number a feature; that they fit the rows is checked with them."""
 
-    text: str = "two arrays, the smallest and the largest number of each feature"
+    text = "two arrays, the smallest and the largest number of each feature"
+    kind = "array of shape (2, n_features)"
 
     def has(self, value: object) -> bool:
-        """Whether a value is like two arrays; ones of Python's must hold numbers."""
         if isinstance(value, list | tuple):
             return len(value) == 2 and all(_VECTOR.has(each) for each in value)
         shape = getattr(value, "shape", ())
         return isinstance(shape, tuple) and len(shape) == 2 and shape[0] == 2
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
         return {"type": "array", "items": _VECTOR.schema(), "minItems": 2, "maxItems": 2}
 
     def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
         return tuple(_VECTOR.plain(each) for each in value)
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(Domain):
     """Some columns: their numbers from 0, or their names; none twice."""
 
-    text: str = "a list of columns' numbers from 0, or their names, each once"
+    text = "a list of columns' numbers from 0, or their names, each once"
+    kind = "list of int or str"
 
     def has(self, value: object) -> bool:
-        """Whether a value is such a list; that there are such columns is checked with the rows."""
         if not isinstance(value, list | tuple) or not value:
             return False
         named = all(_TEXT.has(each) for each in value)
         return (named or all(_PLACE.has(each) for each in value)) and len(set(value)) == len(value)
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
         kinds = [{"type": "array", "items": each.schema()} for each in (_PLACE, _TEXT)]
         return {"anyOf": [kind | {"minItems": 1, "uniqueItems": True} for kind in kinds]}
 
     def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
         return tuple((_TEXT if isinstance(each, str) else _PLACE).plain(each) for each in value)
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(Domain):
     """Two percentages, the first below the second."""
 
-    text: str = "a pair (alpha, beta) of percentages, 0 <= alpha < beta <= 100"
+    text = "a pair (alpha, beta) of percentages, 0 <= alpha < beta <= 100"
+    kind = "(alpha, beta)"
 
     def has(self, value: object) -> bool:
-        """Whether a value is such a pair."""
-        if not hasattr(value, "__len__") or isinstance(value, str | bytes | Mapping | Set):
+        if not _is_array(value):
             return False
         pair = tuple(value)  # type: ignore[arg-type, var-annotated]
         return len(pair) == 2 and all(map(is_number, pair)) and 0 <= pair[0] < pair[1] <= 100
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
         return {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
 
     def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
         return tuple(float(number) for number in value)
 
 
 @dataclass(frozen=True)
-class Shares:
+class Shares(Domain):
     """Relative fractions of steps: a mapping of some of the steps to numbers, or to 0."""
 
     steps: tuple[str, ...]
+    kind = "dict of step to float"
 
     @property
-    def text(self) -> str:
-        """The steps, and the range."""
+    def text(self) -> str:  # type: ignore[override]
         steps = ", ".join(repr(step) for step in self.steps)
         return (
             f"a dict of the steps {steps} and their fractions of the budget, each 0 or "
@@ -315,7 +298,6 @@ class Shares:
         )
 
     def has(self, value: object) -> bool:
-        """Whether a value is such a mapping."""
         return isinstance(value, Mapping) and not self.wrong_part(value)
 
     def wrong_part(self, value: Mapping[object, object]) -> dict[object, object]:
@@ -328,7 +310,6 @@ class Shares:
         }
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
         return {
             "type": "object",
             "properties": {step: {"type": "number", "minimum": 0} for step in self.steps},
@@ -336,93 +317,59 @@ class Shares:
         }
 
     def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
         return {step: float(fraction) for step, fraction in value.items()}
 
 
-@dataclass(frozen=True)
-class OfSites:
+class OfSites(Domain):
     """A mapping of sites' names to numbers above 0."""
 
-    text: str = "a dict of sites and their smaller epsilon, each above 0"
+    text = "a dict of sites and their smaller epsilon, each above 0"
+    kind = "dict of site to float"
 
     def has(self, value: object) -> bool:
-        """Whether a value is such a mapping."""
         return isinstance(value, Mapping) and all(
             isinstance(name, str) and _EPSILON.has(each) for name, each in value.items()
         )
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
         return {"type": "object", "additionalProperties": _EPSILON.schema()}
 
     def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
         return {name: float(each) for name, each in value.items()}
 
 
-@dataclass(frozen=True)
-class Generator:
+class Generator(Domain):
     """A random generator of numpy's."""
 
-    text: str = "a numpy.random.Generator or RandomState"
+    text, kind = "a numpy.random.Generator or RandomState", "Generator or RandomState"
 
     def has(self, value: object) -> bool:
-        """Whether a value is one; checked by name, so that numpy need not be loaded."""
-        return any(
-            kind.__module__.startswith("numpy.random") for kind in type(value).__mro__
-        ) and type(value).__name__ in ("Generator", "RandomState")
-
-    def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
-        return {}
-
-    def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
-        return value
+        return _is_a(value, "numpy.random", "Generator", "RandomState")
 
 
-@dataclass(frozen=True)
-class LedgerPlace:
+class LedgerPlace(Domain):
     """Where a ledger is: a path or URL, or the ledger itself."""
 
-    text: str = "a path or URL of a ledger, an eigenveil.Ledger"
+    text = "a path or URL of a ledger, an eigenveil.Ledger"
+    kind = "path, URL or eigenveil.Ledger"
 
     def has(self, value: object) -> bool:
-        """Whether a value is one; checked by name, so that no database library is loaded."""
         if isinstance(value, str | os.PathLike):
             return isinstance(os.fspath(value), str) and str(value) != ""
-        return any(
-            kind.__module__.startswith("eigenveil.") and kind.__name__ == "Ledger"
-            for kind in type(value).__mro__
-        )
+        return _is_a(value, "eigenveil.", "Ledger")
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
         return {"type": "string"}
 
-    def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
-        return value
+
+def _is_array(value: object) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes | Mapping | Set)
 
 
-@dataclass(frozen=True)
-class Name:
-    """A text that can be shown on a terminal, of 1 to 200 characters."""
-
-    text: str = "a str of 1 to 200 printable characters"
-
-    def has(self, value: object) -> bool:
-        """Whether a value is such a text."""
-        return isinstance(value, str) and 1 <= len(value) <= 200 and value.isprintable()
-
-    def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
-        return {"type": "string", "minLength": 1, "maxLength": 200}
-
-    def plain(self, value: Any) -> Any:
-        """A value as a study file has it."""
-        return value
+def _is_a(value: object, module: str, *names: str) -> bool:
+    """Checked by name, so that no numerical library and no database need be loaded."""
+    kinds = type(value).__mro__
+    return any(kind.__module__.startswith(module) and kind.__name__ in names for kind in kinds)
 
 
 # -- the options
@@ -444,12 +391,22 @@ class Option:
     # DataError otherwise
     privacy: bool = False
     local: bool = False  # Whether it is for whoever fits only: it is never written with a result
+    more: str = ""  # What the estimators' docstrings say beside the help
 
     @property
     def text(self) -> str:
         """What a value must be."""
         parts = [domain.text for domain in self.values]
         return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}"
+
+    @property
+    def documented(self) -> str:
+        """Its paragraph in a docstring's section of parameters, as numpydoc has it."""
+        kinds = [domain.kind for domain in self.values if domain.kind]
+        kind = kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} or {kinds[-1]}"
+        default = f'"{self.default}"' if isinstance(self.default, str) else repr(self.default)
+        about = textwrap.fill(f"{self.help} {self.more}", 92, break_on_hyphens=False)
+        return f"{self.name} : {kind}, default={default}\n{textwrap.indent(about, '    ')}"
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -526,6 +483,8 @@ OPTIONS: tuple[Option, ...] = (
         "variance that the fewest shall explain; or 'auto': as many as stand above the noise. Of "
         "these there are 32 at most, and none is below the noise.",
         (PCA,), _PRIVATE,
+        more="Either of these is chosen from what was released, at no cost; not with mechanisms "
+        "'bingham' and 'power', which release so many and no more.",
     ),
     Option(
         "n_components", (Whole(),), 2,
@@ -543,6 +502,8 @@ OPTIONS: tuple[Option, ...] = (
         "Privacy target: a number above 0. Smaller is more private; 0.1 to 4 are usual. Beyond 40 "
         "the noise gets no smaller: the guarantee is that of 40.",
         _ALL, _PRIVATE, privacy=True,
+        more="Of several sites it holds against the aggregator together with ``collusion`` sites; "
+        "of a stream, for all of it.",
     ),
     Option(
         "delta", (_DELTA,), 1e-6,
@@ -561,12 +522,14 @@ OPTIONS: tuple[Option, ...] = (
         "The column that says whose each row is, such as patient_id: all rows of one person are "
         "then protected together. Left out, each row is protected by itself.",
         _ALL, _PRIVATE, examples=("patient_id",),
+        more="``fit(X, groups=ids)`` gives the units beside the rows instead.",
     ),
     Option(
         "max_rows_per_unit", (Whole(1, MOST_ROWS_OF_UNIT),), 1,
         "Rows of a unit that count alike: each counts 1 over this, and those of a unit with more "
         "count as much as this many. With 1 every unit counts the same.",
         _ALL, _PRIVATE, unit="rows",
+        more="Of a stream the first so many rows of a unit count, and those beyond are left out.",
     ),
     Option(
         "sites_per_unit", (Whole(),), 1,
@@ -580,12 +543,18 @@ OPTIONS: tuple[Option, ...] = (
         "'dpdispca' (each its own noisy D x R factor), 'full' (each its own noisy D x D), 'local' "
         "(the first site alone), or 'auto'.",
         (PCA,), _SITES,
+        more="'cape' has the noise of one curator in all; the factor of 'dpdispca' is that of the "
+        "leading part of the site's own noisy second moment (paper 000). 'auto' chooses, and "
+        "``choice_`` gives the reason.",
     ),
     Option(
         "protocol", (Choice(("auto", "cape", "sketch", "local")),), "auto",
         "What the sites send: 'cape' (masked sums of D x D), 'sketch' (masked sums of D x R), "
         "'local' (the first site alone), or 'auto'.",
         _TENSORS, _SITES,
+        more="'auto' is 'cape' up to 1000 features (4000 words) and without ``sketch_size``, else "
+        "'sketch'; ``choice_`` gives the reason. The third moment takes K (K + 1) (K + 2) / "
+        "6 numbers a site.",
     ),
     Option(
         "protocol", (Choice(("auto", "cape", "local")),), "auto",
@@ -598,6 +567,8 @@ OPTIONS: tuple[Option, ...] = (
         "The masks of a site's sums: 'modular' (keys of pairs of sites, uniform; allows "
         "dropouts), 'pairwise' (the same, but Gaussian) or 'helper' (trusted).",
         _ALL, _SITES,
+        more="With 'modular' the aggregator learns sums exactly and nothing else; the helper's "
+        "are Gaussian and add up to zero (paper 001).",
     ),
     Option(
         "collusion", (Whole(0),), 0,
@@ -609,6 +580,7 @@ OPTIONS: tuple[Option, ...] = (
         "dropouts", (Whole(0),), 0,
         "Sites that may be missing from a round without ending the run.",
         _ALL, _SITES,
+        more="Needs ``masks='modular'``.",
     ),
     Option(
         "neighbours", (Whole(), _NONE), None,
@@ -642,6 +614,15 @@ OPTIONS: tuple[Option, ...] = (
         "'gaussian', 'wishart', 'vector' or 'bingham', by less than all of it 'power' or 'sketch', "
         "or 'auto': 'wishart' if delta = 0, else 'adaptive'.",
         (PCA,), ("table",),
+        more="'gaussian': isometric Gaussian noise. 'adaptive': two such releases that cost as "
+        "much as one, the second of rows in which the directions that matter are more even; "
+        "where that is predicted to lose, of the same rows, which is one release; 'auto' "
+        "takes 'gaussian' with ``covariates``, a ``missing`` that corrects the moment, or as "
+        "many components as features. 'wishart': the difference of two Wishart matrices, "
+        "pure epsilon. 'vector': noise of density ``exp(-epsilon |E|_F)``, pure epsilon. "
+        "'bingham': the exponential mechanism, sampled exactly, pure epsilon. 'power': the "
+        "noisy power method. 'sketch': D x ``sketch_size`` numbers in place of D x D, and "
+        "then the moment inside the range that they show (not of pure epsilon).",
     ),
     Option(
         "mechanism", (Choice(("auto", "adaptive", "gaussian")),), "auto",
@@ -654,6 +635,9 @@ OPTIONS: tuple[Option, ...] = (
         "Noise of the third moment: 'gaussian', 'vector' (pure epsilon), or 'auto': 'vector' if "
         "delta = 0.",
         _TENSORS, _FITS,
+        more="'gaussian' is isometric (AGN of paper 001), 'vector' has density ``exp(-epsilon "
+        "|E|_F)`` (AVN); with ``delta=0`` all other releases are pure too. Of several sites "
+        "vector noise, and so ``delta=0``, needs ``masks='modular'``.",
     ),
     Option(
         "mechanism", (Choice(("auto", "gaussian", "wishart", "vector")),), "auto",
@@ -666,6 +650,9 @@ OPTIONS: tuple[Option, ...] = (
         "How rows are scaled to norm at most 1: 'unit' (all the same), 'auto', a public bound on "
         "the norm of a centred row, or 'max' (reproductions only).",
         (PCA,), ("table",), unit="the data's",
+        more="'auto' clips rows at a quantile chosen from the released norms, or divides them by "
+        "their norm where that captures more; 'max' divides by the largest norm found, and "
+        "is never certified.",
     ),
     Option(
         "row_norm", (Choice(("unit", "auto")), _BOUND), "unit",
@@ -685,12 +672,15 @@ OPTIONS: tuple[Option, ...] = (
         "row_bound", (_BOUND, _NONE), None,
         "A public bound on the norm of rows, in the data's units; skips releasing their norms.",
         _IN_SPACE, _FITS, unit="the data's", examples=(10.0,),
+        more="Longer rows are shortened. In scales, where columns have some.",
     ),
     Option(
         "center", (Flag(), Vector()), True,
         "Whether the mean is subtracted: true (found privately), false, or a public centre, one "
         "number a column.",
         _IN_SPACE, _FITS, unit="the data's", examples=(True,),
+        more="Of mixtures rows are taken about a point beside the mean; about none, the means "
+        "must be linearly independent.",
     ),
     Option(
         "center", (Flag(only=False), Vector()), False,
@@ -709,12 +699,18 @@ OPTIONS: tuple[Option, ...] = (
         "the components are those of the correlation matrix), public scales, one number a column "
         "(not on the command line), or nothing.",
         (PCA, COVARIANCE), _FITS, unit="the data's", examples=("private",),
+        more="Three rounds of noisy histograms of all columns find middles and scales, entries "
+        "are clipped at 6 scales, and of PCA the second moment's own diagonal refines the "
+        "scales for nothing. Public scales cost nothing; 0 leaves a column out. (A scaler of "
+        "the rows before the fit would void the guarantee.)",
     ),
     Option(
         "ranges", (Ranges(), _NONE), None,
         "Public ranges of columns, their smallest and their largest numbers: entries are clipped "
         "to them, and scales cost nothing.",
-        (PCA, COVARIANCE), _FITS, unit="the data's", examples=(((0.0, 0.0), (120.0, 300.0)),),
+        (PCA, COVARIANCE), _PRIVATE, unit="the data's", examples=(((0.0, 0.0), (120.0, 300.0)),),
+        more="Columns have half their width as scale; with ``scale='private'`` the deviations are "
+        "then found within them, and no histograms are needed. For few rows.",
     ),
     Option(
         "scale", (Vector(), _NONE), None,
@@ -723,29 +719,28 @@ OPTIONS: tuple[Option, ...] = (
         (PCA,), ("stream",), unit="the data's",
     ),
     Option(
-        "ranges", (Ranges(), _NONE), None,
-        "Public ranges of columns, their smallest and their largest numbers: entries are clipped "
-        "to them, and scales cost nothing.",
-        (PCA,), ("stream",), unit="the data's",
-    ),
-    Option(
         "covariates", (Columns(), _NONE), None,
         "Columns, such as age or a site's indicator, whose linear effects on the others are "
         "released and taken off every row before the components are found: numbers from 0, or "
         "names.",
         (PCA,), _FITS, examples=(("age",),),
+        more="Only where the whole second moment is released, and beside no ``missing`` and no "
+        "``row_norm='max'``.",
     ),
     Option(
         "covariance_type", (Choice(("spherical", "diag", "full", "tied")),), "spherical",
         "What each component has: one variance ('spherical'), one for each column ('diag'), a "
         "matrix ('full'), or all the same matrix ('tied').",
         (MIXTURE,), _FITS,
+        more="Spherical components are found by the third moment, others by sums about candidates "
+        "that are drawn from the second moment (docs/tensors.md).",
     ),
     Option(
         "noise_variance", (Number(SMALLEST, LARGEST, zero=True), _NONE), None,
         "A public variance of every column within a component, in the data's units squared; left "
         "out, it is found from what is released.",
         (MIXTURE,), _FITS, unit="the data's, squared", examples=(1.0,),
+        more="For spherical components only.",
     ),
     Option(
         "pair", (Choice(("auto", "full", "sketch")),), "auto",
@@ -759,12 +754,16 @@ OPTIONS: tuple[Option, ...] = (
         "for one topic a document, 1 for a few, more for many; 'auto': found from what is "
         "released.",
         (TOPICS,), _FITS, examples=(1.0,),
+        more="Above 0, how frequent words are is released as well. 'auto' is the largest, of 16 "
+        "from 0.03 to 50, that the released moments allow (1 where noise hides which; not "
+        "with a sketch): measured at epsilon = 1, within a factor of 2 of the true one.",
     ),
     Option(
         "clip_documents", (Flag(),), True,
         "Whether what documents contribute is clipped at a released quantile of its norms: far "
         "less noise for documents of more than a few words.",
         (TOPICS,), _FITS,
+        more="Without it nothing is released before the pairs.",
     ),
     Option(
         "budget_split",
@@ -780,6 +779,10 @@ OPTIONS: tuple[Option, ...] = (
         (PCA,), _FITS,
         examples=({"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02},),
         privacy=True,
+        more="By default 4, 14, 78 and 4 per cent of mu squared for scale, center, moment and "
+        "variance; 8, 20, 69 and 3 per cent of epsilon with ``delta=0``. Before these come "
+        "30 per cent for covariates, and with ``scale='private'`` without ranges 30 (40 of "
+        "epsilon) for columns. 'variance' may be left out, but not of mechanism 'bingham'.",
     ),
     Option(
         "budget_split", (Shares(("scale", "center", "moment", "tensor", "sums")), _NONE), None,
@@ -788,6 +791,7 @@ OPTIONS: tuple[Option, ...] = (
         (MIXTURE,), _FITS,
         examples=({"scale": 0.08, "center": 0.05, "moment": 0.3, "tensor": 0.15, "sums": 0.42},),
         privacy=True,
+        more="'center' is taken if it is private, 'tensor' with spherical components.",
     ),
     Option(
         "budget_split", (Shares(("scale", "center", "moment", "tensor")), _NONE), None,
@@ -806,18 +810,24 @@ OPTIONS: tuple[Option, ...] = (
         (COVARIANCE,), _FITS,
         examples=({"scale": 0.08, "center": 0.1, "moment": 0.82},),
         privacy=True,
+        more="By default 8, 10 and 82 per cent of mu squared for scale, center and moment; 12, 16 "
+        "and 72 per cent of epsilon with ``delta=0``. With ``scale='private'`` and no ranges "
+        "columns take 30 per cent (40 of epsilon) first.",
     ),
     Option(
         OF_SKETCH, (Whole(), _NONE), None,
         "Columns of the sketch, at least the components; left out, 4 times as many (2 times of "
         "'dpdispca').",
         (PCA, *_TENSORS), _PRIVATE, examples=(20,),
+        more="Only of what is sketched: by mechanism, pair or protocol 'sketch', or a stream, "
+        "which is beyond 1447 features if nothing is given.",
     ),
     Option(
         "whiten", (Flag(),), False,
         "Whether transform divides each score by the square root of its component's explained "
         "variance, so that all have variance 1.",
         (PCA,), _PRIVATE,
+        more="A score along a component of no variance is 0.",
     ),
     Option(
         "power_rounds", (Whole(1, MOST_POWER_ROUNDS), _NONE), None,
@@ -834,17 +844,21 @@ OPTIONS: tuple[Option, ...] = (
         "horizon", (Whole(), _NONE), None,
         "The most blocks of a continual stream.",
         (PCA,), ("stream",), unit="blocks",
+        more="Each call of :meth:`partial_fit` is one.",
     ),
     Option(
         "block_size", (Whole(), _NONE), None,
         "Rows folded in at a time.",
         (PCA,), ("tracking",), unit="rows",
+        more="Larger blocks are truncated less often and so track a little better, for memory; by "
+        "default the paper's 25, or ``n_components`` where that is more.",
     ),
     Option(
         "adaptive_rank", (Pair(), _NONE), None,
         "One component more or less after a block whose last one's share of the strengths is above "
         "beta or below alpha.",
         (PCA,), ("tracking",), unit="per cent",
+        more="The paper takes 1 and 10. Left out, the rank stays ``n_components``.",
     ),
     Option(
         "forgetting", (Number(0.0, 1.0, open_low=True),), 1.0,
@@ -855,11 +869,16 @@ OPTIONS: tuple[Option, ...] = (
         "forgetting", (Number(0.0, 1.0, open_low=True),), 1.0,
         "What the released sums of earlier blocks are multiplied by at every block.",
         (PCA,), ("stream",),
+        more="Of ``publish='blocks'``; ``n_samples_`` then counts old rows as little as they "
+        "weigh.",
     ),
     Option(
         "n_oversamples", (Whole(0),), 10,
         "Directions tracked beyond those of the result.",
         (PCA,), ("tracking",),
+        more="Each fold loses what lies outside the directions it keeps, so a few more bring the "
+        "result 2 to 200 times nearer to the exact subspace (measured on the paper's data), "
+        "for O(D) memory each. 0 is the paper's SSVD_r with rank r.",
     ),
     Option(
         "missing", (Choice(("leave-out", "zero", "independent", "pairs")),), "leave-out",
@@ -867,6 +886,8 @@ OPTIONS: tuple[Option, ...] = (
         "a missing entry is taken for the mean ('zero'), and corrected for by released counts of "
         "each column's entries ('independent') or of each pair's ('pairs', for few columns).",
         (PCA, COVARIANCE), _FITS,
+        more="Rows that are left out are not counted: the result is of complete rows. A row with "
+        "an infinite entry is always left out.",
     ),
     Option(
         "precision", (Choice(("double", "single")),), "double",
@@ -889,6 +910,9 @@ OPTIONS: tuple[Option, ...] = (
         "The ledger that the fit is charged to, a file or a database's URL: more than its budget "
         "is refused before any row is read.",
         _ALL, _ONE, local=True,
+        more="Without one it is charged nowhere, and the certificate says that fits of the same "
+        "rows are not counted together. A stream's whole target is reserved before its first "
+        "block is read.",
     ),
     Option(
         "data_set", (Name(), _NONE), None,

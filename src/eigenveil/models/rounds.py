@@ -38,6 +38,7 @@ from eigenveil.privacy import statistics
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
+from eigenveil.privacy.statistics import STATISTICS
 from eigenveil.tables.scales import LIMIT, closer_ranges, ranges_of, scales_of
 
 _CENTER_QUANTILE = 0.90
@@ -163,7 +164,8 @@ class RoundState(Generic[PlanT]):
 
         ``expected`` is its expectation.
         """
-        return squared_length(expected, self.plan.features, noise=self.plan.noises["center"])
+        noise = STATISTICS["row-sum"].usual(pure=self.plan.pure)
+        return squared_length(expected, self.plan.features, noise=noise)
 
     def coarser(self, precision: Precision, step: Step = "moment") -> int:
         """Bits by which rows must be coarser for a moment's noise to live on their grid."""

@@ -92,42 +92,7 @@ class PrivateCovariance(TableFit, FittedCovariance):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy target, > 0.
-    delta : float, default=1e-6
-        Privacy target, 0 <= delta < 1; 0 asks for pure epsilon.
-    mechanism : {"auto", "gaussian", "wishart", "vector"}
-        Noise of the second moment; "auto": "gaussian", or "wishart" when ``delta=0``.
-    adjacency : {"add-remove", "replace-one"}, default="add-remove"
-    unit : str, default=None
-        The column of a frame with each row's unit, such as a patient: all rows of one are then
-        protected together. ``fit(X, groups=ids)`` gives the units beside the rows instead.
-    max_rows_per_unit : int, default=1
-        Rows of a unit that count alike, each 1 over this; those of a unit with more count as much
-        as this many. With 1 every unit counts the same.
-    row_bound : float, default=None
-        A public bound on the norm of (centred) rows, in the data's units; longer rows are
-        shortened. By default the bound is chosen from released norms.
-    center : bool or array of shape (n_features,), default=True
-        True: the mean is found privately. False: it is taken to be zero. An array: a public mean.
-    scale : {"private"} or array of shape (n_features,), default=None
-    ranges : array of shape (2, n_features), default=None
-        As of :class:`eigenveil.PrivatePCA`: every column is divided by a scale of its own before
-        noise is added, and multiplied by it after. Of columns in different units noise else hides
-        all but those of the largest numbers.
-    budget_split : dict, default=None
-        Shares of the steps "scale", "center" and "moment": 8, 10 and 82 per cent of mu squared by
-        default; 12, 16 and 72 per cent of epsilon when ``delta=0``. With ``scale="private"`` and no
-        ranges "columns" takes 30 per cent of mu squared (40 of epsilon) first.
-    precision : {"double", "single"}, default="double"
-        The arithmetic in which rows are prepared, however they are stored. "single" is faster,
-        and used where its rounding does not show above the noise.
-    missing : {"leave-out", "zero", "independent", "pairs"}, default="leave-out"
-    noise : {"secure"}, default="secure"
-    random_state : int, Generator or RandomState, default=None
-    ledger : path, URL or eigenveil.Ledger, default=None
-    data_set : str, default=None
-        These as of :class:`eigenveil.PrivatePCA`.
+    {options}
 
     Attributes
     ----------

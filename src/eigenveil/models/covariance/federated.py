@@ -20,16 +20,7 @@ class FederatedCovariance(FederatedFit, FittedCovariance):
 
     Parameters
     ----------
-    epsilon, delta : float
-        Privacy target against the aggregator together with ``collusion`` sites.
-    protocol : {"auto", "cape", "local"}, default="auto"
-        "cape": masked sums of D x D, noise of one curator in all. "local": the first site alone.
-        "auto" is "cape".
-    collusion, dropouts, masks, adjacency, neighbours, site_epsilon, expected_rows, \
-unit, max_rows_per_unit, sites_per_unit
-        As of :class:`eigenveil.FederatedPCA`.
-    row_bound, center, scale, ranges, budget_split, precision, missing, random_state
-        As of :class:`eigenveil.PrivateCovariance`.
+    {options}
 
     Attributes
     ----------

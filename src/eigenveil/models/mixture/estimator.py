@@ -131,57 +131,7 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
 
     Parameters
     ----------
-    n_components : int or "auto", default="auto"
-        Components, at most the number of features; "auto": as many as stand above the noise, at
-        most 32.
-    epsilon : float, default=1.0
-        Privacy target, > 0.
-    delta : float, default=1e-6
-        Privacy target, 0 <= delta < 1; 0 means pure epsilon.
-    covariance_type : {"spherical", "diag", "full", "tied"}, default="spherical"
-        What each component has: one variance, one for every feature, a matrix, or the same matrix
-        as all others. Spherical components are found by the third moment, others by sums about
-        candidates that are drawn from the second moment; see docs/tensors.md.
-    noise_variance : float, default=None
-        Public variance of every feature within a component, in the data's units squared; by default
-        it is found from what is released. For spherical components only.
-    mechanism : {"auto", "gaussian", "vector"}, default="auto"
-        Noise of the third moment. "gaussian": isometric Gaussian noise (AGN of paper 001).
-        "vector": density ``exp(-epsilon |E|_F)`` (AVN), pure epsilon; with ``delta=0`` all other
-        releases are pure too. "auto": "vector" if ``delta=0``, else "gaussian".
-    adjacency : {"add-remove", "replace-one"}, default="add-remove"
-        Which data sets are neighbours: one row more or less, or one row changed (the number of rows
-        then being public).
-    unit : str, default=None
-        The column of a frame with each row's unit, such as a patient: all rows of one are then
-        protected together. ``fit(X, groups=ids)`` gives the units beside the rows instead.
-    max_rows_per_unit : int, default=1
-        Rows of a unit that count alike, each 1 over this; those of a unit with more count as much
-        as this many. With 1 every unit counts the same.
-    pair : {"auto", "full", "sketch"}, default="auto"
-        How the second moment is released: D x D, or as a sketch of D x ``sketch_size``. "auto":
-        a sketch beyond 1000 features, or where ``sketch_size`` is given.
-    row_bound : float, default=None
-        A public bound on the norm of (centred) rows, in the data's units; longer rows are
-        shortened. By default the bound is found from released norms.
-    center : bool or array of shape (n_features,), default=True
-        True: rows are taken about a point beside a privately released mean. An array: beside that
-        public point. False: as they are; the means must then be linearly independent.
-    budget_split : dict, default=None
-        Shares of the steps "scale", "center" (if it is private), "moment", "tensor" (of spherical
-        components) and "sums": of all that the fit takes, and of no other.
-    precision : {"double", "single"}, default="double"
-        The arithmetic in which rows are prepared, however they are stored. "single" is faster,
-        and used where its rounding does not show above the noise.
-    sketch_size : int, default=None
-        Columns of the sketch; by default 4 times ``n_components``. Not with ``pair="full"``.
-    noise : {"secure"}, default="secure"
-        Noise from a cryptographic generator keyed by the operating system.
-    random_state : int, Generator or RandomState, default=None
-        For tests and reproductions: the noise is reproducible and the guarantee is not certified.
-    ledger : path, URL or eigenveil.Ledger, default=None
-    data_set : str, default=None
-        As of :class:`eigenveil.PrivatePCA`.
+    {options}
 
     Attributes
     ----------
@@ -261,22 +211,4 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         ledger: LedgerPlace | None = None,
         data_set: str | None = None,
     ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.covariance_type = covariance_type
-        self.noise_variance = noise_variance
-        self.mechanism = mechanism
-        self.adjacency = adjacency
-        self.unit = unit
-        self.max_rows_per_unit = max_rows_per_unit
-        self.pair = pair
-        self.row_bound = row_bound
-        self.center = center
-        self.budget_split = budget_split
-        self.precision = precision
-        self.sketch_size = sketch_size
-        self.noise = noise
-        self.random_state = random_state
-        self.ledger = ledger
-        self.data_set = data_set
+        self._take(locals())

@@ -263,97 +263,7 @@ class PrivatePCA(TableFit, FittedPCA):
 
     Parameters
     ----------
-    n_components : int, float or "auto", default=2
-        Number of components, at most the number of features. A float in (0, 1): the least number
-        whose released variances reach this share of the total; "auto": as many as stand above the
-        noise. Either is chosen from what was released, at no cost: at most 32, none below the
-        noise, and not with mechanisms "bingham" and "power", which release so many and no more.
-    epsilon : float, default=1.0
-        Privacy target, > 0.
-    delta : float, default=1e-6
-        Privacy target, 0 <= delta < 1; 0 means pure epsilon.
-    mechanism : {"auto", "adaptive", "gaussian", "wishart", "vector", "bingham", "power", "sketch"}
-        "auto": "adaptive", or "wishart" when ``delta=0``; "gaussian" with ``covariates``, a
-        ``missing`` that corrects the moment, or as many components as features. "gaussian":
-        isometric Gaussian noise on the second moment. "adaptive": two such releases that cost as
-        much as one, the second of rows in which the directions that matter are more even; where
-        that is predicted to lose, of the same rows, which is one release. "wishart": the difference
-        of two Wishart matrices, pure epsilon. "vector": noise of density
-        ``exp(-epsilon |E|_F)``, pure epsilon. "bingham": the exponential mechanism, sampled
-        exactly, pure epsilon. "power": the noisy power method. "sketch": D x ``sketch_size``
-        numbers in place of D x D, and then the moment inside the range that they show (not of
-        pure epsilon).
-    adjacency : {"add-remove", "replace-one"}, default="add-remove"
-        Which data sets are neighbours: one row more or less, or one row changed (the number of rows
-        then being public).
-    unit : str, default=None
-        The column of a frame with each row's unit, such as a patient: all rows of one are then
-        protected together. ``fit(X, groups=ids)`` gives the units beside the rows instead.
-    max_rows_per_unit : int, default=1
-        Rows of a unit that count alike, each 1 over this; those of a unit with more count as much
-        as this many. With 1 every unit counts the same.
-    row_norm : {"unit", "auto", "max"} or float, default="unit"
-        How rows are bounded in the second moment: divided by their norm; clipped at a quantile
-        chosen from the released norms, or divided by their norm where that captures more; divided
-        by the largest norm found (reproductions only,
-        never certified); clipped at a public number.
-    row_bound : float, default=None
-        A public bound on the norm of rows, in the data's units, or in scales where columns have
-        some. When given, the release of the norms is skipped.
-    center : bool or array of shape (n_features,), default=True
-        True: subtract a privately released mean. False: do not. An array: a public centre.
-    scale : {"private"} or array of shape (n_features,), default=None
-        What columns are divided by, after centring. "private": each by its standard deviation, so
-        that the components are those of the correlation matrix, as of R's ``prcomp(scale.=TRUE)``.
-        Three rounds of noisy histograms of all columns find middles and scales, entries are clipped
-        at 6 scales, and the second moment's own diagonal refines the scales for nothing. An array:
-        public scales, in the data's units, which cost nothing; 0 leaves a column out. (A scaler of
-        the rows before the fit would void the guarantee.)
-    covariates : list of int or str, default=None
-        Columns, by numbers from 0 or by names, whose linear effects on the others are released, by
-        a second moment of all columns, and taken off every row: the components are those of what
-        age, sex or a site's indicator does not explain. Only where the whole second moment is
-        released, and beside no ``missing`` and no ``row_norm="max"``.
-    ranges : array of shape (2, n_features), default=None
-        Public ranges of columns, in the data's units: smallest numbers, then largest. Entries are
-        clipped to them, and columns have half their width as scale; with ``scale="private"``
-        the deviations are then found within them, and no histograms are needed. For few rows.
-    budget_split : dict, default=None
-        Shares of the steps "columns", "scale", "center", "covariates", "moment" and "variance". A
-        fit with covariates gives 30 per cent to their step. Of the others, by default 4, 14,
-        78 and 4 per cent of mu squared for the last four; 8, 20, 69 and 3 per cent of epsilon when
-        ``delta=0``. "columns" is taken with ``scale="private"`` and no ranges, and is then 30 per
-        cent of mu squared (40 of epsilon), which the others share the rest of. Every step that the
-        fit takes needs a share, but "variance", which it can do without (not for "bingham"); a step
-        that it does not take ("center" without a private one, "scale" where no norms are released)
-        must have none.
-    precision : {"double", "single"}, default="double"
-        The arithmetic in which rows are prepared, however they are stored. "single" is faster,
-        and used where its rounding does not show above the noise.
-    missing : {"leave-out", "zero", "independent", "pairs"}, default="leave-out"
-        What becomes of rows with missing entries (NaN). "leave-out": they add nothing and are not
-        counted, so that the result is of complete rows. "zero": a missing entry is taken for the
-        mean. "independent", "pairs": and corrected for by released counts of each column's entries,
-        or of each pair's, for few columns. A row with an infinite entry is always left out.
-    noise : {"secure"}, default="secure"
-        Noise from a cryptographic generator keyed by the operating system.
-    random_state : int, Generator or RandomState, default=None
-        For tests and reproductions: the noise is reproducible and the guarantee is not certified.
-    whiten : bool, default=False
-        Divide scores by the square root of the released variance along their component, so that
-        all have variance 1; a score along a component of none is 0.
-    ledger : path, URL or eigenveil.Ledger, default=None
-        What the fit is charged to, before anything is released: beyond the budget there it is
-        refused before any row is read. ``None``: it is charged nowhere, and the certificate says
-        that fits of the same rows are not counted together.
-    data_set : str, default=None
-        What the rows are called in the ledger; by default the account of the ledger's ``budget``,
-        or of files that :meth:`fit_rows` reads the account that they have there.
-    sketch_size : int, default=None
-        Columns of the sketch; by default 4 times ``n_components``. With ``mechanism="sketch"``
-        only.
-    power_rounds : int, default=None
-        Rounds of ``mechanism="power"`` only, 1000 at most; 4 by default.
+    {options}
 
     Attributes
     ----------
@@ -445,29 +355,7 @@ class PrivatePCA(TableFit, FittedPCA):
         ledger: LedgerPlace | None = None,
         data_set: str | None = None,
     ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mechanism = mechanism
-        self.adjacency = adjacency
-        self.unit = unit
-        self.max_rows_per_unit = max_rows_per_unit
-        self.row_norm = row_norm
-        self.row_bound = row_bound
-        self.center = center
-        self.scale = scale
-        self.ranges = ranges
-        self.covariates = covariates
-        self.budget_split = budget_split
-        self.precision = precision
-        self.whiten = whiten
-        self.missing = missing
-        self.noise = noise
-        self.random_state = random_state
-        self.sketch_size = sketch_size
-        self.power_rounds = power_rounds
-        self.ledger = ledger
-        self.data_set = data_set
+        self._take(locals())
 
     def _rounds(
         self, plan: BasePlan, rows: RowSource, public: Mapping[str, Any]

@@ -43,52 +43,7 @@ class PrivateStreamingPCA(Configured, FittedPCA):
 
     Parameters
     ----------
-    n_components : int, float or "auto", default=2
-        As of :class:`eigenveil.PrivatePCA`; chosen anew at every release.
-    epsilon : float, default=1.0
-        Privacy target, > 0, for the whole stream.
-    delta : float, default=1e-6
-        Privacy target, 0 <= delta < 1; 0 means pure epsilon, which only "end" can give.
-    sketch_size : int, default=None
-        Columns of the D x R sketch that stands for the second moment. ``None``: the whole second
-        moment up to 1447 features, beyond a sketch with 4 times ``n_components``.
-    publish : {"end", "continual", "blocks"}, default="end"
-    horizon : int, default=None
-        The most blocks of a continual stream; each call of :meth:`partial_fit` is one.
-    forgetting : float, default=1.0
-        Of ``publish="blocks"``, in (0, 1]: what the released sums of earlier blocks are multiplied
-        by at every block. ``n_samples_`` then counts old rows as little as they weigh.
-    adjacency : {"add-remove", "replace-one"}, default="add-remove"
-        Which streams are neighbours: one row more or less in a block, or one row changed.
-    unit : str, default=None
-        The column of a frame with each row's unit, such as a patient: all rows of one are then
-        protected together. ``partial_fit(X, groups=ids)`` gives the units beside the rows instead.
-    max_rows_per_unit : int, default=1
-        Rows of a unit that count, each 1 over this; those beyond so many are left out.
-    row_norm : "unit" or float, default="unit"
-        Rows are divided by their norm, or shortened to a public number in the data's units.
-    center : False or array of shape (n_features,), default=False
-        Nothing, or a public centre, is subtracted first. One pass cannot subtract a mean that is
-        not known yet.
-    whiten : bool, default=False
-        As of :class:`eigenveil.PrivatePCA`.
-    scale : array of shape (n_features,), default=None
-    ranges : array of shape (2, n_features), default=None
-        Public scales, or smallest and largest numbers, of the columns: as of
-        :class:`eigenveil.PrivatePCA`. None can be found privately in one pass.
-    precision : {"double", "single"}, default="double"
-        The arithmetic in which rows are prepared, however they are stored. "single" is faster,
-        and used where its rounding does not show above the noise.
-    noise : {"secure"}, default="secure"
-        Noise from a cryptographic generator keyed by the operating system.
-    random_state : int, Generator or RandomState, default=None
-        For tests and reproductions: the noise is reproducible and the guarantee is not certified.
-    ledger : path, URL or eigenveil.Ledger, default=None
-        What the stream is charged to: its whole target is reserved before its first block is read,
-        and refused beyond the budget. ``None``: it is charged nowhere, and the certificate says
-        that fits of the same rows are not counted together.
-    data_set : str, default=None
-        What the rows are called in the ledger; by default the account of the ledger's ``budget``.
+    {options}
 
     Attributes
     ----------
@@ -153,26 +108,7 @@ n_samples_, guarantee_, certificate_
         ledger: LedgerPlace | None = None,
         data_set: str | None = None,
     ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.sketch_size = sketch_size
-        self.publish = publish
-        self.horizon = horizon
-        self.forgetting = forgetting
-        self.adjacency = adjacency
-        self.unit = unit
-        self.max_rows_per_unit = max_rows_per_unit
-        self.row_norm = row_norm
-        self.center = center
-        self.scale = scale
-        self.ranges = ranges
-        self.precision = precision
-        self.whiten = whiten
-        self.noise = noise
-        self.random_state = random_state
-        self.ledger = ledger
-        self.data_set = data_set
+        self._take(locals())
 
     @property
     def blocks_(self) -> int:

@@ -105,24 +105,7 @@ class StreamingPCA(
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number of directions r, at most the number of features; the first rank with
-        ``adaptive_rank``.
-    block_size : int, default=None
-        Rows folded at a time, b. Larger blocks are truncated less often and so track a little
-        better, for memory. By default the paper's 25, or ``n_components`` where that is more.
-    adaptive_rank : (alpha, beta), default=None
-        Bounds in percent on the last singular value's share of their sum, 0 <= alpha < beta <= 100
-        (the paper takes 1 and 10): after each block the rank grows by one where the share is above
-        beta and falls by one where it is below alpha. None: the rank stays ``n_components``.
-    forgetting : float, default=1.0
-        What the old singular values are multiplied by at every block, above 0 and at most 1.
-    n_oversamples : int, default=10
-        Directions tracked beyond those reported. Each fold loses what lies outside the directions
-        it keeps, so a few more bring the result 2 to 200 times nearer to the exact subspace
-        (measured on the paper's data), for O(D) memory each. 0 is the paper's SSVD_r with rank r.
-    center : bool, default=False
-        Whether the mean is tracked as well, exactly. The paper's tracking is not centred.
+    {options}
 
     Attributes
     ----------
@@ -173,12 +156,7 @@ class StreamingPCA(
         n_oversamples: int = 10,
         center: bool = False,
     ) -> None:
-        self.n_components = n_components
-        self.block_size = block_size
-        self.adaptive_rank = adaptive_rank
-        self.forgetting = forgetting
-        self.n_oversamples = n_oversamples
-        self.center = center
+        self._take(locals())
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Forget what was tracked and start anew with the rows ``X``, (n_samples, n_features).

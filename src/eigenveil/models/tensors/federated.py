@@ -22,41 +22,7 @@ class FederatedGaussianMixture(FederatedFit, FittedMixture):
 
     Parameters
     ----------
-    n_components : int or "auto", default="auto"
-        Components, at most the number of features; "auto": as many as stand above the noise, at
-        most 32.
-    epsilon, delta : float
-        Privacy target against the aggregator together with ``collusion`` sites; 0 < epsilon,
-        0 <= delta < 1. ``delta=0`` means pure epsilon (protocols "cape" and "local").
-    protocol : {"auto", "cape", "sketch", "local"}, default="auto"
-        How the second moment is released. "cape": masked sums of D x D. "sketch": of D x
-        ``sketch_size``. "local": the first site alone. "auto": "cape" up to 1000 features, else
-        "sketch"; ``choice_`` gives the reason. The third moment takes K (K + 1) (K + 2) / 6 numbers
-        a site.
-    covariance_type, noise_variance, mechanism, row_bound, center
-        As of :class:`eigenveil.PrivateGaussianMixture`. Vector noise, and so ``delta=0``, needs
-        ``masks="modular"``.
-    collusion, dropouts, masks, neighbours, site_epsilon
-        As of :class:`eigenveil.FederatedPCA`.
-    adjacency : {"add-remove", "replace-one"}, default="add-remove"
-    unit, max_rows_per_unit
-        As for :class:`eigenveil.PrivateGaussianMixture`.
-    sites_per_unit : int, default=1
-        Sites at which one unit may have rows: the noise is so many times larger. With 1, a unit
-        whose rows are at several sites is protected less.
-    budget_split : dict, default=None
-        Shares of the steps "scale", "center", "moment", "tensor" (of spherical components) and
-        "sums".
-    precision : {"double", "single"}, default="double"
-        The arithmetic in which rows are prepared, however they are stored. "single" is faster,
-        and used where its rounding does not show above the noise.
-    sketch_size : int, default=None
-        Columns of the sketch; by default 4 times ``n_components``. "auto" is "sketch" where it is
-        given, and "cape" has none.
-    expected_rows : int, default=None
-        A public guess of all sites' rows.
-    random_state : int, Generator or RandomState, default=None
-        For tests: reproducible noise, and a result that is not certified.
+    {options}
 
     Attributes
     ----------
@@ -111,29 +77,7 @@ noise_floor_, converged_, guarantee_, certificate_
         expected_rows: int | None = None,
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.protocol = protocol
-        self.covariance_type = covariance_type
-        self.noise_variance = noise_variance
-        self.mechanism = mechanism
-        self.collusion = collusion
-        self.dropouts = dropouts
-        self.masks = masks
-        self.adjacency = adjacency
-        self.unit = unit
-        self.max_rows_per_unit = max_rows_per_unit
-        self.sites_per_unit = sites_per_unit
-        self.row_bound = row_bound
-        self.center = center
-        self.budget_split = budget_split
-        self.precision = precision
-        self.sketch_size = sketch_size
-        self.neighbours = neighbours
-        self.site_epsilon = site_epsilon
-        self.expected_rows = expected_rows
-        self.random_state = random_state
+        self._take(locals())
 
 
 class FederatedTopicModel(FederatedFit, FittedTopics):
@@ -146,36 +90,7 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
 
     Parameters
     ----------
-    n_components : int or "auto", default="auto"
-        Topics, at most the number of words; "auto": as many as stand above the noise, at most 32.
-    epsilon, delta : float
-        Privacy target against the aggregator together with ``collusion`` sites; 0 < epsilon,
-        0 <= delta < 1. ``delta=0`` means pure epsilon (protocols "cape" and "local").
-    protocol : {"auto", "cape", "sketch", "local"}, default="auto"
-        How the pairs are released. "cape": masked sums of D x D. "sketch": of D x ``sketch_size``.
-        "local": the first site alone. "auto": "cape" up to 4000 words, else "sketch"; ``choice_``
-        gives the reason. The triples take K (K + 1) (K + 2) / 6 numbers a site.
-    mechanism, alpha0, clip_documents
-        As of :class:`eigenveil.PrivateTopicModel`. Vector noise, and so ``delta=0``, needs
-        ``masks="modular"``.
-    collusion, dropouts, masks, neighbours, site_epsilon
-        As of :class:`eigenveil.FederatedPCA`.
-    adjacency : {"add-remove", "replace-one"}, default="add-remove"
-    unit, max_rows_per_unit
-        As for :class:`eigenveil.PrivateTopicModel`.
-    sites_per_unit : int, default=1
-        Sites at which one unit may have documents: the noise is so many times larger. With 1, a
-        unit whose documents are at several sites is protected less.
-    budget_split : dict, default=None
-        Shares of the steps "scale" (norms, if documents are clipped), "center" (words' frequencies,
-        if ``alpha0`` is above 0), "moment" (pairs) and "tensor" (triples).
-    sketch_size : int, default=None
-        Columns of the sketch; by default 4 times ``n_components``. "auto" is "sketch" where it is
-        given, and "cape" has none.
-    expected_rows : int, default=None
-        A public guess of all sites' documents.
-    random_state : int, Generator or RandomState, default=None
-        For tests: reproducible noise, and a result that is not certified.
+    {options}
 
     Attributes
     ----------
@@ -232,23 +147,4 @@ converged_, guarantee_, certificate_
         expected_rows: int | None = None,
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.protocol = protocol
-        self.mechanism = mechanism
-        self.collusion = collusion
-        self.dropouts = dropouts
-        self.masks = masks
-        self.adjacency = adjacency
-        self.unit = unit
-        self.max_rows_per_unit = max_rows_per_unit
-        self.sites_per_unit = sites_per_unit
-        self.alpha0 = alpha0
-        self.clip_documents = clip_documents
-        self.budget_split = budget_split
-        self.sketch_size = sketch_size
-        self.neighbours = neighbours
-        self.site_epsilon = site_epsilon
-        self.expected_rows = expected_rows
-        self.random_state = random_state
+        self._take(locals())

@@ -162,50 +162,7 @@ class PrivateTopicModel(TableFit, FittedTopics):
 
     Parameters
     ----------
-    n_components : int or "auto", default="auto"
-        Topics, at most the number of words; "auto": as many as stand above the noise, at most 32.
-    epsilon : float, default=1.0
-        Privacy target, > 0.
-    delta : float, default=1e-6
-        Privacy target, 0 <= delta < 1; 0 means pure epsilon.
-    mechanism : {"auto", "gaussian", "vector"}, default="auto"
-        Noise of the triples. "gaussian": isometric Gaussian noise (AGN of paper 001). "vector":
-        density ``exp(-epsilon |E|_F)`` (AVN), pure epsilon; with ``delta=0`` that of the pairs is
-        pure too. "auto": "vector" if ``delta=0``, else "gaussian".
-    adjacency : {"add-remove", "replace-one"}, default="add-remove"
-        Which collections are neighbours: one document more or less, or one changed (their number
-        then being public).
-    unit : str, default=None
-        The column of a frame with each document's unit, such as an author: all documents of one are
-        then protected together. ``fit(X, groups=ids)`` gives the units beside them instead.
-    max_rows_per_unit : int, default=1
-        Documents of a unit that count alike, each 1 over this; those of a unit with more count as
-        much as this many. With 1 every unit counts the same.
-    pair : {"auto", "full", "sketch"}, default="auto"
-        How the pairs are released: D x D, or as a sketch of D x ``sketch_size``. "auto": a sketch
-        beyond 4000 words, or where ``sketch_size`` is given.
-    alpha0 : float or "auto", default=0.0
-        How mixed the topics of a document are: the sum of the concentrations of a Dirichlet law
-        (latent Dirichlet allocation). 0: each document has one topic. Above 0, from 0.001 to 1000:
-        1 for a few, more for many; how frequent words are is then released as well. "auto": the
-        largest, of 16 from 0.03 to 50, that the released moments allow (1 where noise hides which;
-        not with a sketch). Measured at epsilon = 1: within a factor of 2 of the true one.
-    clip_documents : bool, default=True
-        Whether contributions are clipped at a released quantile of their norms: that takes most of
-        the noise off documents of more than a few words. False: all count in full, and nothing is
-        released before the pairs.
-    budget_split : dict, default=None
-        Shares of the steps "scale" (norms, if documents are clipped), "center" (words' frequencies,
-        if ``alpha0`` is above 0), "moment" (pairs) and "tensor" (triples).
-    sketch_size : int, default=None
-        Columns of the sketch; by default 4 times ``n_components``. Not with ``pair="full"``.
-    noise : {"secure"}, default="secure"
-        Noise from a cryptographic generator keyed by the operating system.
-    random_state : int, Generator or RandomState, default=None
-        For tests and reproductions: the noise is reproducible and the guarantee is not certified.
-    ledger : path, URL or eigenveil.Ledger, default=None
-    data_set : str, default=None
-        As of :class:`eigenveil.PrivatePCA`.
+    {options}
 
     Attributes
     ----------
@@ -276,19 +233,4 @@ class PrivateTopicModel(TableFit, FittedTopics):
         ledger: LedgerPlace | None = None,
         data_set: str | None = None,
     ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mechanism = mechanism
-        self.adjacency = adjacency
-        self.unit = unit
-        self.max_rows_per_unit = max_rows_per_unit
-        self.pair = pair
-        self.alpha0 = alpha0
-        self.clip_documents = clip_documents
-        self.budget_split = budget_split
-        self.sketch_size = sketch_size
-        self.noise = noise
-        self.random_state = random_state
-        self.ledger = ledger
-        self.data_set = data_set
+        self._take(locals())
