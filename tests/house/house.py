@@ -28,7 +28,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
 REGISTERED = re.compile(r"(eigenveil\.)?([a-z_]\w*(?:\.[a-z_]\w*)*):[A-Za-z_]\w*")
 # whose names are compared: the words that such a comparison has, and the folders of the thing
-_OF_SITES = options_of("pca", "sites")
+_OF_SITES, _OF_TABLE = options_of("pca", "sites"), options_of("pca", "table")
 NAMED = {
     "protocols": (
         {*_OF_SITES["protocol"].choices} - {"auto"},
@@ -37,7 +37,11 @@ NAMED = {
     ),
     "masks": ({*_OF_SITES["masks"].choices}, "mask", ("federation.masks",)),
     "tasks": ({*TASKS}, "task", ("models.options", "models.task")),
-    "mechanisms": ({*MECHANISMS}, "mechanism|kind", ("privacy.mechanisms", "noise")),
+    "mechanisms": (
+        {*MECHANISMS, *_OF_TABLE["mechanism"].choices} - {"auto"},
+        "mechanism|kind",
+        ("privacy.mechanisms", "noise"),
+    ),
 }
 
 
