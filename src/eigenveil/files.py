@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol
 
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError, OutputError, of_system
 
 try:
     import fcntl
@@ -75,11 +75,7 @@ def replacing(target: Path) -> Iterator[Path]:
 
 def cannot_write(place: Path, problem: OSError) -> OutputError:
     """What is raised where a file or folder cannot be written."""
-    return OutputError(
-        f"{place}: {problem.strerror or problem}.",
-        hint="Choose a folder that can be written, on a disk that is not full.",
-        code="cannot-write",
-    )
+    return OutputError("cannot-write", path=place, reason=of_system(problem))
 
 
 def user_folder(kind: Literal["data", "state"]) -> Path:
@@ -100,11 +96,7 @@ def state_folder() -> Path:
     try:
         found = user_folder("state") / "eigenveil"
     except RuntimeError as error:
-        raise OutputError(
-            f"The heads of ledgers have no place: {error}.",
-            hint="Name a folder that lasts in EIGENVEIL_STATE.",
-            code="cannot-write",
-        ) from None
+        raise OutputError("no-place-for-heads", error=error) from None
     return found / "state" if sys.platform in ("win32", "darwin") else found
 
 
@@ -130,11 +122,7 @@ def hold(file: IO[Any], *, wait: bool = False) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        raise OutputError(
-            f"{file.name} cannot be locked: {error.strerror or error}.",
-            hint="Keep it on a disk with file locks; some network disks have none.",
-            code="cannot-write",
-        ) from None
+        raise OutputError("cannot-lock", file=file.name, reason=of_system(error)) from None
     return True
 
 
@@ -148,15 +136,11 @@ def read_toml(path: str | Path, *, hint: str) -> dict[str, Any]:
             return tomllib.load(file)
     except OSError as problem:
         raise DataError(
-            f"{path} cannot be read: {problem.strerror or problem}.",
-            hint=f"Check the path; {hint}.",
-            code="no-such-file",
+            "cannot-read-toml", path=path, reason=of_system(problem), way_out=hint
         ) from None
     except (ValueError, RecursionError) as problem:  # TOMLDecodeError, and text that is not UTF-8
         raise DataError(
-            f"{path} is not TOML: {str(problem).rstrip('.')}.",
-            hint=f"Correct that line; {hint} to start from.",
-            code="bad-toml",
+            "bad-toml", path=path, rstrip=str(problem).rstrip("."), given=hint
         ) from None
 
 

@@ -243,7 +243,7 @@ def test_one_anndata_is_not_several_sites():
         (lambda a: private(unit="person").fit(a), "no-units", "'donor_id', 'lane'"),
         (lambda a: private(unit="lane").fit(a, groups=np.ones(90)), "bad-groups", ""),
         (lambda a: private().fit(a[:0]), "rows-matrix", ""),
-        (lambda a: read_cells(a.X), "not-numeric", ""),
+        (lambda a: read_cells(a.X), "not-cells", ""),
     ],
 )
 def test_what_cells_do_not_have_is_named(read, code, known):
@@ -279,7 +279,7 @@ def damaged(path, name, change):
 
 def test_a_layer_or_label_that_is_not_there_lists_those_that_are(tmp_path):
     path = saved(made_cells()[0], tmp_path / "cells.h5ad")
-    with pytest.raises(DataError, match=r"It has X \(the usual\), doubled, raw") as refused:
+    with pytest.raises(DataError, match=r"There is X \(the usual\), doubled, raw") as refused:
         open_rows([path], read=ReadOptions(layer="counts"))
     assert refused.value.code == "missing-layer"
     with pytest.raises(DataError, match="'index', 'donor_id', 'lane'") as refused:

@@ -82,7 +82,7 @@ def test_what_a_driver_raises_is_a_sentence(faked, monkeypatch):
 def test_a_driver_that_is_not_installed_is_named(url):
     with pytest.raises(DataError, match=f"{url.partition(':')[0]}:// URLs cannot be read") as found:
         open_rows([url])
-    assert found.value.code == "extra-missing"
+    assert found.value.code == "unknown-store"
 
 
 @pytest.mark.parametrize("scheme", ["gs", "gcs", "hdfs", "abfs", "abfss"])

@@ -57,7 +57,7 @@ def test_a_row_is_a_subject_and_a_column_a_voxel_of_the_mask(brains, mask, small
 def test_every_voxel_is_a_column_without_a_mask(brains, monkeypatch):
     np.testing.assert_array_equal(values(open_rows([brains])), BRAINS.reshape(12, -1))
     monkeypatch.setattr("eigenveil.tables.names.MOST_COLUMNS", 59)
-    with pytest.raises(DataError, match="60 voxels") as refused:
+    with pytest.raises(DataError, match="60 columns") as refused:
         open_rows([brains])
     assert "--mask" in refused.value.hint
 

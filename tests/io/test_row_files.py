@@ -56,8 +56,8 @@ def test_files_keep_the_order_given(folder):
     ("path", "code"),
     [
         ("nowhere.csv", "no-such-file"),
-        ("nowhere*.csv", "no-such-file"),
-        ("empty", "no-such-file"),
+        ("nowhere*.csv", "pattern-matches-nothing"),
+        ("empty", "empty-folder"),
         ("note.txt", "unknown-format"),
         ("[n]ote.txt", "unknown-format"),
         ("x" * 300 + ".csv", "unreadable"),

@@ -52,7 +52,7 @@ def test_a_column_that_is_not_numeric(kind, name, tmp_path):
         assert "'bad'" in error.message
         assert "--exclude" in error.hint
         assert "a schema" in error.hint
-        assert error.code == "not-numeric"
+        assert error.code == "not-a-feature"
     for options in ({"columns": ["good"]}, {"exclude": ["bad"]}):
         assert values(open_rows([path], **options)).tolist() == [[1.0], [2.0]]
 

@@ -90,7 +90,7 @@ def test_lists_of_another_matrix_are_a_sentence(tmp_path):
     with pytest.raises(DataError, match="12 features of 5 cells, and there are names of 9"):
         open_rows([folder])
     (folder / "barcodes.tsv.gz").unlink()
-    with pytest.raises(DataError, match=r"and no barcodes\.tsv"):
+    with pytest.raises(DataError, match=r"has no barcodes\.tsv"):
         open_rows([folder / "matrix.mtx.gz"])
 
 

@@ -125,7 +125,7 @@ def test_no_variant_in_common_is_an_error(write, tmp_path):
     place = write_manifest(tmp_path / "m.tsv", far)
     with pytest.raises(DataError, match="another build") as refused:
         opened(write("a", COUNTS), place)
-    assert refused.value.code == "no-variants"
+    assert refused.value.code == "no-variants-of-manifest"
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_manifest_that_cannot_be_one_is_refused_by_line(tmp_path, text, said):
 def test_a_manifest_that_is_not_there_or_no_text(tmp_path):
     with pytest.raises(DataError) as refused:
         read_manifest(tmp_path / "none.tsv")
-    assert refused.value.code == "no-such-file"
+    assert refused.value.code == "cannot-read"
     (tmp_path / "m.tsv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError) as refused:
         read_manifest(tmp_path / "m.tsv")
@@ -335,7 +335,7 @@ def test_a_vcf_that_cannot_be_read_is_refused(tmp_path, text, body, said):
     path = text("a.vcf", HEAD + body)
     with pytest.raises(DataError, match=said) as refused:
         opened(path, write_manifest(tmp_path / "m.tsv", WANTED))
-    assert refused.value.code == "unreadable"
+    assert refused.value.code in ("no-genotypes", "bad-genotypes")
 
 
 def test_a_vcf_that_was_cut_or_is_none_is_refused(tmp_path):
@@ -348,7 +348,7 @@ def test_a_vcf_that_was_cut_or_is_none_is_refused(tmp_path):
         path.write_bytes(wrong)
         with pytest.raises(DataError) as refused:
             opened(path, place)
-        assert refused.value.code == "unreadable"
+        assert refused.value.code == "bad-genotypes"
 
 
 def test_blocks_of_gzip_without_their_last_one_were_cut(tmp_path):

@@ -51,7 +51,9 @@ def test_a_failure_leaves_the_older_file_and_no_other(matrix, tmp_path, monkeypa
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pyarrow.csv.CSVWriter", Full)
-    with pytest.raises(OutputError, match=r"scores\.csv: No space left on device\."):
+    with pytest.raises(
+        OutputError, match=r"scores\.csv cannot be written: No space left on device\."
+    ):
         write_table(path, matrix, NAMES)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

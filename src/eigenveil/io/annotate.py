@@ -84,22 +84,12 @@ def annotate_file(
     place, goal = (Path(source) if isinstance(source, str) else source), Path(target)
     for each in (place, goal):
         if each.suffix.lower() != ".h5ad":
-            raise OutputError(
-                f"{each} is no .h5ad file, and scores are written into a copy of one.",
-                hint="Give one .h5ad file; or write a .parquet, .csv or .npy file.",
-                code="unknown-format",
-            )
+            raise OutputError("not-h5ad", path=each)
     if goal.exists() and goal.samefile(place):
-        raise OutputError(
-            f"{goal} is the file that is read.", hint="Choose another --out.", code="output-exists"
-        )
+        raise OutputError("output-is-input", path=goal)
     cells, genes = size_and_genes(place)
     if cells != scores.shape[0]:
-        raise DataError(
-            f"{place} has {cells} cells, and there are {scores.shape[0]} scores.",
-            hint="Give the scores of these cells, in their order.",
-            code="other-columns",
-        )
+        raise DataError("other-number-of-cells", place=place, cells=cells, scores=scores.shape[0])
     found = _annotations(model, genes, scores)
     with replacing(goal) as scratch:
         with reading(place):
@@ -113,20 +103,13 @@ def _annotations(
     names = getattr(model, "feature_names_in_", None)
     components = getattr(model, "components_", None)
     if components is None or not hasattr(model, "explained_variance_ratio_"):
-        raise DataError(
-            f"{type(model).__name__} has no components to write into cells.",
-            hint="Give a fitted PCA; other results go to .parquet, .csv or .npy files.",
-            code="other-task",
-        )
+        raise DataError("no-components-to-write", name=type(model).__name__)
     place = {name: number for number, name in enumerate(genes)}
     wanted = list(genes) if names is None else [str(name) for name in names]
     missing = sum(name not in place for name in wanted)
     if missing or len(wanted) != components.shape[1]:
         raise DataError(
-            f"{missing} of the model's {components.shape[1]} genes are not among the "
-            f"{len(genes)} of the cells.",
-            hint="Give the cells that the model was fitted to, or others with its genes.",
-            code="other-columns",
+            "genes-missing", missing=missing, wanted=components.shape[1], genes=len(genes)
         )
     loadings = np.zeros((len(genes), components.shape[0]))
     loadings[[place[name] for name in wanted]] = components.T

@@ -59,18 +59,9 @@ def _said(error: BaseException) -> str:
     return first_line(text or error, empty=type(error).__name__)
 
 
-def unreadable(
-    path: Place | str,
-    why: str,
-    *,
-    hint: str = "Check that the file is complete, readable, and of the format its name ends in.",
-) -> DataError:
+def unreadable(path: Place | str, why: str) -> DataError:
     """The error of a damaged file; ``why`` ends the sentence that begins with its path."""
-    return DataError(f"{path} cannot be read: {why}.", hint=hint, code="unreadable")
-
-
-NOT_WHOLE = "Check that the file is complete, and whole."
-"""The hint where parts of a file contradict one another."""
+    return DataError("unreadable", path=path, why=why)
 
 
 # -- Packed files, a few bytes of which may stand for more than a machine holds.
@@ -96,12 +87,7 @@ def check_unpacked(path: Place, size: int, what: str) -> None:
 
 def too_large(path: Place | str, why: str) -> DataError:
     """The error of a file that would become more than is read; ``why`` ends its sentence."""
-    return DataError(
-        f"{path} is not read: {why}.",
-        hint="Check that the file is complete, and where it comes from; or store it anew, in "
-        "smaller parts.",
-        code="file-too-large",
-    )
+    return DataError("file-too-large", path=path, why=why)
 
 
 # -- Rows in pieces of one size, whatever pieces they come in.
@@ -128,23 +114,14 @@ def expand(paths: Sequence[str | Path | Place]) -> list[RowFile]:
     """
     files = _less_parts([file for path in paths for file in _matches(path)])
     if not files:
-        raise DataError("No file was given.", hint="Give at least one file.", code="no-such-file")
+        raise DataError("no-files")
     seen: dict[Any, Place] = {}
     for file in (each.place for each in files):
         if format_of(file) is None:
-            raise DataError(
-                f"{file} is not of a format that can be read.",
-                hint=f"Its name must end in one of {', '.join(readable())}, or be docword.NAME.txt "
-                "(also .gz).",
-                code="unknown-format",
-            )
+            raise DataError("unknown-format", path=file, endings=", ".join(readable()))
         first = seen.setdefault(file.resolve(), file)
         if first is not file:
-            raise DataError(
-                f"{file} is given twice (as {first} before).",
-                hint="Give each file once: rows that count twice break the privacy guarantee.",
-                code="file-twice",
-            )
+            raise DataError("file-twice", file=file, first=first)
     return files
 
 
@@ -208,11 +185,11 @@ def _matches(path: str | Path | Place) -> list[RowFile]:
         if path.exists():
             return [RowFile(path)]
         if not glob.has_magic(str(path)):
-            raise DataError(f"{path} does not exist.", hint="Check the path.", code="no-such-file")
+            raise DataError("no-such-file", path=path)
         # Path.glob takes no absolute pattern
         names = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207
     if not names:
-        raise DataError(f"No file matches {path}.", hint="Check the pattern.", code="no-such-file")
+        raise DataError("pattern-matches-nothing", pattern=path)
     return [file for name in names for file in _matches(Path(name))]
 
 
@@ -225,7 +202,7 @@ def _at_url(url: str) -> list[RowFile]:
         if isinstance(found, StoreFolder):
             return _inside(found)
     if not found:
-        raise DataError(f"No file matches {shown}.", hint="Check the pattern.", code="no-such-file")
+        raise DataError("pattern-matches-nothing", pattern=shown)
     return [RowFile(file) for file in found]
 
 
@@ -253,17 +230,8 @@ def _inside(folder: Path | StoreFolder) -> list[RowFile]:
         if parts := _partitions(folder):
             return parts
     else:
-        raise DataError(
-            f"{folder} holds files, and folders named key=value as of a table in parts.",
-            hint="Give the files or one of the folders.",
-            code="mixed-folder",
-        )
-    raise DataError(
-        f"{folder} holds no file that can be read.",
-        hint=f"Files end in one of {', '.join(readable())}; sub-folders are searched only where "
-        "they are named key=value.",
-        code="no-such-file",
-    )
+        raise DataError("mixed-folder", folder=folder)
+    raise DataError("empty-folder", folder=folder, endings=", ".join(readable()))
 
 
 def _is_read(entry: Entry) -> bool:
@@ -287,11 +255,7 @@ def _partitions(folder: Path | StoreFolder) -> list[RowFile]:
             continue
         found.append((entry.file, {unquote(key[1]): unquote(key[2]) for key in keys if key}))
         if list(found[-1][1]) != list(found[0][1]):
-            raise DataError(
-                f"{found[-1][0]} lies in folders with other keys than {found[0][0]}.",
-                hint="All files of a table in parts lie in folders of the same keys.",
-                code="columns-differ",
-            )
+            raise DataError("folder-keys-differ", path=found[-1][0], first=found[0][0])
     names = list(found[0][1]) if found else []
     whole = {
         name

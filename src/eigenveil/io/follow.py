@@ -222,10 +222,7 @@ class _Parser:
         line += piece[:place].count(b"\n")
         origin = TextOrigin(str(self._text.path), lambda _: line)
         raise DataError(
-            f"{origin.cell(row, column, self.names)} is {values[row, column]}.",
-            hint="Remove or fill such entries (an empty one is nan), or leave the column out "
-            "(--exclude).",
-            code="not-finite",
+            "not-finite", place=origin.cell(row, column, self.names), value=values[row, column]
         )
 
     def _lines_of(self, piece: bytes, line: int, values: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -310,11 +307,7 @@ class _Parser:
         return self._table.not_numeric(name, f"is not {wanted} at line {line}"), place
 
     def _unreadable(self, what: str, line: int) -> DataError:
-        return DataError(
-            f"{self._text.path}: line {line}: {what}.",
-            hint="Correct or remove that line.",
-            code="unreadable",
-        )
+        return DataError("bad-line", path=self._text.path, line=line, what=what)
 
     def _place(self, piece: bytes, row: int) -> int:
         """Where a row begins; empty lines are no rows."""

@@ -35,11 +35,7 @@ class GrowingText:
         dialect: Dialect = PLAIN,
     ) -> None:
         if dialect.newlines_in_cells:
-            raise DataError(
-                "newlines_in_cells is not of text that is watched, each line of which is a row.",
-                hint="Leave it out; a quoted cell ends with its line.",
-                code="bad-dialect",
-            )
+            raise DataError("no-cells-over-lines")
         self.path = STANDARD_INPUT if path is None else path
         self._file = path
         self._follow, self._poll, self._stop = follow and path is not None, poll, stop
@@ -106,11 +102,7 @@ class GrowingText:
             if moved := None if self._file is None else self._moved(file, self._file):
                 if last := read(_READ_BYTES):  # written since, before it moved
                     return bytes(last)
-                raise DataError(
-                    f"{self.path} {moved} while it was read.",
-                    hint="Start again on the new file; every whole line until then was read.",
-                    code="file-moved",
-                )
+                raise DataError("file-moved", path=self.path, moved=moved)
             if not self._follow:
                 return b""
             self._stop.wait(lambda: time.sleep(self._poll))
@@ -163,16 +155,10 @@ def _usual_separator(path: Path) -> str:
         try:
             mode = path.stat().st_mode
         except FileNotFoundError:
-            raise DataError(
-                f"{path} does not exist.", hint="Check the path.", code="no-such-file"
-            ) from None
+            raise DataError("no-such-file", path=path) from None
     kind = path.suffix.lower()
     if kind in (".csv", ".tsv"):
         return "\t" if kind == ".tsv" else ","
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-        raise DataError(
-            f"{path} is not text that can be watched.",
-            hint="Give a file that ends in .csv or .tsv, or its lines as standard input: '-'.",
-            code="unknown-format",
-        )
+        raise DataError("not-watched", path=path)
     return ","

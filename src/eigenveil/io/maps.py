@@ -46,17 +46,9 @@ def write_maps(model: Any, mask: str | Path, folder: str | Path) -> list[str]:
     wanted = [place[name] for name in names if name in place]
     components = getattr(model, "components_", None)
     if components is None or not names or len(wanted) != len(names):
-        raise DataError(
-            f"The model's columns are not voxels of {mask}.",
-            hint="Give a PCA of NIfTI images, and the mask that it was fitted with.",
-            code="other-columns",
-        )
+        raise DataError("not-voxels", mask=mask)
     if found.grid.affine is None:
-        raise DataError(
-            f"{mask} does not say where its voxels lie.",
-            hint="Give the mask as a NIfTI image.",
-            code="other-grid",
-        )
+        raise DataError("no-grid", mask=mask)
     maps = {f"component-{number}": row for number, row in enumerate(components, start=1)}
     written = []
     for name, values in {**maps, "mean": model.mean_}.items():

@@ -47,23 +47,15 @@ def select(
         if not any(table.has(name) for table in tables):
             tables[0].check_names()  # before they are listed
             raise DataError(
-                f"{tables[0].path} has no column {name!r} to leave out, nor has any other file.",
-                hint=tables[0].known,
-                code="missing-column",
+                "nothing-to-exclude", path=tables[0].path, column=name, known=tables[0].known
             )
     left_out = frozenset(exclude)
     names = [n for n in (tables[0].columns if columns is None else columns) if n not in left_out]
     if not names:
-        raise DataError(
-            f"No column of {tables[0].path} is left.",
-            hint=tables[0].known,
-            code="no-columns",
-        )
+        raise DataError("no-columns", path=tables[0].path, known=tables[0].known)
     twice = first_twice(names)
     if twice is not None:
-        raise DataError(
-            f"Column {twice!r} is requested twice.", hint="Name it once.", code="duplicate-column"
-        )
+        raise DataError("column-requested-twice", column=twice)
     for table in tables:
         found = all(name in table.types for name in names)
         table.check_names(names if found else None, of_words=of_words)
@@ -87,11 +79,7 @@ def _check(
         wanted = {*names, *exclude}
         extra = next((name for name in table.columns if name not in wanted), None)
         if extra is not None:
-            raise DataError(
-                f"{table.path} has a column {extra!r} that {first.path} has not.",
-                hint="Name the wanted columns (--columns) or leave this one out (--exclude).",
-                code="extra-column",
-            )
+            raise DataError("extra-column", path=table.path, extra=extra, path_2=first.path)
     for name in names:
         table.require_numeric(name)
 
@@ -170,11 +158,7 @@ def open_rows(
         exclude = [*exclude, unit] if unit not in exclude else exclude
     chosen = select(named, columns, exclude, of_words=names is not None) if named else names
     if chosen is None and (columns is not None or exclude):
-        raise DataError(
-            f"{files[0].path} has no column names, so that columns cannot be chosen by name.",
-            hint="Choose them before saving, or use a format with names.",
-            code="no-names",
-        )
+        raise DataError("no-names", path=files[0].path, needs="choosing columns by name")
     has_table = any(isinstance(file, Table) for file in files)
     encoder = None
     if has_table and chosen is not None:
@@ -189,12 +173,7 @@ def _check_alone(
     unit: str | None,
 ) -> None:
     if columns is not None or exclude or names is not None or unit is not None:
-        raise DataError(
-            "A schema says which columns are read, and which is the unit's.",
-            hint="Give roles in the schema (feature, unit, ignore), and no columns, exclude, names "
-            "or unit beside it.",
-            code="schema-and-columns",
-        )
+        raise DataError("schema-and-columns")
 
 
 def _encoder_of(schema: Schema, tables: Sequence[Table]) -> RowEncoder:
@@ -227,22 +206,14 @@ def _tables(files: Sequence[Table | ArrayFile], needs: str) -> list[Table]:
         if isinstance(file, Table):
             found.append(file)
         elif isinstance(file, Named):
-            raise DataError(
-                f"{file.path} is a matrix, whose columns are all alike; {needs} is of tables.",
-                hint="Leave it out: all columns of a matrix are numbers.",
-                code="not-a-table",
-            )
+            raise DataError("not-a-table", path=file.path, needs=needs)
         else:
             raise _no_names(file, needs)
     return found
 
 
 def _no_names(file: Table | ArrayFile, needs: str) -> DataError:
-    return DataError(
-        f"{file.path} has no column names, which {needs} needs.",
-        hint="Use a format with names, such as .parquet or .csv.",
-        code="no-names",
-    )
+    return DataError("no-names", path=file.path, needs=needs)
 
 
 def _check_unit(tables: Sequence[Named], unit: str, columns: Sequence[str] | None) -> None:
@@ -251,11 +222,7 @@ def _check_unit(tables: Sequence[Named], unit: str, columns: Sequence[str] | Non
             table.check_names()  # before they are listed
         table.require(unit, "which is to say whose each row is (--unit)", of_rows=True)
     if columns is not None and unit in columns:
-        raise DataError(
-            f"Column {unit!r} is both the unit (--unit) and one of the columns.",
-            hint="Take it out of the columns: an identifier is no feature.",
-            code="unit-is-feature",
-        )
+        raise DataError("unit-is-feature", unit=unit)
 
 
 def _check_names(files: Sequence[Table | ArrayFile], names: Sequence[str]) -> None:
@@ -263,13 +230,11 @@ def _check_names(files: Sequence[Table | ArrayFile], names: Sequence[str]) -> No
     for file in files:
         if not isinstance(file, ArrayFile) or file.features == len(names):
             continue
-        turned = file.rows == len(names)
         raise DataError(
-            f"{file.path} has {file.features} columns, and there are {len(names)} names for them.",
-            hint="Its rows are as many as the names: it seems to be transposed."
-            if turned
-            else "Give one name for each column, in their order.",
-            code="columns-differ",
+            "transposed" if file.rows == len(names) else "names-differ",
+            path=file.path,
+            features=file.features,
+            names=len(names),
         )
 
 
@@ -325,9 +290,11 @@ class FileRows(RowSource):
         for file, width in zip(files, widths, strict=True):
             if width != widths[0]:
                 raise DataError(
-                    f"{file.path} has {width} columns and {files[0].path} {widths[0]}.",
-                    hint="All files must have the same columns.",
-                    code="columns-differ",
+                    "columns-differ",
+                    path=file.path,
+                    features=width,
+                    first=files[0].path,
+                    wanted=widths[0],
                 )
         self.features = widths[0]
 
@@ -470,11 +437,7 @@ def _check_same(file: Table | ArrayFile, state: tuple[Any, ...]) -> None:
     Each pass over the rows is to see the same ones: what one pass finds of them the next relies on.
     """
     if _state(file) != state:
-        raise DataError(
-            f"{file.path} was changed while it was read.",
-            hint="Let nothing write to it and start again; what was released before stays charged.",
-            code="file-changed",
-        )
+        raise DataError("file-changed", path=file.path)
 
 
 def _open_all(files: Sequence[RowFile], *, read: ReadOptions) -> list[Table | ArrayFile]:

@@ -68,18 +68,14 @@ class Query:
 
     def __post_init__(self) -> None:
         if not self.text:
-            raise DataError("The query is empty.", hint="Give one SELECT.", code="query-failed")
+            raise DataError("empty-query")
         try:
             parts = self.parts
             usable = bool(parts.scheme) and "://" in self.uri and (parts.port or True)
         except ValueError:
             usable = False
         if not usable:
-            raise DataError(
-                "The database is not named by a URL.",
-                hint="For example postgresql://host/name or sqlite:///file.db.",
-                code="bad-url",
-            )
+            raise DataError("bad-database-url")
 
     @property
     def parts(self) -> SplitResult:
@@ -133,7 +129,7 @@ class Query:
         return " ".join(self.text.split())
 
     def __fspath__(self) -> NoReturn:
-        raise DataError(f"{self} is no file.", hint="Give a file.", code="not-on-disk")
+        raise DataError("not-a-file", path=self)
 
     def resolve(self) -> Query:
         """Itself."""

@@ -90,11 +90,7 @@ class StoreFile:
     with_name = with_suffix
 
     def _alone(self) -> DataError:
-        return DataError(
-            f"{self} is read together with files beside it, and it is in a store.",
-            hint="Copy them to this machine first.",
-            code="not-on-disk",
-        )
+        return DataError("not-on-disk", path=self)
 
     def open(self, mode: Literal["rb"] = "rb", /) -> IO[bytes]:
         """Its bytes, which can be read from any place."""
@@ -120,19 +116,10 @@ class StoreFile:
             while piece := source.read(_PIECE):
                 copied += len(piece)
                 if max(copied, size or 0) > room:
-                    raise DataError(
-                        f"{self} is copied to be read, and is larger than {room >> 20} MiB.",
-                        hint="Copy it to a disk with room first, or store it as Parquet, Arrow or "
-                        "text on a store that gives parts of files (s3, gs, hdfs).",
-                        code="file-too-large",
-                    )
+                    raise DataError("too-large-to-copy", path=self, mebibytes=room >> 20)
                 file.write(piece)
         if size not in (None, copied):
-            raise DataError(
-                f"{self} cannot be read: {copied:,} of its {size:,} bytes came.",
-                hint="Try again.",
-                code="unreadable",
-            )
+            raise DataError("copy-cut-off", path=self, copied=copied, size=size)
         return str(target)
 
 
@@ -165,11 +152,7 @@ def found_at(url: str) -> list[StoreFile] | StoreFolder:
         return _matching(store, path)
     kind = store.ask(lambda: store.kind(path))
     if kind == "nothing":
-        raise DataError(
-            f"{store.shown(path)} does not exist.",
-            hint="Check the URL, and that you may read it.",
-            code="no-such-file",
-        )
+        raise DataError("no-such-file", path=store.shown(path))
     return StoreFolder(store, path) if kind == "folder" else [StoreFile(store, path)]
 
 
@@ -290,11 +273,7 @@ class _Other(Store):
 
     def inside(self, folder: str, *, deep: bool) -> list[Entry]:
         if self.web:
-            raise DataError(
-                f"{self.shown(folder)}: a web server's folders and patterns cannot be listed.",
-                hint="Name each file.",
-                code="no-such-file",
-            )
+            raise DataError("no-listing", path=self.shown(folder))
         return super().inside(folder, deep=deep)
 
     def stream(self, path: str) -> Any:
@@ -324,12 +303,7 @@ def _store_of(url: str) -> tuple[Store, str]:
     if scheme not in _WEB and parts.query and "=" not in parts.query:  # a pattern
         parts = parts._replace(path=f"{parts.path}?{parts.query}", query="")
     if parts.username is not None or parts.password is not None:
-        raise DataError(
-            f"A {scheme}:// URL has a name or password in it.",
-            hint="Leave it out: credentials come from the environment, as the store's own tools "
-            "have them.",
-            code="credentials-in-url",
-        )
+        raise DataError("credentials-in-url", scheme=scheme)
     try:
         if scheme == "s3":
             return within(lambda: _s3(parts))
@@ -337,11 +311,7 @@ def _store_of(url: str) -> tuple[Store, str]:
             return within(lambda: _arrow(parts))
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         why = first_line(error, empty=type(error).__name__)
-        raise DataError(
-            f"{scheme}://{parts.netloc} cannot be reached: {why}.",
-            hint="Check the URL, and the credentials in the environment.",
-            code="unreadable",
-        ) from None
+        raise DataError("store-unreachable", store=f"{scheme}://{parts.netloc}", why=why) from None
     return _fsspec(parts, scheme)
 
 
@@ -349,11 +319,7 @@ def _s3(parts: SplitResult) -> tuple[Store, str]:
     options: dict[str, Any] = dict(parse_qsl(parts.query))
     unknown = next((name for name in options if name not in _OF_S3), None)
     if unknown is not None:
-        raise DataError(
-            f"An s3:// URL has a part {unknown[:40]!r}.",
-            hint=f"It may have {', '.join(_OF_S3)}; credentials come from the environment.",
-            code="credentials-in-url",
-        )
+        raise DataError("unknown-part-of-url", scheme="s3", part=repr(unknown[:40]))
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     endpoint = options.get("endpoint_override") or next(filter(None, map(os.getenv, names)), None)
     region = options.get("region") or os.getenv("AWS_REGION") or os.getenv("AWS_DEFAULT_REGION")
@@ -377,11 +343,7 @@ def _s3(parts: SplitResult) -> tuple[Store, str]:
 
 def _arrow(parts: SplitResult) -> tuple[Store, str]:
     if parts.query:
-        raise DataError(
-            f"A {parts.scheme}:// URL has a question mark.",
-            hint="Leave what follows out: credentials come from the environment.",
-            code="credentials-in-url",
-        )
+        raise DataError("unknown-part-of-url", scheme=parts.scheme, part="a question mark")
     # hdfs has its host in the root, other stores their bucket in the path
     files, base = pyarrow.fs.FileSystem.from_uri(f"{parts.scheme}://{parts.netloc}/")
     bucket = base.strip("/")
@@ -397,12 +359,7 @@ def _fsspec(parts: SplitResult, scheme: str) -> tuple[Store, str]:
         files = made(**({"client_kwargs": {"timeout": _web_timeout()}} if web else {}))
     except (ImportError, ValueError) as error:
         why = first_line(error, empty=type(error).__name__)
-        raise DataError(
-            f"{scheme}:// URLs cannot be read: {why}.",
-            hint=f"s3, gs, hdfs, abfs and https can, and others with their fsspec library "
-            f"({fsspec.__version__} is installed).",
-            code="extra-missing",
-        ) from None
+        raise DataError("unknown-store", scheme=scheme, why=why) from None
     root = f"{scheme}://{parts.netloc}/" if web else f"{scheme}://"
     path = parts.path.lstrip("/") if web else f"{parts.netloc}{parts.path}"
     query = f"?{parts.query}" if parts.query else ""

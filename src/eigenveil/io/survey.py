@@ -38,9 +38,7 @@ def look_at(paths: Sequence[str | Path | Place], *, read: ReadOptions = USUAL) -
         if set(table.columns) != set(first.columns):
             name = sorted(set(table.columns) ^ set(first.columns))[0]
             raise DataError(
-                f"Column {short_name(name)!r} is in only one of {first.path} and {table.path}.",
-                hint="Draft a schema from files with the same columns.",
-                code="columns-differ",
+                "column-in-one-file", column=short_name(name), first=first.path, other=table.path
             )
     found = {name: Seen(name, _kind(tables, name)) for name in first.columns}
     texts = [name for name, seen in found.items() if seen.kind == "text"]

@@ -110,16 +110,8 @@ class _Opener:
 
 
 def _not_shared(what: str) -> DataError:
-    return DataError(
-        f"--dask: {what}.",
-        hint="Give plain files on a file system that all workers share; or leave --dask out.",
-        code="other-file",
-    )
+    return DataError("not-for-workers", why=what)
 
 
 def _other_file(part: _Part, what: str) -> DataError:
-    return DataError(
-        f"{part.path} is not on every worker as it is here: {what}.",
-        hint="Workers open files by the same paths: put them on a file system that all share.",
-        code="other-file",
-    )
+    return DataError("other-file", path=part.path, what=what)

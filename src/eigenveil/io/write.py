@@ -65,11 +65,7 @@ def format_to_write(target: Path) -> Format:
     """The format that a file's ending stands for."""
     found = writers().get(target.suffix.lower())
     if found is None:
-        raise OutputError(
-            f"{target} is not of a format that can be written.",
-            hint=f"Its name must end in one of {', '.join(writers())}.",
-            code="unknown-format",
-        )
+        raise OutputError("unknown-output-format", path=target, endings=", ".join(writers()))
     return found
 
 

@@ -60,17 +60,14 @@ class RowEncoder:
         for column in self._read:
             if not _FITS[str(column.kind)](_inner(types[column.name])):
                 raise DataError(
-                    f"{whose}: column {column.name!r} is {types[column.name]}, and the schema says "
-                    f"{column.kind}.",
-                    hint="Correct its kind in the schema, or give it role = 'ignore'.",
-                    code="column-kind",
+                    "column-kind",
+                    whose=whose,
+                    column=column.name,
+                    found=types[column.name],
+                    kind=column.kind,
                 )
         if self.unit is not None and not _is_label(_inner(types[self.unit])):
-            raise DataError(
-                f"{whose}: column {self.unit!r} is {types[self.unit]}, which cannot name units.",
-                hint="A unit's identifier is a text or a whole number.",
-                code="column-kind",
-            )
+            raise DataError("unit-kind", whose=whose, unit=self.unit, kind=types[self.unit])
 
     def __call__(self, batch: Any) -> tuple[FloatArray, NDArray[np.object_] | None]:
         """Rows of an Arrow record batch, shape (n, D), and the units that they belong to.

@@ -52,11 +52,7 @@ class ArrayFile(ABC):
         with reading(path):
             self._stored = self._header()
         if not self._stored.is_matrix or self._stored.shape[1] == 0:
-            raise DataError(
-                f"{path} contains {self._stored}, not rows of numbers.",
-                hint="Save a two-dimensional numeric array.",
-                code="not-numeric",
-            )
+            raise DataError("not-numeric", what=f"{path} contains {self._stored}")
         self.rows, self.features = self._stored.shape
         check_width(str(path), self.features, most=self.most_columns)
 
@@ -99,11 +95,7 @@ class NamedArrayFile(Named, ArrayFile):
             columns = tuple(self._names())
         twice = first_twice(columns)
         if twice is not None:
-            raise DataError(
-                f"{path} has more than one column {twice!r}.",
-                hint="Rename one of them before saving.",
-                code="duplicate-column",
-            )
+            raise DataError("duplicate-column", path=path, column=twice)
         self.columns = columns
         self.types = dict.fromkeys(columns, self._stored.dtype)
 
@@ -236,11 +228,7 @@ def open_archive(path: Place) -> ArrayFile:
     matrices = [key for key, header in headers.items() if header.is_matrix]
     if len(matrices) != 1:
         held = "; ".join(f"{key!r}: {header}" for key, header in headers.items()) or "nothing"
-        raise DataError(
-            f"{path} holds {len(matrices)} numeric matrices and none is named 'X' ({held}).",
-            hint="Save the rows as the array 'X'.",
-            code="ambiguous-array",
-        )
+        raise DataError("ambiguous-array", path=path, matrices=len(matrices), held=held)
     return NpzFile(path, matrices[0])
 
 
@@ -257,12 +245,7 @@ def _check_room(path: Place, size: int) -> None:
     """Refuse what would fill the disk for temporary files."""
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if size > free:
-        raise DataError(
-            f"{path}: an array in Fortran order takes {size >> 20:,} MiB of temporary files, and "
-            f"{free >> 20:,} MiB are free.",
-            hint="Save it in C order: np.ascontiguousarray.",
-            code="file-too-large",
-        )
+        raise DataError("no-room-for-copy", path=path, mebibytes=size >> 20, free=free >> 20)
 
 
 class _Member:

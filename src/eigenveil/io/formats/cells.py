@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.files import Place
-from eigenveil.io.files import NOT_WHOLE, reading, unreadable
+from eigenveil.io.files import reading, unreadable
 from eigenveil.io.formats.arrays import Header, NamedArrayFile, NamedSparseFile
 from eigenveil.io.formats.compressed import Compressed, SortedEntries
-from eigenveil.io.formats.hierarchy import OTHER_FORMAT, as_texts, child, is_array, opened, whole
+from eigenveil.io.formats.hierarchy import as_texts, child, is_array, opened, whole
 from eigenveil.tables.names import gene_names
 
 RAW = "raw"
@@ -62,9 +62,10 @@ def _place(path: Place, root: Any, layer: str | None) -> str:
         return raw
     known = [*(["X (the usual)"] if "X" in root else []), *layers, *([RAW] if raw else [])]
     raise DataError(
-        f"{path} has no matrix X." if layer is None else f"{path} has no layer {layer!r}.",
-        hint=f"It has {', '.join(known) or 'no matrix'}: --layer NAME.",
-        code="missing-layer",
+        "missing-layer",
+        whose=path,
+        layer="matrix X" if layer is None else f"layer {layer!r}",
+        known=", ".join(known) or "no matrix",
     )
 
 
@@ -88,7 +89,6 @@ class _Cells(NamedArrayFile):
                 self.path,
                 f"its matrix is {shape[0]} x {shape[1]}, with {rows} cells and {len(self._genes)} "
                 "genes",
-                hint=NOT_WHOLE,
             )
         return Header(shape, fortran=False, dtype=kind)
 
@@ -107,7 +107,6 @@ class _Cells(NamedArrayFile):
             raise unreadable(
                 self.path,
                 f"obs has {found.shape[0]} entries {name!r}, and there are {self.rows} cells",
-                hint=NOT_WHOLE,
             )
         return found
 
@@ -159,7 +158,7 @@ class SparseCells(_Cells, NamedSparseFile):
         shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
         if shape is None or len(shape) != 2:
             why = f"its matrix {self._place!r} has no shape"
-            raise unreadable(self.path, why, hint=OTHER_FORMAT)
+            raise unreadable(self.path, why)
         kind = child(self.path, group, "data", array=True).dtype
         return tuple(int(each) for each in shape), kind
 
@@ -168,11 +167,9 @@ class SparseCells(_Cells, NamedSparseFile):
         kind = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", ""))
         by_rows = _BY_ROWS.get(str(kind).removesuffix("_matrix"))
         if by_rows is None:
-            raise unreadable(
-                self.path,
-                f"its matrix is stored as {str(kind)[:50]!r}",
-                hint="Matrices are dense, csr_matrix or csc_matrix.",
-            )
+            stored = str(kind)[:50]
+            why = f"its matrix is stored as {stored!r}, not dense, csr_matrix or csc_matrix"
+            raise unreadable(self.path, why)
         return Compressed.of_group(
             self.path,
             group,
@@ -204,7 +201,6 @@ def _no_index(path: Place, where: str) -> DataError:
     return unreadable(
         path,
         f"{where} has no index",
-        hint="Check that the file is complete, and that AnnData wrote it.",
     )
 
 
@@ -245,7 +241,7 @@ def _entries(path: Place, root: Any, where: str, name: str) -> NDArray[np.object
 
 def _of_levels(path: Place, codes: NDArray[Any], levels: NDArray[Any]) -> NDArray[np.object_]:
     if codes.dtype.kind not in "iu" or codes.max(initial=-1) >= levels.shape[0]:
-        raise unreadable(path, "a column has levels that are not listed", hint=NOT_WHOLE)
+        raise unreadable(path, "a column has levels that are not listed")
     known = np.array([*_missing_as_none(levels), None], dtype=object)  # a code below 0: missing
     return np.asarray(known[np.maximum(codes.astype(np.int64), -1)])
 

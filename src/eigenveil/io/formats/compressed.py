@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.files import Place
-from eigenveil.io.files import NOT_WHOLE, unreadable
+from eigenveil.io.files import unreadable
 from eigenveil.io.formats.hierarchy import child
 
 _POINTERS = 1 << 16  # that are read together
@@ -84,7 +84,7 @@ class Compressed:
             raise self._damaged("a row has more entries than there are columns")
 
     def _damaged(self, why: str) -> DataError:
-        return unreadable(self.path, why, hint=NOT_WHOLE)
+        return unreadable(self.path, why)
 
     # -- columns
 

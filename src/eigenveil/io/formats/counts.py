@@ -39,27 +39,17 @@ def read_vocabulary(path: str | Path) -> list[str]:
     while words and not words[-1]:
         words.pop()
     if not words:
-        raise DataError(f"{place} has no word.", hint="Give a file with one word a line.")
+        raise DataError("no-words", place=place)
     check_width(str(place), len(words), most=MOST_SPARSE_COLUMNS)
     check_names(FileOrigin(str(place)), words, of_words=True)
     if len(words) > 1 and all(any(mark in word for mark in ",;\t") for word in words):
-        raise DataError(
-            f"{place} has a comma, a semicolon or a tab in every line, as a table of rows has.",
-            hint="Give a file with one word a line.",
-            code="header-is-data",
-        )
+        raise DataError("table-as-words", place=place)
     seen: dict[str, int] = {}
     for number, word in enumerate(words, start=1):
         if not word:
-            raise DataError(
-                f"{place}: line {number} is empty.", hint="Give one word a line, for each column."
-            )
+            raise DataError("empty-line", place=place, number=number)
         if (first := seen.setdefault(word, number)) != number:
-            raise DataError(
-                f"{place}: line {number} has {word!r} again, as line {first}.",
-                hint="Every column needs a name of its own.",
-                code="duplicate-column",
-            )
+            raise DataError("word-twice", place=place, number=number, word=word, given=first)
     return words
 
 
@@ -136,9 +126,9 @@ class BagOfWordsFile(SparseArrayFile):
                 waiting = [joined]
         if seen != self._entries:
             raise DataError(
-                f"{self.path} has {seen:,} entries, and its third line states {self._entries:,}.",
-                hint="Check that the file is complete.",
-                code="unreadable",
+                "unreadable",
+                path=self.path,
+                why=f"it has {seen:,} entries, and its third line states {self._entries:,}",
             )
         joined = np.concatenate(waiting, axis=1) if waiting else np.zeros((3, 0), np.int64)
         for start in range(first, documents, step):
@@ -184,11 +174,7 @@ class BagOfWordsFile(SparseArrayFile):
         except pa.ArrowInvalid as error:
             found = _BAD_ENTRY.match(str(error))
             place = "" if found is None else f" at line {found[1]}"
-            raise DataError(
-                f"{self.path} cannot be read{place}: an entry is not three whole numbers.",
-                hint="After three lines of numbers, every line is: document word count.",
-                code="unreadable",
-            ) from None
+            raise DataError("entry-of-no-numbers", path=self.path, place=place) from None
 
     def _check(self, entries: NDArray[np.int64], last: int) -> None:
         """Entries within the file's own sizes, their documents in order."""
@@ -196,18 +182,10 @@ class BagOfWordsFile(SparseArrayFile):
         for what, numbers, most in zip(("document", "word"), entries[:2], limits, strict=True):
             wrong = np.flatnonzero((numbers < 1) | (numbers > most))
             if wrong.size:
-                raise DataError(
-                    f"{self.path} has an entry of {what} {numbers[wrong[0]]}, and its {what}s are "
-                    f"1 to {most}.",
-                    hint="Check that the file is complete, and whole.",
-                    code="unreadable",
-                )
+                why = f"an entry of {what} {numbers[wrong[0]]}, and its {what}s are 1 to {most}"
+                raise DataError("unreadable", path=self.path, why=f"it has {why}")
         if np.any(np.diff(entries[0], prepend=last) < 0):
-            raise DataError(
-                f"{self.path}: documents are not in order.",
-                hint="Sort its entries by document (but for the first three lines).",
-                code="unreadable",
-            )
+            raise DataError("documents-out-of-order", path=self.path)
 
 
 def _split(

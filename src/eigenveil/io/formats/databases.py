@@ -32,7 +32,6 @@ _POSTGRESQL = (
     "SELECT 1",
 )
 _SQLITE = ("PRAGMA query_only = ON", "SELECT count(*) FROM sqlite_schema")
-_NO_SNAPSHOT = "Save the query's rows as Parquet, and give the file."
 _READ_ONLY = {
     "adbc.connection.readonly": "true",
     "adbc.connection.transaction.isolation_level": "adbc.connection.transaction.isolation.snapshot",
@@ -147,11 +146,7 @@ class QueryTable(Table):
             made.adbc_connection.set_options(**_READ_ONLY)
         except Exception:
             made.close()
-            raise self._failed(
-                f"the driver of {self._kind} does not promise one state of the database for all "
-                "passes",
-                hint=_NO_SNAPSHOT,
-            ) from None
+            raise DataError("no-snapshot", query=self._query, kind=self._kind) from None
         return made
 
     def _sqlite(self, driver: Any) -> Any:
@@ -162,7 +157,7 @@ class QueryTable(Table):
         """
         file = self._query.file.absolute()
         if not file.is_file():
-            raise DataError(f"{file} does not exist.", hint="Check the path.", code="no-such-file")
+            raise DataError("no-such-file", path=file)
         view = f"CREATE TEMP VIEW {_VIEW} AS {self._asked('*')}"
         made = _begun(driver.connect(f"file:{quote(str(file))}?mode=ro"), (view, *_SQLITE))
         with made.cursor() as cursor:
@@ -170,11 +165,7 @@ class QueryTable(Table):
             in_wal = cursor.fetchone() == ("wal",)
         if in_wal and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
             made.close()
-            raise self._failed(
-                "it is in WAL mode, and this user cannot write its locks, without which it may "
-                "change between passes",
-                hint=_NO_SNAPSHOT,
-            )
+            raise DataError("locks-not-writable", query=self._query)
         return made
 
     @contextmanager
@@ -202,10 +193,8 @@ class QueryTable(Table):
             text = text.replace(each, "***")
         return re.sub(r"(?i)password=\S+", "password=***", text)[:300].rstrip(". ")
 
-    def _failed(
-        self, why: str, *, hint: str = "Check the query and the database; nothing was written."
-    ) -> DataError:
-        return DataError(f"{self._query}: {why}.", hint=hint, code="query-failed")
+    def _failed(self, why: str) -> DataError:
+        return DataError("query-failed", query=self._query, why=why)
 
 
 def _begun(connection: Any, statements: Sequence[str]) -> Any:

@@ -83,20 +83,17 @@ class Dialect:
         if self.comment is not None:
             _check_character("comment", self.comment, self.comment)
         if self.decimal not in (None, ".", ","):
-            raise _bad(f"decimal = {self.decimal!r} is not '.' or ','.")
+            raise _bad(f"decimal = {self.decimal!r} is not '.' or ','")
         if self.decimal is not None and self.decimal == separator:
-            raise _bad(f"decimal and separator are both {separator!r}, so that no cell has an end.")
+            raise _bad(f"decimal and separator are both {separator!r}, so that no cell has an end")
         if isinstance(self.na, str):
-            raise _bad(f"na = {self.na!r} is not a sequence of words.")
+            raise _bad(f"na = {self.na!r} is not a sequence of words")
         object.__setattr__(self, "na", tuple(self.na))
         if self.encoding is not None:
             try:
                 name = codecs.lookup(self.encoding).name
             except LookupError:
-                raise _bad(
-                    f"encoding = {self.encoding!r} is not known.",
-                    hint="For example utf-8, utf-16, latin-1 or cp1252.",
-                ) from None
+                raise DataError("unknown-encoding", encoding=self.encoding) from None
             object.__setattr__(self, "encoding", name)
 
 
@@ -262,8 +259,8 @@ def _split(line: str, separator: str) -> list[str]:
 
 def _check_character(name: str, value: str, given: str | None) -> None:
     if len(value) != 1 or not value.isascii() or value in '"\r\n\0' or value.isalnum():
-        raise _bad(f"{name} = {given!r} is not one character that is no letter, digit or quote.")
+        raise _bad(f"{name} = {given!r} is not one character that is no letter, digit or quote")
 
 
-def _bad(message: str, hint: str = "For example --separator ';' --decimal ','.") -> DataError:
-    return DataError(message, hint=hint, code="bad-dialect")
+def _bad(what: str) -> DataError:
+    return DataError("bad-dialect", what=what)

@@ -26,11 +26,7 @@ def write_eigenvec(file: IO[bytes], blocks: Iterable[Columns]) -> None:
     for columns in blocks:
         held = dict(columns)
         if "IID" not in held:
-            raise DataError(
-                f"A file {_ENDING} names samples (IID), and these rows have no names of samples.",
-                hint="Write a .parquet or .csv file, or give genotypes.",
-                code="no-samples",
-            )
+            raise DataError("no-samples")
         labels = [name for name in LABELS if name in held]
         others = [name for name, _ in columns if name not in LABELS]
         if not begun:

@@ -14,7 +14,5 @@ def library(name: str, *, extra: str, what: str) -> ModuleType:
         return import_module(name)
     except ImportError:
         raise DataError(
-            f"{what} needs the library {name.partition('.')[0]}, which is not installed.",
-            hint=f"pip install 'eigenveil[{extra}]'.",
-            code="extra-missing",
+            "extra-missing", what=what, library=name.partition(".")[0], extra=extra
         ) from None

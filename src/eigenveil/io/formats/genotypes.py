@@ -182,20 +182,15 @@ class BedFile(GenotypeFile):
         if start[:2] != self._MAGIC or len(start) < 3 or start[2] > 1:
             raise unreadable(self.path, "does not begin as a .bed of PLINK does")
         if start[2] == 0:
-            raise unreadable(
-                self.path,
-                "is stored sample by sample, as old versions of PLINK did",
-                "plink --make-bed stores it variant by variant.",
-            )
+            raise DataError("stored-by-samples", path=self.path)
         wanted = 3 + self._count * -(-self.rows // 4)
         size = Path(self.path).stat().st_size
         if size != wanted:
-            raise unreadable(
-                self.path,
+            problem = (
                 f"has {size:,} bytes, and {self._count:,} variants (.bim) of {self.rows:,} samples "
-                f"(.fam) take {wanted:,}",
-                "Give the three files that were written together, complete.",
+                f"(.fam) take {wanted:,}"
             )
+            raise DataError("files-of-other-runs", path=self.path, problem=problem)
 
     def _read_samples(self, path: Path) -> Iterator[tuple[str, str]]:
         yield from _fam(_beside(path, ".fam"))
@@ -262,11 +257,8 @@ class PgenFile(GenotypeFile):
         )
         if opened.get_variant_ct() != self._count:
             opened.close()
-            raise unreadable(
-                self.path,
-                f"has {opened.get_variant_ct():,} variants, and its .pvar {self._count:,}",
-                "Give the three files that were written together, complete.",
-            )
+            problem = f"has {opened.get_variant_ct():,} variants, and its .pvar {self._count:,}"
+            raise DataError("files-of-other-runs", path=self.path, problem=problem)
         return opened
 
     def _band(self, first: int, last: int, places: NDArray[np.int64]) -> NDArray[Any]:
@@ -299,11 +291,7 @@ def _beside(path: Path, *endings: str) -> Path:
         place = path.with_name(path.name[: -len(path.suffix)] + ending)
         if place.exists():
             return place
-    raise DataError(
-        f"{path} has no {' or '.join(endings)} of the same name beside it.",
-        hint="Put the lists of samples and variants where the genotypes are.",
-        code="no-such-file",
-    )
+    raise DataError("no-lists-beside", path=path, lists=" or ".join(endings))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -332,7 +320,7 @@ def _fam(path: Path) -> Iterator[tuple[str, str]]:
     for number, line in _lines(path):
         cells = line.split()
         if len(cells) < 2:
-            raise unreadable(path, f"has no individual in line {number}", _OF_SAMPLES)
+            raise unreadable(path, f"has no individual in line {number}")
         yield cells[0], cells[1]
 
 
@@ -340,20 +328,20 @@ def _psam(path: Path) -> Iterator[tuple[str, str]]:
     lines = (each for each in _lines(path) if not each[1].startswith("##"))
     first = next(lines, None)
     if first is None:
-        raise unreadable(path, "is empty", _OF_SAMPLES)
+        raise unreadable(path, "is empty")
     number, line = first
     if not line.startswith(("#FID", "#IID")):  # as a .fam
         yield from _fam(path)
         return
     header = line[1:].split()
     if "IID" not in header:
-        raise unreadable(path, f"names no column IID in line {number}", _OF_SAMPLES)
+        raise unreadable(path, f"names no column IID in line {number}")
     family = header.index("FID") if "FID" in header else None
     individual = header.index("IID")
     for number, line in lines:
         cells = line.split()
         if len(cells) < len(header):
-            raise unreadable(path, f"has too few columns in line {number}", _OF_SAMPLES)
+            raise unreadable(path, f"has too few columns in line {number}")
         yield NO_FAMILY if family is None else cells[family], cells[individual]
 
 
@@ -361,7 +349,7 @@ def _bim(path: Path) -> Iterator[Variant]:
     for number, line in _lines(path):
         cells = line.split()
         if len(cells) < 5:
-            raise unreadable(path, f"has too few columns in line {number}", _OF_VARIANTS)
+            raise unreadable(path, f"has too few columns in line {number}")
         chrom, name, *_, position, counted, other = cells[:6]
         yield variant_of(path, number, name, chrom, position, counted, other)
 
@@ -378,34 +366,21 @@ def _pvar(path: Path) -> Iterator[Variant]:
     header = line[1:].split()
     wanted = ("CHROM", "POS", "ID", "REF", "ALT")
     if missing := [name for name in wanted if name not in header]:
-        raise unreadable(path, f"names no column {missing[0]} in line {number}", _OF_VARIANTS)
+        raise unreadable(path, f"names no column {missing[0]} in line {number}")
     at = [header.index(name) for name in wanted]
     for number, line in lines:
         cells = line.split("\t") if "\t" in line else line.split()
         if len(cells) < len(header):
-            raise unreadable(path, f"has too few columns in line {number}", _OF_VARIANTS)
+            raise unreadable(path, f"has too few columns in line {number}")
         chrom, position, name, other, counted = (cells[place] for place in at)
         yield variant_of(path, number, name, chrom, position, counted, other)
 
 
-_OF_SAMPLES = "A list of samples has a line for each: family, individual, and more."
-_OF_VARIANTS = "A list of variants has a line for each: chromosome, id, position and two alleles."
-
-
 def _several_alleles(path: Path, variant: Variant) -> DataError:
-    return unreadable(
-        path,
-        f"has a variant with more than two alleles, {short_name(variant.id)!r} at "
-        f"{variant.chrom}:{variant.position}",
-        "Split it (bcftools norm -m -), leave it out (plink2 --max-alleles 2), or choose variants "
-        "with two alleles by --variants MANIFEST.",
-    )
+    place = f"{variant.chrom}:{variant.position}"
+    return DataError("several-alleles", path=path, variant=short_name(variant.id), place=place)
 
 
-def unreadable(path: Place, problem: str, hint: str = "") -> DataError:
+def unreadable(path: Place, problem: str) -> DataError:
     """The error of a damaged file; ``problem`` goes on after its path."""
-    return DataError(
-        f"{path} {problem}.",
-        hint=hint or "Check that the file is complete, and of the format its name ends in.",
-        code="unreadable",
-    )
+    return DataError("bad-genotypes", path=path, problem=problem)

@@ -15,7 +15,6 @@ from eigenveil.files import Place
 from eigenveil.io.files import MOST_UNPACKED, too_large, unreadable
 from eigenveil.io.formats.extras import library
 
-OTHER_FORMAT = "Check that the file is complete, and of the format its name ends in."
 """The hint where a store does not have what its format has."""
 # An array that is read whole may become so many times what is stored of it, beyond so many bytes.
 _MOST_GROWTH, _ALWAYS_READ = 1 << 12, 1 << 26
@@ -45,7 +44,7 @@ def child(path: Place, group: Any, name: str, *, array: bool = False) -> Any:
     found = group[name] if not is_array(group) and name in group else None
     if found is None or (array and not is_array(found)):
         what = "array" if array else "element"
-        raise unreadable(path, f"it has no {what} {name!r}", hint=OTHER_FORMAT)
+        raise unreadable(path, f"it has no {what} {name!r}")
     if is_array(found):
         _check_chunk(path, name, found)
     return found
@@ -57,7 +56,7 @@ def whole(path: Place, group: Any, name: str) -> NDArray[Any]:
     _check_growth(path, name, found)
     entries = np.asarray(found[...])
     if entries.ndim != 1:
-        raise unreadable(path, f"{name!r} has shape {entries.shape}", hint=OTHER_FORMAT)
+        raise unreadable(path, f"{name!r} has shape {entries.shape}")
     return as_texts(entries)
 
 

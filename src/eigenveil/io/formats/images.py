@@ -123,12 +123,8 @@ class _Images(NamedArrayFile):
         self._inside = every if self._mask is None else self._mask.inside
         self.label_names = (*headers[0].labels, "image")
         if self._mask is None and self._inside.size > names.MOST_COLUMNS:
-            raise DataError(
-                f"{first} has {self._inside.size:,} voxels, and at most {names.MOST_COLUMNS:,} "
-                "columns are read.",
-                hint="Give a public mask (--mask) of fewer, or images of lower resolution.",
-                code="too-many-columns",
-            )
+            size, most = self._inside.size, names.MOST_COLUMNS
+            raise DataError("too-many-columns", whose=first, columns=size, most=most)
         kind = np.result_type(*(each.kind for each in headers))
         shape = (sum(each.count for each in headers), int(self._inside.sum()))
         return Header(shape, fortran=False, dtype=kind)
@@ -140,11 +136,7 @@ class _Images(NamedArrayFile):
         if self._mask is not None:
             wanted, whose = self._mask.grid, self._mask.path
         if problem := stored.grid.difference(wanted):
-            raise DataError(
-                f"{path} {problem} as {whose}.",
-                hint="Bring all images, and the mask, to one grid first (register and resample).",
-                code="other-grid",
-            )
+            raise DataError("other-grid", path=path, problem=problem, whose=whose)
         return stored
 
     def _names(self) -> Sequence[str]:

@@ -52,9 +52,11 @@ class Named:
         """
         if name not in self.types and not (of_rows and name in self.label_names):
             raise DataError(
-                f"{self.path} has no column {name!r}{f', {why}' if why else ''}.",
-                hint=self.known,
-                code="missing-column",
+                "missing-column",
+                path=self.path,
+                column=name,
+                why=f", {why}" if why else "",
+                known=self.known,
             )
 
     @property

@@ -19,11 +19,7 @@ class PartTable(Table):
         self._file, self.path, self.files = file, file.path, file.files
         twice = next((name for name in keys if name in file.types), None)
         if twice is not None:
-            raise DataError(
-                f"{file.path} has a column {twice!r}, and lies in a folder that says it too.",
-                hint="Give the files themselves, without the folders.",
-                code="duplicate-column",
-            )
+            raise DataError("column-in-folder", path=file.path, column=twice)
         self._values = dict(keys)
         self.columns = (*file.columns, *keys)
         self.types = {**file.types, **{name: each.type for name, each in self._values.items()}}

@@ -46,11 +46,7 @@ class Table(Named, ABC):
         twice = first_twice(names)
         if twice is not None:
             check_names(FileOrigin(str(path)), [name for name, _ in fields])
-            raise DataError(
-                f"{path} has more than one column {twice!r}.",
-                hint="Rename one of them; a text file needs a first line with the names.",
-                code="duplicate-column",
-            )
+            raise DataError("duplicate-column", path=path, column=twice)
         self.columns: Sequence[str] = tuple(names)
         """The columns, less row labels that nobody requested."""
         self.malformed = 0
@@ -76,12 +72,7 @@ class Table(Named, ABC):
 
     def not_numeric(self, name: str, what: str) -> DataError:
         """Make the error about a column that cannot be used."""
-        return DataError(
-            f"{self.path}: column {name!r} {what}.",
-            hint="Leave it out (--exclude), or state in a schema that it is a category, date or "
-            "boolean (eigenveil schema new drafts one).",
-            code="not-numeric",
-        )
+        return DataError("not-a-feature", path=self.path, column=name, what=what)
 
     def check_types(self, encoder: RowEncoder) -> None:
         """Refuse columns that cannot be what a schema says of them."""

@@ -62,7 +62,6 @@ class _TenX(NamedSparseFile):
                 self.path,
                 f"it has {shape[1]} features of {shape[0]} cells, and there are names of "
                 f"{features} features and {len(self._barcodes)} barcodes",
-                hint="Check that the matrix and its lists belong together, and are complete.",
             )
         return Header((shape[0], len(self._genes)), fortran=False, dtype=kind)
 
@@ -115,12 +114,7 @@ class TenXFile(_TenX):
         if len(found) == 1:
             return root[found[0]]
         held = ", ".join(repr(str(name)[:40]) for name in list(root)[:10]) or "nothing"
-        raise DataError(
-            f"{self.path} has no matrix of CellRanger's"
-            f"{f', but {len(found)} genomes' if found else ''}: it holds {held}.",
-            hint="Give filtered_feature_bc_matrix.h5 of one genome, or an .h5ad file.",
-            code="unreadable",
-        )
+        raise DataError("no-counts-of-cells", path=self.path, held=held)
 
 
 # -- Matrix Market with the names of genes and cells in two files beside it.
@@ -132,12 +126,10 @@ def open_market(path: Place) -> ArrayFile:
     if features is None and barcodes is None:
         return MatrixMarketFile(path)
     if features is None or barcodes is None:
-        there = features or barcodes
         raise DataError(
-            f"{path} has {there} beside it, and no "
-            f"{'barcodes.tsv' if barcodes is None else 'features.tsv or genes.tsv'}.",
-            hint="Put both beside it; or neither, where its rows are what is to be fitted.",
-            code="no-such-file",
+            "no-lists-beside",
+            path=path,
+            lists="barcodes.tsv" if barcodes is None else "features.tsv or genes.tsv",
         )
     return TenXMarket(path, features, barcodes)
 

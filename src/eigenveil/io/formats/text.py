@@ -317,12 +317,7 @@ class TextTable(Table):
         """Make the error that names the place, if pyarrow reports it."""
         if not complaint.startswith("straddling object"):
             return None
-        return DataError(
-            f"{self.path} cannot be read: a line is longer than {_MOST_READ_BYTES >> 20} MiB, or a "
-            "quote never ends.",
-            hint="Correct or remove that line.",
-            code="unreadable",
-        )
+        return DataError("line-too-long", path=self.path, mebibytes=_MOST_READ_BYTES >> 20)
 
 
 def tell_guesses(path: Place, settled: Settled) -> None:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.errors import DataError, VariantsWarning, callers_level, short_name
+from eigenveil.errors import DataError, VariantsWarning, callers_level, of_system, short_name
 from eigenveil.files import Place
 from eigenveil.tables.identifiers import looks_like_identifier
 from eigenveil.tables.names import MOST_VARIANTS, check_width, reads_as_value
@@ -155,12 +155,7 @@ def match(path: Place, variants: Iterable[Variant], manifest: Manifest) -> Colum
             else:
                 places[number], swapped[number] = place, swap
     if count and not (places >= 0).any() and not _only_ambiguous(manifest):
-        raise DataError(
-            f"{path} has none of the {size:,} variants of {manifest.path}.",
-            hint="Chromosome, position and alleles must be the same: the positions may be of "
-            "another build of the genome.",
-            code="no-variants",
-        )
+        raise DataError("no-variants-of-manifest", path=path, size=size, manifest=manifest.path)
     _tell(path, manifest, places, others, repeated)
     return Columns(manifest.names, places, swapped, manifest.frequencies)
 
@@ -235,11 +230,7 @@ def read_manifest(path: Place) -> Manifest:
         with Path(path).open(encoding="utf-8") as file:
             return _parse(path, (line.rstrip("\r\n") for line in file))
     except OSError as error:
-        raise DataError(
-            f"{path} cannot be read: {error.strerror or error}.",
-            hint="Check the path of the manifest of variants.",
-            code="no-such-file",
-        ) from None
+        raise DataError("cannot-read", path=path, reason=of_system(error)) from None
     except UnicodeDecodeError:
         raise _wrong(path, 1, "is not text in UTF-8") from None
 
@@ -298,11 +289,12 @@ def variant_of(
 
 def _wrong(path: Place, line: int, problem: str) -> DataError:
     return DataError(
-        f"{path}: line {line} {problem}.",
-        hint="A list of variants has a line for each; a manifest has the columns "
-        f"{', '.join(MANIFEST_COLUMNS)}, and may have {FREQUENCY}, with tabs between "
-        "('eigenveil variants new' writes one).",
-        code="bad-manifest",
+        "bad-manifest",
+        path=path,
+        line=line,
+        problem=problem,
+        columns=", ".join(MANIFEST_COLUMNS),
+        frequency=FREQUENCY,
     )
 
 

@@ -96,13 +96,7 @@ class VcfFile(GenotypeFile):
 def open_vcf(path: Path, *, variants: Path | None = None) -> VcfFile:
     """A VCF, which needs a manifest."""
     if variants is None:
-        raise DataError(
-            f"{path} lists the variants that were found in its samples, and the names of columns "
-            "are published.",
-            hint="--variants MANIFEST chooses them by a public list; 'eigenveil variants new' "
-            "writes one from public data.",
-            code="no-manifest",
-        )
+        raise DataError("no-manifest", path=path)
     return VcfFile(path, variants=variants)
 
 
@@ -141,11 +135,7 @@ def _records(path: Path, opened: Any) -> Iterator[Any]:
 def _alleles(path: Path, record: Any) -> NDArray[np.int16]:
     """The two alleles of every sample, shape (n, 2); not called where there are more."""
     if "GT" not in (record.FORMAT or ()):
-        raise unreadable(
-            path,
-            f"has no genotypes (GT) at {record.CHROM}:{record.POS}",
-            "Calls are read from a VCF: plink2 --make-pgen keeps dosages.",
-        )
+        raise DataError("no-genotypes", path=path, place=f"{record.CHROM}:{record.POS}")
     with _of_library(path):
         alleles: NDArray[np.int16] = record.genotype.array()[:, :-1]  # the last tells of phase
     if alleles.shape[1] == 1:

@@ -96,9 +96,7 @@ def _arrow(frame: nw.DataFrame[Any], encoder: RowEncoder) -> Any:
     for name in encoder.columns:
         if name not in there:
             raise DataError(
-                f"The frame has no column {name!r}, which the schema has.",
-                hint=f"Its columns are {', '.join(map(repr, there[:20]))}.",
-                code="missing-column",
+                "column-of-schema-missing", column=name, known=", ".join(map(repr, there[:20]))
             )
     return pa.table({name: _cells_of(frame[name], encoder, name) for name in encoder.columns})
 
