@@ -224,7 +224,9 @@ def test_connectivity_of_the_whole_ring_is_its_second_eigenvalue(reach):
     for nodes in range(3, 30):
         whole = ring(nodes, reach).astype(float)
         second = np.linalg.eigvalsh(np.diag(whole.sum(axis=1)) - whole)[1]
-        assert mask_views._connectivity_left(nodes, 0, reach) == pytest.approx(second, abs=1e-8), nodes
+        assert mask_views._connectivity_left(nodes, 0, reach) == pytest.approx(second, abs=1e-8), (
+            nodes
+        )
 
 
 @pytest.mark.parametrize("degree", range(1, 9))

@@ -43,11 +43,7 @@ def read_cells(adata: Any, *, layer: str | None = None, unit: str | None = None)
         ``missing-layer``, ``no-units``; ``header-is-data`` where names of genes read as values.
     """
     if CellTable.of(adata) is None:
-        raise DataError(
-            f"read_cells was given a {type(adata).__name__}, not an AnnData.",
-            hint="Give an anndata.AnnData; fit(X) takes arrays and frames.",
-            code="not-numeric",
-        )
+        raise DataError("not-cells", kind=type(adata).__name__)
     rows = CellRows(adata, layer=layer, unit=unit)
     check_names("The cells", rows.names)
     return rows
