@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-for needed in ("argon2", "authlib", "httpx", "pyotp", "segno", "starlette", "uvicorn"):
+for needed in ("authlib", "httpx", "itsdangerous", "jinja2", "starlette", "uvicorn"):
     pytest.importorskip(needed)
 
 
@@ -18,15 +18,3 @@ def _ended():
     yield
     while OPEN:
         OPEN.pop().__exit__(None, None, None)
-
-
-@pytest.fixture(autouse=True)
-def _quick_hashes(monkeypatch):
-    """Passwords cost what they cost in benchmarks; here they are many."""
-    import argon2
-
-    from eigenveil.console import passwords
-
-    quick = argon2.PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
-    monkeypatch.setattr(passwords, "_HASHER", quick)
-    passwords._nobodys.cache_clear()

@@ -6,7 +6,6 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-import pyotp
 from starlette.testclient import TestClient
 
 from eigenveil.cli.commands.study import new
@@ -17,11 +16,9 @@ from eigenveil.console.desk.lead import LeadDesk
 from eigenveil.console.desk.table import TableDesk
 from eigenveil.console.desk.ways import Kind
 from eigenveil.console.jobs import Job
-from eigenveil.console.settings import Rows, Settings
-from eigenveil.console.signing import new_key
+from eigenveil.console.settings import Proxy, Rows, Settings
 from eigenveil.models.task import task_named
 
-PASSWORD = "four words without sense"
 STUDY = "a" * 64
 OPEN = []
 """Servers that a test's end closes."""
@@ -139,7 +136,7 @@ def study(**fields):
         "notes": [], "epsilon": 1.0, "delta": 1e-6,
         "cost": {"epsilon": 0.7, "delta": 1e-6, "budget": 2.0, "budget_delta": 1e-6,
                  "covered": True, "after": "left: epsilon 1.2", "left": "left: epsilon 1.5"},
-        "standing": standing(), "history": [], "needed": 1, "approvers": ["ann"],
+        "standing": standing(), "history": [], "key": True, "needed": 1, "approvers": ["ann"],
         "memory": 10**6, "bytes": 5000, "quality": "captured energy", "expected": [],
     } | fields  # fmt: skip
 
@@ -167,7 +164,7 @@ def site_desk(**more):
         **{
             "studies": {"waiting": [study()], "decided": [], "hidden": 0, "needed": 1,
                         "every": False},
-            "study": lambda study: globals()["study"](hash=study),
+            "study": lambda study, by: globals()["study"](hash=study, key=by == "ann"),
             "health": health(),
             "ledger": empty_ledger,
             "decide": lambda **_: standing(state="approved", approved=True, waits=False),
@@ -203,60 +200,45 @@ def lead_desk(**more):
 DESKS = {"table": table_desk, "site": site_desk, "lead": lead_desk}
 
 
+PEOPLE = {"ann": "owner", "bob": "approver", "vic": "viewer", "lea": "lead"}
+ADDRESS = "https://console.example.org"
+PROXY = Proxy("X-Remote-User", ("127.0.0.1",))
+
+
 class Visitor:
-    """A browser's cookies and forms, and a clock of its own for second factors."""
+    """A console's server without a socket; browsers of people whom a proxy names."""
 
-    def __init__(self, tmp_path, section="table", desk=None, provider=None, **settings):
+    def __init__(
+        self, tmp_path, section="table", desk=None, *, door=None, settings_door=PROXY, **settings
+    ):
         rows = Rows(data=("t.csv",)) if section == "table" else Rows(party=str(tmp_path / "party"))
-        self.settings = Settings(section, tmp_path / "state", rows, **settings)
-        desk = desk or DESKS[section]()
-        self.desk = desk
-        self.console = make_console(self.settings, desk=desk, planner=desk)
-        self.app = make_app(self.console, provider=provider)
-        self.client = TestClient(self.app, base_url="http://127.0.0.1:8450", follow_redirects=False)
-        self.client.__enter__()  # one server for all of its browsers
-        OPEN.append(self.client)
+        usual = {"door": settings_door, "people": PEOPLE, "address": ADDRESS, "rows": rows}
+        self.settings = Settings(section, tmp_path / "state", **(usual | settings))
+        self.desk = desk or DESKS[section]()
+        self.console = make_console(self.settings, door=door, desk=self.desk, planner=self.desk)
+        self.app = make_app(self.console)
+        self.address = self.settings.address or "http://127.0.0.1:8450"
+        self.server = self._client("127.0.0.1")
+        self.server.__enter__()  # one server for all of its browsers
+        OPEN.append(self.server)
 
-    def browser(self):
-        """Another browser at the same server."""
-        found = TestClient(self.app, base_url="http://127.0.0.1:8450", follow_redirects=False)
-        found.portal = self.client.portal
+    def _client(self, address):
+        return TestClient(
+            self.app, base_url=self.address, follow_redirects=False, client=(address, 4321)
+        )
+
+    def browser(self, name=None, *, address="127.0.0.1", enters=True):
+        """A browser, behind the proxy where somebody is named, who comes in."""
+        found = self._client(address)
+        found.portal = self.server.portal
+        if name is not None:
+            found.headers[PROXY.header] = name
+            if enters:
+                assert found.get("/sign-in").status_code == 200
         return found
 
-    def add(self, name="ann", role="owner", password=PASSWORD, key=True):
-        private = new_key(password)[0] if key and password else ""
-        return self.console.accounts.add(name, role, password, key=private)
-
-    def code(self, name):
-        """A code that was not used before: the account's last step is put back."""
-        with self.console.accounts._open() as database:
-            database.execute("UPDATE accounts SET step = 0 WHERE name = ?", (name,))
-        return pyotp.TOTP(self.console.accounts.secret(name)).at(time.time())
-
-    def wrong_code(self, name):
-        """Six digits that are no code of this hour."""
-        return wrong_code(self.console.accounts.secret(name))
-
-    def sign_in(self, name="ann", password=PASSWORD, client=None):
-        client = client or self.client
-        page = client.get("/sign-in")
-        form = {"form": hidden(page.text, "form"), "name": name, "password": password}
-        answer = client.post("/sign-in", data=form)
-        if answer.status_code != 303:
-            return answer
-        page = client.get("/sign-in/second-factor")
-        form = {"csrf": hidden(page.text, "csrf"), "code": self.code(name)}
-        return client.post("/sign-in/second-factor", data=form)
-
     def logged(self):
-        return [event.what for event in self.console.accounts.events()]
-
-
-def wrong_code(secret):
-    """Six digits that are no code of this secret in this hour."""
-    one, now = pyotp.TOTP(secret), time.time()
-    codes = {one.at(now + 30 * step) for step in range(-120, 120)}
-    return next(code for n in range(1000) if (code := f"{n:06}") not in codes)
+        return [event.what for event in self.console.log.events()]
 
 
 def put_run(visitor, title, *, status=0, name="20300101000000-0badcafe"):

@@ -9,13 +9,14 @@ from contextlib import suppress
 
 import pytest
 import uvicorn
-from console_tools import PASSWORD, STUDY, Visitor, put_run, result
+from console_tools import STUDY, Visitor, put_run, result
 
 pytest.importorskip("selenium")
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 
-from browser_tools import check, look, needs_browser, press, wait, write
+from browser_tools import check, look, needs_browser, wait
+from eigenveil.console.settings import Link
 from eigenveil.models.task import TASKS
 
 pytestmark = needs_browser
@@ -29,8 +30,9 @@ class Server:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        self.visitor = Visitor(tmp_path, section)
-        self.visitor.add()
+        self.visitor = Visitor(
+            tmp_path, section, settings_door=Link("token", "ann"), people={}, address=None
+        )
         self.address = f"http://127.0.0.1:{port}"
         config = uvicorn.Config(
             self.visitor.app, port=port, log_level="error", lifespan="off", ws="none"
@@ -58,11 +60,7 @@ def sign_in(browser, server):
     browser.delete_all_cookies()
     browser.get(server.address + "/sign-in")
     check(browser)
-    write(browser, name="ann", password=PASSWORD)
-    press(browser)
-    check(browser)
-    write(browser, code=server.visitor.code("ann"))
-    press(browser)
+    browser.get(server.address + "/sign-in?token=token")
     wait(browser, "nav a")
 
 
@@ -104,9 +102,8 @@ def test_every_page_is_accessible_at_both_widths_and_in_the_dark(browser, server
             f"/runs/{runs[0]}",
             compare,
             "/ledger",
-            "/account",
         ),
-        "site": ("/studies", f"/studies/{STUDY}", "/ledger", "/health", "/log", "/account"),
+        "site": ("/studies", f"/studies/{STUDY}", "/ledger", "/health", "/log"),
     }[server.visitor.settings.section]
     for width, dark in ((1280, False), (390, True)):
         look(browser, width=width, dark=dark)
@@ -167,6 +164,7 @@ def test_a_steward_approves_with_a_signature(browser, tmp_path):
     browser.get(server.address + "/studies")
     browser.find_element(By.LINK_TEXT, "heart").click()
     browser.find_element(By.ID, "purpose").send_keys("quality of care")
+    browser.find_element(By.ID, "password-approve").send_keys("of the key")
     browser.find_element(By.CSS_SELECTOR, "form.card button").click()
     assert "now approved" in wait(browser, ".notice.good").text
     (made,) = [fields for method, fields in server.visitor.desk.asked if method == "decide"]

@@ -3,9 +3,6 @@
 import json
 
 import pytest
-from console_tools import PASSWORD
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from eigenveil.console.desk.lead import LeadDesk
 from eigenveil.console.desk.ledger import LedgerPages
@@ -15,17 +12,18 @@ from eigenveil.console.desk.table import TableDesk
 from eigenveil.console.desk.ways import kinds_of
 from eigenveil.console.settings import Rows
 from eigenveil.console.workers import made_error
-from eigenveil.errors import DecisionRefused, EigenveilError, ProtocolError
+from eigenveil.errors import DataError, DecisionRefused, EigenveilError, OutputError, ProtocolError
 from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey
-from eigenveil.federation.public_key import PublicKey
 from eigenveil.federation.study.file import read_study
 from eigenveil.models.task import TASKS
 from eigenveil.network import approvals
-from eigenveil.network.decisions import Decisions
+from eigenveil.network.decisions import Decisions, key_file
+from eigenveil.network.signers import make_key
 from eigenveil.privacy.accountant import Loss
 from federation_tools import make_federation, study_of
 
 STUDY = study_of()
+PASSWORD = "four words without sense"
 
 
 @pytest.fixture
@@ -44,10 +42,10 @@ def desk(place):
 
 @pytest.fixture
 def key(place):
-    """Of ann, who is in the list."""
-    found = Ed25519PrivateKey.generate()
-    Decisions(place[0], place[1]).appoint("ann", "approver", PublicKey.of(found.public_key()).text)
-    return found.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption()).hex()
+    """The password of the key of ann, who is in the list."""
+    made = make_key(key_file(place[0], "ann"), PASSWORD)
+    Decisions(place[0], place[1]).appoint("ann", "approver", made.public_key.text)
+    return PASSWORD
 
 
 def test_a_waiting_study_in_words_with_its_cost(desk):
@@ -69,7 +67,9 @@ def test_a_decision_is_in_the_ledger_signed_by_the_approver(desk, key, place):
     found = desk.decide("approve", STUDY.hash, "ann", key, purpose="care", runs=3, seen=0)
     assert (found["state"], found["left"], found["by"]) == ("approved", 3, ["ann"])
     assert place[1].verify().holds
-    (shown,) = desk.study(STUDY.hash)["history"]
+    shown = desk.study(STUDY.hash, "ann")
+    assert (shown["key"], desk.study(STUDY.hash, "bob")["key"]) == (True, False)
+    (shown,) = shown["history"]
     assert (shown["by"][:9], shown["purpose"], shown["problem"]) == ("ann (key ", "care", "")
     kinds = [each["kind"] for each in desk.ledger(1)["entries"]]
     assert kinds[0] == "decision"
@@ -79,12 +79,15 @@ def test_a_decision_is_in_the_ledger_signed_by_the_approver(desk, key, place):
 
 
 def test_a_replayed_or_late_or_unsigned_decision_changes_nothing(desk, key, place):
-    stranger = Ed25519PrivateKey.generate()
-    other = stranger.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption()).hex()
-    with pytest.raises(DecisionRefused):
-        desk.decide("approve", STUDY.hash, "ann", other)
-    with pytest.raises(DecisionRefused):
-        desk.decide("approve", STUDY.hash, "vic", key)
+    make_key(key_file(place[0], "vic"), key)
+    with pytest.raises(DecisionRefused) as refused:
+        desk.decide("approve", STUDY.hash, "ann", "not the password")
+    assert refused.value.code == "wrong-password"
+    for name in ("vic", "owner"):  # a key that is in no list; the party's own, of which is no file
+        with pytest.raises((DecisionRefused, OutputError)):
+            desk.decide("approve", STUDY.hash, name, key)
+    with pytest.raises(DataError):
+        desk.decide("approve", STUDY.hash, "../approvers/ann", key)
     with pytest.raises(ProtocolError) as refused:
         desk.decide("approve", STUDY.hash, "ann", key, seen=1)
     assert refused.value.code == "decided-meanwhile"
@@ -92,7 +95,7 @@ def test_a_replayed_or_late_or_unsigned_decision_changes_nothing(desk, key, plac
     with pytest.raises(ProtocolError) as refused:
         desk.decide("approve", changed.hash, "ann", key)
     assert refused.value.code == "study-changed"
-    assert desk.study(STUDY.hash)["standing"]["waits"]
+    assert desk.study(STUDY.hash, "ann")["standing"]["waits"]
     assert not [each for each in place[1].entries() if each.kind == "decision"]
 
 
@@ -213,7 +216,7 @@ def test_an_analyst_sees_what_a_fit_of_every_kind_would_give(kind, tmp_path):
 
 def test_errors_cross_to_the_console_as_they_were_raised(tmp_path):
     def call(method, arguments):
-        raise DecisionRefused("No.", hint="Ask.", code="wrong-role")
+        raise DecisionRefused.relayed("No.", hint="Ask.", code="wrong-role")
 
     found = json.loads(answer(call, json.dumps({"number": 1, "method": "x", "arguments": {}})))
     error = made_error(found["error"])

@@ -39,8 +39,7 @@ def test_a_task_that_is_new_in_the_registry_appears(monkeypatch, tmp_path):
     new = replace(TASKS["covariance"], name="news", title="what is new")
     monkeypatch.setitem(TASKS._tasks, "news", new)
     found = Visitor(tmp_path)
-    found.add()
-    found.sign_in()
+    found.client = found.browser("ann")
     for page in ("/fit", "/plan"):
         assert f"{page}?kind=news" in found.client.get(page).text
     assert "Fit: What is new" in found.client.get("/fit?kind=news").text
@@ -108,8 +107,7 @@ def test_a_refusal_is_beside_the_form_with_what_was_typed(desk, tmp_path):
         tmp_path,
         desk=FakeDesk(kinds=desk.kinds, form=desk.form, words=desk.words, ledger=desk.ledger),
     )
-    found.add()
-    found.sign_in()
+    found.client = found.browser("ann")
     page = found.client.get("/fit?kind=gaussian-mixture")
     form = {name: hidden(page.text, name) for name in ("csrf", "number", "kind")}
     form |= {"epsilon": "much", "components": "3", "noise_variance": "0.5"}

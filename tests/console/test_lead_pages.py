@@ -7,8 +7,7 @@ from console_tools import STUDY, Visitor, hidden, study
 @pytest.fixture
 def visitor(tmp_path, monkeypatch):
     found = Visitor(tmp_path, "lead")
-    found.add("lea", "lead", key=False)
-    found.sign_in("lea")
+    found.client = found.browser("lea")
     started = found.started = []
 
     async def start(kind, title, words, *, who, about=""):
@@ -72,8 +71,6 @@ def test_what_is_started_is_what_was_shown(visitor):
 def test_a_study_that_is_not_there_and_a_viewer_are_refused(visitor):
     for name in ("none", "..%2F..%2Fetc"):
         assert visitor.client.get(f"/drafts/{name}").status_code == 404
-    visitor.add("vic", "viewer", key=False)
-    other = visitor.browser()
-    visitor.sign_in("vic", client=other)
+    other = visitor.browser("vic")
     assert other.get("/drafts").status_code == 200
     assert other.get("/drafts/new").status_code == 403

@@ -6,18 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from console_tools import PASSWORD, Visitor
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from console_tools import Visitor
 
 from eigenveil.cli.app import main
-from eigenveil.console.accounts import Accounts
 from eigenveil.console.desk.serve import first_line
 from eigenveil.console.settings import Rows
-from eigenveil.console.signing import unlocked
-from eigenveil.federation.ledger.ledger import Budget, Ledger
-from eigenveil.federation.public_key import PublicKey
-from eigenveil.network.decisions import Decisions
-from federation_tools import make_federation
 
 
 def command(*words):
@@ -60,47 +53,6 @@ def test_the_process_beside_it_answers_lines(tmp_path):
     assert second["error"]["kind"] == "OutputError"
 
 
-def test_accounts_on_the_command_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("EIGENVEIL_CONSOLE_PASSWORD", PASSWORD)
-    state = ("--state", str(tmp_path / "state"))
-    party = make_federation(tmp_path)["north"]
-    ledger = tmp_path / "north.ledger"
-    Decisions(party, Ledger(ledger)).set_budget(Budget("default", "add-remove", 1.0, 1e-6))
-    at = ("--party", str(party.folder), "--ledger", str(ledger))
-    assert command("user", "add", "ann", "--role", "owner", *state, *at) == 0
-    assert command("user", "add", "vic", "--role", "viewer", *state) == 0
-    assert command("user", "add", "ann", "--role", "owner", *state, *at) == 3
-    assert command("user", "add", "eve", "--role", "king", *state) == 3
-    listed = Decisions(party, Ledger(ledger)).approvers()
-    assert listed.called("ann").role == "owner"
-    assert command("user", "list", *state) == 0
-    assert "vic: viewer, password, second factor not set up yet" in capsys.readouterr().out
-    assert command("user", "reset", "vic", *state) == 0
-    accounts = Accounts(tmp_path / "state")
-    lost, secret = accounts.kept("ann"), accounts.secret("ann")
-    monkeypatch.setenv("EIGENVEIL_CONSOLE_PASSWORD", "another four words here")
-    assert command("user", "key", "ann", *state, *at) == 3  # not her password
-    assert command("user", "reset", "ann", "--password", *state) == 0
-    out = capsys.readouterr().out
-    assert "The key of ann is lost" in out
-    assert "eigenveil console user key ann --party" in out
-    assert (accounts.kept("ann").key, accounts.secret("ann")) == ("", secret)
-    old = Decisions(party, Ledger(ledger)).approvers().called("ann").public_key
-    assert command("user", "key", "ann", *state, *at) == 0
-    listed = Decisions(party, Ledger(ledger)).approvers()
-    assert [each.name for each in listed.approvers].count("ann") == 1
-    assert listed.called("ann").public_key != old
-    private = unlocked(accounts, "ann", "another four words here")
-    made = Ed25519PrivateKey.from_private_bytes(private).public_key()
-    assert listed.called("ann").public_key == PublicKey.of(made).text
-    assert accounts.kept("ann").key != lost.key
-    assert Ledger(ledger).verify().holds
-    assert command("user", "key", "vic", *state, *at) == 3  # a viewer decides nothing
-    assert command("user", "remove", "ann", *state, *at) == 0
-    assert Decisions(party, Ledger(ledger)).approvers().called("ann").until is not None
-    assert [each.name for each in Accounts(tmp_path / "state").all()] == ["vic"]
-
-
 @pytest.mark.parametrize(
     ("words", "status"),
     [
@@ -110,6 +62,9 @@ def test_accounts_on_the_command_line(tmp_path, monkeypatch, capsys):
         (("--data", "t.csv", "--host", "0.0.0.0"), 3),
         (("--data", "t.csv", "--tls-cert", "c.pem"), 3),
         (("--data", "t.csv", "--oidc", "https://login.example.org"), 3),
+        (("--data", "t.csv", "--proxy-header", "X-User"), 3),
+        (("--data", "t.csv", "--proxy-header", "X-User", "--proxy-address", "::1"), 3),
+        (("--data", "t.csv", "--proxy-header", "X-User", "--oidc", "https://a.example"), 3),
     ],
 )
 def test_what_cannot_be_served_is_refused(words, status, tmp_path):

@@ -28,8 +28,7 @@ ANSWERS = {
 @pytest.fixture
 def visitor(tmp_path, monkeypatch):
     found = Visitor(tmp_path, "lead")
-    found.add("lea", "lead", key=False)
-    found.sign_in("lea")
+    found.client = found.browser("lea")
     draft(found)
     found.status, found.printed, found.started = 0, json.dumps(ANSWERS), []
 
@@ -97,9 +96,7 @@ def test_a_question_that_failed_says_why_and_a_viewer_cannot_ask(visitor):
     visitor.status, visitor.printed = 6, ""
     ask(visitor)
     assert "cannot be reached" in visitor.client.get("/drafts/heart/sites").text
-    visitor.add("vic", "viewer", key=False)
-    other = visitor.browser()
-    visitor.sign_in("vic", client=other)
+    other = visitor.browser("vic")
     page = other.get("/drafts/heart/sites")
     assert page.status_code == 200
     assert "Ask the sites" not in page.text

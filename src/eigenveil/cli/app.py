@@ -153,7 +153,7 @@ COMMANDS = {
         "A ledger, of tables or of a site: the privacy budget of rows, and what was spent.",
     ),
     "console": Command(
-        "eigenveil.console.command:console_app",
+        "eigenveil.console.command:console",
         "Pages for a site's owner, a study's lead or one analyst: decisions, plans, results.",
     ),
 }

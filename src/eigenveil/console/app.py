@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -14,25 +13,18 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from eigenveil.console.accounts import Accounts
-from eigenveil.console.guards import Guards
+from eigenveil.console.door import Door, make_door
+from eigenveil.console.guards import Guards, Limits
 from eigenveil.console.jobs import Jobs
-from eigenveil.console.limits import SignInLimits
-from eigenveil.console.pages import account, lead, owner, sign_in, table
+from eigenveil.console.log import Log
+from eigenveil.console.pages import lead, owner, table
 from eigenveil.console.sessions import Sessions
 from eigenveil.console.settings import Settings
-from eigenveil.console.web import STATIC, Console, Link
+from eigenveil.console.web import STATIC, Console, Link, sign_in_routes
 from eigenveil.console.workers import Desk, DeskProcess
 from eigenveil.errors import DataError, EigenveilError
 
-if TYPE_CHECKING:
-    from eigenveil.console.oidc import Provider
-
-_UNEXPECTED = EigenveilError(
-    "Something unexpected happened.",
-    hint="The console's own output has more. Try again.",
-    code="unexpected",
-)
+_UNEXPECTED = EigenveilError("unexpected")
 
 
 @dataclass(frozen=True)
@@ -52,15 +44,19 @@ SECTIONS = {
 
 
 def make_console(
-    settings: Settings, *, desk: Desk | None = None, planner: Desk | None = None
+    settings: Settings,
+    *,
+    door: Door | None = None,
+    desk: Desk | None = None,
+    planner: Desk | None = None,
 ) -> Console:
     """The parts of a console."""
     section = SECTIONS[settings.section]
     return Console(
         settings=settings,
-        accounts=Accounts(settings.state),
+        door=door or make_door(settings),
         sessions=Sessions(settings.idle, settings.longest),
-        limits=SignInLimits(),
+        log=Log(settings.state),
         desk=desk or DeskProcess(settings.section, settings.rows),
         planner=planner or DeskProcess(settings.section, settings.rows),
         jobs=Jobs(settings.state / "runs"),
@@ -69,17 +65,11 @@ def make_console(
     )
 
 
-def make_app(console: Console, *, provider: Provider | None = None) -> Guards:
+def make_app(console: Console, *, limits: Limits | None = None) -> Guards:
     """The application of a console."""
-    if provider is None and console.settings.issuer is not None:
-        # imported here: its libraries are a third of the process, where there is no provider
-        from eigenveil.console.oidc import Provider
-
-        provider = Provider(console.settings.issuer)
 
     async def not_found(request: Request, _: Exception) -> Response:
-        error = DataError("There is no such page.", hint="Go back.", code="no-page")
-        return console.problem(request, error)
+        return console.problem(request, DataError("no-page"))
 
     async def failed(request: Request, _: Exception) -> Response:
         return console.problem(request, _UNEXPECTED)
@@ -98,8 +88,7 @@ def make_app(console: Console, *, provider: Provider | None = None) -> Guards:
 
     app = Starlette(
         routes=[
-            *sign_in.routes(console, provider),
-            *account.routes(console),
+            *sign_in_routes(console),
             *SECTIONS[console.settings.section].routes(console),
             Route("/alive", alive),
             Mount("/static", StaticFiles(directory=STATIC)),
@@ -107,7 +96,7 @@ def make_app(console: Console, *, provider: Provider | None = None) -> Guards:
         exception_handlers={404: not_found, 405: not_found, 500: failed},
         lifespan=lifespan,
     )
-    return Guards(app, console.settings)
+    return Guards(app, console.settings, limits)
 
 
 async def _warm(console: Console) -> None:

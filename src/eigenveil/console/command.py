@@ -1,39 +1,31 @@
-"""``eigenveil console``: serve the pages, and the accounts of those who may sign in."""
+"""``eigenveil console``: serve the pages."""
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
-from eigenveil.console.users import (
-    LedgerPlace,
-    PartyPath,
-    State,
-    need_extra,
-    state_folder,
-    user_app,
-)
+from eigenveil.console.settings import USUAL_PORT, Issuer, Link, Proxy, Role, Rows, Settings
 from eigenveil.errors import DataError, OutputError
+from eigenveil.files import user_folder
 
-console_app = typer.Typer(
-    help="Pages for a site's owner, a study's lead or one analyst: decisions, plans, results.",
-    invoke_without_command=True,
-    no_args_is_help=False,
-    add_completion=False,
-)
-console_app.add_typer(user_app, name="user")
-
-_SECRET = "EIGENVEIL_OIDC_SECRET"
+OIDC_SECRET, PROXY_SECRET = "EIGENVEIL_OIDC_SECRET", "EIGENVEIL_PROXY_SECRET"
+_LIBRARIES = ("authlib", "httpx", "itsdangerous", "jinja2", "multipart", "starlette", "uvicorn")
 
 
-@console_app.callback()
-def serve(
-    context: typer.Context,
-    party: PartyPath = None,
-    ledger: LedgerPlace = None,
+def console(
+    party: Annotated[
+        str | None, typer.Option(help="The folder of a site, or of a study's lead.")
+    ] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="The ledger: a file, or a database's URL.")
+    ] = None,
     data_set: Annotated[str, typer.Option(help="The rows' name in a site's ledger.")] = "default",
     data: Annotated[
         list[str] | None,
@@ -42,15 +34,14 @@ def serve(
     schema: Annotated[
         Path | None, typer.Option(help="What the columns of these files are.")
     ] = None,
-    state: State = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Folder of runs, results and the log; by default one of this user."),
+    ] = None,
     host: Annotated[
         str, typer.Option(help="Where to listen; beyond this machine only with TLS.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port.", min=1, max=65535)] = 8450,
-    name: Annotated[
-        list[str] | None,
-        typer.Option(help="A host name by which browsers call the console; repeat."),
-    ] = None,
+    port: Annotated[int, typer.Option(help="The port.", min=1, max=65535)] = USUAL_PORT,
     tls_cert: Annotated[
         Path | None, typer.Option(help="The certificate of the console (PEM).")
     ] = None,
@@ -61,92 +52,112 @@ def serve(
     longest: Annotated[
         float, typer.Option(help="Hours after which every session ends.", min=0.1)
     ] = 8.0,
+    name: Annotated[
+        str, typer.Option("--as", help="Whose name decisions have, of whoever opens the link.")
+    ] = "owner",
+    keys: Annotated[
+        Path | None,
+        typer.Option(help="Folder of approvers' keys, NAME.key; by default the party's own."),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="For several people: the console's address, https://console.example."),
+    ] = None,
+    person: Annotated[
+        list[str] | None,
+        typer.Option(help="Who may come in, NAME=ROLE: owner, approver, viewer or lead; repeat."),
+    ] = None,
     oidc: Annotated[
         str | None,
         typer.Option(help="An OpenID Connect issuer, such as https://login.hospital.example."),
     ] = None,
     oidc_client: Annotated[
         str | None,
-        typer.Option(help=f"The console's client id there; its secret is in {_SECRET}."),
+        typer.Option(help=f"The console's client id there; its secret is in {OIDC_SECRET}."),
     ] = None,
-    oidc_claim: Annotated[
-        str, typer.Option(help="The claim that is the name of an account.")
-    ] = "email",
-    address: Annotated[
+    oidc_claim: Annotated[str, typer.Option(help="The claim that is a person's name.")] = "email",
+    proxy_header: Annotated[
         str | None,
-        typer.Option(help="The console's address for browsers, such as https://console.example."),
+        typer.Option(help="The header in which a proxy names whom it has signed in."),
+    ] = None,
+    proxy_address: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Where that proxy calls from, such as 10.0.0.5; repeat. Or a secret, which it "
+            f"sends in X-Eigenveil-Proxy-Secret, in {PROXY_SECRET}."
+        ),
     ] = None,
 ) -> None:
-    """Serve the pages until stopped (Ctrl-C): with --party or with --data."""
-    if context.invoked_subcommand is not None:
-        return
-    if (party is None) == (not data):
-        raise DataError(
-            "The console is for a party or for one table, and needs one of them.",
-            hint="Give --party FOLDER (a site's or a lead's), or --data FILE.",
-            code="no-console",
-        )
-    if (tls_cert is None) != (tls_key is None):
-        raise DataError(
-            "--tls-cert and --tls-key go together.", hint="Give both.", code="tls-needed"
-        )
-    need_extra()
-    from eigenveil.console.settings import Issuer, Rows, Settings
+    """Serve the pages until stopped (Ctrl-C): with --party or with --data.
 
-    issuer = None
+    On this machine the link that is printed lets one person in. Several people come in by --oidc or
+    --proxy-header, each named by --person.
+    """
+    if (party is None) == (not data):
+        raise DataError("no-console")
+    if (tls_cert is None) != (tls_key is None):
+        raise DataError("half-tls")
+    need_extra()
+    door: Link | Proxy | Issuer = Link(secrets.token_urlsafe(32), name)
+    if oidc is not None and proxy_header is not None:
+        raise DataError("two-doors")
     if oidc is not None:
-        secret = os.environ.get(_SECRET)
-        if oidc_client is None or address is None or not secret:
-            raise DataError(
-                "--oidc needs --oidc-client, --address and the client's secret.",
-                hint=f"Give the secret in the environment: {_SECRET}.",
-                code="no-provider",
-            )
-        issuer = Issuer(oidc, oidc_client, secret, address, oidc_claim)
-    section = "table" if party is None else _role(Path(party))
+        secret = os.environ.get(OIDC_SECRET)
+        if oidc_client is None or not secret:
+            raise DataError("no-provider", why=f"--oidc-client and {OIDC_SECRET} are needed")
+        door = Issuer(oidc, oidc_client, secret, oidc_claim)
+    elif proxy_header is not None:
+        door = Proxy(proxy_header, tuple(proxy_address or ()), os.environ.get(PROXY_SECRET, ""))
     settings = Settings(
-        section=section,
-        state=state_folder(state),
+        section="table" if party is None else _role(Path(party)),
+        state=(
+            user_folder("data") / "eigenveil" / "console" if state is None else state
+        ).absolute(),
+        door=door,
+        people=_people(person or ()),
         rows=Rows(
             None if party is None else str(Path(party).absolute()),
             _absolute(ledger),
             data_set,
             tuple(_absolute(file) or file for file in data or ()),
             None if schema is None else str(schema.absolute()),
+            None if keys is None else str(keys.absolute()),
         ),
         host=host,
         port=port,
-        names=tuple(name or ()),
+        address=address,
         tls=None if tls_cert is None or tls_key is None else (tls_cert, tls_key),
         idle=60 * idle,
         longest=3600 * longest,
-        issuer=issuer,
     )
+    # imported here: --help needs no server
     from eigenveil.console.serving import run
 
     run(settings)
 
 
+def _people(given: list[str] | tuple[str, ...]) -> dict[str, Role]:
+    pairs = [text.rpartition("=") for text in given]
+    return {name.strip(): cast("Role", role.strip()) for name, _, role in pairs}
+
+
 def _role(party: Path) -> str:
     """Whose folder it is; its file is read without the libraries of studies."""
-    import json
-
     try:
         role = json.loads((party / "party.json").read_text(encoding="utf-8"))["role"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise OutputError(
-            f"{party} is no party's folder.",
-            hint="Give one that 'eigenveil federation join' or 'new --all' made.",
-            code="no-party",
-        ) from None
+        raise OutputError("console-needs-party", place=party) from None
     if role not in ("site", "lead"):
-        raise DataError(
-            f"{party} is of another role than a site or a lead.",
-            hint="The console is for a site's owner and for a lead.",
-            code="other-role",
-        )
+        raise OutputError("console-needs-party", place=party)
     return str(role)
 
 
 def _absolute(place: str | None) -> str | None:
     return place if place is None or "://" in place else str(Path(place).absolute())
+
+
+def need_extra() -> None:
+    """Raise where the console's libraries are not installed."""
+    for name in _LIBRARIES:
+        if find_spec(name) is None and find_spec(f"python_{name}") is None:
+            raise OutputError("console-not-installed", library=name)

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import uvicorn
 
 from eigenveil.cli.presenters.screen import say
 from eigenveil.console.app import make_app, make_console
-from eigenveil.console.settings import Settings
+from eigenveil.console.guards import Connection, Guards
+from eigenveil.console.settings import Link, Settings
 
 
 def run(settings: Settings) -> None:
     """Serve until stopped."""
-    console = make_console(settings)
-    if not console.accounts.all():
-        say("There is no account yet: eigenveil console user add NAME --role owner")
-    scheme = "https" if settings.secure else "http"
-    where = f"[{settings.host}]" if ":" in settings.host else settings.host
-    say(f"the console: {scheme}://{where}:{settings.port}/  (Ctrl-C ends it)")
-    tls = settings.tls
-    uvicorn.run(
-        make_app(console),
+    app = make_app(make_console(settings))
+    say(f"the console: {address_of(settings)}  (Ctrl-C ends it)")
+    uvicorn.Server(server_of(app, settings)).run()
+
+
+def server_of(app: Guards, settings: Settings) -> uvicorn.Config:
+    """How the application is served."""
+    certificate, key = settings.tls or (None, None)
+    return uvicorn.Config(
+        app,
         host=settings.host,
         port=settings.port,
-        ssl_certfile=None if tls is None else str(tls[0]),
-        ssl_keyfile=None if tls is None else str(tls[1]),
+        ssl_certfile=None if certificate is None else str(certificate),
+        ssl_keyfile=None if key is None else str(key),
+        http=Connection,
         log_level="warning",
         server_header=False,
-        date_header=True,
         access_log=False,
         proxy_headers=False,  # an address that a request states is nobody's
         limit_concurrency=200,
-        timeout_keep_alive=15,
         h11_max_incomplete_event_size=32 * 1024,
         ws="none",
     )
+
+
+def address_of(settings: Settings) -> str:
+    """What a person opens in a browser; with the token, where that is the door."""
+    where = f"[{settings.host}]" if ":" in settings.host else settings.host
+    start = settings.origin(f"{where}:{settings.port}")
+    if isinstance(settings.door, Link):
+        return f"{start}/sign-in?token={quote(settings.door.token)}"
+    return f"{start}/"

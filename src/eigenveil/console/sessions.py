@@ -1,46 +1,45 @@
-"""Sessions: who is signed in, kept by the server; a cookie holds a signed random name only.
+"""Sessions: who came in, kept by the server; a cookie holds a random name only.
 
-They live in memory: a console that is started again knows nobody, and keys that a password unlocked
-are gone.
+They live in memory: a console that is started again knows nobody.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
 
-from itsdangerous import BadSignature, URLSafeTimedSerializer
-
-from eigenveil.console.accounts import Account
+from eigenveil.console.settings import Role
 from eigenveil.errors import PrivacyError
 
-Stage = Literal["second factor", "in"]
 _MOST_SESSIONS = 1000
 _MOST_FORMS = 200
-# Seconds to give the second factor in.
-_SECOND = 300.0
-_ANONYMOUS = 3600
+_MOST_WRONG = 10
+
+
+@dataclass(frozen=True)
+class Person:
+    """Whom the door let in; decisions have this name."""
+
+    name: str
+    role: Role
 
 
 @dataclass
 class Session:
-    """One browser that gave a right password, or came back from the hospital's sign-in."""
+    """One browser of a person."""
 
-    account: Account
-    stage: Stage  # "in" once the second factor was given, too
+    person: Person
     created: float
     seen: float
     # Stands in every form of the session
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    # The approver's private key (Ed25519, 32 bytes), unlocked by the password
-    key: bytes | None = field(default=None, repr=False)
     # What one-time forms that were shown are about, by their number
     forms: dict[str, str] = field(default_factory=dict)
-    new_secret: str = field(default="", repr=False)  # Of a second factor that is being set up
+    wrong: int = 0  # Passwords of the person's key that were not the right one
 
     def new_form(self, about: str) -> str:
         """A number for a form that may be sent once."""
@@ -53,11 +52,7 @@ class Session:
     def take_form(self, number: str, about: str) -> None:
         """Use a form up."""
         if self.forms.pop(number, None) != about:
-            raise PrivacyError(
-                "This form was sent before, or is of another page.",
-                hint="Nothing was done now. Open the page again and look at what it shows.",
-                code="form-used",
-            )
+            raise PrivacyError("form-used")
 
     def same_csrf(self, text: str) -> bool:
         """Whether a form is of this session."""
@@ -71,72 +66,38 @@ class Sessions:
         self, idle: float, longest: float, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._idle, self._longest, self._clock = idle, longest, clock
-        self._by_name: dict[str, Session] = {}
-        self._signer = URLSafeTimedSerializer(secrets.token_bytes(32), salt="eigenveil session")
-        self._forms = URLSafeTimedSerializer(secrets.token_bytes(32), salt="eigenveil sign-in form")
+        self._by_digest: dict[bytes, Session] = {}
 
-    def begin(
-        self, account: Account, stage: Stage, *, key: bytes | None = None
-    ) -> tuple[str, Session]:
+    def begin(self, person: Person) -> tuple[str, Session]:
         """A new session and its cookie's value: never one that a browser brought."""
-        self._sweep()
         now = self._clock()
-        session = Session(account, stage, now, now, key=key)
-        name = secrets.token_urlsafe(32)
-        self._by_name[name] = session
-        return str(self._signer.dumps(name)), session
+        for digest in [d for d, each in self._by_digest.items() if self._is_over(each)]:
+            del self._by_digest[digest]
+        while len(self._by_digest) >= _MOST_SESSIONS:
+            del self._by_digest[min(self._by_digest, key=lambda d: self._by_digest[d].seen)]
+        cookie, session = secrets.token_urlsafe(32), Session(person, now, now)
+        self._by_digest[_digest(cookie)] = session
+        return cookie, session
 
     def find(self, cookie: str | None) -> Session | None:
         """The session of a cookie, which counts as seen; ``None`` when it is over or forged."""
-        name = self._name(cookie)
-        session = None if name is None else self._by_name.get(name)
-        if name is None or session is None:
-            return None
-        if self._is_over(session):
-            del self._by_name[name]
+        session = self._by_digest.get(_digest(cookie or ""))
+        if session is None or self._is_over(session):
+            self.end(cookie)
             return None
         session.seen = self._clock()
         return session
 
-    def is_forged(self, cookie: str) -> bool:
-        """Whether a cookie was never made here (or before the last start)."""
-        return self._name(cookie) is None
-
     def end(self, cookie: str | None) -> None:
-        """Forget a session and its key."""
-        if (name := self._name(cookie)) is not None:
-            self._by_name.pop(name, None)
-
-    # -- forms before anybody is signed in
-
-    def visitor_form(self, visitor: str) -> str:
-        """What a form carries that a browser with this cookie was shown."""
-        return str(self._forms.dumps(visitor))
-
-    def is_visitors(self, text: str, visitor: str | None) -> bool:
-        """Whether a form was shown to the browser with this cookie, within an hour."""
-        try:
-            found = self._forms.loads(text, max_age=_ANONYMOUS)
-        except BadSignature:
-            return False
-        return visitor is not None and hmac.compare_digest(str(found), visitor)
-
-    def _name(self, cookie: str | None) -> str | None:
-        if not cookie:
-            return None
-        try:
-            return str(self._signer.loads(cookie))
-        except BadSignature:
-            return None
+        """Forget a session."""
+        self._by_digest.pop(_digest(cookie or ""), None)
 
     def _is_over(self, session: Session) -> bool:
         now = self._clock()
-        longest = self._longest if session.stage == "in" else _SECOND
-        return now - session.seen > self._idle or now - session.created > longest
+        late = now - session.seen > self._idle or now - session.created > self._longest
+        return late or session.wrong >= _MOST_WRONG
 
-    def _sweep(self) -> None:
-        for name in [n for n, s in self._by_name.items() if self._is_over(s)]:
-            del self._by_name[name]
-        while len(self._by_name) >= _MOST_SESSIONS:
-            oldest = min(self._by_name, key=lambda name: self._by_name[name].seen)
-            del self._by_name[oldest]
+
+def _digest(cookie: str) -> bytes:
+    """What a cookie is looked up by: how long that takes says nothing of those that there are."""
+    return hashlib.sha256(cookie.encode("utf-8", "surrogatepass")).digest()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
-import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +14,14 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
-from eigenveil.console.accounts import Accounts
+from eigenveil.console.door import Door
 from eigenveil.console.forecasts import Forecasts
 from eigenveil.console.jobs import Jobs
-from eigenveil.console.limits import SignInLimits
-from eigenveil.console.sessions import Session, Sessions
-from eigenveil.console.settings import Settings
+from eigenveil.console.log import Log
+from eigenveil.console.sessions import Person, Session, Sessions
+from eigenveil.console.settings import ROLES, Settings
 from eigenveil.console.workers import Desk
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
 
@@ -33,11 +31,14 @@ _MOST_KEPT = 64
 _MOST_FIELDS = 100
 # What an error's code is as a status; others of the package's errors are 400.
 _STATUS = {
-    "wrong-role": 403,
+    "page-not-for-role": 403,
+    "wrong-link": 403,
+    "link-elsewhere": 403,
+    "no-person": 403,
+    "unknown-person": 403,
+    "bad-provider": 403,
     "bad-form": 403,
     "wrong-password": 403,
-    "wrong-code": 403,
-    "account-changed": 409,
     "form-used": 409,
     "study-changed": 409,
     "decided-meanwhile": 409,
@@ -45,7 +46,6 @@ _STATUS = {
     "unknown-study": 404,
     "no-page": 404,
     "too-many-runs": 429,
-    "too-many-sign-ins": 429,
     "desk-lost": 503,
     "unexpected": 500,
 }
@@ -92,9 +92,9 @@ class Console:
     """The parts of a console."""
 
     settings: Settings
-    accounts: Accounts
+    door: Door
     sessions: Sessions
-    limits: SignInLimits
+    log: Log
     desk: Desk  # For what must be quick, and for what takes long
     planner: Desk
     jobs: Jobs
@@ -142,33 +142,16 @@ class Console:
     ) -> Response:
         """The page of an error; refusals are logged."""
         status = _STATUS.get(error.code, 400)
-        logged = error.code == "too-many-sign-ins"  # counted there, so that no log is filled
-        if not logged and (status in (403, 409, 429) or isinstance(error, PrivacyError)):
-            self.note(request, f"refused: {error.code}", session, error.message)
+        if status in (403, 409, 429) or isinstance(error, PrivacyError):
+            who = "" if session is None else session.person.name
+            self.log.refused(error.code, who=who, address=address_of(request), detail=error.message)
         return self.page(request, "problem.html", session, status=status, error=error)
 
-    def note(
-        self, request: Request, what: str, session: Session | None = None, detail: str = ""
-    ) -> None:
+    def note(self, request: Request, what: str, session: Session, detail: str = "") -> None:
         """Add a line to the log."""
-        who = "" if session is None else session.account.name
-        self.accounts.note(what, who=who, address=address_of(request), detail=detail)
+        self.log.note(what, who=session.person.name, address=address_of(request), detail=detail)
 
-    def check_rate(self, request: Request, name: str) -> None:
-        """Count a try to give a password or a code."""
-        seconds = self.limits.wait(address_of(request), name)
-        if not seconds:
-            return
-        if self.limits.worth_a_line:
-            detail = f"{self.limits.refused} in a row"
-            self.note(request, "refused: too many sign-ins", detail=detail)
-        raise PrivacyError(
-            f"Too many sign-ins were tried. Wait {math.ceil(seconds)} s.",
-            hint="The console's log has them.",
-            code="too-many-sign-ins",
-        )
-
-    # -- cookies
+    # -- sessions
 
     @property
     def cookie(self) -> str:
@@ -178,76 +161,100 @@ class Console:
         """
         return f"{'__Host-' if self.settings.secure else ''}eigenveil-{self.settings.port}"
 
-    @property
-    def visitor_cookie(self) -> str:
-        """The name of a visitor's, before anybody is signed in."""
-        return f"{self.cookie}-visitor"
-
-    def give(self, response: Response, name: str, value: str, *, samesite: Any = "strict") -> None:
-        """Set a cookie that no script reads and no other site sends."""
-        response.set_cookie(
-            name,
-            value,
-            httponly=True,
-            samesite=samesite,
-            secure=self.settings.secure,
-            path="/",
+    def begin(self, request: Request, person: Person) -> Response:
+        """Let a person in, with a cookie that no script reads and no other site sends."""
+        cookie, session = self.sessions.begin(person)
+        self.note(request, "came in", session)
+        # a page and not a redirect: after a provider's, browsers would leave the cookie out
+        answer = self.page(request, "signed_in.html", home=self.home(session))
+        answer.set_cookie(
+            self.cookie, cookie, httponly=True, samesite="strict", secure=self.settings.secure
         )
+        return answer
 
     def session_of(self, request: Request) -> Session | None:
-        """Who is signed in, or on the way to it; a forged cookie is logged.
-
-        A session ends when its account changes: by its own browser, another one, or a command.
-        """
+        """The session of a request's cookie, where the door still stands for it."""
         cookie = request.cookies.get(self.cookie)
         found = self.sessions.find(cookie)
-        if found is not None and self.accounts.find(found.account.name) != found.account:
+        if found is not None and not self.door.holds(request, found):
             self.sessions.end(cookie)
             return None
-        if found is None and cookie and self.sessions.is_forged(cookie):
-            self.note(request, "refused: forged or old cookie")
         return found
 
     def home(self, session: Session) -> str:
         """The first page of a role."""
-        mine = [link.path for link in self.links if session.account.role in link.roles]
-        return mine[0] if mine else "/account"
+        mine = [link.path for link in self.links if session.person.role in link.roles]
+        return mine[0] if mine else self.links[0].path
 
     # -- routes
+
+    def page_route(self, path: str, handler: Callable[[Request], Awaitable[Response]]) -> Route:
+        """A page for those who are outside."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except EigenveilError as error:
+                return self.problem(request, error)
+
+        return Route(path, answer, methods=["GET"])
 
     def route(
         self, path: str, handler: Guarded, roles: Sequence[str], *, form: bool = False
     ) -> Route:
-        """A page for those who are signed in and have one of the roles.
+        """A page for those who came in and have one of the roles.
 
         With ``form`` it takes a form (POST), which must be of this session: it is then in
         ``request.state.form``.
         """
 
         async def answer(request: Request) -> Response:
-            session = self.session_of(request)
-            if session is None or session.stage != "in":
-                return away("/sign-in", request)
+            session = None
             try:
-                if session.account.role not in roles:
+                session = self.session_of(request)
+                if session is None:
+                    return away("/sign-in", request)
+                if session.person.role not in roles:
                     raise PrivacyError(
-                        f"This page is not for the role {session.account.role}.",
-                        hint=f"It is for: {', '.join(roles)}.",
-                        code="wrong-role",
+                        "page-not-for-role", role=session.person.role, roles=", ".join(roles)
                     )
                 if form:
                     request.state.form = await form_of(request)
                     if not session.same_csrf(request.state.form.get("csrf", "")):
-                        raise PrivacyError(
-                            "This form is not of your session.",
-                            hint="Nothing was done. Open the page again.",
-                            code="bad-form",
-                        )
+                        raise PrivacyError("bad-form")
                 return await handler(self, request, session)
             except EigenveilError as error:
                 return self.problem(request, error, session)
 
         return Route(path, answer, methods=["POST"] if form else ["GET"])
+
+
+def sign_in_routes(console: Console) -> list[BaseRoute]:
+    """The pages of everybody."""
+
+    async def start(request: Request) -> Response:
+        session = console.session_of(request)
+        return away("/sign-in" if session is None else console.home(session))
+
+    async def show(request: Request) -> Response:
+        person = console.door.person(request)
+        if person is not None:
+            return console.begin(request, person)
+        return console.page(request, "sign_in.html", way=console.door.way)
+
+    async def leave(_: Console, request: Request, session: Session) -> Response:
+        console.note(request, "left", session)
+        console.sessions.end(request.cookies.get(console.cookie))
+        answer = console.page(request, "signed_out.html")
+        answer.delete_cookie(console.cookie, secure=console.settings.secure, httponly=True)
+        return answer
+
+    return [
+        console.page_route("/", start),
+        console.page_route("/sign-in", show),
+        console.route("/sign-out", leave, ROLES, form=True),
+        *console.door.routes(console),
+    ]
 
 
 def away(path: str, request: Request | None = None) -> Response:
@@ -262,9 +269,7 @@ async def form_of(request: Request) -> Mapping[str, str]:
     try:
         found = await request.form(max_fields=_MOST_FIELDS, max_files=0)
     except Exception:
-        raise DataError(
-            "The form cannot be read.", hint="Open the page again.", code="bad-form-fields"
-        ) from None
+        raise DataError("bad-form-fields") from None
     return {str(key): value for key, value in found.items() if isinstance(value, str)}
 
 
@@ -277,11 +282,6 @@ def page_number(request: Request) -> int:
     """The page that was asked for, from 1."""
     text = request.query_params.get("page", "1")
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 9 else 1
-
-
-def new_visitor() -> str:
-    """A random name of a browser."""
-    return secrets.token_urlsafe(24)
 
 
 def _number(value: Any, digits: int = 4) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from pathlib import Path
 from typing import Any, cast
-
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eigenveil.app.decisions import can_be_shown, cost_of, desk_of, owner_of, sentence_of
 from eigenveil.cli.options import bytes_text
@@ -21,8 +20,9 @@ from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.study.study import Study
 from eigenveil.models.task import TASKS
 from eigenveil.network import approvals
-from eigenveil.network.decisions import EVERY_STUDY, Decisions, KeySigner
+from eigenveil.network.decisions import EVERY_STUDY, Decisions, key_file
 from eigenveil.network.folder import PartyFolder, lock, open_party
+from eigenveil.network.signers import open_key
 from eigenveil.planning.forecast import forecast
 from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
 from eigenveil.privacy.guarantee import neighbours_text
@@ -45,6 +45,7 @@ class SiteDesk:
         owner = owner_of(self._party)
         self._ledger = rows.ledger if rows.ledger is not None else owner.ledger
         self._data_set = rows.data_set
+        self._keys = rows.keys
         self._shown: dict[str, dict[str, Any]] = {}
         self._costs: dict[tuple[str, str], dict[str, Any] | None] = {}
         self._texts: dict[tuple[str, str], Study] = {}
@@ -115,11 +116,12 @@ class SiteDesk:
             "every": record.standing(EVERY_STUDY).approved,
         }
 
-    def study(self, study: str) -> dict[str, Any]:
-        """One of them, with all decisions about it."""
+    def study(self, study: str, by: str) -> dict[str, Any]:
+        """One of them, with all decisions about it, and whether the key of who looks is here."""
         found = self._find(study)
         record = self._record()
         return self._study(found) | {
+            "key": self._key(by).is_file(),
             "standing": _standing(record.standing(found.hash)),
             "needed": 1 if record.listed is None else record.listed.needed,
             "history": [
@@ -150,7 +152,7 @@ class SiteDesk:
         action: str,
         study: str,
         by: str,
-        key: str,
+        password: str,
         purpose: str = "",
         reason: str = "",
         runs: int | None = 1,
@@ -158,9 +160,9 @@ class SiteDesk:
         tell_lead: bool = False,
         seen: int | None = None,
     ) -> dict[str, Any]:
-        """Make, sign and record a decision."""
-        signer = KeySigner(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(key)))
+        """Make, sign and record a decision; ``until`` is its last day."""
         decisions, found = self._decisions, self._find(study)
+        signer = open_key(self._key(by), password)
         if seen is not None and len(self._about(found.hash)) != seen:
             raise ProtocolError(
                 "Somebody else decided about this study after the page was shown.",
@@ -169,7 +171,8 @@ class SiteDesk:
             )
         match action:
             case "approve":
-                end = None if until is None else datetime.fromisoformat(until)
+                end = None if until is None else datetime.fromisoformat(until) + timedelta(days=1)
+                end = None if end is None else end.replace(tzinfo=UTC)
                 made = decisions.approve(
                     found.hash, signer, by=by, purpose=purpose, reason=reason, runs=runs, until=end
                 )
@@ -182,6 +185,11 @@ class SiteDesk:
         return _standing(made)
 
     # -- parts
+
+    def _key(self, by: str) -> Path:
+        """Where the key of somebody is, if it is at the console."""
+        usual = key_file(self._party, by)
+        return usual if self._keys is None else Path(self._keys) / usual.name
 
     def _about(self, study: str) -> list[Any]:
         """The decisions about a study, or about every study."""

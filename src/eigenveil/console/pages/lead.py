@@ -126,7 +126,7 @@ async def _draft(console: Console, request: Request, session: Session) -> Respon
         given=given,
         rows=rows,
         number=session.new_form(study["hash"]),
-        can_start=session.account.role in DOERS,
+        can_start=session.person.role in DOERS,
         runs=[run for run in runs.shown(console) if run["about"] == study["hash"]],
         **survey.survey_values(console, study["hash"]),
         **forecast_values(request, curve, quality=study["quality"], epsilon=study["epsilon"]),
@@ -145,7 +145,7 @@ async def _start(console: Console, request: Request, session: Session) -> Respon
         "study",
         f"Study {name}",
         ["study", "run", str(file), "--party", party, "--out", "{result}"],
-        who=session.account.name,
+        who=session.person.name,
         about=study["hash"],
     )
     console.note(request, "started a study", session, f"{name} {study['hash']}")

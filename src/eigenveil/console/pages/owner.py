@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -13,7 +14,6 @@ from starlette.routing import Route
 from eigenveil.console.pages.forms import whole
 from eigenveil.console.pages.table import ledger_page
 from eigenveil.console.sessions import Session
-from eigenveil.console.signing import key_or_refusal, unlocked
 from eigenveil.console.web import Console, Link, away, page_number
 from eigenveil.errors import DataError, EigenveilError
 
@@ -26,9 +26,9 @@ LINKS = (
     Link("/health", "Health", frozenset(READERS)),
     Link("/log", "Log", frozenset({"owner"})),
 )
-_ACTIONS = ("approve", "refuse", "revoke")
 _DONE = {"approve": "approved", "refuse": "refused", "revoke": "revoked"}
 _LONGEST = 1000
+_MOST_YEARS = 100
 
 
 def routes(console: Console) -> list[Route]:
@@ -50,15 +50,16 @@ async def _studies(console: Console, request: Request, session: Session) -> Resp
 
 
 async def _study(console: Console, request: Request, session: Session) -> Response:
-    study = await console.desk.ask("study", study=request.path_params["study"])
+    study = await console.desk.ask(
+        "study", study=request.path_params["study"], by=session.person.name
+    )
     return console.page(
         request,
         "study.html",
         session,
         study=study,
-        decides=session.account.role in DECIDERS,
+        decides=session.person.role in DECIDERS,
         number=session.new_form(study["hash"]),
-        locked=session.key is None,
         done=request.query_params.get("done", "")[:20],
     )
 
@@ -68,42 +69,60 @@ async def _decide(console: Console, request: Request, session: Session) -> Respo
     # the hash in the form is that of what was shown; a form counts once
     session.take_form(form.get("number", ""), study)
     action = form.get("action", "")
-    if action not in _ACTIONS or form.get("hash") != study:
-        raise DataError(
-            "The form is incomplete.", hint="Open the page again.", code="bad-form-fields"
-        )
-    reason = form.get("reason", "").strip()
-    if action == "refuse" and not reason:
-        raise DataError(
-            "A refusal needs a reason.",
-            hint="Nothing was decided. Say why: it is recorded in the ledger.",
-            code="no-reason",
-        )
-    key = session.key
-    if key is None:
-        password, name = form.get("password", ""), session.account.name
-        console.check_rate(request, name)
-        key = await run_in_threadpool(unlocked, console.accounts, name, password)
-        if key is None:
-            console.limits.account.count(name)
+    if action not in _DONE or form.get("hash") != study:
+        raise DataError("bad-form-fields")
+    said = {"purpose": _text(form.get("purpose", "")) if action == "approve" else ""}
+    said["reason"] = _text(form.get("reason", ""))
+    if action == "refuse" and not said["reason"]:
+        raise DataError("no-reason")
     terms = _terms(form) if action == "approve" else {}
-    await console.desk.ask(
-        "decide",
-        action=action,
-        study=study,
-        by=session.account.name,
-        key=key_or_refusal(key).hex(),
-        purpose=_text(form.get("purpose", "")) if action == "approve" else "",
-        reason=_text(reason),
-        tell_lead=form.get("tell") == "yes",
-        seen=whole(form.get("seen", ""), 0),
-        **terms,
-    )
+    tell = action == "refuse" and form.get("tell") == "yes"
+    if form.get("where") == "terminal":
+        words = _words(console, session, action, study, said | terms, tell=tell)
+        return console.page(
+            request, "terminal.html", session, study=study, command=shlex.join(words)
+        )
+    try:
+        await console.desk.ask(
+            "decide",
+            action=action,
+            study=study,
+            by=session.person.name,
+            password=form.get("password", ""),
+            tell_lead=tell,
+            seen=whole(form.get("seen", ""), 0),
+            **said,
+            **terms,
+        )
+    except EigenveilError as error:
+        if error.code == "wrong-password":
+            session.wrong += 1
+        raise
     console.note(request, f"decided: {action}", session, study)
     return away(f"/studies/{study}?done={_DONE[action]}")
 
 
-def _terms(form: Any) -> dict[str, Any]:
+def _words(
+    console: Console,
+    session: Session,
+    action: str,
+    study: str,
+    fields: Mapping[str, Any],
+    *,
+    tell: bool,
+) -> list[str]:
+    """The command that decides the same, for who has a key elsewhere, or the party's own."""
+    rows = console.settings.rows
+    words = ["eigenveil", "site", action, study, "--party", rows.party or ""]
+    if rows.ledger is not None:
+        words += ["--ledger", rows.ledger]
+    words += ["--as", session.person.name]
+    # with '=': no text can be taken for another option
+    words += [f"--{name}={value}" for name, value in fields.items() if value not in ("", None)]
+    return words + ["--tell-lead"] * tell
+
+
+def _terms(form: Mapping[str, str]) -> dict[str, Any]:
     """How often and how long an approval counts."""
     match form.get("often"):
         case "once":
@@ -111,24 +130,23 @@ def _terms(form: Any) -> dict[str, Any]:
         case "runs":
             runs = whole(form.get("runs", ""), 0)
             if not 0 < runs <= 1000:
-                raise _bad_terms("The number of runs is not from 1 to 1000.")
+                raise DataError("bad-approval-runs")
             return {"runs": runs, "until": None}
         case "until":
             try:
                 day = datetime.strptime(form.get("until", ""), "%Y-%m-%d").replace(tzinfo=UTC)
-                end = day + timedelta(days=1)  # the whole of that day
-            except (ValueError, OverflowError):
-                raise _bad_terms("The date is not one.") from None
-            if end <= datetime.now(UTC):
-                raise _bad_terms("The date has passed.")
-            return {"runs": None, "until": end.isoformat()}
-    raise _bad_terms("How often it may run was not said.")
+            except ValueError:
+                raise DataError("bad-approval-date") from None
+            today = datetime.now(UTC).date()
+            if not today <= day.date() <= _years_on(today):
+                raise DataError("bad-approval-date")
+            return {"runs": None, "until": day.date().isoformat()}
+    raise DataError("bad-approval-terms")
 
 
-def _bad_terms(what: str) -> EigenveilError:
-    return DataError(
-        what, hint="Nothing was decided. Open the page again.", code="bad-approval-terms"
-    )
+def _years_on(today: date) -> date:
+    """The last day until which an approval can be."""
+    return today + timedelta(days=365 * _MOST_YEARS)
 
 
 def _text(text: str) -> str:
@@ -143,7 +161,7 @@ async def _health(console: Console, request: Request, session: Session) -> Respo
 
 async def _log(console: Console, request: Request, session: Session) -> Response:
     page = page_number(request)
-    events = console.accounts.events(page=page)
+    events = console.log.events(page=page)
     return console.page(
         request, "log.html", session, events=events, page=page, more=len(events) == 50
     )

@@ -47,7 +47,7 @@ async def _show(console: Console, request: Request, session: Session) -> Respons
         except DataError as error:
             problem = error.message
     # what a fit reports counts rows and says where they are: that is for who may see them
-    exact, own = job.kind == "fit", session.account.role == "owner"
+    exact, own = job.kind == "fit", session.person.role == "owner"
     lines = console.jobs.lines(job) if own or not exact else []
     return console.page(
         request,

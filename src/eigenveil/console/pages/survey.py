@@ -82,7 +82,7 @@ async def _ask(console: Console, request: Request, session: Session) -> Response
             ASKING,
             f"Question about {name}",
             ["study", "ask", file, "--party", party, "--json"],
-            who=session.account.name,
+            who=session.person.name,
             about=study["hash"],
         )
         for job in before:  # its answers are old

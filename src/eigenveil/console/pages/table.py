@@ -103,7 +103,7 @@ async def _start(console: Console, request: Request, session: Session) -> Respon
         if not can_be_corrected(error):
             raise
         return FIT.show(console, request, session, found, given, error)
-    job = await console.jobs.start("fit", made["title"], made["words"], who=session.account.name)
+    job = await console.jobs.start("fit", made["title"], made["words"], who=session.person.name)
     console.note(request, "started a fit", session, job.title)
     return away(f"/runs/{job.name}")
 
