@@ -75,20 +75,26 @@ def test_encoded_columns_their_variables_and_public_ranges():
     assert WHOLE.variable_numbers().tolist() == [0, 1, 2, 2, 2, 3, 4, 5]
     assert WHOLE.unit == "patient_id"
     assert WHOLE.identifiers == ("patient_id", "visit")
-    assert WHOLE.covariates == ("site=a",)
 
 
-def test_what_was_seen_must_be_confirmed_and_covariates_are_not_taken_yet():
+GOOD = {"name": "a", "kind": "number"}
+
+
+def test_what_was_seen_must_be_confirmed_and_covariates_and_targets_are_not_taken_yet():
     with pytest.raises(DataError, match=r"rows.csv: .* column 'site' was read from rows") as caught:
         WHOLE.check_usable("rows.csv")
     assert caught.value.code == "unconfirmed-schema"
     with pytest.raises(DataError, match="'site' has role 'covariate'") as caught:
         WHOLE.confirmed().check_usable("rows.csv")
     assert caught.value.code == "no-covariates"
+    asked = schema_of(GOOD, {"name": "died", "kind": "boolean", "role": "target"})
+    assert asked.names == ("a",)
+    with pytest.raises(DataError, match="'died' has role 'target'") as caught:
+        asked.check_usable("rows.csv")
+    assert caught.value.code == "no-target"
     schema_of({"name": "a", "kind": "number"}).check_usable("rows.csv")
 
 
-GOOD = {"name": "a", "kind": "number"}
 BAD = {
     "no column": ([], "there is no column"),
     "unknown key": ([GOOD | {"rang": [0, 1]}], "column 'a': there is no key 'rang'"),

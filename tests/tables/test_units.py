@@ -9,7 +9,8 @@ from eigenveil.errors import DataError
 from eigenveil.models.driver import rows_for
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows, RowSource
-from eigenveil.tables.units import LabelledRows, StreamUnits, UnitRows, unit_ids
+from eigenveil.tables.schema import FORMAT, parse_schema
+from eigenveil.tables.units import LabelledRows, StreamUnits, UnitRows, unit_ids, whose_rows
 from plan_tools import plan_of
 
 
@@ -122,3 +123,32 @@ def test_streams_that_share_a_unit_are_not_merged():
     with pytest.raises(DataError, match="1 units have rows in both") as error:
         one.merge(three)
     assert error.value.code == "unit-twice"
+
+
+UNIT = parse_schema(
+    {
+        "format": FORMAT,
+        "columns": [{"name": "a", "kind": "number"}, {"name": "who", "role": "unit"}],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("unit", "one_row", "schema", "wanted"),
+    [
+        ("id", False, None, "id"),
+        (None, False, UNIT, "who"),
+        (None, True, None, None),
+        (None, True, UNIT.features_only(), None),
+        (None, False, None, "whose-rows"),
+        (None, False, UNIT.features_only(), "whose-rows"),
+        ("id", True, None, "whose-rows-twice"),
+        (None, True, UNIT, "whose-rows-twice"),
+    ],
+)
+def test_whose_each_row_is_must_be_said_once(unit, one_row, schema, wanted):
+    try:
+        found = whose_rows(unit, one_row_per_person=one_row, schema=schema)
+    except DataError as error:
+        found = error.code
+    assert found == wanted

@@ -25,7 +25,7 @@ from eigenveil.privacy.certificate import plan_hash
 
 FORMAT = "eigenveil-schema-1"
 Kind = Literal["number", "category", "boolean", "date"]
-Role = Literal["feature", "unit", "covariate", "identifier", "ignore"]
+Role = Literal["feature", "unit", "identifier", "covariate", "target", "ignore"]
 KINDS: tuple[str, ...] = get_args(Kind)
 ROLES: tuple[str, ...] = get_args(Role)
 FIRST_DAY = datetime.date(1970, 1, 1)
@@ -39,8 +39,9 @@ class Column:
     """A column of the table."""
 
     name: str  # As in the files
-    kind: str | None = None  # Needed of features and covariates only
-    # `unit` says whose row it is; identifiers are carried along by `transform`
+    kind: str | None = None  # Needed of features, covariates and targets
+    # `unit` says whose row it is; identifiers are carried along by `transform`; a target is what
+    # others are to tell, and no feature
     role: str = "feature"
     unit_of_measure: str = ""  # Of numbers, such as `"mmHg"`
     range: tuple[Any, Any] | None = None  # Public smallest and largest value of a number or date
@@ -131,12 +132,6 @@ class Schema:
         others = tuple(column.name for column in self.columns if column.role == "identifier")
         return others if self.unit is None else (self.unit, *others)
 
-    @property
-    def covariates(self) -> tuple[str, ...]:
-        """Names of the encoded columns of covariates."""
-        found = (column for column in self.read if column.role == "covariate")
-        return tuple(name for column in found for name in column.encoded_names)
-
     def public_ranges(self) -> NDArray[np.float64]:
         """Smallest and largest value of each encoded column, shape (2, D); NaN if none is public.
 
@@ -178,13 +173,10 @@ class Schema:
                 "'confirmed = false': they come out with the result.",
                 code="unconfirmed-schema",
             )
-        aside = [column.name for column in self.read if column.role == "covariate"]
-        if aside:
-            raise DataError(
-                f"{whose}: {_listed(aside)} has role 'covariate', which no fit reads from it.",
-                hint="Give role = 'feature', and covariates=[...] to the fit; or role = 'ignore'.",
-                code="no-covariates",
-            )
+        if aside := [column.name for column in self.columns if column.role == "covariate"]:
+            raise DataError("no-covariates", whose=whose, columns=_listed(aside))
+        if target := [column.name for column in self.columns if column.role == "target"]:
+            raise DataError("no-target", whose=whose, columns=_listed(target))
 
     def difference(self, other: Schema) -> str:
         """Where another schema reads a table otherwise, in words; empty if it does not.
@@ -384,7 +376,7 @@ def _column(origin: str, number: int, given: Any) -> Column:
         given.get("label", ""),
         given.get("confirmed", True),
     )
-    if column.read:
+    if column.read or column.role == "target":
         _check_kind(where, column)
     return column
 

@@ -19,6 +19,7 @@ from eigenveil.errors import DataError
 from eigenveil.moments.rows import MOST_ROWS_A_UNIT, Block, RowWeights
 from eigenveil.moments.source import FoundT, PartitionedRows, Reading, RowsOf, RowSource
 from eigenveil.tables.ids import identifiers
+from eigenveil.tables.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -312,6 +313,21 @@ def exact(groups: Any) -> NDArray[Any]:
     for row, each in enumerate(groups):
         found[row] = each
     return found
+
+
+def whose_rows(
+    unit: str | None, *, one_row_per_person: bool, schema: Schema | None = None
+) -> str | None:
+    """The column that says whose each row is; ``None`` where each person has one row.
+
+    A command requires the answer: by a unit, by a schema that names one, or that there is none.
+    """
+    known = unit or (None if schema is None else schema.unit)
+    if known is None and not one_row_per_person:
+        raise DataError("whose-rows")
+    if known is not None and one_row_per_person:
+        raise DataError("whose-rows-twice", column=repr(known))
+    return known
 
 
 def unit_of(rows: RowSource, unit: str | None, *, taken: bool) -> str | None:
