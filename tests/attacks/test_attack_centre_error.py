@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from eigenveil import FederatedPCA, NoisyResultWarning, PrivatePCA
-from eigenveil.models.pca import rounds
+from eigenveil.models.explained import MeanLeft
+from eigenveil.models.pca import variances
 
 FITS, MOST = 40, 8
 
@@ -75,7 +76,7 @@ def test_likewise_of_many_sites(protocol):
 
 @pytest.mark.parametrize("name", ["vitals-500", "far", "far-pure"])
 def test_a_floor_of_the_noise_alone_would_be_found(name, monkeypatch):
-    monkeypatch.setattr(rounds, "offset_left", lambda *_: 0.0)
-    monkeypatch.setattr(rounds.MeanLeft, "outer", lambda self, basis=None: 0.0)
+    monkeypatch.setattr(variances, "offset_left", lambda *_: 0.0)
+    monkeypatch.setattr(MeanLeft, "outer", lambda self, basis=None: 0.0)
     rows, options = TABLES[name]
     assert fits_that_err(PrivatePCA(4, **options), rows) > MOST

@@ -56,7 +56,7 @@ class Result:
 
     spec: EstimatorSpec
     plan: BasePlan
-    # The task's factors, such as :class:`eigenveil.models.pca.rounds.Factors`; arrays cannot be
+    # The task's factors, such as :class:`eigenveil.models.pca.variances.Factors`; arrays cannot be
     # written
     factors: Any
     features: int

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from eigenveil.errors import DataError
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.models.pca.plan import Plan
-from eigenveil.models.pca.rounds import Factors, private_pca
+from eigenveil.models.pca.rounds import private_pca
+from eigenveil.models.pca.variances import Factors
 from eigenveil.models.pca.ways import DIRECTIONS
 from eigenveil.models.plan import Step
 from eigenveil.moments.rows import AS_IT_IS, FloatArray, Preparation

@@ -65,7 +65,7 @@ class Outcome:
     """A finished study."""
 
     # What the study's task makes of the releases, such as
-    # :class:`eigenveil.models.pca.rounds.Factors`
+    # :class:`eigenveil.models.pca.variances.Factors`
     factors: Any
     plan: BasePlan
     records: tuple[ReleaseRecord, ...]  # What was released, as calibrated, in order

@@ -18,7 +18,7 @@ from eigenveil.federation.tree.contents import Totals, Value
 from eigenveil.federation.tree.messages import Leaves, TreeCodec, TreeMessage
 from eigenveil.federation.tree.private import TreeStudy
 from eigenveil.federation.tree.tree import Place
-from eigenveil.models.pca.rounds import Factors
+from eigenveil.models.pca.variances import Factors
 from eigenveil.models.result import certificate_of, frozen
 from eigenveil.models.rounds import Answers
 from eigenveil.models.streaming.plan import stream_factors

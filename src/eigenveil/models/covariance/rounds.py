@@ -15,14 +15,9 @@ from numpy.typing import NDArray
 
 from eigenveil.models.covariance.plan import CovariancePlan
 from eigenveil.models.explained import Array, shrunk, strength_floor
-from eigenveil.models.pca.rounds import (
-    ALL_HIDDEN,
-    Moment,
-    in_data_units,
-    is_rounding,
-    offset_left,
-    release_moment,
-)
+from eigenveil.models.pca.rounds import release_moment
+from eigenveil.models.pca.second_moment import Moment
+from eigenveil.models.pca.variances import ALL_HIDDEN, in_data_units, is_rounding, offset_left
 from eigenveil.models.plan import Step
 from eigenveil.models.rounds import Answers, Round, RoundState
 from eigenveil.moments.rows import AS_IT_IS, Preparation

@@ -12,13 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.models.mixture.em import (
-    Components,
-    Spectrum,
-    Step,
-    positive,
-    positive_diagonal,
-)
+from eigenveil.models.mixture.em import Components, Spectrum, Step, positive, positive_diagonal
 from eigenveil.models.tensors.plan import CovarianceType
 
 Array = NDArray[np.float64]

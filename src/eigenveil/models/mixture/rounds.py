@@ -20,11 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.linalg.eigen import orthonormal_basis
-from eigenveil.models.mixture.candidates import (
-    candidates,
-    clustered,
-    next_candidates,
-)
+from eigenveil.models.mixture.candidates import candidates, clustered, next_candidates
 from eigenveil.models.mixture.em import (
     Components,
     Spectrum,

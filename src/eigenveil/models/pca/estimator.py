@@ -18,7 +18,8 @@ from eigenveil.models.charging import LedgerPlace
 from eigenveil.models.holes import scores_of_observed
 from eigenveil.models.pca.derived import ProbabilisticPCA, whitening
 from eigenveil.models.pca.plan import Plan
-from eigenveil.models.pca.rounds import Factors, private_pca
+from eigenveil.models.pca.rounds import private_pca
+from eigenveil.models.pca.variances import Factors
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import View, of_factors, read_only
 from eigenveil.models.rounds import Answers, Round

@@ -10,15 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from eigenveil.checks import one_of
 from eigenveil.errors import DataError
 from eigenveil.models.options import MOST_COMPONENTS, Options
-from eigenveil.models.pca.ways import (
-    CHOICES,
-    DIRECTIONS,
-    POWER,
-    SKETCH,
-    Way,
-    noise_of,
-    way_of,
-)
+from eigenveil.models.pca.ways import CHOICES, DIRECTIONS, POWER, SKETCH, Way, noise_of, way_of
 from eigenveil.models.plan import (
     CENTERED_SCALE,
     COUNTS_OF_HOLES,

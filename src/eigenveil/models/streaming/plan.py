@@ -11,7 +11,8 @@ from eigenveil.errors import PrivacyError
 from eigenveil.models.driver import drive
 from eigenveil.models.options import Options
 from eigenveil.models.pca.plan import Plan, make_plan
-from eigenveil.models.pca.rounds import Factors, private_pca
+from eigenveil.models.pca.rounds import private_pca
+from eigenveil.models.pca.variances import Factors
 from eigenveil.models.plan import Step
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.moments.rows import AS_IT_IS, Preparation

@@ -36,12 +36,7 @@ from eigenveil.models.tensors.whitening import (
     sketched_pair,
     usable,
 )
-from eigenveil.models.topics.dirichlet import (
-    Frequencies,
-    clipped_alike,
-    frequencies,
-    of_one_topic,
-)
+from eigenveil.models.topics.dirichlet import Frequencies, clipped_alike, frequencies, of_one_topic
 from eigenveil.moments.accumulators import BINS, bin_upper_edges
 from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import (

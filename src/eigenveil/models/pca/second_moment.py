@@ -1,0 +1,276 @@
+"""Components of a released second moment, in each way of releasing it (privacy.md, section 6)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs, left_singular, orthonormal_basis
+from eigenveil.models.explained import MeanLeft
+from eigenveil.models.holes import Corrected, corrected
+from eigenveil.models.pca.adaptive import (
+    Released,
+    again,
+    known_rows,
+    mean_left,
+    once_released,
+    seen_through,
+    twice_released,
+)
+from eigenveil.models.pca.correlation import correlation_of
+from eigenveil.models.pca.plan import ADAPTED_MEAN, MEAN_LEFT, Plan
+from eigenveil.models.pca.precondition import Choice, even_weights, once
+from eigenveil.models.pca.ways import (
+    ADAPTED,
+    ADAPTIVE,
+    DIRECTIONS,
+    MOMENT,
+    POWER,
+    SKETCH,
+    WHOLE,
+    Way,
+)
+from eigenveil.models.rounds import Answers, Round, RoundState
+from eigenveil.models.scale import NormScale
+from eigenveil.moments.accumulators import RowSum, SecondMoment, Sketch
+from eigenveil.moments.release import Release
+from eigenveil.moments.rows import Effects, RowRule
+from eigenveil.noise.grid import spectral_edge
+
+_State = RoundState[Plan]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Components of a released second moment, and their strength in units of prepared rows."""
+
+    components: NDArray[np.float64]
+    strengths: NDArray[np.float64] | None  # Descending
+    edge: float  # What noise alone shows of the strengths
+    answers: Answers  # The releases of the moment's round
+    total: float | None = None  # Energy of all prepared rows, where it is known
+    left: MeanLeft | None = None  # The mean that was left in the rows, where it was released
+    scale: NormScale | None = None  # Norms of the rows about the centre, where they were released
+    # Norm at which rows were shortened; 0 where all were divided by their norms
+    row_bound: float = 0.0
+    # Whether components and strengths are those of columns of variance 1, and of whole rows
+    refined: bool = False
+    mended: Corrected | None = None  # The moment without the effect of missing entries
+    adapted: Choice | None = None  # What the second release was of, where there were two
+
+    @property
+    def clipped_energy(self) -> float | None:
+        """Share of the rows' energy that shortening them takes away, by the norms that are seen."""
+        if self.scale is None or not self.scale.found or self.row_bound == 0:
+            return None
+        left = self.scale.mean_energy(self.row_bound) * self.row_bound**2
+        return max(0.0, 1.0 - left / self.scale.mean_square())
+
+
+def factorised(state: _State, bound: float, beside: Round) -> Generator[Round, Answers, Moment]:
+    """Ask for the second moment in the plan's form and factorise what comes back."""
+    plan = state.plan
+    precision = state.precision(moment_edge(state)) if plan.precision == "single" else "double"
+    rule = state.rule(bound, precision=precision, extra_bits=state.coarser(precision))
+    if plan.removes_mean:
+        mean = RowSum(rule, features=plan.features, count_weight=0.0)
+        beside = (state.query(MEAN_LEFT, mean), *beside)
+    return (yield from _FACTORISE[plan.way](state, rule, beside))
+
+
+def moment_edge(state: _State) -> float:
+    """Largest eigenvalue that the moment's noise alone will show, before it is drawn."""
+    plan = state.plan
+    if not plan.way.whole:
+        # comparable to a Gaussian release of the whole matrix, for choosing how to clip
+        mu = state.budgets["moment"].mu or state.budgets["moment"].epsilon or 1.0
+        return math.sqrt(2 * plan.features) / mu
+    rule = state.rule(centered=False, extra_bits=state.coarser(state.arithmetic))
+    moment = SecondMoment(rule, features=plan.features)
+    noise = state.query(MOMENT, moment).record.noise
+    # of all releases together: their precisions add up
+    together = math.sqrt(plan.planned(MOMENT).fraction)
+    return together * spectral_edge(noise, plan.features, plan.features)
+
+
+def _directions(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
+    moment = SecondMoment(rule, features=state.plan.features)
+    answers = yield (state.query(MOMENT, moment), *beside)
+    rounded = answers[MOMENT].values
+    vectors = fix_signs(orthonormal_basis(rounded.T).T)
+    return Moment(vectors, None, 0.0, answers)
+
+
+def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
+    plan = state.plan
+    released = yield from _RELEASE[plan.way](state, rule, beside)
+    matrix, edge, answers, left = released.matrix, released.edge, released.answers, released.left
+    others = np.setdiff1d(np.arange(plan.features), plan.covariates)
+    mended = None
+    if state.observed is not None:
+        kept = state.observed.kept(known_rows(state, answers))
+        mended = corrected(matrix, edge, kept, components=plan.n_components)
+        matrix, edge = mended.matrix, mended.edge
+    if plan.refines_scales and not released.cut_off:
+        refined = _refined(
+            state,
+            matrix,
+            edge,
+            answers,
+            unit_rows=released.bound == 0.0,
+            left=left,
+            mended=mended,
+            adapted=released.adapted,
+        )
+        return replace(refined, row_bound=released.bound)
+    if plan.covariates:  # their columns hold noise alone
+        matrix = matrix[np.ix_(others, others)]
+    values, found = leading_eigenpairs(matrix, plan.n_components)
+    clean = released.clean
+    if mended is None and not plan.covariates and not released.cut_off and clean is None:
+        clean = once(matrix, edge, components=plan.n_components).matrix
+    if clean is not None:
+        found = leading_eigenpairs(clean, plan.n_components)[1]
+    components = np.zeros((found.shape[0], plan.features))
+    components[:, others] = found
+    # the sum of eigenvalues that were cut off is not the rows' energy
+    total = None if released.cut_off else float(np.trace(matrix))
+    return Moment(
+        components,
+        values,
+        edge,
+        answers,
+        total,
+        left,
+        row_bound=released.bound,
+        mended=mended,
+        adapted=released.adapted,
+    )
+
+
+def _refined(
+    state: _State,
+    matrix: NDArray[np.float64],
+    edge: float,
+    answers: Answers,
+    *,
+    unit_rows: bool,
+    left: MeanLeft | None,
+    mended: Corrected | None,
+    adapted: Choice | None,
+) -> Moment:
+    """Components of columns of variance 1; the state's scales and centre become those."""
+    plan, first = state.plan, state.preparation
+    assert first.scale is not None
+    covariates = np.isin(np.arange(plan.features), plan.covariates)
+    scaled = (first.scale > 0) & ~covariates
+    found = correlation_of(
+        matrix,
+        scaled=scaled,
+        covariates=covariates,
+        components=plan.n_components,
+        edge=edge * math.sqrt(np.count_nonzero(scaled) / plan.features),
+        error=edge / math.sqrt(2.0 * plan.features),  # of symmetric noise of this edge
+        rows=state.rows or max(1.0, float(np.trace(matrix))),
+        unit_rows=unit_rows,
+        left=left,
+    )
+    if mended is not None:
+        rescaled = matrix / np.multiply.outer(found.factors, found.factors)
+        mended = replace(mended, matrix=rescaled)
+    limit = first.limit  # in scales; of public ranges, those of the column with the smallest
+    if plan.ranged:
+        limit /= float(np.min(found.factors[scaled]))
+    effects = first.effects
+    if effects is not None:  # of covariates the scales stay
+        effects = Effects(effects.columns, effects.sizes / found.factors[:, None])
+    state.preparation = replace(
+        first, scale=first.scale * found.factors, limit=limit, effects=effects
+    )
+    if state.center is not None:
+        state.center = np.where(scaled | covariates, state.center, 0.0) / found.factors
+    return Moment(
+        found.components,
+        found.strengths,
+        found.edge,
+        answers,
+        found.total,
+        found.left,
+        refined=True,
+        mended=mended,
+        adapted=adapted,
+    )
+
+
+def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
+    plan = state.plan
+    # public and independent of the data: the same for every study of this shape
+    gaussian = np.random.default_rng(plan.features).standard_normal(
+        (plan.features, plan.sketch_columns)
+    )
+    basis = orthonormal_basis(gaussian)
+    clip = min(1.0, 1.3 * math.sqrt(plan.sketch_columns / plan.features))  # privacy.md, section 6
+    answers = yield (state.query("sketch", Sketch(rule, basis, clip=clip)), *beside)
+    release, left = answers["sketch"], mean_left(state, answers)
+    matrix = release.values if left is None else release.values - left.outer(basis) / clip
+    strengths, basis = left_singular(matrix, plan.sketch_columns)
+    edge = spectral_edge(release.record.noise, plan.features, plan.sketch_columns)
+    k = plan.n_components
+    found = Moment(basis[:k], strengths[:k], edge, answers, left=left)
+    if not plan.way.adapts(plan):
+        return found
+    # the strengths still say how many directions the range holds; which they are is told inside it
+    weights = even_weights(strengths)
+    seen = seen_through(state, rule, basis.T * weights)
+    later = yield from again(state, seen)
+    inside, left = later[ADAPTED].values, mean_left(state, later, ADAPTED_MEAN)
+    if left is not None:
+        inside = inside - left.outer()
+    turn = leading_eigenpairs(inside / np.multiply.outer(weights, weights), k)[1]
+    return replace(found, components=fix_signs(turn @ basis), answers={**answers, **later})
+
+
+def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
+    plan = state.plan
+    gaussian = np.random.default_rng(plan.features).standard_normal(
+        (plan.features, plan.n_components)
+    )
+    basis = orthonormal_basis(gaussian)
+    answers: dict[str, Release] = {}
+    left: MeanLeft | None = None
+    for power_round in range(plan.power_rounds):
+        # a start that knows nothing catches sqrt(K/D) of a row: clip there, and at 1 once it does
+        least = 1.3 * math.sqrt(plan.n_components / plan.features)
+        clip = min(1.0, least) if power_round == 0 else 1.0
+        name = f"power round {power_round + 1}"
+        answers |= yield (
+            state.query(name, Sketch(rule, basis, clip=clip)),
+            *(beside if power_round == 0 else ()),
+        )
+        left = left or mean_left(state, answers)
+        matrix = answers[name].values
+        if left is not None:
+            matrix = matrix - left.outer(basis) / clip
+        basis = orthonormal_basis(matrix)
+    strengths, components = left_singular(matrix, plan.n_components)
+    edge = spectral_edge(answers[name].record.noise, plan.features, plan.n_components)
+    return Moment(components, strengths, edge, answers, left=left)
+
+
+_RELEASE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers, Released]]] = {
+    WHOLE: once_released,
+    ADAPTIVE: twice_released,
+}
+
+
+_FACTORISE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers, Moment]]] = {
+    WHOLE: _whole,
+    ADAPTIVE: _whole,
+    DIRECTIONS: _directions,
+    SKETCH: _sketch,
+    POWER: _power,
+}
