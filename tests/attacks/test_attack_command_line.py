@@ -74,7 +74,6 @@ def test_no_value_of_an_option_is_a_defect(command, words, option, home, tmp_pat
 
     for source in ("SecureSource", "SeededSource"):
         monkeypatch.setattr(f"eigenveil.noise.source.{source}.words", drawn)
-    monkeypatch.setattr("eigenveil.federated.tree.simulate_tree", drawn)
     monkeypatch.chdir(tmp_path)
     places = {
         "ROWS": home / "rows.csv",

@@ -28,12 +28,12 @@ from eigenveil import (
 )
 from eigenveil.errors import DataError, NoisyResultWarning, PrivacyError
 from eigenveil.federated.running import run_study, site_rows
-from eigenveil.federated.tree import simulate_tree
 from eigenveil.federation.tree.private import make_tree_study
 from eigenveil.federation.tree.tree import MergeTree
 from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.models.result import model_digest
 from eigenveil.network.results import read_result_files, write_result_files
+from eigenveil_papers.trees.simulated import simulate_tree
 from results_tools import shown_by, with_factors
 
 RNG = np.random.default_rng(5)

@@ -43,7 +43,7 @@ def test_every_command_is_there_and_says_what_the_list_says(name, run):
 def test_nothing_at_all_shows_the_help_and_no_error(run):
     status, out, err = run()
     assert status == 2
-    assert "simulate-tree" in out
+    assert "federate-tree" in out
     assert err == ""
 
 

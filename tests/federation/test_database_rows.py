@@ -365,13 +365,6 @@ def test_a_site_s_rows_may_be_what_its_database_answers(database, half, tmp_path
         assert b"hush" not in (books[1] / "north.ledger").read_bytes()
 
 
-def test_a_tree_of_a_query_s_rows_is_simulated(database, tmp_path, run):
-    words = ("--sql", "SELECT a, b, c FROM visits", "--from", database.uri, "--nodes", 8, "--json")
-    status, said, err = run("simulate-tree", *words, "--seed", 1, "--out", tmp_path / "tree")
-    assert status == 0, err
-    assert "hush" not in said + err
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

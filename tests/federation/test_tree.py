@@ -30,7 +30,6 @@ from tree_tools import (
 from eigenveil.errors import DataError, InvalidRowsWarning, PrivacyError, ProtocolError
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.federation.tree import private
-from eigenveil.federation.tree.contents import Subspaces
 from eigenveil.federation.tree.messages import TreeCodec, TreeMessage
 from eigenveil.federation.tree.nodes import Merged, Node, publish
 from eigenveil.federation.tree.private import Leaf, make_tree_study
@@ -43,6 +42,7 @@ from eigenveil.privacy import epsilon_of_mu
 from eigenveil.privacy.certificate import Certificate
 from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
 from eigenveil.privacy.views import mu_of_view
+from eigenveil_papers.trees.subspaces import Subspaces
 from noise_tools import silence
 from soak_tools import times
 from statistics_tools import FALSE_ALARM, REJECTED, gaussian_variance, together

@@ -104,10 +104,6 @@ COMMANDS = {
         "eigenveil.cli.commands.watch:watch",
         "Track the leading directions of rows as they come, and print how they drift.",
     ),
-    "simulate-tree": Command(
-        "eigenveil.cli.commands.simulate_tree:simulate_tree",
-        "Simulate a tree of sites, on made-up rows or yours: time, bytes and error of every level.",
-    ),
     "federate-tree": Command(
         "eigenveil.cli.commands.federate_tree:federate_tree",
         "Fit private PCA to sites' own files, whose sums are merged up a tree of aggregators.",

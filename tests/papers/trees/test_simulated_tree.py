@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eigenveil.errors import DataError, PrivacyError
-from eigenveil.federated import tree_faults
-from eigenveil.federated.tree import TreeRows, simulate_tree
-from eigenveil.federated.tree_faults import FaultPlan
 from eigenveil.federation.tree.private import make_tree_study
 from eigenveil.federation.tree.tree import MergeTree, Place
 from eigenveil.linalg.subspace import captured_energy, subspace_of
+from eigenveil_papers.trees import faults
+from eigenveil_papers.trees.faults import FaultPlan
+from eigenveil_papers.trees.simulated import TreeRows, simulate_tree
 
 TREE = MergeTree(3, 3, 20)
 
@@ -123,7 +123,7 @@ def test_errors_are_those_of_all_rows_that_arrived():
 
 
 def test_what_is_too_large_to_measure_is_left_out(monkeypatch):
-    monkeypatch.setattr(tree_faults, "_MOST_FEATURES", 10)
+    monkeypatch.setattr(faults, "_MOST_FEATURES", 10)
     report = simulate_tree(study_of(), rows=5)
     assert [(level.error, level.merged_error) for level in report.levels] == [(None, None)] * 4
     assert report.outcome.guarantee_.certified

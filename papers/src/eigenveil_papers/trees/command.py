@@ -19,11 +19,11 @@ from eigenveil.cli.options import WrongOption
 from eigenveil.cli.places import Database, Sql, read_places
 from eigenveil.cli.presenters.results import CERTIFICATE, check_free, new_folder, print_views
 from eigenveil.cli.presenters.screen import Screen, bold, counted
-from eigenveil.federated.tree_report import TreeReport
 from eigenveil.files import Place
 from eigenveil.io import ReadOptions
 from eigenveil.models.options import OF_SKETCH
 from eigenveil.plots.style import BLUE, GREY, INK, RED
+from eigenveil_papers.trees.report import TreeReport
 
 _MIB = 2.0**20
 
@@ -237,9 +237,9 @@ def simulate_tree(
     _check_shares(lost=lost, late=late, tolerate=tolerate)
     check_free(out, overwrite=overwrite)
 
-    from eigenveil.federated import tree as runtime
     from eigenveil.federation.tree.private import make_tree_study
     from eigenveil.federation.tree.tree import MergeTree
+    from eigenveil_papers.trees import simulated
 
     chosen: dict[str, Any] = {OF_SKETCH: sketch_columns}
     if rounds > 1:
@@ -258,7 +258,7 @@ def simulate_tree(
     )
     with new_folder(out) as folder:
         with counted("leaves", quiet=quiet or json) as progress:
-            report = runtime.simulate_tree(
+            report = simulated.simulate_tree(
                 study,
                 rows=rows if of_files is None else of_files,
                 lost=lost,
@@ -270,7 +270,7 @@ def simulate_tree(
             )
         _write(report, folder)
     if json:
-        from eigenveil.federated.tree_report import as_values
+        from eigenveil_papers.trees.report import as_values
 
         options.print_json({**as_values(report), "out": str(out)})
         return
@@ -301,9 +301,9 @@ def _given(
         return None
     from scipy.sparse import issparse
 
-    from eigenveil.federated.tree import NEEDS_ALL
     from eigenveil.io.open import open_rows
     from eigenveil.moments.engine import check_block
+    from eigenveil_papers.trees.simulated import NEEDS_ALL
 
     rows = open_rows(
         files,

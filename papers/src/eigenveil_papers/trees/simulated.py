@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.federated.tree_faults import Errors, FaultPlan
-from eigenveil.federated.tree_report import TreeLevel, TreeReport, TreeRound
-from eigenveil.federation.tree.contents import Subspaces, Totals
+from eigenveil.federation.tree.contents import Totals
 from eigenveil.federation.tree.messages import TreeCodec, TreeKeys, TreeMessage
 from eigenveil.federation.tree.nodes import Node, publish
 from eigenveil.federation.tree.private import Leaf, TreeStudy
@@ -29,6 +27,9 @@ from eigenveil.moments.independence import dependence
 from eigenveil.moments.rows import Block
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
 from eigenveil.privacy.tree_views import check_arrived
+from eigenveil_papers.trees.faults import Errors, FaultPlan
+from eigenveil_papers.trees.report import TreeLevel, TreeReport, TreeRound
+from eigenveil_papers.trees.subspaces import Subspaces
 
 # Of a row's energy, what lies along the strong directions.
 _SIGNAL = 0.5

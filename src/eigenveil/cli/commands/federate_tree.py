@@ -89,8 +89,8 @@ def federate_tree(
     """Fit private PCA to sites' own files, whose sums are merged up a tree of aggregators.
 
     Each row is read once. The parties are those of a real tree, in one process: leaves add their
-    part of the noise, inner nodes merge, the root publishes. To see what a tree would cost, with
-    lost and late leaves, use simulate-tree.
+    part of the noise, inner nodes merge, the root publishes. What a tree costs, with
+    lost and late leaves, simulate-tree of eigenveil-papers shows.
     """
     check_free(out, overwrite=overwrite)
     if fan_out < _CHILDREN:

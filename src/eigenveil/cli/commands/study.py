@@ -34,6 +34,7 @@ from eigenveil.cli.presenters.study import (
     summary,
 )
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
+from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.file import read_study, schema, write_toml
 from eigenveil.federation.study.study import Study, make_study
 from eigenveil.files import replacing
@@ -42,7 +43,6 @@ from eigenveil.models.options import options_of
 from eigenveil.models.task import TASKS, Task, part
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.moments.source import RowSource
-from eigenveil.planning.duration import Network, duration
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM, Forecast, forecast, pooled, try_study
 from eigenveil.planning.predict import parse_spectrum
 from eigenveil.planning.protocol import Choice, choose_protocol
@@ -209,12 +209,6 @@ def plan(
     distance: options.Distance = 3.0,
     topic_words: options.TopicWords = 20,
     document_words: options.DocumentWords = 20,
-    latency: Annotated[
-        float, typer.Option(help="Seconds between the parties, there and back: for the time.")
-    ] = Network.latency,
-    bandwidth: Annotated[
-        float, typer.Option(help="Mbit/s of a party's connection: for the time.")
-    ] = Network.megabits,
     fits: options.Fits = None,
     quality: options.Quality = None,
     find: options.Find = None,
@@ -229,7 +223,7 @@ def plan(
     sought = options.read_find(context, quality, find)
     if rows is not None and rows < 1:
         raise DataError(f"rows = {rows} is not a positive number.", hint="Give at least 1.")
-    task, network = TASKS[found.task], Network(latency, bandwidth)
+    task = TASKS[found.task]
     check_options(task, context)
     words = options.check_document_words(document_words)
     expected = found.expected_rows if rows is None else rows
@@ -257,7 +251,7 @@ def plan(
     trials = Trials(note="without --rows")
     if outlook is not None and expected is not None:
         trials = try_study(found.with_protocol(chosen), data, fits=fits)
-    taken = duration(found.with_protocol(chosen), expected, network)
+    exchanges = settle(found.with_protocol(chosen)).exchanges
     if json:
         found_json: dict[str, Any] = {
             "task": found.task,
@@ -270,7 +264,7 @@ def plan(
                 {**forecast_json(each), "chosen": each.protocol == chosen} for each in forecasts
             ],
             "adversaries": adversaries_json(found),
-            "duration": taken.as_json(),
+            "exchanges": exchanges,
         }
         if outlook is not None:
             found_json |= outlook.as_json() | trials_json(trials)
@@ -278,11 +272,7 @@ def plan(
     elif not quiet:
         shown = shown_text(trials, task, _scene(found, data, spectrum))
         print_plan(found, forecasts, chosen, choice, expected, spectrum, outlook, shown)
-        screen = Screen()
-        screen.print(
-            f"time between organisations: {taken.text()} once every site is there and has approved."
-        )
-        screen.print(f"  estimated from {taken.why()}.")
+        Screen().print(f"each site answers {exchanges} questions, one after the other.")
 
 
 def _scene(study: Study, data: Scenario, spectrum: str) -> str:

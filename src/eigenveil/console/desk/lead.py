@@ -18,7 +18,6 @@ from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.federation.study.study import make_study
 from eigenveil.models.task import TASKS, task_named
 from eigenveil.network.folder import PartyFolder, open_party
-from eigenveil.planning.duration import duration
 from eigenveil.planning.forecast import forecast
 from eigenveil.tables.schema import parse_schema, read_schema
 
@@ -101,7 +100,6 @@ class LeadDesk:
         return fixed_values(study) | {
             "bytes": sizes.round_bytes,
             "memory": sizes.memory_bytes,
-            "duration": duration(study, study.expected_rows).as_json(),
             "adversaries": adversaries_json(study),
             "summary": {k: v for k, v in summary(study, None).items() if k != "table_schema"},
             "expected_rows": study.expected_rows,

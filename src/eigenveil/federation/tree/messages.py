@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.messages import MAGIC, Message, decode, encode, expect
 from eigenveil.federation.public_key import SIGNATURE_BYTES
-from eigenveil.federation.tree.contents import Content, Kind, Value
+from eigenveil.federation.tree.contents import Content, Value
 from eigenveil.federation.tree.tree import MergeTree, Place
 
 
@@ -95,7 +95,7 @@ class _TreeBody(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     serial: int = Field(ge=0, lt=1 << 31)
-    kind: Kind
+    kind: Annotated[str, StringConstraints(max_length=64)]
     request_digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     least: tuple[int, ...] = Field(max_length=32)
 

@@ -1,0 +1,1 @@
+"""Trees of sites with faults, played by all parties in one process."""
