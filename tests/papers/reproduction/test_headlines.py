@@ -63,15 +63,3 @@ def test_rows_are_those_at_hand_beside_the_papers(scale):
     assert told["rows of MNIST"].here == "1,797 of digits, in place of MNIST"
     assert told["rows of MNIST"].paper == "60,000"
     assert told["delta, where it is fixed"].whence == "authors' script"
-
-
-@pytest.mark.parametrize("name", page.EXPERIMENTS)
-@pytest.mark.parametrize("scale", ["full", "toy"])
-def test_each_figure_says_its_settings(name, scale):
-    given_here = page.EXPERIMENTS[name].given(Settings(scale=scale))
-    assert len(given_here) >= 2
-    for each in given_here:
-        assert each.what
-        assert each.here
-        assert each.paper
-        assert each.whence

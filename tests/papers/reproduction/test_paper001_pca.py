@@ -14,22 +14,12 @@ from eigenveil_papers.reproduction.paper001_pca import FIG2
 TOY = Settings(scale="toy", runs=4)
 
 
-@pytest.fixture(scope="module")
-def figure2() -> Numbers:
-    """All tasks, one after the other."""
-    return Numbers(
-        Measured(*point, task.run)
-        for task in FIG2.tasks(TOY)
-        for point in task.work(np.random.default_rng(int(task.key, 16)), **task.arguments)
-    )
+@pytest.fixture
+def figure2(measured) -> Numbers:
+    return measured("001-fig2")
 
 
 class TestFigure:
-    def test_panels(self, figure2: Numbers) -> None:
-        for name in ("synthetic", "covtype", "digits"):
-            for sweep in ("epsilon", "rows", "delta"):
-                assert f"{name}-{sweep}" in figure2.panels
-
     def test_eigenveil_is_ahead_on_digits(self, figure2: Numbers) -> None:
         for other in ("capepca", "dpdispca", "conv", "local"):
             ours = figure2.at("digits-epsilon", "eigenveil", 0.1)
@@ -44,17 +34,6 @@ class TestFigure:
         assert len(found) == 2
         assert all("digits-epsilon" in claim.measured for claim in found)
         assert found[0].verdict == "holds"  # DPdisPCA needs 15 times the epsilon and more
-
-    def test_draws(self, figure2: Numbers) -> None:
-        figure = FIG2.draw(figure2, TOY)
-        assert len([axes for axes in figure.axes if axes.get_visible()]) == 9
-        labels = [text.get_text() for text in figure.legends[0].get_texts()]
-        assert "capePCA" in labels
-        assert "pooled-by-value" not in labels
-
-    def test_claims_of_nothing_are_not_tested(self) -> None:
-        for claim in FIG2.claims(Numbers(), TOY):
-            assert claim.verdict == "not tested", claim.statement
 
 
 def made(**curves: list[float]) -> Numbers:

@@ -7,19 +7,17 @@ are fixed by the tasks' keys, so that a test gives the same numbers every time.
 import itertools
 import math
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from eigenveil.linalg.threads import single_threaded_blas
 from eigenveil.privacy.gaussian import delta_of_mu
 from eigenveil_papers.published.data import synth
 from eigenveil_papers.published.federated_pca import FPCA
 from eigenveil_papers.published.sulq import mod_sulq, omega
 from eigenveil_papers.reproduction import data, paper002_trees
 from eigenveil_papers.reproduction.experiment import Claim, Experiment, Settings
-from eigenveil_papers.reproduction.numbers import Measured, Numbers
+from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.paper002 import (
     epsilon_as_coded,
     mod_sulq_as_coded,
@@ -44,98 +42,27 @@ from eigenveil_papers.reproduction.paper002_utility import FIG3
 TOY = Settings(scale="toy")
 # what two runs may say of a claim that is true: they do not show the contrary
 SOME = {"holds", "in part", "cannot be told"}
-TIMED = (speed, memory)
 
 
-def numbers_of(experiment: Experiment, settings: Settings = TOY) -> Numbers:
-    """What all tasks at toy scale give, but for those that only take the time."""
-    measured = []
-    with single_threaded_blas():
-        for task in experiment.tasks(settings):
-            if task.work not in TIMED:
-                rng = np.random.default_rng(int(task.key, 16))
-                points = task.work(rng, **task.arguments)
-                measured += [Measured(*point, run=task.run) for point in points]
-    return Numbers(measured)
+@pytest.fixture
+def projections(measured) -> Numbers:
+    return measured("002-fig2")
 
 
-@pytest.fixture(scope="module")
-def projections() -> Numbers:
-    # two runs have an interval that is narrow or as wide as [0, 1] by chance
-    return numbers_of(FIG2, replace(TOY, runs=6))
+@pytest.fixture
+def utility(measured) -> Numbers:
+    return measured("002-fig3")
 
 
-@pytest.fixture(scope="module")
-def utility() -> Numbers:
-    return numbers_of(FIG3)
-
-
-@pytest.fixture(scope="module")
-def computing() -> Numbers:
-    with pytest.MonkeyPatch.context() as patch:  # leaves one after the other: quick, and the same
-        patch.setattr(paper002_trees, "processors", lambda: 1)
-        return numbers_of(FIG4)
+@pytest.fixture
+def computing(measured) -> Numbers:
+    return measured("002-fig4")
 
 
 def claim(experiment: Experiment, numbers: Numbers, words: str) -> Claim:
     found = [c for c in experiment.claims(numbers, TOY) if words in c.statement]
     assert len(found) == 1
     return found[0]
-
-
-@pytest.mark.parametrize(
-    ("experiment", "numbers", "panels"),
-    [
-        (FIG2, "projections", 12),
-        pytest.param(FIG3, "utility", 10, marks=pytest.mark.thorough),
-        pytest.param(FIG4, "computing", 14, marks=pytest.mark.thorough),
-    ],
-)
-def test_figures_have_all_their_panels(
-    experiment: Experiment, numbers: str, panels: int, request: pytest.FixtureRequest
-):
-    figure = experiment.draw(request.getfixturevalue(numbers), TOY)
-    drawn = [axes for axes in figure.axes if axes.get_visible()]
-    assert len(drawn) == panels
-    assert all(axes.has_data() for axes in drawn)
-
-
-@pytest.mark.parametrize("experiment", [FIG2, FIG3, FIG4])
-def test_without_numbers_nothing_is_claimed(experiment: Experiment):
-    claims = experiment.claims(Numbers(), TOY)
-    assert claims
-    assert {c.verdict for c in claims} == {"not tested"}
-    experiment.draw(Numbers(), TOY)
-
-
-@pytest.mark.parametrize(
-    ("experiment", "numbers"), [(FIG2, "projections"), (FIG3, "utility"), (FIG4, "computing")]
-)
-def test_part_of_the_numbers_is_enough(
-    experiment: Experiment, numbers: str, request: pytest.FixtureRequest
-):
-    """A run may be interrupted, or be of one data set."""
-    whole: Numbers = request.getfixturevalue(numbers)
-    every = [c.statement for c in experiment.claims(whole, TOY)]
-    for panel in whole.panels:
-        for kept in (True, False):
-            part = Numbers(row for row in whole.measured if (row.panel == panel) is kept)
-            assert [c.statement for c in experiment.claims(part, TOY)] == every
-            assert "nan" not in " ".join(c.measured for c in experiment.claims(part, TOY))
-    experiment.draw(Numbers(whole.measured[:5]), TOY)
-
-
-@pytest.mark.parametrize("experiment", [FIG2, FIG3, FIG4])
-def test_keys_of_tasks_differ(experiment: Experiment):
-    keys = [task.key for task in experiment.tasks(TOY)]
-    assert len(set(keys)) == len(keys)
-
-
-@pytest.mark.parametrize("experiment", [FIG2, FIG3, FIG4])
-@pytest.mark.parametrize("scale", ["full", "fast"])
-def test_larger_scales_have_tasks(experiment: Experiment, scale: str):
-    tasks = experiment.tasks(Settings(scale=scale))  # type: ignore[arg-type]
-    assert len({task.key for task in tasks}) == len(tasks) >= 4
 
 
 # Figure 2

@@ -16,13 +16,12 @@ from scipy import stats
 
 from eigenveil.errors import DataError
 from eigenveil.linalg.eigen import leading_eigenpairs
-from eigenveil.linalg.threads import single_threaded_blas
 from eigenveil.noise import bingham
 from eigenveil_papers.published.power import rounds
 from eigenveil_papers.reproduction import paper003_table
-from eigenveil_papers.reproduction.experiment import Experiment, Settings
+from eigenveil_papers.reproduction.experiment import Settings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
-from eigenveil_papers.reproduction.paper003 import FIG1, FIG2, energy_against_epsilon, row_counts
+from eigenveil_papers.reproduction.paper003 import FIG1, FIG2, row_counts
 from eigenveil_papers.reproduction.paper003_methods import (
     APPROXIMATE,
     PURE,
@@ -36,41 +35,21 @@ from eigenveil_papers.reproduction.paper003_table import PAPER, TABLE1, split_si
 from statistics_tools import FALSE_ALARM, REJECTED
 
 TOY = Settings(scale="toy", runs=4)
-ALL = (FIG1, FIG2, TABLE1)
 
 
-def measure(experiment: Experiment, settings: Settings = TOY) -> Numbers:
-    """All tasks, one after the other."""
-    with single_threaded_blas():
-        return Numbers(
-            Measured(*point, task.run)
-            for task in experiment.tasks(settings)
-            for point in task.work(np.random.default_rng(int(task.key, 16)), **task.arguments)
-        )
+@pytest.fixture
+def figure1(measured):
+    return measured("003-fig1")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _only_what_is_shipped(tmp_path_factory):
-    """Stand-ins, wherever the tests run: the same tasks and so the same points."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("EIGENVEIL_SHARED", "SCIKIT_LEARN_DATA"):
-            patch.setenv(name, str(tmp_path_factory.mktemp("empty")))
-        yield
+@pytest.fixture
+def figure2(measured):
+    return measured("003-fig2")
 
 
-@pytest.fixture(scope="module")
-def figure1(_only_what_is_shipped):
-    return measure(FIG1)
-
-
-@pytest.fixture(scope="module")
-def figure2(_only_what_is_shipped):
-    return measure(FIG2)
-
-
-@pytest.fixture(scope="module")
-def table1(_only_what_is_shipped):
-    return measure(TABLE1)
+@pytest.fixture
+def table1(measured):
+    return measured("003-table1")
 
 
 def verdicts(experiment, numbers):
@@ -257,39 +236,6 @@ def test_pairs_with_the_paper_s_rows_stand_beside_those_that_lack_them(tmp_path)
 
 
 # All
-
-
-@pytest.mark.parametrize("experiment", ALL, ids=lambda experiment: experiment.name)
-def test_it_is_drawn_and_claims_nothing_without_points(experiment, request):
-    numbers = request.getfixturevalue(
-        {"003-fig1": "figure1", "003-fig2": "figure2", "003-table1": "table1"}[experiment.name]
-    )
-    assert experiment.draw(numbers, TOY).axes
-    experiment.draw(Numbers(), TOY)
-    assert {c.verdict for c in experiment.claims(Numbers(), TOY)} == {"not tested"}
-
-
-@pytest.mark.parametrize("experiment", ALL, ids=lambda experiment: experiment.name)
-def test_one_data_set_alone(experiment):
-    tasks = experiment.tasks(Settings(scale="toy", data="synthetic"))
-    assert {task.arguments.get("name") for task in tasks} <= {"synthetic", None}
-    keys = {task.key for task in experiment.tasks(TOY)}
-    assert len(keys) == len(experiment.tasks(TOY))
-
-
-def test_the_same_task_gives_the_same_points():
-    task = next(t for t in FIG1.tasks(TOY) if t.work is energy_against_epsilon)
-    arguments = {**task.arguments, "epsilons": [1.0]}
-    one, two = (
-        list(
-            task.work(
-                np.random.default_rng(5),
-                **arguments,
-            )
-        )
-        for _ in range(2)
-    )
-    assert one == two
 
 
 # What they are made of

@@ -1,0 +1,59 @@
+"""Experiments at toy scale, each measured once for all tests and all processes of pytest."""
+
+import fcntl
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from eigenveil.linalg.threads import single_threaded_blas
+from eigenveil_papers.reproduction import page, paper002_trees, results
+from eigenveil_papers.reproduction.experiment import Settings
+from eigenveil_papers.reproduction.numbers import Measured, Numbers
+from eigenveil_papers.reproduction.paper002_streams import memory, speed
+
+RUNS = {"000-orders": 10, "002-lemma2": 6, "002-fig2": 6, "002-fig3": 2, "002-fig4": 2}
+"""With fewer, intervals of the first three are too wide to show anything; of others there are 4."""
+
+
+@pytest.fixture(scope="session")
+def _nowhere(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("empty"))
+
+
+@pytest.fixture(autouse=True)
+def only_what_is_shipped(monkeypatch, _nowhere):
+    """Stand-ins, wherever the tests run: the same tasks and so the same points."""
+    for name in ("EIGENVEIL_SHARED", "SCIKIT_LEARN_DATA"):
+        monkeypatch.setenv(name, _nowhere)
+
+
+def measure(name: str) -> Numbers:
+    """What all tasks give, but for those that only take the time; seeded by what they do."""
+    settings = Settings(scale="toy", runs=RUNS.get(name, 4))
+    with single_threaded_blas(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paper002_trees, "processors", lambda: 1)  # leaves one after the other
+        return Numbers(
+            Measured(*point, task.run)
+            for task in page.EXPERIMENTS[name].tasks(settings)
+            if task.work not in (speed, memory)
+            for point in task.work(np.random.default_rng(int(task.key, 16)), **task.arguments)
+        )
+
+
+@pytest.fixture
+def measured(tmp_path_factory, only_what_is_shipped) -> Callable[[str], Numbers]:
+    """An experiment's numbers, by its name."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = (folder.parent if folder.name.startswith("popen-") else folder) / "measured"
+    shared.mkdir(exist_ok=True)
+
+    def numbers(name: str) -> Numbers:
+        kept = shared / f"{name}.csv"
+        with kept.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not kept.exists():
+                results.write_runs(measure(name), kept)
+        return results.read_runs(kept)
+
+    return numbers
