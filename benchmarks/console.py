@@ -106,11 +106,11 @@ def _site(folder: Path) -> tuple[Path, Path]:
     """The folder of a site where studies wait, and a long ledger."""
     from eigenveil import PrivatePCA
     from eigenveil.app.federation import new_all
+    from eigenveil.federation.approvals import studies as approvals
     from eigenveil.federation.ledger.entries import BeginBody, Budget, ChargeBody, EndBody
     from eigenveil.federation.ledger.ledger import Ledger
-    from eigenveil.federation.ledger.store import Store
+    from eigenveil.federation.ledger.store import open_store
     from eigenveil.federation.study.study import make_study
-    from eigenveil.network import approvals
     from eigenveil.privacy.accountant import Loss
 
     usual: dict[str, Any] = {
@@ -132,7 +132,7 @@ def _site(folder: Path) -> tuple[Path, Path]:
     model = PrivatePCA(2, epsilon=1.0, delta=1e-6, mechanism="gaussian").fit(rows)
     record = model.certificate_.releases[-1]
     nothing = Loss(1e-6)
-    with Store(place, durable=False).writing() as writer:
+    with open_store(place, durable=False).writing() as writer:
         for number in range((_ENTRIES - 1) // 3):
             about = {"study": f"{number:064x}", "session": "one"}
             writer.append(

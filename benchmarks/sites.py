@@ -209,10 +209,10 @@ def _giving(rows: RowSource) -> Callable[[Study], RowSource]:
 
 
 def _sites(told: Connection, folders: Mapping[str, Path], rows: int, study: Study) -> None:
+    from eigenveil.federation.approvals.desk import Decisions
     from eigenveil.federation.ledger.ledger import Budget, Ledger
     from eigenveil.moments.source import ArrayRows
     from eigenveil.network.carriers.https import HttpsCarrier
-    from eigenveil.network.decisions import Decisions
     from eigenveil.network.folder import open_party
     from eigenveil.network.parties import SiteParty
 

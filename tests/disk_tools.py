@@ -5,21 +5,17 @@ process is undone as ever.
 """
 
 import os
-import sqlite3
 
-from sqlalchemy import Engine, event
+from eigenveil.federation.ledger import store
 
-
-def _unforced(connection, _):
-    if isinstance(connection, sqlite3.Connection):
-        connection.execute("PRAGMA synchronous = OFF")
+FORCED = store.SYNCHRONOUS
 
 
 def wait_for_no_disk():
     """This process, and those forked from it, leave what they write to the operating system."""
     os.fsync = lambda file: None
-    event.listen(Engine, "connect", _unforced)
+    store.SYNCHRONOUS = "OFF"
 
 
 def ledgers_wait_again():
-    event.remove(Engine, "connect", _unforced)
+    store.SYNCHRONOUS = FORCED

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from eigenveil.errors import EigenveilError
 from eigenveil.federation.members import Evidence, Head, MemberList, digest_of
+from eigenveil.federation.public_key import KeySigner
 from eigenveil.federation.signed import Signed
-from eigenveil.network.keys import KeySigner, PartyKeys
+from eigenveil.network.keys import PartyKeys, read_signer
 from eigenveil.network.members import KnownMembers, line, read_members
 from eigenveil.network.registrar import (
     Registrar,
@@ -162,7 +163,7 @@ def test_the_registrars_key_alone_does_not_change_the_registrar(office):
     registrar, origin, _ = office
     good, own = registrar.current(), KeySigner.new()
     taken = next_head(good, registrar=own.public_key.text)
-    later = KeySigner.read(registrar.next_file)
+    later = read_signer(registrar.next_file)
     announced = next_head(good, registrar=later.public_key.text)
     for head, signers in (
         (taken, (own, registrar.signer)),

@@ -22,9 +22,9 @@ from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.protocol.validation import partners
+from eigenveil.federation.public_key import KeySigner
 from eigenveil.federation.secagg.graph import neighbours
 from eigenveil.federation.secagg.keys import Context
-from eigenveil.network.keys import KeySigner
 from federation_tools import identities
 
 RING = 9  # sites, of which each makes masks with four

@@ -7,9 +7,9 @@ import pytest
 from eigenveil.app import federation
 from eigenveil.app.decisions import Owner, ledger_of
 from eigenveil.cli.commands.site_decisions import PASSWORD
+from eigenveil.federation.approvals import studies as approvals
+from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey
-from eigenveil.network import approvals
-from eigenveil.network.decisions import Decisions
 from eigenveil.privacy.accountant import Loss
 from federation_tools import make_federation, study_of
 

@@ -13,12 +13,13 @@ from eigenveil.console.desk.ways import kinds_of
 from eigenveil.console.settings import Rows
 from eigenveil.console.workers import made_error
 from eigenveil.errors import DataError, DecisionRefused, EigenveilError, OutputError, ProtocolError
+from eigenveil.federation.approvals import studies as approvals
+from eigenveil.federation.approvals.desk import Decisions
+from eigenveil.federation.approvals.keys import make_key
+from eigenveil.federation.approvals.roster import key_file
 from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey
 from eigenveil.federation.study.file import read_study
 from eigenveil.models.task import TASKS
-from eigenveil.network import approvals
-from eigenveil.network.decisions import Decisions, key_file
-from eigenveil.network.signers import make_key
 from eigenveil.privacy.accountant import Loss
 from federation_tools import make_federation, study_of
 

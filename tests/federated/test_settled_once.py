@@ -22,8 +22,8 @@ COUNTED = {
     Study.hash.fget.__code__: "hashes",
     terms.settle.__code__: "settled",
     terms.active_sites.__code__: "listings",
-    store._open_file.__code__: "connections",
-    store._begin_sqlite.__code__: "transactions",
+    store.FileStore._connected.__code__: "connections",
+    store.FileStore._begun.__code__: "transactions",
 }
 
 

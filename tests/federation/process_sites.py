@@ -25,7 +25,7 @@ from enum import IntEnum
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.ledger.ledger import Ledger
-from eigenveil.federation.ledger.tables import Writer
+from eigenveil.federation.ledger.tables import Tables
 from eigenveil.federation.protocol import site as site_module
 from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, decode
 
@@ -317,7 +317,7 @@ class _Life:
             if event == "call" and code in _ENTRANCES:
                 self.enter(_ENTRANCES[code])
             elif event == "call" and code is _WRITER:
-                writes = frame.f_locals["connection"].connection.dbapi_connection
+                writes = frame.f_locals["self"]._connection
             elif event == "call" and self._stage is Stage.COMMITTING and _makes(frame):
                 making = frame
                 self.enter(Stage.ANSWERING)
@@ -336,7 +336,7 @@ class _Life:
 
 
 _COMMIT = Ledger.commit.__code__
-_WRITER = Writer.__init__.__code__
+_WRITER = Tables.hold.__code__
 _ENTRANCES = {
     Ledger.begin.__code__: Stage.BEGINNING,
     _COMMIT: Stage.COMMITTING,

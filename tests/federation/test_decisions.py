@@ -12,13 +12,18 @@ import pytest
 
 from eigenveil.app.decisions import sentence_of
 from eigenveil.errors import DataError, DecisionRefused, EigenveilError, OutputError
-from eigenveil.federation.ledger.decisions import STATES
-from eigenveil.federation.ledger.documents import (
+from eigenveil.federation.approvals import studies as approvals
+from eigenveil.federation.approvals.desk import Decisions
+from eigenveil.federation.approvals.documents import (
+    EVERY_STUDY,
     Approver,
     ApproverList,
     BudgetDecision,
     Decision,
 )
+from eigenveil.federation.approvals.keys import make_key, open_key
+from eigenveil.federation.approvals.record import STATES
+from eigenveil.federation.approvals.roster import FIRST_OWNER
 from eigenveil.federation.ledger.entries import (
     ApproversBody,
     BrokenChain,
@@ -30,17 +35,10 @@ from eigenveil.federation.ledger.entries import (
 from eigenveil.federation.ledger.heads import HeadsFile
 from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey
 from eigenveil.federation.ledger.placing import capped
+from eigenveil.federation.public_key import KeySigner
 from eigenveil.federation.signed import Signed
-from eigenveil.network import approvals
-from eigenveil.network.decisions import (
-    EVERY_STUDY,
-    FIRST_OWNER,
-    Decisions,
-    make_key,
-    open_key,
-)
 from eigenveil.network.folder import identity_of
-from eigenveil.network.keys import KeySigner
+from eigenveil.network.parties import note_members
 from eigenveil.privacy.accountant import Loss
 from federation_tools import make_federation, study_of
 
@@ -243,12 +241,12 @@ def test_a_budget_of_another_unit_is_refused_when_it_is_approved(desk, party, le
 
 def test_an_older_list_of_members_than_the_ledger_knows(desk, party):
     """A folder that was restored from a backup does not know who was revoked since."""
-    desk.note_members()
-    desk.note_members()
+    for _ in range(2):
+        note_members(party.known, desk.ledger)
     assert [e.kind for e in desk.ledger.entries()].count("members") == 1
     number, digest = party.known.mark()
     desk.ledger.note_members(number + 1, "ab" * 32)
-    refused("older-members", desk.note_members)
+    refused("older-members", note_members, party.known, desk.ledger)
     with pytest.raises(BrokenChain, match="older list of members"):
         forged(desk.ledger, MembersBody(number=number, digest=digest))
 
@@ -483,7 +481,7 @@ def forged(ledger, *bodies):
     """As whoever writes the ledger's file: entries under a chain that holds; raise as use does."""
     before = ledger.verify()
     assert before.holds
-    with ledger._store.writing() as writer:
+    with ledger.store.writing() as writer:
         for body in bodies:
             writer.append(body)
     found, path = ledger.verify(), Path(ledger.name)
@@ -522,7 +520,7 @@ def test_a_stranger_who_writes_the_file_signs_a_budget(desk, party, stranger):
         made = theirs._made(BudgetDecision, {**asdict(more), "by": FIRST_OWNER})
         budget = BudgetDecisionBody(signed=Signed[BudgetDecision].by(made, mine))
         with pytest.raises(BrokenChain):
-            forged(desk.ledger, body, budget, capped(more, desk.ledger.decided()))
+            forged(desk.ledger, body, budget, capped(more, desk.ledger.books()))
     assert desk.ledger.verify().holds
 
 
@@ -550,7 +548,7 @@ def test_a_ledger_that_somebody_else_began_is_not_the_sites(party, tmp_path):
     mine = [planted.approvers[0].model_copy(update={"public_key": stranger.public_key.text})]
     planted = planted.model_copy(update={"approvers": tuple(mine)})
     body = ApproversBody(signed=Signed[ApproverList].by(planted, stranger))
-    ledger.record(lambda _: [body])
+    ledger.add(lambda _: [body])
     assert "never signed by" in refused("no-approvers", desk.begin).message
     key = desk.own().signer.public_key.text  # as where the site's keys were lost
     assert desk.renew(FIRST_OWNER, key, signer=stranger)
@@ -602,7 +600,7 @@ def test_names_are_printed_with_federation_and_key(desk, party):
     said = desk.ledger.verify().explanation
     assert f"north, federation {party.origin[:16]}" in said
     assert f"ann (key {ann.public_key.fingerprint[:16]})" in said
-    (change,) = desk.ledger.budget_changes()[-1].signed
+    (change,) = desk.record().budgets[-1].signed
     assert str(change) == f"ann (key {ann.public_key.fingerprint[:16]})"
 
 

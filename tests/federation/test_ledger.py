@@ -617,7 +617,7 @@ def test_tables_that_do_not_go_with_the_chain_are_found(in_filled_file, path, ch
 
 def test_entries_that_never_could_have_been_are_found(in_filled_file, path):
     """Sealed as they should be, by someone who knows how."""
-    with in_filled_file._store.writing() as writer:
+    with in_filled_file.store.writing() as writer:
         writer.append(EndBody(study="a1", session="s1", outcome="again"))
     assert in_filled_file.verify().wrong == 9
 
@@ -808,8 +808,8 @@ def test_a_ledger_that_another_process_holds(in_file, path, monkeypatch):
 def test_what_is_charged_outlasts_a_power_failure(in_file, path, forced):
     def settings(ledger):
         names = ("synchronous", "journal_mode", "secure_delete")
-        with ledger._store.transaction(writes=False) as connection:
-            return [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names]
+        with ledger.reading() as tables:
+            return [tables.run(f"PRAGMA {name}").fetchone()[0] for name in names]
 
     assert settings(in_file) == [3, "delete", 1]
     assert settings(Ledger(path, durable=False)) == [0, "memory", 0]
@@ -888,7 +888,7 @@ def test_urls_that_name_no_ledger(url, code):
 
 def test_postgresql_is_asked_through_the_driver_of_the_extra():
     """Whatever the version of SQLAlchemy takes by itself."""
-    assert Ledger("postgresql://me:hush@host/x").name == "postgresql+psycopg://me:***@host/x"
+    assert Ledger("postgresql://me:hush@host/x").name == "postgresql://me:***@host/x"
 
 
 def test_a_server_that_does_not_answer(tmp_path):

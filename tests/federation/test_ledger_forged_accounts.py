@@ -50,7 +50,7 @@ def test_caps_that_no_budget_allows(budget, part, ledger):
         more = max(2e-9, 1.001 * getattr(body.caps, part))
         return [body.model_copy(update={"caps": replace(body.caps, **{part: more})})]
 
-    ledger.record(forged)
+    ledger.add(forged)
     assert "Entry 1 gives an account more than its budget allows" in explained(ledger)
 
 
@@ -67,7 +67,7 @@ def test_a_session_that_there_is_no_room_for(ledger):
     ledger.set_budget(budget_of(1.0))
     begin(ledger, key_of(), Loss(mu_squared=0.04))
     assert ledger.verify().holds
-    ledger.record(lambda books: [begun(Loss(mu_squared=books.accounts[ROWS].caps.mu_squared))])
+    ledger.add(lambda books: [begun(Loss(mu_squared=books.accounts[ROWS].caps.mu_squared))])
     assert "Entry 3 begins a session that its account has no room for" in explained(ledger)
 
 
@@ -81,7 +81,7 @@ def test_charges_beyond_a_reservation(ledger):
         study=key_of().study, session=key_of().session, step="round 2", request="0" * 64,
         reply="0" * 64, state=None, releases=(one,),
     )  # fmt: skip
-    ledger.record(lambda _: [more])
+    ledger.add(lambda _: [more])
     assert "Entry 2 begins a session that was charged more than it reserved" in explained(ledger)
 
 

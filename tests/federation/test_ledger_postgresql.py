@@ -110,10 +110,9 @@ def test_answers_are_durable_whatever_the_server_s_habit(ledger, raw, monkeypatc
     raw.execute("ALTER ROLE owner SET synchronous_commit = off")
     raw.execute("ALTER ROLE owner SET default_transaction_isolation = 'serializable'")
     try:
-        with ledger._store.writing() as writer:
-            show = writer.connection.exec_driver_sql
-            assert show("SHOW synchronous_commit").scalar_one() == "on"
-            assert show("SHOW transaction_isolation").scalar_one() == "read committed"
+        with ledger.store.writing() as tables:
+            assert tables.run("SHOW synchronous_commit").fetchone() == ("on",)
+            assert tables.run("SHOW transaction_isolation").fetchone() == ("read committed",)
     finally:
         raw.execute("ALTER ROLE owner RESET ALL")
 

@@ -19,7 +19,6 @@ from ledger_tools import (
     release,
     room_for,
 )
-from sqlalchemy import event
 
 from eigenveil.federation.ledger.ledger import Draft, Ledger
 from eigenveil.privacy.accountant import Loss
@@ -145,7 +144,7 @@ def while_making(ledger):
 
 
 def before_it_is_durable(ledger):
-    event.listen(ledger._store._engine(), "commit", kill)
+    ledger.store.commit = kill
     commit(ledger, key_of(), "round 2", charges=[SMALL], reply=b"2" * REPLY, state=b"two")
 
 
@@ -218,7 +217,7 @@ def test_a_process_killed_while_it_begins_reserves_all_or_nothing(ledger):
 
         def work(before=death):
             if before:
-                event.listen(ledger._store._engine(), "commit", kill)
+                ledger.store.commit = kill
             begin(ledger, key_of("s2"), ROOM)
             kill()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import eigenveil
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.public_key import P256_ORDER, PublicKey
+from eigenveil.federation.public_key import P256_ORDER, KeySigner, PublicKey
 from eigenveil.federation.sealing import (
     SEALED_MORE,
     SEALING_BYTES,
@@ -21,7 +21,7 @@ from eigenveil.federation.sealing import (
     point_of,
 )
 from eigenveil.federation.signed import Document, Signed
-from eigenveil.network.keys import KeySigner, PartyKeys
+from eigenveil.network.keys import PartyKeys, pem_of, read_signer
 
 PRIME = 2**255 - 19
 SMALL = [
@@ -227,10 +227,10 @@ def test_keys_come_back_from_their_files_which_only_their_owner_reads(tmp_path):
 
 def test_keys_of_other_kinds_are_refused(tmp_path):
     curve = KeySigner(ec.generate_private_key(ec.SECP384R1()))
-    for name, text in (("a", curve.pem), ("b", b"no key"), ("c", b"")):
+    for name, text in (("a", pem_of(curve.private)), ("b", b"no key"), ("c", b"")):
         (tmp_path / name).write_bytes(text)
         with pytest.raises(OSError) as found:
-            KeySigner.read(tmp_path / name)
+            read_signer(tmp_path / name)
         assert found.value.code == "bad-party"
 
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from eigenveil.errors import EigenveilError
+from eigenveil.federation.approvals.desk import Decisions
+from eigenveil.federation.approvals.keys import make_key
 from eigenveil.federation.ledger.entries import BudgetDecisionBody, SessionKey
 from eigenveil.federation.ledger.ledger import Budget, Ledger
 from eigenveil.federation.ledger.placing import capped
-from eigenveil.network.decisions import Decisions, make_key
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.elsewhere import Elsewhere
 from federation_tools import make_federation
@@ -49,7 +50,7 @@ def refused(code, call, *words, **fields):
 
 
 def signers(ledger):
-    return [tuple(by.name for by in each.signed) for each in ledger.budget_changes()]
+    return [tuple(by.name for by in each.signed) for each in ledger.record().budgets]
 
 
 def test_a_ledger_of_a_table_says_that_it_has_no_approvers(tmp_path):
@@ -118,7 +119,7 @@ def test_a_budget_that_was_slipped_in_does_not_hold(desk, ledger, ann, forged):
         signed = [e for e in ledger.entries() if e.kind == "budget-decision"][-1].body["signed"]
         changed = signed | {"said": signed["said"] | {"epsilon": MOST.epsilon}}
         slipped_in.append(BudgetDecisionBody.model_validate({"signed": changed}))
-    ledger.record(lambda books: [*slipped_in, capped(MOST, books)])
+    ledger.add(lambda books: [*slipped_in, capped(MOST, books)])
     found = ledger.verify()
     assert not found.holds
     assert "does not hold" in found.explanation

@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 
 from eigenveil.federated.running import requested_budget
-from eigenveil.federation.ledger.decisions import Standing
+from eigenveil.federation.approvals.record import Standing
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.moments.source import ArrayRows

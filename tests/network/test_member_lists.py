@@ -12,10 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation import members as lists
+from eigenveil.federation.public_key import KeySigner
 from eigenveil.network import members as known_lists
 from eigenveil.network import registrar as office
 from eigenveil.network.folder import MEMBERS_FILE, PartyFolder, add_keys, identity_of, new_party
-from eigenveil.network.keys import KeySigner, PartyKeys
+from eigenveil.network.keys import PartyKeys, pem_of, read_signer
 from eigenveil.network.members import KnownMembers, line
 from eigenveil.network.registrar import Registrar, new_request, read_request, request_line
 
@@ -212,7 +213,7 @@ def test_a_list_is_good_for_ninety_days_at_the_most(world):
 def test_the_registrar_is_changed_by_both_and_by_the_key_that_was_announced(world, tmp_path):
     party = adopted(world, "north")
     stranger = tmp_path / "stranger.pem"
-    stranger.write_bytes(KeySigner.new().pem)
+    stranger.write_bytes(pem_of(KeySigner.new().private))
     assert code_of(world.registrar.hand_over, stranger) == "other-key"
     world.registrar.hand_over(world.registrar.next_file)
     assert party.adopt(world.data())
@@ -238,7 +239,7 @@ def test_a_change_of_the_registrar_that_is_cut_off_loses_no_key(world, monkeypat
         with pytest.raises(ZeroDivisionError):
             world.registrar.hand_over(world.registrar.next_file)
     world.admit("south")  # as before
-    taking = KeySigner.read(world.registrar.next_file)
+    taking = read_signer(world.registrar.next_file)
     cut_off = world.registrar.folder / f"registrar-{taking.public_key.fingerprint[:16]}.pem"
     cut_off.write_bytes(b"")  # where the writing of that key was cut off
     world.registrar.hand_over(world.registrar.next_file)

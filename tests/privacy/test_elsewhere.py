@@ -170,7 +170,7 @@ def test_an_account_is_charged_and_goes_on_from_there(tmp_path):
         ledger.charge_elsewhere("ward", Elsewhere.stated(epsilon=0.1, delta=1e-7))
     standing = ledger.standings()[0]
     assert first.spent_epsilon < standing.spent_epsilon < 2.0
-    assert [body.reason for _, body in ledger.elsewhere()] == ["counts", ""]
+    assert [body.reason for _, body in ledger.books().elsewhere] == ["counts", ""]
     assert ledger.verify().holds
 
 

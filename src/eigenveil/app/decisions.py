@@ -8,23 +8,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, Any, Literal
 
 from eigenveil.errors import DataError, OutputError
-from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.approvals.desk import Decisions
+from eigenveil.federation.approvals.keys import open_key
+from eigenveil.federation.approvals.record import Record, Standing
+from eigenveil.federation.approvals.roster import FIRST_OWNER, Site, key_file
+from eigenveil.federation.approvals.studies import decided_studies, waiting_studies
+from eigenveil.federation.ledger.books import epsilon_or_infinity
+from eigenveil.federation.ledger.entries import UNIT
+from eigenveil.federation.ledger.heads import HeadsFile, UsualHeads
+from eigenveil.federation.ledger.ledger import Budget, Ledger
+from eigenveil.federation.ledger.placing import Wanted, budget_left_text
+from eigenveil.federation.protocol.terms import Terms, settle
+from eigenveil.federation.public_key import Signer
 from eigenveil.federation.study.study import Study
 from eigenveil.files import Place
-from eigenveil.network.approvals import decided_studies, waiting_studies
 from eigenveil.network.folder import PartyFolder, write_json
-
-if TYPE_CHECKING:  # the database library takes long to load
-    from eigenveil.federation.identity import Signer
-    from eigenveil.federation.ledger.decisions import Record, Standing
-    from eigenveil.federation.ledger.heads import Heads
-    from eigenveil.federation.ledger.ledger import Budget, Ledger
-    from eigenveil.federation.ledger.placing import Wanted
-    from eigenveil.federation.protocol.terms import Terms
-    from eigenveil.network.decisions import Decisions
+from eigenveil.network.keys import read_signer
 
 _SHORTEST = 6
 _OWN_FILE = "owner.json"
@@ -127,9 +129,6 @@ def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Co
     terms = settle(study)
     if site not in terms.names:
         return None
-    # imported here: it comes with the ledger's database library
-    from eigenveil.federation.ledger.books import epsilon_or_infinity
-    from eigenveil.federation.ledger.placing import budget_left_text
 
     most = terms.reservation(site)
     own = epsilon_or_infinity(most, study.delta)
@@ -145,9 +144,6 @@ def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Co
 
 def _wanted(terms: Terms, site: str, data_set: str) -> Wanted:
     """What a site's session of a study wants of its account, as the site itself will ask for it."""
-    from eigenveil.federation.ledger.entries import UNIT
-    from eigenveil.federation.ledger.placing import Wanted
-
     return Wanted(
         data_set,
         terms.study.adjacency,
@@ -231,11 +227,10 @@ def owner_of(party: PartyFolder) -> Owner:
 # -- the desk
 
 
-def ledger_of(place: str, party: PartyFolder, heads: Heads | Literal["usual"] = "usual") -> Ledger:
+def ledger_of(
+    place: str, party: PartyFolder, heads: HeadsFile | Literal["usual"] = "usual"
+) -> Ledger:
     """A site's ledger; its heads are kept in the party's folder where no place is named."""
-    from eigenveil.federation.ledger.heads import UsualHeads
-    from eigenveil.federation.ledger.ledger import Ledger
-
     if heads == "usual":
         heads = UsualHeads(Ledger(place, heads=None).name, party.folder / "heads")
     return Ledger(place, heads=heads)
@@ -243,8 +238,6 @@ def ledger_of(place: str, party: PartyFolder, heads: Heads | Literal["usual"] = 
 
 def desk_of(party: PartyFolder, ledger: str | None, data_set: str | None = None) -> Decisions:
     """The decisions of a site, in the ledger that was given, or is known from 'site start'."""
-    from eigenveil.network.decisions import Decisions
-
     owner = owner_of(party)
     place = ledger if ledger is not None else owner.ledger
     if place is None:
@@ -262,12 +255,8 @@ def signer_of(
     desk: Decisions, by: str, key: Path | None, password: Callable[[str], str]
 ) -> Signer | None:
     """The approver's key; ``None`` for the party's own, which the first owner has."""
-    from eigenveil.network.decisions import FIRST_OWNER, key_file
-    from eigenveil.network.keys import KeySigner
-    from eigenveil.network.signers import open_key
-
     if key is None:
-        known, own = desk.approvers().called(by), desk.own().signer
+        known, own = desk.approvers().called(by), desk.party.signer_now
         if known is not None and known.public_key == own.public_key.text:
             return own
         if by == FIRST_OWNER and not key_file(desk.party, by).exists():
@@ -280,7 +269,7 @@ def signer_of(
             code="cannot-read",
         )
     if place.resolve().is_relative_to(desk.party.keys.resolve()):
-        return KeySigner.read(place)  # a former key of the party's own, which has no password
+        return read_signer(place)  # a former key of the party's own, which has no password
     return open_key(place, password(f"Password of {by}'s key"))
 
 
@@ -301,7 +290,7 @@ class Shown:
 class Studies:
     """The studies at a site; those that cannot be shown are only counted."""
 
-    party: PartyFolder
+    party: Site
     desk: Decisions | None  # Without a ledger nothing is known of budgets and decisions
     data_set: str
 
@@ -315,7 +304,6 @@ class Studies:
 
     @cached_property
     def _record(self) -> Record:
-        from eigenveil.federation.ledger.decisions import Record
 
         return Record("") if self.desk is None else self.desk.record()
 

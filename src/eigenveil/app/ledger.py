@@ -6,11 +6,12 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # the database library takes long to load
+from eigenveil.federation.approvals.record import BudgetChange, Record, Recorded
+
+if TYPE_CHECKING:
     from eigenveil.federation.ledger.books import Session, Standing
-    from eigenveil.federation.ledger.decisions import Record, Recorded
     from eigenveil.federation.ledger.entries import ElsewhereBody
-    from eigenveil.federation.ledger.ledger import BudgetChange, Ledger
+    from eigenveil.federation.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,6 @@ class LedgerView:
     record: Record
     standings: list[Standing]
     sessions: list[Session]
-    budgets: list[BudgetChange]  # Every budget as it was set
     elsewhere: list[tuple[str, ElsewhereBody]]  # Work done elsewhere, and when it was charged
 
     def as_json(self) -> dict[str, Any]:
@@ -33,22 +33,18 @@ class LedgerView:
             "standings": [_standing_json(each) for each in self.standings],
             "sessions": [_session_json(each) for each in self.sessions],
             "decisions": [_decision_json(each) for each in self.record.decisions],
-            "budgets": [_change_json(each) for each in self.budgets],
+            "budgets": [_change_json(each) for each in self.record.budgets],
             "elsewhere": [{"time": time, **body.plain()} for time, body in self.elsewhere],
         }
 
 
 def read_ledger(ledger: Ledger) -> LedgerView:
     """All of a ledger."""
-    record = ledger.record_of(ledger.decided())
-    return LedgerView(
-        ledger.name,
-        record,
-        ledger.standings(),
-        ledger.sessions(),
-        ledger.budget_changes(record),
-        ledger.elsewhere(),
-    )
+    with ledger.reading() as tables:
+        books = tables.books()
+        record = Record.of(books, tables.mark())
+    sessions = list(books.sessions.values())
+    return LedgerView(ledger.name, record, books.standings(), sessions, books.elsewhere)
 
 
 def _decision_json(each: Recorded) -> dict[str, Any]:

@@ -11,10 +11,17 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import (
     ECDSA,
     SECP256R1,
+    EllipticCurvePrivateKey,
     EllipticCurvePublicKey,
 )
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -113,6 +120,30 @@ class Signer(Protocol):
     def sign(self, text: bytes) -> bytes:
         """A signature of 64 bytes."""
         ...
+
+
+@dataclass(frozen=True, repr=False)
+class KeySigner:
+    """Signs with an Ed25519 or P-256 key that is in memory."""
+
+    private: Ed25519PrivateKey | EllipticCurvePrivateKey
+
+    @classmethod
+    def new(cls) -> KeySigner:
+        """An Ed25519 key of the operating system's entropy."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @property
+    def public_key(self) -> PublicKey:
+        """What its signatures are checked with."""
+        return PublicKey.of(self.private.public_key())
+
+    def sign(self, text: bytes) -> bytes:
+        """A signature of 64 bytes."""
+        if isinstance(self.private, Ed25519PrivateKey):
+            return self.private.sign(text)
+        r, s = decode_dss_signature(self.private.sign(text, ECDSA(SHA256())))
+        return r.to_bytes(32) + min(s, P256_ORDER - s).to_bytes(32)
 
 
 @lru_cache(1 << 14)

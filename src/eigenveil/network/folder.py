@@ -18,6 +18,7 @@ from typing import Any
 from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.members import ROLES, MemberList, Role
+from eigenveil.federation.public_key import Signer
 from eigenveil.federation.sealing import SealingKey
 from eigenveil.files import cannot_write, hold, replacing
 from eigenveil.network.keys import PartyKeys, write_private
@@ -91,6 +92,15 @@ class PartyFolder:
     """Of a site: keys of its approvers, each one encrypted with a password."""
     results = _Inside("results")
     """Of the aggregator: a folder for each run."""
+
+    @property
+    def signer_now(self) -> Signer:
+        """The party's key by the newest list of members."""
+        return identity_of(self).signer
+
+    def folder_of(self, key: str) -> Path:
+        """Where the party has, or had, the keys of a signing key."""
+        return self.keys / PartyKeys.name_of(key)
 
     def mailbox_address(self) -> str:
         """Where the party's mail is: its own choice, else the list's."""
@@ -166,7 +176,7 @@ def _describe(party: PartyFolder) -> None:
 def add_keys(party: PartyFolder, keys: PartyKeys) -> None:
     """Put keys beside those that are there: the list of members says which of them count."""
     write_private(party.folder, {})
-    keys.write(party.keys / PartyKeys.name_of(keys.signer.public_key.text))
+    keys.write(party.folder_of(keys.signer.public_key.text))
 
 
 def keys_of(party: PartyFolder, members: MemberList) -> PartyKeys:
@@ -174,7 +184,7 @@ def keys_of(party: PartyFolder, members: MemberList) -> PartyKeys:
     entries = [each for each in members.entries if each.name == party.name]
     now = datetime.now(UTC)
     for entry in sorted(entries, key=lambda each: not each.is_in(now)):
-        found = party.keys / PartyKeys.name_of(entry.key)
+        found = party.folder_of(entry.key)
         if found.is_dir():
             keys = PartyKeys.read(found, party=party.folder, signer=party.signer)
             if keys.signer.public_key.text == entry.key and keys.sealing.digest == entry.sealing:

@@ -9,16 +9,10 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import (
-    ECDSA,
-    SECP256R1,
-    EllipticCurvePrivateKey,
-)
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -27,52 +21,13 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from eigenveil.errors import OutputError
-from eigenveil.federation.public_key import P256_ORDER, PublicKey, Signer
+from eigenveil.federation.public_key import KeySigner, PublicKey, Signer
 from eigenveil.federation.sealing import SealingKey
 from eigenveil.files import cannot_write
 
 SIGNING, MLKEM, X25519 = "signing.pem", "mlkem.pem", "x25519.pem"
 SIGNERS = "eigenveil.signers"
 """Entry points of plug-ins: each is called with the party's folder and gives a Signer."""
-
-
-@dataclass(frozen=True, repr=False)
-class KeySigner:
-    """Signs with an Ed25519 or P-256 key that is in memory."""
-
-    private: Ed25519PrivateKey | EllipticCurvePrivateKey
-
-    @classmethod
-    def new(cls) -> KeySigner:
-        """An Ed25519 key of the operating system's entropy."""
-        return cls(Ed25519PrivateKey.generate())
-
-    @classmethod
-    def read(cls, file: Path) -> KeySigner:
-        """From a PEM file without a password."""
-        key = _read(file)
-        curve = key.curve if isinstance(key, EllipticCurvePrivateKey) else None
-        if not isinstance(key, Ed25519PrivateKey) and not isinstance(curve, SECP256R1):
-            raise _not_a_key(file, "an Ed25519 or a P-256 key")
-        assert isinstance(key, Ed25519PrivateKey | EllipticCurvePrivateKey)
-        return cls(key)
-
-    @property
-    def public_key(self) -> PublicKey:
-        """What its signatures are checked with."""
-        return PublicKey.of(self.private.public_key())
-
-    @property
-    def pem(self) -> bytes:
-        """As it is kept."""
-        return _pem(self.private)
-
-    def sign(self, text: bytes) -> bytes:
-        """A signature of 64 bytes."""
-        if isinstance(self.private, Ed25519PrivateKey):
-            return self.private.sign(text)
-        r, s = decode_dss_signature(self.private.sign(text, ECDSA(SHA256())))
-        return r.to_bytes(32) + min(s, P256_ORDER - s).to_bytes(32)
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,7 +45,7 @@ class PartyKeys:
     @classmethod
     def read(cls, folder: Path, *, party: Path, signer: str = "") -> PartyKeys:
         """From a folder of keys; ``signer`` names the plug-in where the signing key is no file."""
-        found = plug_in(signer, party) if signer else KeySigner.read(folder / SIGNING)
+        found = plug_in(signer, party) if signer else read_signer(folder / SIGNING)
         kem, x25519 = _read(folder / MLKEM), _read(folder / X25519)
         if not isinstance(kem, MLKEM768PrivateKey):
             raise _not_a_key(folder / MLKEM, "an ML-KEM-768 key")
@@ -107,10 +62,20 @@ class PartyKeys:
     def write(self, folder: Path) -> None:
         """Into a new folder; for its owner only."""
         kem, x25519 = self.sealing.halves
-        files = {MLKEM: _pem(kem), X25519: _pem(x25519)}
+        files = {MLKEM: pem_of(kem), X25519: pem_of(x25519)}
         if isinstance(self.signer, KeySigner):
-            files[SIGNING] = self.signer.pem
+            files[SIGNING] = pem_of(self.signer.private)
         write_private(folder, files)
+
+
+def read_signer(file: Path) -> KeySigner:
+    """A signing key from a PEM file without a password."""
+    key = _read(file)
+    curve = key.curve if isinstance(key, EllipticCurvePrivateKey) else None
+    if not isinstance(key, Ed25519PrivateKey) and not isinstance(curve, SECP256R1):
+        raise _not_a_key(file, "an Ed25519 or a P-256 key")
+    assert isinstance(key, Ed25519PrivateKey | EllipticCurvePrivateKey)
+    return KeySigner(key)
 
 
 def plug_in(name: str, party: Path) -> Signer:
@@ -139,7 +104,8 @@ def write_private(folder: Path, files: Mapping[str, bytes]) -> None:
         raise cannot_write(folder, problem) from None
 
 
-def _pem(key: object) -> bytes:
+def pem_of(key: object) -> bytes:
+    """A private key as it is kept."""
     text: bytes = key.private_bytes(  # type: ignore[attr-defined]
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )

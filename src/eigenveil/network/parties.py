@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from eigenveil.errors import DataError, DecisionRefused, EigenveilError, ProtocolError
+from eigenveil.federation.approvals.desk import Decisions
+from eigenveil.federation.approvals.record import Standing
+from eigenveil.federation.approvals.studies import MOST_WAITING, ask_owner, keep
 from eigenveil.federation.identity import Identity
-from eigenveil.federation.ledger.decisions import Standing
 from eigenveil.federation.ledger.ledger import Ledger, SessionKey
 from eigenveil.federation.protocol.helper import Helper
 from eigenveil.federation.protocol.messages import AGGREGATOR, decode
@@ -34,13 +36,12 @@ from eigenveil.models.driver import told_owner
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import RowSource
 from eigenveil.network import channel
-from eigenveil.network.approvals import MOST_WAITING, ask_owner, keep
 from eigenveil.network.channel import Answer, opened, room
-from eigenveil.network.decisions import Decisions
 from eigenveil.network.envelopes import Envelope, FileKeys, OtherMembers, Post, is_hello
 from eigenveil.network.folder import PartyFolder, identity_of, sealing_of, write_json
 from eigenveil.network.health import Activity
 from eigenveil.network.mailbox import CarrierError, Mailbox, digest_of
+from eigenveil.network.members import KnownMembers
 from eigenveil.network.orders import Order, is_session, kept_order, parties_of, read_order
 from eigenveil.network.questions import EXPIRED, JOIN, clock_problem, greet, meet
 from eigenveil.network.sizes import Sizes
@@ -81,6 +82,14 @@ class Run:
     def key(self) -> SessionKey:
         """Its name in the ledger."""
         return SessionKey(self.order.study.hash, self.order.session)
+
+
+def note_members(members: KnownMembers, ledger: Ledger) -> None:
+    """Have a ledger know the newest list of members; raise where it knew a newer one."""
+    known = ledger.members()
+    if known is not None:
+        members.not_before(known.number, known.digest)
+    ledger.note_members(*members.mark())
 
 
 class Party(ABC):
@@ -522,7 +531,7 @@ class SiteParty(Party):
         study = run.order.study
         rows = self._open_rows(study)
         self._decisions.check_rows(study.hash, rows.paths)
-        self._decisions.note_members()
+        note_members(self.members, self._ledger)
         return Site(
             name=self.name,
             terms=settle(study),

@@ -27,11 +27,11 @@ from eigenveil.federation.members import (
     digest_of,
     name_problem,
 )
-from eigenveil.federation.public_key import PublicKey, Signer
+from eigenveil.federation.public_key import KeySigner, PublicKey, Signer
 from eigenveil.federation.signed import Document, KeyText, Signed
 from eigenveil.files import hold
 from eigenveil.network.folder import MEMBERS_FILE
-from eigenveil.network.keys import KeySigner, PartyKeys, write_private
+from eigenveil.network.keys import PartyKeys, pem_of, read_signer, write_private
 from eigenveil.network.members import line, read_members, write_members
 
 KEY, NEXT = "registrar", "next"
@@ -142,7 +142,7 @@ class Registrar:
     @property
     def signer(self) -> KeySigner:
         """What signs lists: of the keys in the folder the one that the newest list names."""
-        return KeySigner.read(self._place(KEY, PublicKey.parse(self.current().head.registrar)))
+        return read_signer(self._place(KEY, PublicKey.parse(self.current().head.registrar)))
 
     @property
     def next_file(self) -> Path:
@@ -158,10 +158,10 @@ class Registrar:
         for kind, each in ((KEY, own), (NEXT, later)):
             file = self._place(kind, each.public_key)
             try:
-                KeySigner.read(file)
+                read_signer(file)
             except OutputError:  # none, or one whose writing was cut off
                 file.unlink(missing_ok=True)
-                write_private(self.folder, {file.name: each.pem})
+                write_private(self.folder, {file.name: pem_of(each.private)})
 
     def current(self) -> MemberList:
         """The newest list."""
@@ -225,7 +225,7 @@ class Registrar:
 
         The folder has the next registrar's key from then on, and a new one for the one after.
         """
-        taking, later = KeySigner.read(key), KeySigner.new()
+        taking, later = read_signer(key), KeySigner.new()
         if taking.public_key.fingerprint != (announced := self.current().head.next_registrar):
             raise DataError(
                 "This is not the key of the next registrar that the list announces.",

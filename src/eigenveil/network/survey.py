@@ -18,12 +18,12 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import Field, StringConstraints, ValidationError
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
-from eigenveil.federation.ledger.decisions import Standing
+from eigenveil.federation.approvals.record import Standing
+from eigenveil.federation.approvals.studies import MOST_ASKED, waiting_study
 from eigenveil.federation.members import Membership
 from eigenveil.federation.signed import Document
 from eigenveil.federation.study.study import Study, parse_study
 from eigenveil.network import channel
-from eigenveil.network.approvals import MOST_ASKED, waiting_study
 from eigenveil.network.channel import MOST_SURVEYED, NONCE, OTHER_MEMBERS, TROUBLE, Answer
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.folder import PartyFolder

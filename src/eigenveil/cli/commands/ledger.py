@@ -18,23 +18,17 @@ from eigenveil.files import replacing
 from eigenveil.models.options import OPTIONS
 
 if TYPE_CHECKING:
-    from eigenveil.federation.ledger.decisions import Recorded
+    from eigenveil.federation.approvals.record import BudgetChange, Recorded
     from eigenveil.federation.ledger.entries import ElsewhereBody
-    from eigenveil.federation.ledger.heads import Heads
-    from eigenveil.federation.ledger.ledger import (
-        Budget,
-        BudgetChange,
-        Ledger,
-        Session,
-        Standing,
-    )
+    from eigenveil.federation.ledger.heads import HeadsFile
+    from eigenveil.federation.ledger.ledger import Budget, Ledger, Session, Standing
     from eigenveil.privacy.guarantee import Adjacency
 
 
 HEADS_HELP = "A file elsewhere, where the ledger's heads are also kept."
 
 
-def heads_of(place: str | None) -> Heads | Literal["usual"]:
+def heads_of(place: str | None) -> HeadsFile | Literal["usual"]:
     """The place that ``--heads`` names, or the usual one."""
     if place is None:
         return "usual"
@@ -85,7 +79,7 @@ def show(place: Place = None, json: options.Json = False) -> None:
         names = [str(each) for each in listed.approvers if each.until is None]
         screen.print(f"approvers of {listed.whose}: {', '.join(names)}", soft_wrap=True)
     _print_standings(found.standings, screen)
-    _print_changes(found.budgets, screen)
+    _print_changes(found.record.budgets, screen)
     for waiting in found.record.waiting:
         its = waiting.said
         screen.print(
@@ -280,7 +274,8 @@ def _sign(
 ) -> bool:
     """Have an approver sign a budget; whether it is set."""
     from eigenveil.cli.commands.site_decisions import signer_for
-    from eigenveil.network.decisions import FIRST_OWNER, Decisions
+    from eigenveil.federation.approvals.desk import Decisions
+    from eigenveil.federation.approvals.roster import FIRST_OWNER
     from eigenveil.network.folder import open_party
 
     desk, name = Decisions(open_party(party, role="site"), ledger), by or FIRST_OWNER
@@ -362,7 +357,7 @@ def end(
 
 def _open(
     place: str | None,
-    heads: Heads | Literal["usual"] = "usual",
+    heads: HeadsFile | Literal["usual"] = "usual",
     *,
     makes: bool = False,
     party: Path | None = None,

@@ -30,7 +30,7 @@ from eigenveil.io.files import absolute
 from eigenveil.tables.schema import read_schema
 
 if TYPE_CHECKING:
-    from eigenveil.federation.ledger.heads import Heads
+    from eigenveil.federation.ledger.heads import HeadsFile
     from eigenveil.moments.source import RowSource
     from eigenveil.network.folder import PartyFolder
     from eigenveil.network.survey import Telling
@@ -125,7 +125,7 @@ def start(
         raise options.WrongOption(
             f"--approve {approve!r} is not manual or all.", hint="Choose one of these."
         )
-    from eigenveil.network.decisions import Decisions
+    from eigenveil.federation.approvals.desk import Decisions
     from eigenveil.network.folder import open_party
     from eigenveil.network.survey import Telling
 
@@ -270,7 +270,7 @@ class _Own:
     rows: _Rows
     ledger: str
     data_set: str
-    heads: Heads | Literal["usual"]
+    heads: HeadsFile | Literal["usual"]
 
 
 def _start(

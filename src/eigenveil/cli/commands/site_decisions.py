@@ -22,10 +22,10 @@ from eigenveil.cli.presenters.study import print_summary, summary
 from eigenveil.federation.study.study import Study
 
 if TYPE_CHECKING:
+    from eigenveil.federation.approvals.desk import Decisions
+    from eigenveil.federation.approvals.documents import ApproverRole
+    from eigenveil.federation.approvals.record import Standing
     from eigenveil.federation.identity import Signer
-    from eigenveil.federation.ledger.decisions import Standing
-    from eigenveil.federation.ledger.documents import ApproverRole
-    from eigenveil.network.decisions import Decisions
 
 PASSWORD = "EIGENVEIL_APPROVER_PASSWORD"
 EVERY = "all"
@@ -107,7 +107,8 @@ def approve(
     last = None if until is None else _end_of_day(until)
     from eigenveil.network.folder import open_party
 
-    at = Studies.of(open_party(party, role="site"), ledger, data_set)
+    opened = open_party(party, role="site")
+    at = Studies.of(opened, ledger, data_set)
     screen = Screen(quiet=quiet or json)
     if study is None and not everything:
         _print_list(at, party, json=json, quiet=quiet)
@@ -121,7 +122,7 @@ def approve(
             options.print_json({"approved": [], "second": []})
         screen.print("No study waits for approval.")
         return
-    desk = at.desk or desk_of(at.party, ledger)
+    desk = at.desk or desk_of(opened, ledger)
     signer = signer_for(desk, by, key)
     stood = [
         desk.approve(
@@ -241,8 +242,8 @@ def add_approver(
             f"--role {role!r} is not owner, approver, viewer or lead.",
             hint="Choose one of these.",
         )
-    from eigenveil.network.decisions import key_file
-    from eigenveil.network.signers import read_public_key
+    from eigenveil.federation.approvals.keys import read_public_key
+    from eigenveil.federation.approvals.roster import key_file
 
     desk, screen = _desk(party, ledger), Screen(quiet=quiet)
     signer, made, text = signer_for(desk, by, key), None, ""
@@ -292,8 +293,8 @@ def renew_approver(
     quiet: options.Quiet = False,
 ) -> None:
     """Give somebody in the list a new key: theirs was lost, or the party has another one."""
-    from eigenveil.network.decisions import FIRST_OWNER, key_file
-    from eigenveil.network.signers import read_public_key
+    from eigenveil.federation.approvals.keys import read_public_key
+    from eigenveil.federation.approvals.roster import FIRST_OWNER, key_file
 
     desk, screen = _desk(party, ledger), Screen(quiet=quiet)
     signer, own = signer_for(desk, by, key), key_file(desk.party, name)
@@ -305,7 +306,7 @@ def renew_approver(
     if public_key is not None:
         done = change(read_public_key(public_key))
     elif name == FIRST_OWNER and not own.exists():
-        done = change(desk.own().signer.public_key.text)
+        done = change(desk.party.signer_now.public_key.text)
     else:
         made = own
         new = own.with_suffix(".new")  # until the list has it, the one before counts
@@ -364,7 +365,7 @@ def _with_key(
     place: Path, name: str, change: Callable[[str], bool], *, overwrite: bool = False
 ) -> bool:
     """Change the list with a new key, which is nobody's where that fails."""
-    from eigenveil.network.signers import make_key
+    from eigenveil.federation.approvals.keys import make_key
 
     password = _password(f"Password for {name}'s new key", confirm=True)
     made = make_key(place, password, overwrite=overwrite)
@@ -386,7 +387,7 @@ def _print_change(
 
 def print_approvers(desk: Decisions, screen: Screen) -> None:
     """The list with its keys, the rule, and what waits."""
-    from eigenveil.federation.ledger.documents import key_mark
+    from eigenveil.federation.approvals.documents import key_mark
 
     found = desk.approvers()
     table = Table(title=f"approvers of {found.whose} (list {found.number})")

@@ -16,14 +16,14 @@ from eigenveil.cli.presenters.screen import Screen
 from eigenveil.cli.presenters.screen import say as print_line
 from eigenveil.errors import DataError
 from eigenveil.federation.ledger.books import epsilon_or_infinity
-from eigenveil.federation.ledger.heads import Heads
+from eigenveil.federation.ledger.heads import HeadsFile
 from eigenveil.federation.ledger.ledger import Draft, Ledger, Session, SessionKey
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import ReleaseRecord
 
 if TYPE_CHECKING:
+    from eigenveil.federation.approvals.desk import Decisions
     from eigenveil.federation.ledger.ledger import Budget
-    from eigenveil.network.decisions import Decisions
     from eigenveil.privacy.guarantee import Adjacency
 
 
@@ -66,7 +66,7 @@ class ReportingLedger(Ledger):
         data_set: str,
         say: Say,
         *,
-        heads: Heads | Literal["usual"] | None = "usual",
+        heads: HeadsFile | Literal["usual"] | None = "usual",
     ) -> None:
         super().__init__(place, heads=heads)
         self._data_set, self._say = data_set, say

@@ -6,21 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import func, select
-
 from eigenveil.errors import PrivacyError, printable, short_name
 from eigenveil.federation.ledger.books import Books, Standing, epsilon_or_infinity
-from eigenveil.federation.ledger.entries import Entry, SessionKey, seal
+from eigenveil.federation.ledger.entries import Entry, Head, SessionKey, seal
 from eigenveil.federation.ledger.placing import Wanted, budget_left_text, place
-from eigenveil.federation.ledger.rows import whole_books
-from eigenveil.federation.ledger.store import Store
-from eigenveil.federation.ledger.tables import (
-    ENTRIES,
-    Head,
-    entries_where,
-    read_entries,
-    read_head,
-)
+from eigenveil.federation.ledger.store import open_store
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import ReleaseRecord
 
@@ -32,7 +22,7 @@ class LedgerPages:
     """A ledger, read for people."""
 
     def __init__(self, place: str) -> None:
-        self._store = Store(place)
+        self._store = open_store(place)
         self.name = self._store.name
         self._head: Head | None = None
         self._books = Books()
@@ -41,19 +31,19 @@ class LedgerPages:
 
     def books(self) -> Books:
         """All entries added up; only those that are new are read and checked."""
-        with self._store.reading() as connection:
-            head = read_head(connection)
+        with self._store.reading() as tables:
+            head = tables.read_head()
             if head == self._head:
                 return self._books
             known, self._head = self._head, None
             new: list[Entry] = []
             if known is not None and known.count < head.count:
-                new = list(read_entries(connection, entries_where(ENTRIES.c.number > known.count)))
+                new = list(tables.entries("number > ?", known.count))
             if known is not None and _follow(new, known, head):
                 for entry in new:
                     self._books.post(entry)
             else:
-                self._books = whole_books(connection)
+                self._books = tables.books()
         books = self._books
         self._standings = [books.standing(name) for name in books.accounts]
         self._names = {
@@ -89,22 +79,16 @@ class LedgerPages:
     def page(self, number: int, *, only: str = "") -> dict[str, Any]:
         """A page of entries, the newest first; ``only`` is a kind, or empty."""
         books = self.books()
-        condition = () if not only else (ENTRIES.c.kind == only,)
-        with self._store.reading() as connection:
-            count = connection.execute(
-                select(func.count()).select_from(ENTRIES).where(*condition)
-            ).scalar_one()
+        condition, values = ("WHERE kind = ?", (only,)) if only else ("", ())
+        with self._store.reading() as tables:
+            (count,) = tables.run(
+                f"SELECT COUNT(*) FROM ledger_entries {condition}", *values
+            ).fetchone()
             pages = max(1, -(-count // PAGE))
             number = min(max(1, number), pages)
-            query = (
-                select(*_COLUMNS)
-                .where(*condition)
-                .order_by(ENTRIES.c.number.desc())
-                .limit(PAGE)
-                .offset((number - 1) * PAGE)
-            )
-            found = list(read_entries(connection, query))
-            head = read_head(connection)
+            rest = f"{condition} ORDER BY number DESC LIMIT ? OFFSET ?"
+            found = list(tables.query_entries(rest, *values, PAGE, (number - 1) * PAGE))
+            head = tables.read_head()
         return {
             "entries": [_entry(each, books) for each in found],
             "page": number,
@@ -118,16 +102,6 @@ class LedgerPages:
         """What sessions' notes say of each study, by its hash."""
         self.books()
         return dict(self._names)
-
-
-_COLUMNS = (
-    ENTRIES.c.number,
-    ENTRIES.c.time,
-    ENTRIES.c.kind,
-    ENTRIES.c.body,
-    ENTRIES.c.previous,
-    ENTRIES.c.hash,
-)
 
 
 def _follow(new: Sequence[Entry], known: Head, head: Head) -> bool:

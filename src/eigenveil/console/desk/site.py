@@ -15,14 +15,16 @@ from eigenveil.cli.presenters.study import adversaries, summary
 from eigenveil.console.desk.ledger import LedgerPages
 from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, OutputError, ProtocolError
-from eigenveil.federation.ledger.decisions import Record
+from eigenveil.federation.approvals import studies as approvals
+from eigenveil.federation.approvals.desk import Decisions
+from eigenveil.federation.approvals.documents import EVERY_STUDY
+from eigenveil.federation.approvals.keys import open_key
+from eigenveil.federation.approvals.record import Record
+from eigenveil.federation.approvals.roster import key_file
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.study.study import Study
 from eigenveil.models.task import TASKS
-from eigenveil.network import approvals
-from eigenveil.network.decisions import EVERY_STUDY, Decisions, key_file
 from eigenveil.network.folder import PartyFolder, lock, open_party
-from eigenveil.network.signers import open_key
 from eigenveil.planning.forecast import forecast
 from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
 from eigenveil.privacy.guarantee import neighbours_text

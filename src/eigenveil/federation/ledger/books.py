@@ -134,7 +134,7 @@ class Books:
 
     ``begun`` are the numbers of the entries with which sessions began. ``decided`` are (entry's
     number, its time, its body) of lists, decisions and budgets: whether they hold is looked at in
-    :mod:`eigenveil.federation.ledger.decisions`. ``elsewhere`` are (its time, its body).
+    :mod:`eigenveil.federation.approvals.record`. ``elsewhere`` are (its time, its body).
     ``members`` is the newest list of members that was seen.
     """
 
@@ -193,6 +193,11 @@ class Books:
         return Loss.total([*sessions, *self._elsewhere(data_set)])
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever recorded."""
+        return not any((self.accounts, self.files, self.sessions, self.decided, self.members))
+
+    @property
     def has_approvers(self) -> bool:
         """Whether approvers decide here."""
         return bool(self.decided) and isinstance(self.decided[0][2], ApproversBody)
@@ -213,6 +218,10 @@ class Books:
             for name, marks in self.files.items()
             if any({mark.path, mark.content} & wanted for mark in marks)
         ]
+
+    def standings(self) -> list[Standing]:
+        """Where each account stands, in the order in which they were opened."""
+        return [self.standing(data_set) for data_set in self.accounts]
 
     def standing(self, data_set: str) -> Standing:
         """Where an account stands."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from eigenveil.errors import EigenveilError
-from eigenveil.federation.ledger.books import Standing
+from eigenveil.federation.ledger.books import Books, Standing
 from eigenveil.federation.ledger.placing import budget_left_text
 from eigenveil.markup import fragment, html_of, node, table
-
-if TYPE_CHECKING:
-    from eigenveil.federation.ledger.ledger import Ledger
 
 ACCOUNTS = ("data set", "neighbours", "budget", "delta", "spent")
 """Headings of :func:`account_cells`; epsilons are at the budget's delta."""
@@ -27,17 +24,19 @@ def account_cells(standing: Standing) -> tuple[str, ...]:
     )
 
 
-def ledger_html(ledger: Ledger) -> str:
+def ledger_html(name: str, read: Callable[[], Books]) -> str:
     """The accounts as a table; a ledger that cannot be read says so, and changes nothing."""
-    title = f"Ledger {ledger.name}"
+    title = f"Ledger {name}"
     try:
-        standings, sessions = ledger.standings(), ledger.sessions()
+        books = read()
     except EigenveilError as error:
         return html_of(fragment(title, node("p", str(error))))
+    standings = books.standings()
     if not standings:
         return html_of(fragment(title, node("p", "No budget is set.")))
     rows = [(*account_cells(each), budget_left_text(each)) for each in standings]
     right = (False, False, True, True, True, False)
     accounts = table((*ACCOUNTS, "left"), rows, right=right, style=True)
-    count = f"{len(sessions)} session{'' if len(sessions) == 1 else 's'}"
+    sessions = len(books.sessions)
+    count = f"{sessions} session{'' if sessions == 1 else 's'}"
     return html_of(fragment(title, accounts, node("p", count)))

@@ -13,12 +13,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from shlex import quote
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from eigenveil.errors import DataError
-from eigenveil.federation.ledger.documents import (
+from eigenveil.federation.approvals.documents import (
     Hex,
     SignedBudget,
     SignedDecision,
@@ -43,6 +43,15 @@ Kind = Literal[
     "members",
 ]
 FIRST = "0" * 64
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True)
+class Head:
+    """Number and hash of the last entry; 0 and 64 zeros of an empty ledger."""
+
+    count: int
+    hash: str
 
 
 @dataclass(frozen=True)
@@ -172,8 +181,7 @@ def budget_command(ledger: str, data_set: str, *, adjacency: str, unit: str) -> 
     )
 
 
-@dataclass(frozen=True)
-class SessionKey:
+class SessionKey(NamedTuple):
     """A session: the study's hash in hex, and the name that its aggregator gave the session."""
 
     study: str

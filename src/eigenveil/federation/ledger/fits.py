@@ -11,13 +11,28 @@ import os
 import secrets
 import shlex
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from eigenveil.errors import EigenveilError, LedgerWarning, callers_level
-from eigenveil.federation.ledger.entries import UNIT, SessionKey, budget_command
-from eigenveil.federation.ledger.file_marks import marks_of, usual_name
-from eigenveil.federation.ledger.ledger import Begun, Budget, Draft, FitRequest, Ledger
-from eigenveil.federation.ledger.placing import Wanted
+from eigenveil.federation.ledger.books import Books
+from eigenveil.federation.ledger.entries import (
+    UNIT,
+    Budget,
+    FileMark,
+    FilesBody,
+    SessionKey,
+    budget_command,
+)
+from eigenveil.federation.ledger.file_marks import marks_of, place_mark, usual_name
+from eigenveil.federation.ledger.ledger import Draft, Ledger
+from eigenveil.federation.ledger.placing import (
+    Wanted,
+    check_budget,
+    check_reservation,
+    opened,
+    place,
+)
 from eigenveil.files import Place
 from eigenveil.models.charging import FitTerms, no_data_set
 from eigenveil.privacy.releases import ReleaseRecord
@@ -49,22 +64,17 @@ def begin_fit(
     )
     if given is not None and given.data_set == name:
         usual = given
-    request = FitRequest(
-        study=f"fit-{secrets.token_hex(8)}",
-        named=name is not None,
-        budget=usual,
-        wanted=Wanted(
-            usual.data_set, terms.adjacency, terms.reserve, terms.replacing, terms.unit or UNIT
-        ),
-        note=terms.note,
+    wanted = Wanted(
+        usual.data_set, terms.adjacency, terms.reserve, terms.replacing, terms.unit or UNIT
     )
-    if files:
-        # refused by what is known without reading them, where that is enough
-        request = request.with_marks(marks_of(files, ledger.key_for(request, files)))
-    begun = ledger.begin_fit(request)
-    for text in _news(ledger, begun):
+    check_budget(usual)
+    check_reservation(wanted)
+    fit = _Fit(ledger, usual, wanted, is_named=name is not None)
+    marks = marks_of(files, fit.key_for(files)) if files else ()
+    charges, news = fit.begun(marks, terms.note)
+    for text in news:
         warnings.warn(text, LedgerWarning, stacklevel=callers_level())
-    return FitCharges(ledger, begun.keys, begun.accounts)
+    return charges
 
 
 class FitCharges:
@@ -73,7 +83,7 @@ class FitCharges:
     counted = True
 
     def __init__(
-        self, ledger: Ledger, keys: tuple[SessionKey, ...], accounts: tuple[str, ...]
+        self, ledger: Ledger, keys: tuple[SessionKey, ...], accounts: Sequence[str]
     ) -> None:
         self._ledger, self._keys = ledger, keys
         self.accounts = (ledger.name, *accounts)
@@ -105,37 +115,96 @@ class FitCharges:
                 )
 
 
-def _news(ledger: Ledger, begun: Begun) -> list[str]:
-    """What the owner should know of how a fit was begun."""
-    found = []
-    main = begun.accounts[0]
-    if begun.opened is not None:
-        budget = begun.opened
-        found.append(
-            f"{ledger.name}: opened an account for {main!r}, with a budget of epsilon = "
-            f"{budget.epsilon:g} at delta = {budget.delta:g} for all of its fits together; to set "
-            "another: "
-            f"{budget_command(ledger.name, main, adjacency=budget.adjacency, unit=budget.unit)} "
-            "--reason WHY."
-        )
-    if begun.changed:
-        found.append(
-            f"{ledger.name}: {begun.changed} of the files changed since they were charged last, "
-            "and keep their account: rows in both versions pay for both."
-        )
-    if begun.moved:
-        found.append(
-            f"{ledger.name}: {begun.moved} of the files were charged before from another place, "
-            f"and keep that account: {', '.join(map(repr, begun.accounts))}."
-        )
-    if begun.joined and begun.opened is None:
-        found.append(
-            f"{ledger.name}: {begun.joined} of the files are new, and belong to {main!r} from now "
-            "on."
-        )
-    if len(begun.accounts) > 1:
-        found.append(
-            f"{ledger.name}: the fit is charged to all accounts that its files belong to: "
-            f"{', '.join(map(repr, begun.accounts))}."
-        )
-    return found
+@dataclass(frozen=True)
+class _Fit:
+    """A fit that is to begin in a ledger."""
+
+    ledger: Ledger
+    budget: Budget  # Of an account that is opened for it
+    wanted: Wanted  # What it wants of each of its accounts
+    is_named: bool  # Whether the owner named the data set; else it is what a new one is called
+
+    def key_for(self, files: Sequence[Place]) -> bytes:
+        """The key under which files are known.
+
+        Where the files' places show already that no budget covers the fit, nothing is read.
+        """
+        with self.ledger.writing(make=True) as tables:
+            key, books = tables.key(), tables.books()
+            for name in self._accounts(books, [place_mark(file, key) for file in files]):
+                if name in books.accounts:
+                    place(self.ledger.name, books, replace(self.wanted, data_set=name))
+        return key
+
+    def begun(self, marks: Sequence[FileMark], note: str) -> tuple[FitCharges, Iterator[str]]:
+        """Its sessions, one in every account, and what the owner should know of how it began.
+
+        All of it is one transaction: accounts that are opened, files that join one, and sessions.
+        """
+        study, ledger = f"fit-{secrets.token_hex(8)}", self.ledger
+        with ledger.writing(make=True) as tables:
+            books = tables.books()
+            before = {mark for of_one in books.files.values() for mark in of_one}
+            digests = [each for mark in marks for each in (mark.path, mark.content)]
+            names = self._accounts(books, digests)
+            is_new = names[0] not in books.accounts
+            if is_new:
+                books.post(tables.append(opened(self.budget, books)))
+            held = books.files.get(names[0], set())
+            if new := tuple(mark for mark in dict.fromkeys(marks) if mark not in held):
+                tables.append(FilesBody(data_set=names[0], marks=new))
+            keys = tuple(SessionKey(study, str(number)) for number in range(len(names)))
+            for key, name in zip(keys, names, strict=True):
+                ledger.reserve(tables, books, key, replace(self.wanted, data_set=name), note=note)
+        ledger.fits.update(keys)
+        news = self._news(names, marks, before, is_new=is_new)
+        return FitCharges(ledger, keys, names), news
+
+    def _accounts(self, books: Books, digests: Iterable[str]) -> list[str]:
+        """All that it is charged to, the one that new files belong to first."""
+        known = books.accounts_with(digests)
+        if self.is_named or not known:
+            return [self.wanted.data_set, *(k for k in known if k != self.wanted.data_set)]
+        return known
+
+    def _news(
+        self,
+        names: Sequence[str],
+        marks: Sequence[FileMark],
+        before: Collection[FileMark],
+        *,
+        is_new: bool,
+    ) -> Iterator[str]:
+        ledger, main = self.ledger.name, names[0]
+        places, contents = {each.path for each in before}, {each.content for each in before}
+        changed = sum(mark.path in places and mark.content not in contents for mark in marks)
+        unseen = [mark for mark in marks if mark.path not in places]
+        moved = sum(mark.content in contents for mark in unseen)
+        of = self.budget
+        if is_new:
+            yield (
+                f"{ledger}: opened an account for {main!r}, with a budget of epsilon = "
+                f"{of.epsilon:g} at delta = {of.delta:g} for all of its fits together; to set "
+                f"another: {budget_command(ledger, main, adjacency=of.adjacency, unit=of.unit)} "
+                "--reason WHY."
+            )
+        if changed:
+            yield (
+                f"{ledger}: {changed} of the files changed since they were charged last, "
+                "and keep their account: rows in both versions pay for both."
+            )
+        if moved:
+            yield (
+                f"{ledger}: {moved} of the files were charged before from another place, "
+                f"and keep that account: {', '.join(map(repr, names))}."
+            )
+        if len(unseen) > moved and not is_new:
+            yield (
+                f"{ledger}: {len(unseen) - moved} of the files are new, and belong to {main!r} "
+                "from now on."
+            )
+        if len(names) > 1:
+            yield (
+                f"{ledger}: the fit is charged to all accounts that its files belong to: "
+                f"{', '.join(map(repr, names))}."
+            )

@@ -14,29 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from eigenveil.errors import DataError, OutputError
-from eigenveil.federation.ledger.tables import Head
+from eigenveil.federation.ledger.entries import Head
 from eigenveil.files import hold, state_folder
 
 _LINE = 2**16  # bytes that the last line is within
-
-
-class Heads(Protocol):
-    """A second place for the heads of one ledger."""
-
-    # Whether somebody named it: then a ledger of which nothing is noted there is refused
-    named: bool
-
-    def note(self, head: Head, *, last: bool = False) -> None:
-        """Add a head, unless it or a later one is there; durable when this returns.
-
-        The head of an empty ledger is not added: the place is only opened, or made.
-        """
-
-    def read(self) -> list[Head]:
-        """All heads that were noted."""
 
 
 def is_there(head: Head, noted: Sequence[Head], *, last: bool, place: str) -> bool:
@@ -62,6 +46,7 @@ class HeadsFile:
     One line of JSON a head, ``{"number": ..., "hash": ...}``, only ever added.
     """
 
+    # Whether somebody named it: then a ledger of which nothing is noted there is refused
     named = True
     _way_out = (
         "The ledger's heads are kept there: give a file in a folder that exists and that you may "
@@ -75,7 +60,10 @@ class HeadsFile:
         return str(self._path)
 
     def note(self, head: Head, *, last: bool = False) -> None:
-        """Add a head, as of :meth:`Heads.note`."""
+        """Add a head, unless it or a later one is there; durable when this returns.
+
+        The head of an empty ledger is not added: the file is only opened, or made.
+        """
         with self._open("ab+", create=True) as file:
             if not (head.count or last):
                 return
@@ -96,7 +84,7 @@ class HeadsFile:
             os.fsync(file.fileno())
 
     def read(self) -> list[Head]:
-        """All heads, as of :meth:`Heads.read`; ``heads-damaged`` where a line holds none."""
+        """All heads that were noted; ``heads-damaged`` where a line holds none."""
         with self._open("rb") as file:
             *lines, _ = file.read().split(b"\n")  # what follows the last newline is torn
         return [self._head(line) for line in lines]
@@ -158,7 +146,7 @@ class UsualHeads(HeadsFile):
         return (self._folder or state_folder() / "heads") / f"{name}.heads"
 
     def read(self) -> list[Head]:
-        """All heads, as of :meth:`Heads.read`; none where nothing was noted yet."""
+        """All heads; none where nothing was noted yet."""
         try:
             self._path.stat()
         except FileNotFoundError:

@@ -7,20 +7,19 @@ noise is drawn twice for one answer. When the session ends, what it did not char
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
-from sqlalchemy import select
-
 from eigenveil.errors import LedgerWarning, OutputError, PrivacyError, ProtocolError, callers_level
+from eigenveil.federation.approvals.record import Record, check_signed
 from eigenveil.federation.ledger.books import Books, Session, Standing
-from eigenveil.federation.ledger.decisions import Record, check_signed
-from eigenveil.federation.ledger.documents import Approver
+from eigenveil.federation.ledger.display import ledger_html
 from eigenveil.federation.ledger.entries import (
     FIRST,
     UNIT,
@@ -32,13 +31,12 @@ from eigenveil.federation.ledger.entries import (
     ChargeBody,
     ElsewhereBody,
     Entry,
-    FileMark,
-    FilesBody,
+    Head,
     MembersBody,
     SessionKey,
 )
-from eigenveil.federation.ledger.file_marks import place_mark, rows_digest
-from eigenveil.federation.ledger.heads import Heads, UsualHeads
+from eigenveil.federation.ledger.file_marks import rows_digest
+from eigenveil.federation.ledger.heads import HeadsFile, UsualHeads
 from eigenveil.federation.ledger.placing import (
     Wanted,
     check_budget,
@@ -52,29 +50,8 @@ from eigenveil.federation.ledger.placing import (
     place,
     printable,
 )
-from eigenveil.federation.ledger.rows import (
-    answered_of,
-    begin_state,
-    change_state,
-    end_session,
-    find_session,
-    settle,
-    sha256,
-    store_reply,
-    stored_reply,
-    stored_state,
-    whole_books,
-)
-from eigenveil.federation.ledger.store import Store
-from eigenveil.federation.ledger.tables import (
-    ENTRIES,
-    Head,
-    Writer,
-    entries_where,
-    ledger_mark,
-    read_entries,
-    read_key,
-)
+from eigenveil.federation.ledger.store import open_store
+from eigenveil.federation.ledger.tables import Tables
 from eigenveil.federation.ledger.verify import Verification, check
 from eigenveil.files import Place
 from eigenveil.privacy.accountant import Loss
@@ -83,11 +60,9 @@ from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 
 __all__ = [
-    "Begun",
     "Budget",
     "Draft",
     "Entry",
-    "FitRequest",
     "Ledger",
     "Session",
     "SessionKey",
@@ -96,9 +71,6 @@ __all__ = [
 ]
 
 _PAGE = 500
-_BUDGETS = entries_where(ENTRIES.c.kind == "budget")
-_DECIDED = entries_where(ENTRIES.c.kind.in_(("decision", "approvers", "budget", "budget-decision")))
-_MEMBERS = entries_where(ENTRIES.c.kind == "members")
 
 
 @dataclass(frozen=True)
@@ -115,54 +87,8 @@ class Draft:
     ends: str = ""
 
 
-@dataclass(frozen=True)
-class FitRequest:
-    """A fit of one table that is to begin."""
-
-    study: str  # A name of its own: no fit takes another's place
-    named: bool  # Whether `wanted.data_set` was named by the owner, or is the name of a new account
-    budget: Budget  # Of an account that is opened for it
-    wanted: Wanted  # What it wants of each of its accounts
-    note: str
-    marks: tuple[FileMark, ...] = ()  # Of its files
-
-    def with_marks(self, marks: tuple[FileMark, ...]) -> Self:
-        """The same, its files known."""
-        return replace(self, marks=marks)
-
-    def accounts(self, books: Books, digests: Sequence[str]) -> list[str]:
-        """All that it is charged to, the one that new files belong to first."""
-        known = books.accounts_with(digests)
-        if self.named or not known:
-            return [self.wanted.data_set, *(k for k in known if k != self.wanted.data_set)]
-        return known
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A fit that has begun."""
-
-    keys: tuple[SessionKey, ...]  # Its sessions, and the account of each
-    accounts: tuple[str, ...]
-    opened: Budget | None  # Of the first account, where it was opened for this fit
-    # Files with other content than before, those known by their content from another place, and
-    # those never seen
-    changed: int
-    moved: int
-    joined: int
-
-
-@dataclass(frozen=True)
-class BudgetChange:
-    """A budget as it was set."""
-
-    time: str  # When; UTC, ISO format
-    body: BudgetBody  # What its entry holds
-    signed: tuple[Approver, ...]  # Who signed it; empty where it is unsigned
-
-
 class Ledger:
-    """A ledger in an SQLite file, or in a database that SQLAlchemy knows.
+    """A ledger in an SQLite file, or in PostgreSQL.
 
     Every method is one transaction (``entries``: one a page). Nothing is held open between calls,
     and what is remembered of the last answer counts only while the ledger's head is the same.
@@ -173,15 +99,14 @@ class Ledger:
     Parameters
     ----------
     place : path or str
-        A file, or an SQLAlchemy URL (it has ``://``), such as
-        ``postgresql+psycopg://user@host/database``.
+        A file, or a URL (it has ``://``), such as ``postgresql://user@host/database``.
     budget : Budget, optional
         Of the data set that fits are charged to where they name none: its account is opened with
         this budget when there is none yet, by a fit or at the beginning of a ``with`` block. At the
         block's end the sessions of fits and streams that were not ended are ended.
     durable : bool, default=True
         False only for a simulation's ledger, which is thrown away: a power failure may lose it.
-    heads : Heads, "usual" or None, default="usual"
+    heads : HeadsFile, "usual" or None, default="usual"
         A second place, by default a file of this user's outside the ledger's folder
         (:class:`~eigenveil.federation.ledger.heads.UsualHeads`). Whatever a method returns, the
         ledger's head (number and hash of the last entry) has been noted there before, so that
@@ -191,7 +116,7 @@ class Ledger:
         it is requested again and the head is noted.
     """
 
-    heads: Heads | None
+    heads: HeadsFile | None
 
     def __init__(
         self,
@@ -199,29 +124,29 @@ class Ledger:
         *,
         budget: Budget | None = None,
         durable: bool = True,
-        heads: Heads | Literal["usual"] | None = "usual",
+        heads: HeadsFile | Literal["usual"] | None = "usual",
     ) -> None:
-        self._store = Store(place, durable=durable)
+        self.store = open_store(place, durable=durable)
         self.given_budget = budget
-        self._fits: set[SessionKey] = set()
+        self.fits: set[SessionKey] = set()  # of fits and streams, which end with a block
         if heads == "usual":
-            heads = UsualHeads(self._store.name) if durable else None
+            heads = UsualHeads(self.store.name) if durable else None
         self.heads = heads
         self._last: tuple[Head, Session] | None = None
 
     @property
     def name(self) -> str:
         """The place, without a password."""
-        return self._store.name
+        return self.store.name
 
     def __enter__(self) -> Self:
         if (given := self.given_budget) is not None:
             check_budget(given)
-            with self._writing(make=True) as writer:
-                books = whole_books(writer.connection)
+            with self.writing(make=True) as tables:
+                books = tables.books()
                 known = books.accounts.get(given.data_set)
                 if known is None:
-                    writer.append(opened(given, books))
+                    tables.append(opened(given, books))
             if known is not None and known.budget != given:
                 warnings.warn(
                     f"{self.name}: the account of {given.data_set!r} keeps the budget that it has, "
@@ -238,7 +163,7 @@ class Ledger:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for key in list(self._fits):
+        for key in list(self.fits):
             self.end(key, "stopped")
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -249,9 +174,31 @@ class Ledger:
 
     def _repr_html_(self) -> str:
         """The ledger in a notebook: its accounts, or why they cannot be read."""
-        from eigenveil.federation.ledger.display import ledger_html
+        return ledger_html(self.name, self.books)
 
-        return ledger_html(self)
+    # -- transactions
+
+    def reading(self) -> AbstractContextManager[Tables]:
+        """A transaction that sees one moment of the ledger."""
+        return self.store.reading()
+
+    @contextmanager
+    def writing(self, *, make: bool = False) -> Iterator[Tables]:
+        """A transaction of the one writer, the heads before and after it noted."""
+        heads = self.heads
+        if make and heads is not None:
+            heads.note(Head(0, FIRST))  # no ledger is made where its heads cannot be kept
+        with self.store.writing(make=make) as tables:
+            if heads is not None:
+                heads.note(tables.head, last=True)
+            yield tables
+        if heads is not None:
+            heads.note(tables.head)
+
+    def books(self) -> Books:
+        """All entries added up; BrokenChain where one is not what was once written."""
+        with self.reading() as tables:
+            return tables.books()
 
     # -- budgets
 
@@ -259,7 +206,7 @@ class Ledger:
         """Open a data set's account, or set its budget anew, unsigned; it may be lower than spent.
 
         Where the site has approvers, they sign it:
-        :meth:`eigenveil.network.decisions.Decisions.set_budget`.
+        :meth:`eigenveil.federation.approvals.desk.Decisions.set_budget`.
 
         The caps follow from the latest budget, what was spent stays. As a guarantee this holds if
         the owner does not choose the budget by what was released.
@@ -279,14 +226,13 @@ class Ledger:
             others.
         """
         check_budget(budget)
-        with self._writing(make=True) as writer:
-            body = opened(budget, whole_books(writer.connection))
-            writer.append(noted(body, by=by, reason=reason))
+        with self.writing(make=True) as tables:
+            tables.append(noted(opened(budget, tables.books()), by=by, reason=reason))
 
     def budget(self, data_set: str) -> Budget | None:
         """The budget that counts, or ``None`` when none was ever set."""
-        with self._store.reading() as connection:
-            books = Books.of(read_entries(connection, _BUDGETS))
+        with self.reading() as tables:
+            books = Books.of(tables.entries("kind = ?", BudgetBody.kind))
         account = books.accounts.get(data_set)
         return None if account is None else account.budget
 
@@ -299,45 +245,18 @@ class Ledger:
                 raise
             return None
 
-    def budget_changes(self, record: Record | None = None) -> list[BudgetChange]:
-        """Every budget as it was set, by whom and why, in order."""
-        books = self.decided()
-        signed = (record or self.record_of(books)).signed
-        return [
-            BudgetChange(time, body, signed[number])
-            for number, time, body in books.decided
-            if isinstance(body, BudgetBody) and number in signed
-        ]
-
-    def is_untouched(self, data_set: str) -> bool:
-        """Whether nothing was charged to an account, and no session may."""
-        return self._books().is_untouched(data_set)
-
     def standings(self) -> list[Standing]:
-        """Where each account stands, in the order in which they were opened.
-
-        Raises
-        ------
-        BrokenChain
-            When an entry is not what was once written.
-        """
-        books = self._books()
-        return [books.standing(data_set) for data_set in books.accounts]
+        """Where each account stands, in the order in which they were opened."""
+        return self.books().standings()
 
     def sessions(self) -> list[Session]:
-        """All sessions, in the order in which they began.
-
-        Raises
-        ------
-        BrokenChain
-            When an entry is not what was once written.
-        """
-        return list(self._books().sessions.values())
+        """All sessions, in the order in which they began."""
+        return list(self.books().sessions.values())
 
     def covers(self, wanted: Wanted) -> bool:
         """Whether a data set's account, which there must be, covers a session."""
         try:
-            place(self.name, self._books(), wanted)
+            place(self.name, self.books(), wanted)
         except PrivacyError:
             return False
         return True
@@ -367,17 +286,16 @@ class Ledger:
         PrivacyError
             ``other-adjacency`` or ``other-unit``; ``not-countable``.
         """
-        with self._writing() as writer:
-            books = whole_books(writer.connection)
+        with self.writing() as tables:
+            books = tables.books()
             account = books.accounts.get(data_set)
             adjacency = work.adjacency if account is None else account.budget.adjacency
             loss = work.under(work.adjacency)
             wanted = Wanted(data_set, work.adjacency, loss, work.under(adjacency), unit)
             check_reservation(wanted)
             placed = place(self.name, books, wanted)
-            account = books.accounts[data_set]
-            if placed.caps is not None:
-                books.post(writer.append(account.model_copy(update={"caps": placed.caps})))
+            if placed.is_new:
+                books.post(tables.append(placed.account))
             body = ElsewhereBody(
                 data_set=data_set,
                 loss=placed.taken,
@@ -385,18 +303,8 @@ class Ledger:
                 by=printable(by),
                 reason=printable(reason),
             )
-            books.post(writer.append(body))
+            books.post(tables.append(body))
             return books.standing(data_set)
-
-    def elsewhere(self) -> list[tuple[str, ElsewhereBody]]:
-        """Work done elsewhere that was charged: when (UTC, ISO format), and what its entry holds.
-
-        Raises
-        ------
-        BrokenChain
-            When an entry is not what was once written.
-        """
-        return self._books().elsewhere
 
     # -- sessions
 
@@ -438,119 +346,52 @@ class Ledger:
         ProtocolError
             ``session-ended``; ``session-differs`` when it is open for another data set.
         """
-        check_names(key.study, key.session)
+        check_names(*key)
         wanted = Wanted(data_set, adjacency, reserve, replacing, unit)
         check_reservation(wanted)
-        with self._writing(make=True) as writer:
-            books = _signed_books(writer)
+        with self.writing(make=True) as tables:
+            books = _signed_books(tables)
             if (known := books.sessions.get(key)) is not None:
                 check_open(known)
                 check_same(known, wanted)
-                return stored_state(writer.connection, key)
+                return tables.state(key)
             for session in list(books.sessions.values()):
                 its = session.key.study, session.terms.data_set
                 if session.is_open and its == (key.study, data_set):
-                    books.post(end_session(writer, session.key, "replaced"))
-            self._reserve(writer, books, key, wanted, state=state, note=note)
+                    books.post(tables.end(session.key, "replaced"))
+            self.reserve(tables, books, key, wanted, state=state, note=note)
             return state
 
-    def _reserve(
+    def reserve(
         self,
-        writer: Writer,
+        tables: Tables,
         books: Books,
         key: SessionKey,
         wanted: Wanted,
         *,
-        state: bytes,
+        state: bytes = b"",
         note: str,
     ) -> None:
         """Begin a session that was never begun, if its account covers it."""
         placed = place(self.name, books, wanted)
-        account = books.accounts[wanted.data_set]
-        budget = account.budget
-        if placed.caps is not None:
-            books.post(writer.append(account.model_copy(update={"caps": placed.caps})))
-        entry = writer.append(
-            BeginBody(
-                study=key.study,
-                session=key.session,
-                data_set=wanted.data_set,
-                unit=wanted.unit,
-                adjacency=wanted.adjacency,
-                reserve=wanted.reserve,
-                counted=budget.adjacency,
-                taken=placed.taken,
-                pure_as_gaussian=placed.pure_as_gaussian,
-                state=sha256(state),
-                note=printable(note),
-            )
+        if placed.is_new:
+            books.post(tables.append(placed.account))
+        begun = BeginBody(
+            study=key.study,
+            session=key.session,
+            data_set=wanted.data_set,
+            unit=wanted.unit,
+            adjacency=wanted.adjacency,
+            reserve=wanted.reserve,
+            counted=placed.account.budget.adjacency,
+            taken=placed.taken,
+            pure_as_gaussian=placed.pure_as_gaussian,
+            state=_sha256(state),
+            note=printable(note),
         )
-        begin_state(writer.connection, key, state)
-        books.post(entry)
-        self._last = writer.head, books.sessions[key]
-
-    # -- fits of one table
-
-    def key_for(self, request: FitRequest, files: Sequence[Place]) -> bytes:
-        """The key under which files are known; the ledger is made where there is none.
-
-        Raises
-        ------
-        BudgetExceeded, PrivacyError
-            As :meth:`begin_fit`, where the files' places show it already: nothing was read.
-        """
-        check_budget(request.budget)
-        with self._writing(make=True) as writer:
-            key = read_key(writer.connection)
-            books = whole_books(writer.connection)
-            for name in request.accounts(books, [place_mark(file, key) for file in files]):
-                if name in books.accounts:
-                    place(self.name, books, replace(request.wanted, data_set=name))
-        return key
-
-    def begin_fit(self, request: FitRequest) -> Begun:
-        """Begin a fit: a session in every account that holds one of its files, and in the named.
-
-        All of it is one transaction: accounts that are opened, files that join one, and sessions.
-
-        Raises
-        ------
-        BudgetExceeded, PrivacyError
-            As :meth:`begin`; nothing changed.
-        """
-        check_budget(request.budget)
-        check_reservation(request.wanted)
-        with self._writing(make=True) as writer:
-            books = whole_books(writer.connection)
-            before = {mark for marks in books.files.values() for mark in marks}
-            names = request.accounts(
-                books, [each for mark in request.marks for each in (mark.path, mark.content)]
-            )
-            was_opened = None
-            if names[0] not in books.accounts:
-                was_opened = request.budget
-                books.post(writer.append(opened(was_opened, books)))
-            held = books.files.get(names[0], set())
-            if new := tuple(mark for mark in dict.fromkeys(request.marks) if mark not in held):
-                writer.append(FilesBody(data_set=names[0], marks=new))
-            keys = tuple(SessionKey(request.study, name) for name in map(str, range(len(names))))
-            for key, name in zip(keys, names, strict=True):
-                wanted = replace(request.wanted, data_set=name)
-                self._reserve(writer, books, key, wanted, state=b"", note=request.note)
-        self._fits.update(keys)
-        places, contents = {m.path for m in before}, {m.content for m in before}
-        unseen = [mark for mark in request.marks if mark.path not in places]
-        moved = sum(mark.content in contents for mark in unseen)
-        return Begun(
-            keys=keys,
-            accounts=tuple(names),
-            opened=was_opened,
-            changed=sum(
-                mark.path in places and mark.content not in contents for mark in request.marks
-            ),
-            moved=moved,
-            joined=len(unseen) - moved,
-        )
+        books.post(tables.append(begun))
+        tables.begin_state(key, state)
+        self._last = tables.head, books.sessions[key]
 
     def state(self, key: SessionKey) -> bytes:
         """The state of an open session.
@@ -560,9 +401,9 @@ class Ledger:
         ProtocolError
             ``unknown-session`` or ``session-ended``.
         """
-        with self._store.reading() as connection:
-            check_open(find_session(connection, key))
-            return stored_state(connection, key)
+        with self.reading() as tables:
+            check_open(tables.session(key))
+            return tables.state(key)
 
     def commit(
         self,
@@ -596,19 +437,19 @@ class Ledger:
             ``unknown-session``, ``session-ended``, ``step-differs``, ``already-settled``.
         """
         check_names(step)
-        digest = sha256(request)
-        with self._writing() as writer:
-            session = self._session(writer, key)
+        digest = _sha256(request)
+        with self.writing() as tables:
+            session = self._session(tables, key)
             if session.has_answered(step):
                 try:
-                    stored = stored_reply(writer.connection, key, step, digest)
+                    stored = tables.reply(key, step, digest)
                 except ProtocolError:
                     check_open(session)
                     raise
                 if stored is not None:
                     return stored
             check_open(session)
-            drafted = draft(session, stored_state(writer.connection, key))
+            drafted = draft(session, tables.state(key))
             charges = tuple(drafted.charges)
             check_charges(session, charges)
             reply, state = drafted.make()
@@ -617,27 +458,27 @@ class Ledger:
                 session=key.session,
                 step=step,
                 request=digest,
-                reply=sha256(reply),
-                state=None if state is None else sha256(state),
+                reply=_sha256(reply),
+                state=None if state is None else _sha256(state),
             )
-            entry = writer.append(
+            entry = tables.append(
                 ChargeBody(**answer.model_dump(), releases=charges) if charges else answer
             )
-            settle(writer.connection, key, drafted.settles)
+            tables.settle(key, drafted.settles)
             books = Books(sessions={key: session})
             books.post(entry)
             if state is not None:
-                change_state(writer.connection, key, state)
+                tables.change_state(key, state)
             if drafted.ends:
-                books.post(end_session(writer, key, drafted.ends))
-            store_reply(writer.connection, key, answer, reply)
-            self._last = writer.head, books.sessions[key]
+                books.post(tables.end(key, drafted.ends))
+            tables.keep_reply(key, answer, reply)
+            self._last = tables.head, books.sessions[key]
         return reply
 
     def answered(self, key: SessionKey, *steps: str) -> set[str]:
         """Those of the steps that have an answer, be it settled, or of a session that has ended."""
-        with self._store.reading() as connection:
-            return answered_of(connection, key, steps)
+        with self.reading() as tables:
+            return tables.answered(key, steps)
 
     def end(self, key: SessionKey, outcome: str) -> None:
         """End a session: its charges stay; reservation, state and answers go. Again: nothing.
@@ -648,85 +489,78 @@ class Ledger:
             ``unknown-session``.
         """
         check_names(outcome)
-        with self._writing() as writer:
-            if self._session(writer, key).is_open:
-                end_session(writer, key, outcome)
-        self._fits.discard(key)
+        with self.writing() as tables:
+            if self._session(tables, key).is_open:
+                tables.end(key, outcome)
+        self.fits.discard(key)
 
     def end_study(self, study: str, outcome: str = "ended by the owner") -> int:
         """End all open sessions of a study; how many there were."""
-        with self._writing() as writer:
-            books = Books.of(
-                read_entries(writer.connection, entries_where(ENTRIES.c.study == study))
-            )
+        with self.writing() as tables:
+            books = Books.of(tables.entries("study = ?", study))
             ending = [session.key for session in books.sessions.values() if session.is_open]
             for key in ending:
-                end_session(writer, key, outcome)
+                tables.end(key, outcome)
         return len(ending)
 
-    # -- decisions
+    def _session(self, tables: Tables, key: SessionKey) -> Session:
+        """A session by its entries: those that are known already, if none came since."""
+        if self._last is not None:
+            head, session = self._last
+            if (head, session.key) == (tables.head, key):
+                return session
+        return tables.session(key)
+
+    # -- what is signed
 
     def mark(self) -> str:
         """What decisions call this ledger; it is made where there is none."""
         try:
-            with self._store.reading() as connection:
-                return ledger_mark(read_key(connection))
+            with self.reading() as tables:
+                return tables.mark()
         except OutputError as error:
             if error.code != "no-ledger":
                 raise
-        with self._writing(make=True) as writer:
-            return ledger_mark(read_key(writer.connection))
+        with self.writing(make=True) as tables:
+            return tables.mark()
 
-    def record(self, make: Callable[[Books], Sequence[Body]]) -> list[Entry]:
-        """Record decisions: one transaction, in which what they follow from cannot change.
+    def add(self, make: Callable[[Books], Sequence[Body]]) -> list[Entry]:
+        """Add what is signed: one transaction, in which what it follows from cannot change.
 
-        Parameters
-        ----------
-        make : callable
-            Given all that is recorded, returns what is to be added; when it raises, nothing is.
-            It may not use this ledger.
+        ``make`` is given all that is recorded, and returns what is to be added; when it raises,
+        nothing is. It may not use this ledger.
         """
-        with self._writing(make=True) as writer:
-            return [writer.append(each) for each in make(_signed_books(writer))]
+        with self.writing(make=True) as tables:
+            return [tables.append(each) for each in make(_signed_books(tables))]
 
-    def decided(self, study: str | None = None) -> Books:
-        """All that is signed, and where a study's sessions began (all studies', without one).
+    def record(self, study: str | None = None) -> Record:
+        """What its signed entries amount to, with a study's runs (all studies', without one).
 
         The chain is not looked at: a decision holds by its signature, and ``begin`` and ``verify``
         look at the whole chain.
         """
-        columns = (ENTRIES.c.study, ENTRIES.c.session, ENTRIES.c.number)
-        begun = select(*columns).where(ENTRIES.c.kind == "begin").order_by(ENTRIES.c.number)
-        if study is not None:
-            begun = begun.where(ENTRIES.c.study == study)
-        with self._store.reading() as connection:
-            books = Books.of(read_entries(connection, _DECIDED))
-            for of_study, session, number in connection.execute(begun):
-                books.begun[SessionKey(of_study, session)] = number
-        return books
-
-    def record_of(self, books: Books) -> Record:
-        """What its signed entries amount to."""
-        return Record.of(books, self.mark() if books.decided else "")
+        kinds = "'decision', 'approvers', 'budget', 'budget-decision'"
+        with self.reading() as tables:
+            books = Books.of(tables.entries(f"kind IN ({kinds})"))
+            books.begun = tables.begun(study)
+            return Record.of(books, tables.mark())
 
     def rows_digest(self, places: Sequence[Place]) -> str:
         """What approvals made for this ledger call a site's rows, by its files."""
-        with self._store.reading() as connection:
-            return rows_digest(places, read_key(connection))
-
-    # -- members
+        with self.reading() as tables:
+            return rows_digest(places, tables.key())
 
     def members(self) -> MembersBody | None:
         """The newest list of the federation's members that was seen."""
-        with self._store.reading() as connection:
-            return Books.of(read_entries(connection, _MEMBERS)).members
+        with self.reading() as tables:
+            return Books.of(tables.entries("kind = ?", MembersBody.kind)).members
 
     def note_members(self, number: int, digest: str) -> None:
         """Record a newer list of members; an older one is no news."""
-        with self._writing(make=True) as writer:
-            known = Books.of(read_entries(writer.connection, _MEMBERS)).members
+        with self.writing(make=True) as tables:
+            known = Books.of(tables.entries("kind = ?", MembersBody.kind)).members
             if known is None or known.number < number:
-                writer.append(MembersBody(number=number, digest=digest))
+                tables.append(MembersBody(number=number, digest=digest))
 
     # -- the chain
 
@@ -752,11 +586,11 @@ class Ledger:
             When the second place holds something else than heads, or cannot be read.
         """
         heads = self.heads
-        with self._store.reading() as connection:
-            noted = None if heads is None else heads.read()
-            if heads is not None and not (noted or heads.named):
-                noted = None  # nothing was ever noted there
-            return check(connection, against=against, noted=noted)
+        with self.reading() as tables:
+            found = None if heads is None else heads.read()
+            if heads is not None and not (found or heads.named):
+                found = None  # nothing was ever noted there
+            return check(tables, against=against, noted=found)
 
     def note_head(self) -> None:
         """Note the head in the second place, where it is missing; nothing else changes.
@@ -767,44 +601,22 @@ class Ledger:
             When what was noted there is not of this ledger; when that place cannot be written.
         """
         if self.heads is not None:
-            with self._writing():
+            with self.writing():
                 pass
 
     def _page_after(self, number: int) -> list[Entry]:
-        with self._store.reading() as connection:
-            return list(
-                read_entries(connection, entries_where(ENTRIES.c.number > number).limit(_PAGE))
-            )
-
-    def _session(self, writer: Writer, key: SessionKey) -> Session:
-        """A session by its entries: those that are known already, if none came since."""
-        if self._last is not None:
-            head, session = self._last
-            if (head, session.key) == (writer.head, key):
-                return session
-        return find_session(writer.connection, key)
-
-    def _books(self) -> Books:
-        with self._store.reading() as connection:
-            return whole_books(connection)
-
-    @contextmanager
-    def _writing(self, *, make: bool = False) -> Iterator[Writer]:
-        """A transaction of the store, the heads before and after it noted."""
-        heads = self.heads
-        if make and heads is not None:
-            heads.note(Head(0, FIRST))  # no ledger is made where its heads cannot be kept
-        with self._store.writing(make=make) as writer:
-            if heads is not None:
-                heads.note(writer.head, last=True)
-            yield writer
-        if heads is not None:
-            heads.note(writer.head)
+        with self.reading() as tables:
+            rest = "WHERE number > ? ORDER BY number LIMIT ?"
+            return list(tables.query_entries(rest, number, _PAGE))
 
 
-def _signed_books(writer: Writer) -> Books:
+def _signed_books(tables: Tables) -> Books:
     """All entries added up, where the chain and all that approvers signed hold."""
-    books = whole_books(writer.connection)
+    books = tables.books()
     if any(not isinstance(body, BudgetBody) for _, _, body in books.decided):
-        check_signed(books, ledger_mark(read_key(writer.connection)))
+        check_signed(books, tables.mark())
     return books
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -19,12 +19,12 @@ from eigenveil.errors import (
 from eigenveil.federation.ledger.books import Books, Session, Standing, epsilon_or_infinity
 from eigenveil.federation.ledger.entries import (
     LARGEST_LOSS,
+    LONGEST_NAME,
     UNIT,
     Budget,
     BudgetBody,
     budget_command,
 )
-from eigenveil.federation.ledger.tables import LONGEST_NAME
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.budget import as_gaussian, caps_of, rooms_for, usual_room
 from eigenveil.privacy.gaussian import check_delta, check_epsilon
@@ -61,12 +61,13 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Placed:
-    """How an account counts a session; ``caps`` where they were divided anew for it."""
+class Counted:
+    """How an account counts a session."""
 
+    account: BudgetBody
     taken: Loss
     pure_as_gaussian: bool
-    caps: Loss | None = None
+    is_new: bool  # Whether the account's caps were divided anew for it
 
 
 def opened(budget: Budget, books: Books) -> BudgetBody:
@@ -109,7 +110,7 @@ def noted(body: BudgetBody, *, by: str, reason: str) -> BudgetBody:
     return body.model_copy(update={"by": printable(by), "reason": printable(reason)})
 
 
-def place(name: str, books: Books, wanted: Wanted) -> Placed:
+def place(name: str, books: Books, wanted: Wanted) -> Counted:
     """How an account covers a session."""
     account = books.accounts.get(wanted.data_set)
     if account is None:
@@ -124,7 +125,9 @@ def place(name: str, books: Books, wanted: Wanted) -> Placed:
     for caps in _caps_to_try(account, books, loss):
         for taken, as_if in _ways(loss):
             if Loss.total([held, taken]).within(caps):
-                return Placed(taken, as_if, None if caps is account.caps else caps)
+                is_new = caps is not account.caps
+                divided = account.model_copy(update={"caps": caps}) if is_new else account
+                return Counted(divided, taken, as_if, is_new)
     standing, budget = books.standing(wanted.data_set), account.budget
     asked = epsilon_or_infinity(loss, budget.delta)
     pure = "pure " if loss.mu_squared == 0 else ""

@@ -8,286 +8,339 @@ answers that may be requested again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from secrets import token_hex
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    DDL,
-    Column,
-    ColumnElement,
-    Connection,
-    CursorResult,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Select,
-    String,
-    Table,
-    Text,
-    UpdateBase,
-    bindparam,
-    event,
-    insert,
-    select,
-    update,
+from eigenveil.errors import DataError, ProtocolError
+from eigenveil.federation.ledger.books import Books, Session
+from eigenveil.federation.ledger.entries import (
+    FIRST,
+    LONGEST_NAME,
+    AnswerBody,
+    Body,
+    EndBody,
+    Entry,
+    Head,
+    SessionKey,
+    checked,
+    opened,
+    seal,
 )
-from sqlalchemy.engine import Dialect
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.types import TypeDecorator
-
-from eigenveil.errors import DataError
-from eigenveil.federation.ledger.entries import FIRST, Body, Entry, opened, seal
 from eigenveil.federation.signed import canonical
 
 FORMAT = "eigenveil-ledger-4"
-LONGEST_NAME = 200
+RESTORE = "Something other than eigenveil changed it; restore a copy that passes 'ledger verify'."
 _MOST_ENTRIES = 2**31 - 1  # as a database counts them
+_TURNS = 0x65767665696C  # of PostgreSQL's locks that an application names
+_NEVER = "entries of a ledger are never changed"
+_KEY = f"study VARCHAR({LONGEST_NAME}) NOT NULL, session VARCHAR({LONGEST_NAME}) NOT NULL"
 
-metadata = MetaData()
+# The head's key is that under which files are known: random, and in no entry, so that entries say
+# nothing of files. Study and session stand in an entry's body, too; here they find a session's
+# entries. A reply goes once it is settled or the session has ended; the digests (SHA-256, hex)
+# stay.
+_TABLES = f"""
+CREATE TABLE ledger_head (id INTEGER PRIMARY KEY, format VARCHAR(40) NOT NULL,
+  count INTEGER NOT NULL, hash VARCHAR(64) NOT NULL, key VARCHAR(64) NOT NULL);
+CREATE TABLE ledger_entries (number INTEGER PRIMARY KEY, time VARCHAR(40) NOT NULL,
+  kind VARCHAR(20) NOT NULL, body TEXT NOT NULL, previous VARCHAR(64) NOT NULL,
+  hash VARCHAR(64) NOT NULL, study VARCHAR({LONGEST_NAME}), session VARCHAR({LONGEST_NAME}));
+CREATE INDEX ledger_entries_of_session ON ledger_entries (study, session);
+CREATE TABLE ledger_states ({_KEY}, state {{bytes}} NOT NULL, PRIMARY KEY (study, session));
+CREATE TABLE ledger_replies ({_KEY}, step VARCHAR({LONGEST_NAME}) NOT NULL,
+  request_hash VARCHAR(64) NOT NULL, reply_hash VARCHAR(64) NOT NULL, reply {{bytes}},
+  PRIMARY KEY (study, session, step))
+"""
+_ENTRY = "SELECT number, time, kind, body, previous, hash FROM ledger_entries"
+_OF_SESSION = "WHERE study = ? AND session = ?"
 
 
-class Bytes(TypeDecorator[bytes]):
-    """Bytes, and nothing that a damaged file may hold in their place."""
+class Answer(NamedTuple):
+    """An answer on record, without its bytes."""
 
-    impl = LargeBinary
-    cache_ok = True
-
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], bytes | None]:
-        """Only bytes come back: ``bytes(10**12)`` would take a terabyte of zeros."""
-        del dialect, coltype
-        return only_bytes
+    key: SessionKey
+    step: str
+    request_hash: str
+    reply_hash: str
+    is_kept: bool
 
 
-def only_bytes(value: object) -> bytes | None:
-    """Bytes that were read, or nothing; DataError for what was never written."""
+class Tables:
+    """The tables of a ledger within one transaction of a database's driver."""
+
+    _head = "SELECT format, count, hash FROM ledger_head WHERE id = 1"
+    _head_held = _head
+    _bytes = "BLOB"
+    # The database itself refuses to change entries, from when they are made.
+    _refusals: Sequence[str] = ()
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self.head = Head(0, FIRST)
+
+    def run(self, statement: str, *values: object) -> Any:
+        """A statement with ``?`` for each value."""
+        return self._connection.execute(statement, values)
+
+    # -- whether they are there
+
+    def names(self) -> set[str]:
+        """Of all tables there."""
+        raise NotImplementedError
+
+    def are_in(self, names: Collection[str]) -> bool:
+        """Whether there is a ledger among tables."""
+        return "ledger_head" in names
+
+    def take_turns(self) -> None:
+        """Wait for others who make tables, which have no lock before they exist."""
+
+    def make(self) -> None:
+        """Make an empty ledger."""
+        for statement in (*_TABLES.format(bytes=self._bytes).split(";\n"), *self._refusals):
+            self.run(statement)
+        first = "INSERT INTO ledger_head (id, format, count, hash, key) VALUES (1, ?, 0, ?, ?)"
+        self.run(first, FORMAT, FIRST, token_hex(32))
+
+    # -- the head
+
+    def read_head(self, query: str | None = None) -> Head:
+        """The head, which every transaction begins with."""
+        row = self.run(query or self._head).fetchone()
+        if row is None or not (isinstance(row[1], int) and 0 <= row[1] < _MOST_ENTRIES):
+            raise DataError("The ledger has lost its head.", hint=RESTORE, code="ledger-damaged")
+        written, count, last = row
+        if written != FORMAT:
+            raise DataError(
+                f"The ledger's format is {written!r}, this version of eigenveil reads {FORMAT!r}.",
+                hint="Use the version that wrote it, or begin another ledger with what its budget "
+                "leaves.",
+                code="other-format",
+            )
+        return Head(count, last)
+
+    def hold(self) -> None:
+        """Have the head until the transaction ends: no other may write."""
+        self.head = self.read_head(self._head_held)
+
+    def key(self) -> bytes:
+        """The ledger's own key, under which it knows files; it never leaves the ledger."""
+        row = self.run("SELECT key FROM ledger_head WHERE id = 1").fetchone()
+        try:
+            found = bytes.fromhex(str(row[0] if row else ""))
+        except ValueError:
+            found = b""
+        if len(found) != 32:
+            raise DataError(
+                "The ledger has lost the key by which it knows files.",
+                hint=RESTORE,
+                code="ledger-damaged",
+            )
+        return found
+
+    def mark(self) -> str:
+        """What the ledger is called in decisions made for it: it says nothing of its key."""
+        return hashlib.sha256(b"eigenveil ledger mark 1\n" + self.key()).hexdigest()
+
+    # -- entries
+
+    def entries(self, where: str = "", *values: object) -> Iterator[Entry]:
+        """Entries in order, as they are stored: all, or those of which ``where`` holds."""
+        return self.query_entries(f"{where and 'WHERE '}{where} ORDER BY number", *values)
+
+    def query_entries(self, rest: str, *values: object) -> Iterator[Entry]:
+        """Entries as a query says that goes on so."""
+        for row in self.run(f"{_ENTRY} {rest}", *values):
+            yield opened(*row)
+
+    def books(self) -> Books:
+        """All entries added up, where the chain holds; BrokenChain otherwise."""
+        head = self.read_head()
+        return Books.of(checked(self.entries(), count=head.count, last=head.hash))
+
+    def begun(self, study: str | None = None) -> dict[SessionKey, int]:
+        """The numbers of the entries with which sessions began; of a study, or all."""
+        query = "SELECT study, session, number FROM ledger_entries WHERE kind = 'begin'"
+        of_study = () if study is None else (study,)
+        rows = self.run(f"{query}{' AND study = ?' if of_study else ''} ORDER BY number", *of_study)
+        return {SessionKey(*key): number for *key, number in rows}
+
+    def append(self, body: Body) -> Entry:
+        """Add an entry."""
+        plain, now = body.plain(), datetime.now(UTC).isoformat(timespec="milliseconds")
+        entry = seal(self.head.count + 1, now, body.kind, plain, self.head.hash)
+        self.run(
+            "INSERT INTO ledger_entries (number, time, kind, body, previous, hash, study, session) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            entry.number,
+            entry.time,
+            entry.kind,
+            canonical(entry.body),
+            entry.previous,
+            entry.hash,
+            entry.body.get("study"),
+            entry.body.get("session"),
+        )
+        self.head = Head(entry.number, entry.hash)
+        move = "UPDATE ledger_head SET count = ?, hash = ? WHERE id = 1"
+        self.run(move, entry.number, entry.hash)
+        return entry
+
+    # -- a session: its entries, state and answers
+
+    def session(self, key: SessionKey) -> Session:
+        """A session by its own entries; ProtocolError ``unknown-session``."""
+        found = Books.of(self.entries("study = ? AND session = ?", *key)).sessions
+        if key not in found:
+            raise ProtocolError(
+                f"Session {key.session!r} was never begun here.",
+                hint="Begin it first.",
+                code="unknown-session",
+            )
+        return found[key]
+
+    def end(self, key: SessionKey, outcome: str) -> Entry:
+        """End a session: its state (which is secret) and its answers' bytes go."""
+        self.run(f"DELETE FROM ledger_states {_OF_SESSION}", *key)
+        self.run(f"UPDATE ledger_replies SET reply = NULL {_OF_SESSION}", *key)
+        return self.append(EndBody(study=key.study, session=key.session, outcome=outcome))
+
+    def begin_state(self, key: SessionKey, state: bytes) -> None:
+        """Keep the first state of a session."""
+        self.run("INSERT INTO ledger_states (study, session, state) VALUES (?, ?, ?)", *key, state)
+
+    def change_state(self, key: SessionKey, state: bytes) -> None:
+        """Keep the next one."""
+        self.run(f"UPDATE ledger_states SET state = ? {_OF_SESSION}", state, *key)
+
+    def state(self, key: SessionKey) -> bytes:
+        """The state of an open session; DataError where it is lost."""
+        row = self.run(f"SELECT state FROM ledger_states {_OF_SESSION}", *key).fetchone()
+        state = None if row is None else _only_bytes(row[0])
+        if state is None:
+            raise DataError(
+                f"The ledger has lost the state of session {key.session!r}.",
+                hint="Restore a copy of the ledger that passes 'ledger verify'.",
+                code="ledger-damaged",
+            )
+        return state
+
+    def states(self) -> Iterator[tuple[SessionKey, bytes]]:
+        """All that are stored."""
+        for study, session, state in self.run("SELECT study, session, state FROM ledger_states"):
+            yield SessionKey(study, session), _only_bytes(state) or b""
+
+    def reply(self, key: SessionKey, step: str, request_hash: str) -> bytes | None:
+        """The answer to a step, or ``None`` where it has none yet."""
+        query = f"SELECT request_hash, reply FROM ledger_replies {_OF_SESSION} AND step = ?"
+        row = self.run(query, *key, step).fetchone()
+        if row is None:
+            return None
+        if row[0] != request_hash:
+            raise ProtocolError(
+                f"Step {step!r} of session {key.session!r} was answered to another question.",
+                hint="A step is answered once; begin another session to ask something else.",
+                code="step-differs",
+            )
+        if (reply := _only_bytes(row[1])) is None:
+            raise ProtocolError(
+                f"Step {step!r} of session {key.session!r} is complete: its answer is not kept.",
+                hint="Go on with the step after it, or begin another session.",
+                code="already-settled",
+            )
+        return reply
+
+    def answers(self) -> Iterator[Answer]:
+        """All answers on record."""
+        query = "SELECT study, session, step, request_hash, reply_hash, reply IS NOT NULL"
+        for study, session, *more in self.run(f"{query} FROM ledger_replies"):
+            yield Answer(SessionKey(study, session), *more)
+
+    def answered(self, key: SessionKey, steps: Collection[str]) -> set[str]:
+        """Those of the steps that have an answer, be it settled or not."""
+        rows = self.run(f"SELECT step FROM ledger_replies {_OF_SESSION}", *key)
+        return {step for (step,) in rows} & set(steps)
+
+    def keep_reply(self, key: SessionKey, answer: AnswerBody, reply: bytes) -> None:
+        """Keep an answer, to be given again."""
+        self.run(
+            "INSERT INTO ledger_replies (study, session, step, request_hash, reply_hash, reply) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            *key,
+            answer.step,
+            answer.request,
+            answer.reply,
+            reply,
+        )
+
+    def settle(self, key: SessionKey, steps: Collection[str]) -> None:
+        """Drop the bytes of answers that will not be asked for again."""
+        for step in steps:
+            self.run(
+                f"UPDATE ledger_replies SET reply = NULL {_OF_SESSION} AND step = ? "
+                "AND reply IS NOT NULL",
+                *key,
+                step,
+            )
+
+    def problem(self) -> str:
+        """What is wrong with the database itself, where it can tell."""
+        return ""
+
+
+class SQLiteTables(Tables):
+    """Those in a file."""
+
+    _refusals = tuple(
+        f"CREATE TRIGGER ledger_entries_no_{verb} BEFORE {verb} ON ledger_entries "
+        f"BEGIN SELECT RAISE(ABORT, '{_NEVER}'); END"
+        for verb in ("UPDATE", "DELETE")
+    )
+
+    def names(self) -> set[str]:
+        """Of all tables there."""
+        return {name for (name,) in self.run("SELECT name FROM sqlite_master")}
+
+    def problem(self) -> str:
+        """A session's entries are found through an index, which nothing else looks at."""
+        (found,) = self.run("PRAGMA integrity_check(1)").fetchone()
+        return "" if found == "ok" else f"The file is damaged: {found.splitlines()[-1]}."
+
+
+class PostgreSQLTables(Tables):
+    """Those in a server's database."""
+
+    _head_held = f"{Tables._head} FOR UPDATE"
+    _bytes = "BYTEA"
+    _refusals = (
+        "CREATE OR REPLACE FUNCTION ledger_entries_refuse() RETURNS trigger LANGUAGE plpgsql "
+        f"AS $$ BEGIN RAISE EXCEPTION '{_NEVER}'; END $$",
+        "CREATE TRIGGER ledger_entries_no_change BEFORE UPDATE OR DELETE OR TRUNCATE "
+        "ON ledger_entries FOR EACH STATEMENT EXECUTE FUNCTION ledger_entries_refuse()",
+    )
+
+    def run(self, statement: str, *values: object) -> Any:
+        """A statement with ``?`` for each value."""
+        return self._connection.execute(statement.replace("?", "%s"), values or None)
+
+    def names(self) -> set[str]:
+        """Only whether the head is there, among whatever else."""
+        (found,) = self.run("SELECT to_regclass('ledger_head') IS NOT NULL").fetchone()
+        return {"ledger_head"} if found else set()
+
+    def take_turns(self) -> None:
+        """Wait for others who make tables, which have no lock before they exist."""
+        self.run(f"SELECT pg_advisory_xact_lock({_TURNS})")
+
+
+def _only_bytes(value: object) -> bytes | None:
+    """Bytes that were read, or nothing: ``bytes(10**12)`` would take a terabyte of zeros."""
     if value is None or isinstance(value, bytes):
         return value
-    if isinstance(value, memoryview):
-        return bytes(value)
     raise DataError(
         "The ledger is damaged: it holds something else where bytes were written.",
         hint="Restore a copy of the ledger that passes 'ledger verify'.",
         code="ledger-damaged",
     )
-
-
-HEAD = Table(
-    "ledger_head",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("format", String(40), nullable=False),
-    Column("count", Integer, nullable=False),
-    Column("hash", String(64), nullable=False),
-    # under which files are known; random, and in no entry, so that entries say nothing of files
-    Column("key", String(64), nullable=False),
-)
-
-ENTRIES = Table(
-    "ledger_entries",
-    metadata,
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("time", String(40), nullable=False),
-    Column("kind", String(20), nullable=False),
-    Column("body", Text, nullable=False),
-    Column("previous", String(64), nullable=False),
-    Column("hash", String(64), nullable=False),
-    # of the body, to find a session's entries by
-    Column("study", String(LONGEST_NAME)),
-    Column("session", String(LONGEST_NAME)),
-    Index("ledger_entries_of_session", "study", "session"),
-)
-
-
-def _session_key() -> tuple[Column[str], Column[str]]:
-    return (
-        Column("study", String(LONGEST_NAME), primary_key=True),
-        Column("session", String(LONGEST_NAME), primary_key=True),
-    )
-
-
-STATES = Table("ledger_states", metadata, *_session_key(), Column("state", Bytes, nullable=False))
-
-# ``reply`` goes once it is settled or the session has ended; the digests (SHA-256, hex) stay
-REPLIES = Table(
-    "ledger_replies",
-    metadata,
-    *_session_key(),
-    Column("step", String(LONGEST_NAME), primary_key=True),
-    Column("request_hash", String(64), nullable=False),
-    Column("reply_hash", String(64), nullable=False),
-    Column("reply", Bytes),
-)
-
-
-def only_added(table: Table) -> None:
-    """Have the database itself refuse to change the table's rows, from when the table is made."""
-    name = table.name
-    never = f"{name.rpartition('_')[2]} of a ledger are never changed"
-    refusals = {
-        "sqlite": [
-            f"CREATE TRIGGER {name}_no_{verb} BEFORE {verb} ON {name} "
-            f"BEGIN SELECT RAISE(ABORT, '{never}'); END"
-            for verb in ("UPDATE", "DELETE")
-        ],
-        "postgresql": [
-            f"CREATE OR REPLACE FUNCTION {name}_refuse() RETURNS trigger LANGUAGE plpgsql "
-            f"AS $$ BEGIN RAISE EXCEPTION '{never}'; END $$",
-            f"CREATE TRIGGER {name}_no_change BEFORE UPDATE OR DELETE OR TRUNCATE "
-            f"ON {name} FOR EACH STATEMENT EXECUTE FUNCTION {name}_refuse()",
-        ],
-    }
-    for dialect, statements in refusals.items():
-        for statement in statements:
-            event.listen(
-                table,
-                "after_create",
-                DDL(statement).execute_if(dialect=dialect),  # type: ignore[no-untyped-call]
-            )
-
-
-only_added(ENTRIES)
-
-
-@dataclass(frozen=True)
-class Head:
-    """Number and hash of the last entry; 0 and 64 zeros of an empty ledger."""
-
-    count: int
-    hash: str
-
-
-class Statement:
-    """A statement with named values, as each kind of database has it: worked out once.
-
-    It is run as its text. SQLAlchemy would otherwise look it up and convert its values every time,
-    which takes longer than most of these statements do. So values are what a driver takes itself,
-    and what comes back is as the driver gives it.
-    """
-
-    def __init__(self, query: UpdateBase | Select[Any]) -> None:
-        self._query = query
-        self._known: dict[str, SQLCompiler] = {}
-
-    def run(self, connection: Connection, **values: object) -> CursorResult[Any]:
-        """Execute it."""
-        compiled = self._known.get(connection.dialect.name)
-        if compiled is None:
-            compiled = self._query.compile(dialect=connection.dialect)
-            self._known[connection.dialect.name] = compiled
-        given = {**compiled.params, **values}
-        text = str(compiled.string)
-        if compiled.positiontup is None:
-            return connection.exec_driver_sql(text, given)
-        return connection.exec_driver_sql(text, tuple(given[name] for name in compiled.positiontup))
-
-
-_KEY = Statement(select(HEAD.c.key).where(HEAD.c.id == 1))
-_READ_HEAD = select(HEAD.c.format, HEAD.c.count, HEAD.c.hash).where(HEAD.c.id == 1)
-_HEAD, _LOCKED_HEAD = Statement(_READ_HEAD), Statement(_READ_HEAD.with_for_update())
-_MOVE_HEAD = Statement(
-    update(HEAD)
-    .where(HEAD.c.id == 1)
-    .values(count=bindparam("its_count"), hash=bindparam("its_hash"))
-)
-_ADD = Statement(insert(ENTRIES))
-_IN_ORDER = select(
-    *(ENTRIES.c[name] for name in ("number", "time", "kind", "body", "previous", "hash"))
-).order_by(ENTRIES.c.number)
-
-
-def make_tables(connection: Connection) -> None:
-    """Make an empty ledger."""
-    metadata.create_all(connection)
-    connection.execute(
-        insert(HEAD).values(id=1, format=FORMAT, count=0, hash=FIRST, key=token_hex(32))
-    )
-
-
-def read_head(connection: Connection, *, lock: bool = False) -> Head:
-    """The head; with ``lock``, no other transaction has it before this one ends."""
-    row = (_LOCKED_HEAD if lock else _HEAD).run(connection).one_or_none()
-    if row is None or not (isinstance(row.count, int) and 0 <= row.count < _MOST_ENTRIES):
-        raise DataError(
-            "The ledger has lost its head.",
-            hint="Something other than eigenveil changed it; restore a copy that "
-            "passes 'ledger verify'.",
-            code="ledger-damaged",
-        )
-    if row.format != FORMAT:
-        raise DataError(
-            f"The ledger's format is {row.format!r}, this version of eigenveil reads {FORMAT!r}.",
-            hint="Use the version that wrote it, or begin another ledger with what its budget "
-            "leaves.",
-            code="other-format",
-        )
-    return Head(row.count, row.hash)
-
-
-def read_key(connection: Connection) -> bytes:
-    """The ledger's own key, under which it knows files; it never leaves the ledger."""
-    key = _KEY.run(connection).scalar_one_or_none()
-    try:
-        found = bytes.fromhex(str(key))
-    except (TypeError, ValueError):
-        found = b""
-    if len(found) != 32:
-        raise DataError(
-            "The ledger has lost the key by which it knows files.",
-            hint="Something other than eigenveil changed it; restore a copy that "
-            "passes 'ledger verify'.",
-            code="ledger-damaged",
-        )
-    return found
-
-
-def ledger_mark(key: bytes) -> str:
-    """What a ledger is called in decisions that are made for it: it says nothing of its key."""
-    return hashlib.sha256(b"eigenveil ledger mark 1\n" + key).hexdigest()
-
-
-def entries_where(*where: ColumnElement[bool]) -> Select[Any]:
-    """The query for the entries of which this is so, in order."""
-    return _IN_ORDER.where(*where)
-
-
-def read_entries(
-    connection: Connection, query: Select[Any] = _IN_ORDER, **named: object
-) -> Iterator[Entry]:
-    """Entries in order, as they are stored; all of them, or those of a query."""
-    for row in connection.execute(query, named):
-        yield opened(*row)
-
-
-class Writer:
-    """The one who may write: holds the head's lock until the transaction ends."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.head = read_head(connection, lock=True)
-
-    def append(self, body: Body) -> Entry:
-        """Add an entry with ``body``."""
-        plain = body.plain()
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        entry = seal(self.head.count + 1, now, body.kind, plain, self.head.hash)
-        _ADD.run(self.connection, **_row(entry))
-        self.head = Head(entry.number, entry.hash)
-        _MOVE_HEAD.run(self.connection, its_count=entry.number, its_hash=entry.hash)
-        return entry
-
-
-def _row(entry: Entry) -> dict[str, Any]:
-    return {
-        "number": entry.number,
-        "time": entry.time,
-        "kind": entry.kind,
-        "body": canonical(entry.body),
-        "previous": entry.previous,
-        "hash": entry.hash,
-        "study": entry.body.get("study"),
-        "session": entry.body.get("session"),
-    }

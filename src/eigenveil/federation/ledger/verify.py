@@ -6,29 +6,18 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select
-
+from eigenveil.federation.approvals.record import check_signed
 from eigenveil.federation.ledger.books import Books
-from eigenveil.federation.ledger.decisions import check_signed
 from eigenveil.federation.ledger.entries import (
     BrokenChain,
     BudgetBody,
     ChargeBody,
     Entry,
-    SessionKey,
+    Head,
     checked,
 )
 from eigenveil.federation.ledger.placing import RECOMPUTED, caps_follow
-from eigenveil.federation.ledger.tables import (
-    ENTRIES,
-    REPLIES,
-    STATES,
-    Head,
-    ledger_mark,
-    read_entries,
-    read_head,
-    read_key,
-)
+from eigenveil.federation.ledger.tables import Tables
 from eigenveil.privacy.accountant import Loss
 
 _NOTHING_NOTED = (
@@ -50,33 +39,33 @@ class Verification:
 
 
 def check(
-    connection: Connection, *, against: str | None = None, noted: Sequence[Head] | None = None
+    tables: Tables, *, against: str | None = None, noted: Sequence[Head] | None = None
 ) -> Verification:
     """Recompute the chain and compare it with what is stored beside it.
 
     ``against`` is the hash of an entry that was noted elsewhere, ``noted`` are the heads in a
     second place.
     """
-    head, hashes = read_head(connection), [""]
+    head, hashes = tables.read_head(), [""]
 
     def gathered() -> Iterator[Entry]:
-        for entry in checked(read_entries(connection), count=head.count, last=head.hash):
+        for entry in checked(tables.entries(), count=head.count, last=head.hash):
             hashes.append(entry.hash)
             yield entry
 
     try:
         books = Books.of(gathered())
-        _check_columns(connection)
+        _check_columns(tables)
         _check_accounts(books)
-        _check_answers(connection, books)
-        record = check_signed(books, ledger_mark(read_key(connection)))
+        _check_answers(tables, books)
+        record = check_signed(books, tables.mark())
     except BrokenChain as error:
         return _wrong(head, error.entry, f"Entry {error.entry} {error.why}.")
     problem = (
         _problem_with_notes(hashes, against, noted)
-        or _problem_with_states(connection, books)
-        or _problem_with_bytes(connection, books)
-        or _problem_with_file(connection)
+        or _problem_with_states(tables, books)
+        or _problem_with_bytes(tables, books)
+        or tables.problem()
     )
     if problem:
         return _wrong(head, None, problem)
@@ -84,7 +73,7 @@ def check(
     if record.listed is None:
         said += " Its budgets are unsigned: it has no approvers."
     else:
-        who = dict.fromkeys(str(each) for names in record.signed.values() for each in names)
+        who = dict.fromkeys(str(by) for each in record.budgets for by in each.signed)
         by = f", {' and '.join(who)}" if who else ""
         said += f" Every budget is signed by approvers of {record.listed.whose}{by}."
     if noted:
@@ -126,21 +115,18 @@ def _problem_with_notes(
     return ""
 
 
-def _check_columns(connection: Connection) -> None:
+def _check_columns(tables: Tables) -> None:
     """A session's entries are found by columns that are outside the hash."""
-    names = select(ENTRIES.c.number, ENTRIES.c.study, ENTRIES.c.session).order_by(ENTRIES.c.number)
-    for entry, row in zip(read_entries(connection), connection.execute(names), strict=True):
-        if (entry.body.get("study"), entry.body.get("session")) != (row.study, row.session):
+    names = tables.run("SELECT number, study, session FROM ledger_entries ORDER BY number")
+    for entry, (_, *filed) in zip(tables.entries(), names, strict=True):
+        if [entry.body.get("study"), entry.body.get("session")] != filed:
             raise BrokenChain(entry.number, "is filed under another session")
 
 
-def _check_answers(connection: Connection, books: Books) -> None:
+def _check_answers(tables: Tables, books: Books) -> None:
     """Every entry of an answer has the question and the answer that it was made for."""
-    c = REPLIES.c
-    columns = (c.study, c.session, c.step, c.request_hash, c.reply_hash)
     stored = {
-        (SessionKey(row.study, row.session), row.step): (row.request_hash, row.reply_hash)
-        for row in connection.execute(select(*columns))
+        (each.key, each.step): (each.request_hash, each.reply_hash) for each in tables.answers()
     }
     for key, session in books.sessions.items():
         for number, answer in session.answers:
@@ -175,12 +161,9 @@ def _check_accounts(books: Books) -> None:
             raise BrokenChain(number, "begins a session that its account has no room for")
 
 
-def _problem_with_states(connection: Connection, books: Books) -> str:
+def _problem_with_states(tables: Tables, books: Books) -> str:
     """Every open session has the state that its last entry records, and no other has one."""
-    stored = {
-        SessionKey(row.study, row.session): hashlib.sha256(row.state or b"").hexdigest()
-        for row in connection.execute(select(STATES))
-    }
+    stored = {key: hashlib.sha256(state).hexdigest() for key, state in tables.states()}
     expected = {key: each.state for key, each in books.sessions.items() if each.is_open}
     for key in sorted(stored.keys() | expected.keys(), key=str):
         if stored.get(key) != expected.get(key):
@@ -188,29 +171,20 @@ def _problem_with_states(connection: Connection, books: Books) -> str:
     return ""
 
 
-def _problem_with_bytes(connection: Connection, books: Books) -> str:
+def _problem_with_bytes(tables: Tables, books: Books) -> str:
     """Every answer on record has an entry, and is what that entry records."""
-    few = {"yield_per": 4}  # answers are large
-    for row in connection.execute(select(REPLIES), execution_options=few):
-        session = books.sessions.get(SessionKey(row.study, row.session))
-        where = f"The answer to {row.step!r} of session {row.session!r}"
+    for key, step, request_hash, reply_hash, is_kept in tables.answers():
+        session = books.sessions.get(key)
+        where = f"The answer to {step!r} of session {key.session!r}"
         if session is None:
             return f"{where} belongs to no session."
-        if not any(answer.step == row.step for _, answer in session.answers):
+        if not any(answer.step == step for _, answer in session.answers):
             return f"{where} has no entry: the chain was cut, with its head."
-        if row.reply is None:
+        if not is_kept:
             continue
         last = session.answers[-1][1]  # with which it ended may stay, if it released nothing
-        if not session.is_open and (row.step != last.step or isinstance(last, ChargeBody)):
+        if not session.is_open and (step != last.step or isinstance(last, ChargeBody)):
             return f"{where} is kept, though the session has ended."
-        if hashlib.sha256(row.reply).hexdigest() != row.reply_hash:
+        if hashlib.sha256(tables.reply(key, step, request_hash) or b"").hexdigest() != reply_hash:
             return f"{where} is not the one that was stored."
     return ""
-
-
-def _problem_with_file(connection: Connection) -> str:
-    """A session's entries are found through an index, which nothing above has looked at."""
-    if connection.dialect.name != "sqlite":
-        return ""
-    found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
-    return "" if found == "ok" else f"The file is damaged: {found.splitlines()[-1]}."

@@ -19,9 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from eigenveil.errors import DataError, DecisionRefused, EigenveilError, OutputError
-from eigenveil.federation.public_key import PublicKey
+from eigenveil.federation.public_key import KeySigner, PublicKey
 from eigenveil.files import replacing
-from eigenveil.network.keys import KeySigner
 
 SHORTEST_PASSWORD = 12
 """Characters of a password at the least: who has the file may try as many as they like."""

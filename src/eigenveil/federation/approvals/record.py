@@ -15,8 +15,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from eigenveil.errors import DecisionRefused
-from eigenveil.federation.ledger.books import Books
-from eigenveil.federation.ledger.documents import (
+from eigenveil.federation.approvals.documents import (
     DECIDING,
     EVERY_STUDY,
     Approver,
@@ -28,6 +27,7 @@ from eigenveil.federation.ledger.documents import (
     SignedDecision,
     SignedList,
 )
+from eigenveil.federation.ledger.books import Books
 from eigenveil.federation.ledger.entries import (
     ApproversBody,
     BrokenChain,
@@ -106,7 +106,7 @@ class Standing:
     by: tuple[str, ...] = ()  # Who decided, in order; when a second is needed, who agreed so far
     purpose: str = ""
     reason: str = ""
-    # Which rows a run may use, as of :class:`~eigenveil.federation.ledger.documents.Decision`
+    # Which rows a run may use, as of :class:`~eigenveil.federation.approvals.documents.Decision`
     data_set: str = ""
     rows: str = ""
     runs: int | None = None  # Runs that may begin in all (`None`: any number), and those that have
@@ -171,6 +171,15 @@ class Recorded:
         return self.signed.said
 
 
+@dataclass(frozen=True)
+class BudgetChange:
+    """A budget as it was set."""
+
+    time: str  # When; UTC, ISO format
+    body: BudgetBody  # What its entry holds
+    signed: tuple[Approver, ...]  # Who signed it; empty where there are no approvers
+
+
 @dataclass
 class Record:
     """What is signed in one ledger, in its order; each entry checked."""
@@ -178,11 +187,12 @@ class Record:
     ledger: str  # The ledger's identifier, which every document names
     # The latest list that holds; without one nobody decides here
     listed: ApproverList | None = None
+    lists: list[SignedList] = field(default_factory=list)  # All, in their order
     # Next lists that too few have signed yet, and who did
     proposed: list[tuple[ApproverList, tuple[Approver, ...]]] = field(default_factory=list)
     decisions: list[Recorded] = field(default_factory=list)
-    # Who signed a budget, by its entry's number; nobody where there are no approvers
-    signed: dict[int, tuple[Approver, ...]] = field(default_factory=dict)
+    # Every budget as it was set
+    budgets: list[BudgetChange] = field(default_factory=list)
     # Decisions about budgets that a second approver has not agreed to
     waiting: list[SignedBudget] = field(default_factory=list)
     # Entries that do not hold, and why
@@ -205,11 +215,12 @@ class Record:
                 now = datetime.fromisoformat(time)
                 match body:
                     case ApproversBody(signed=listed):
+                        record.lists.append(listed)
                         record.take(listed, now, first=number == 1)
                     case BudgetDecisionBody(signed=budget):
                         record.agree(budget, now)
                     case BudgetBody():
-                        record._set(number, body.budget)
+                        record._set(number, time, body)
                     case DecisionBody(signed=decision):
                         record._decide(number, now, decision)
             except DecisionRefused as error:
@@ -317,13 +328,14 @@ class Record:
         known = (self.listed.called(name) for name in names)
         return tuple(each for each in known if each is not None)
 
-    def _set(self, number: int, budget: Budget) -> None:
-        names = self._agreed(budget)
+    def _set(self, number: int, time: str, body: BudgetBody) -> None:
+        budget, names = body.budget, self._agreed(body.budget)
         if self._budgets.get(budget.data_set) == budget and not names:
             return  # its caps were divided anew
         if self.listed is not None and not names:
             self.problems.append((number, "no approver, or too few, signed the budget"))
-        self.signed[number], self._budgets[budget.data_set] = names, budget
+        self.budgets.append(BudgetChange(time, body, names))
+        self._budgets[budget.data_set] = budget
         self.waiting = [e for e in self.waiting if e.said.data_set != budget.data_set]
 
     # -- studies

@@ -2,7 +2,7 @@
 
 A study is known by its hash: one that differs in anything is another study and needs a decision of
 its own. A text here allows nothing: what may run follows from the signed decisions in the ledger
-(:mod:`eigenveil.network.decisions`).
+(:mod:`eigenveil.federation.approvals.desk`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import re
 from pathlib import Path
 
 from eigenveil.errors import DataError, EigenveilError, OutputError
+from eigenveil.federation.approvals.roster import Site
 from eigenveil.federation.study.study import Study, parse_study
 from eigenveil.files import replacing
-from eigenveil.network.folder import PartyFolder
 
 # So many wait at the most, so that nobody fills a site's disk; of these, so many that were only
 # asked about, so that questions leave places for studies that are started.
@@ -22,27 +22,27 @@ MOST_WAITING, MOST_ASKED = 64, 32
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def decided_study(party: PartyFolder, study_hash: str) -> Study | None:
+def decided_study(party: Site, study_hash: str) -> Study | None:
     """The site's own copy of a study that was decided about, or ``None``."""
     return _read(party.decided, study_hash)
 
 
-def waiting_study(party: PartyFolder, study_hash: str) -> Study | None:
+def waiting_study(party: Site, study_hash: str) -> Study | None:
     """A study that was requested, or ``None``."""
     return _read(party.waiting, study_hash)
 
 
-def waiting_studies(party: PartyFolder) -> list[Study]:
+def waiting_studies(party: Site) -> list[Study]:
     """Studies that were requested and wait for a decision, by name."""
     return _all(party.waiting)
 
 
-def decided_studies(party: PartyFolder) -> list[Study]:
+def decided_studies(party: Site) -> list[Study]:
     """Studies that were decided about, by name; whether they may run, the ledger says."""
     return _all(party.decided)
 
 
-def ask_owner(party: PartyFolder, study: Study, *, most: int = MOST_WAITING) -> bool:
+def ask_owner(party: Site, study: Study, *, most: int = MOST_WAITING) -> bool:
     """Put a study where the owner finds it; whether it was not there before."""
     known = _place(party.waiting, study.hash)
     if known.exists():
@@ -57,7 +57,7 @@ def ask_owner(party: PartyFolder, study: Study, *, most: int = MOST_WAITING) -> 
     return True
 
 
-def keep(party: PartyFolder, study: Study) -> None:
+def keep(party: Site, study: Study) -> None:
     """Keep the text of a study, whose protocol is settled, that is decided about."""
     if study.protocol == "auto":
         raise DataError(
@@ -68,7 +68,7 @@ def keep(party: PartyFolder, study: Study) -> None:
     _write(_place(party.decided, study.hash), study)
 
 
-def forget_waiting(party: PartyFolder, study_hash: str) -> None:
+def forget_waiting(party: Site, study_hash: str) -> None:
     """A study waits no more."""
     _place(party.waiting, study_hash).unlink(missing_ok=True)
 

@@ -1,0 +1,304 @@
+"""Decisions about studies and budgets at a site: made by approvers, signed, kept in the ledger.
+
+>>> decisions = Decisions(party, ledger)                                      # doctest: +SKIP
+>>> signer = open_key(party.approver_keys / "steward.key", password)          # doctest: +SKIP
+>>> decisions.approve(study, signer, by="steward", purpose="audit", runs=3)   # doctest: +SKIP
+>>> decisions.standing(study.hash).left                                       # doctest: +SKIP
+3
+
+What an approval is worth follows from the ledger alone
+(:mod:`eigenveil.federation.approvals.record`): a file of the party holds only a study's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from shlex import quote
+from typing import Any
+
+from eigenveil.errors import DataError, DecisionRefused
+from eigenveil.federation.approvals.documents import (
+    EVERY_STUDY,
+    Action,
+    BudgetDecision,
+    Decision,
+    SignedBudget,
+    SignedDecision,
+)
+from eigenveil.federation.approvals.record import Record, Recorded, Standing
+from eigenveil.federation.approvals.roster import FIRST_OWNER, Roster
+from eigenveil.federation.approvals.studies import (
+    decided_study,
+    forget_waiting,
+    keep,
+    waiting_study,
+)
+from eigenveil.federation.ledger.books import Books
+from eigenveil.federation.ledger.entries import (
+    UNIT,
+    Body,
+    Budget,
+    BudgetBody,
+    BudgetDecisionBody,
+    DecisionBody,
+    SessionKey,
+    budget_command,
+)
+from eigenveil.federation.ledger.placing import capped, check_budget, noted
+from eigenveil.federation.public_key import Signer
+from eigenveil.federation.signed import Signed
+from eigenveil.federation.study.study import Study
+from eigenveil.files import Place
+
+
+@dataclass(frozen=True)
+class Decisions(Roster):
+    """The decisions of a site."""
+
+    data_set: str = "default"  # Whose rows approvals are for, as the ledger calls them
+    # The rows' files, by whose contents an approval names the rows; without any, or with
+    # `any_rows`, it is for whatever rows the data set has when a run begins
+    rows: Sequence[Place] = ()
+
+    def standing(self, study: str) -> Standing:
+        """Where a study stands, by its hash."""
+        return self.record(study).standing(study)
+
+    def history(self, study: str | None = None) -> list[Recorded]:
+        """All decisions in their order; those about a study."""
+        return [
+            each
+            for each in self.record().decisions
+            if study is None or each.decision.study in (study, EVERY_STUDY)
+        ]
+
+    # -- runs
+
+    def may_run(self, key: SessionKey) -> bool:
+        """Whether a run may begin or go on now, with the rows that the site calls so."""
+        record = self.record(key.study)
+        standing = record.standing(key.study)
+        return standing.data_set == self.data_set and standing.allows(record.begun.get(key))
+
+    def check_rows(self, study: str, rows: Sequence[Place]) -> None:
+        """Raise where an approval is for other rows than these."""
+        standing = self.standing(study)
+        if standing.data_set != self.data_set:
+            was = f"data set {standing.data_set!r}, and the site runs with {self.data_set!r}"
+        elif standing.rows and standing.rows != self.ledger.rows_digest(rows):
+            was = f"rows of {self.data_set!r} that have changed since, or are others"
+        else:
+            return
+        raise DecisionRefused(
+            f"Study {study[:12]} was approved for {was}.",
+            hint="Approve it again for the rows that are there now; 'site approve --any-rows' is "
+            "for rows that go on growing.",
+            code="other-rows",
+        )
+
+    # -- deciding
+
+    def approve(
+        self,
+        study: Study | str,
+        signer: Signer | None = None,
+        *,
+        by: str = FIRST_OWNER,
+        purpose: str = "",
+        reason: str = "",
+        runs: int | None = 1,
+        until: datetime | None = None,
+        any_rows: bool = False,
+    ) -> Standing:
+        """Approve a study: once, for a number of runs, or until a date."""
+        known = study if isinstance(study, Study) else self.text(study)
+        self.check_countable(known, by=by)
+        keep(self.party, known)  # a text that no decision supports admits nothing
+        standing = self.decide(
+            "approve",
+            known.hash,
+            signer,
+            by=by,
+            purpose=purpose,
+            reason=reason,
+            runs=runs,
+            until=until,
+            data_set=self.data_set,
+            rows="" if any_rows or not self.rows else self.ledger.rows_digest(self.rows),
+        )
+        if standing.approved:
+            forget_waiting(self.party, known.hash)
+        return standing
+
+    def check_countable(self, study: Study, *, by: str = FIRST_OWNER) -> None:
+        """Raise where the data set's budget counts something else than a study protects."""
+        budget = self.ledger.budget_if_any(self.data_set)
+        unit = study.unit or UNIT
+        if budget is None or (
+            budget.unit == unit
+            and (budget.adjacency, study.adjacency) != ("add-remove", "replace-one")
+        ):
+            return
+        counts, protects = (
+            f"{'each' if adjacency == 'add-remove' else 'each changed'} {of}"
+            for adjacency, of in ((budget.adjacency, budget.unit), (study.adjacency, unit))
+        )
+        name, also = self.data_set, ""
+        if not self.ledger.books().is_untouched(name):  # its losses cannot be counted otherwise
+            name = f"{name} by {unit}"
+            also = f", and start the site with --data-set {quote(name)}"
+        adjacency = "replace-one" if study.adjacency == "replace-one" else budget.adjacency
+        command = budget_command(self.ledger.name, name, adjacency=adjacency, unit=unit)
+        command = command.replace(
+            "--epsilon E --delta D", f"--epsilon {budget.epsilon:g} --delta {budget.delta:g}"
+        )
+        raise DecisionRefused(
+            f"The budget of data set {self.data_set!r} counts what {counts} loses, and study "
+            f"{study.name!r} protects {protects}: no run of it could begin.",
+            hint=f"Open an account that counts so{also}: {command} --party "
+            f"{quote(str(self.party.folder))} --as {quote(by)}",
+            code="other-unit",
+        )
+
+    def refuse(
+        self,
+        study: str,
+        signer: Signer | None = None,
+        *,
+        by: str = FIRST_OWNER,
+        reason: str,
+        tell_lead: bool = False,
+    ) -> Standing:
+        """Refuse a study, by its hash; the lead is told the reason only with ``tell_lead``."""
+        keep(self.party, self.text(study))
+        found = self.decide("refuse", study, signer, by=by, reason=reason, tell_lead=tell_lead)
+        forget_waiting(self.party, study)
+        return found
+
+    def revoke(
+        self, study: str, signer: Signer | None = None, *, by: str = FIRST_OWNER, reason: str = ""
+    ) -> Standing:
+        """Take an approval back from the next message on; or ``EVERY_STUDY``'s."""
+        return self.decide("revoke", study, signer, by=by, reason=reason)
+
+    def allow_every_study(self, signer: Signer | None = None, *, by: str = FIRST_OWNER) -> Standing:
+        """Record, where it is not, that every study may run as often as the budget allows."""
+        standing = self.standing(EVERY_STUDY)
+        if standing.approved and standing.data_set == self.data_set:
+            return standing
+        if self.approvers().needed > 1:
+            raise DecisionRefused(
+                "Two approvers must agree on every study here, so none can be approved as it "
+                "comes.",
+                hint="Start with --approve manual, or change the rule: 'eigenveil site approver "
+                "rule'.",
+                code="two-persons",
+            )
+        return self.decide(
+            "approve",
+            EVERY_STUDY,
+            signer,
+            by=by,
+            reason="site start --approve all",
+            runs=None,
+            data_set=self.data_set,
+        )
+
+    def end_every_study(self, signer: Signer | None = None, *, by: str = FIRST_OWNER) -> None:
+        """Revoke the standing approval of every study, where there is one."""
+        if self.standing(EVERY_STUDY).approved:
+            self.decide("revoke", EVERY_STUDY, signer, by=by, reason="site start --approve manual")
+
+    def decide(
+        self,
+        action: Action,
+        study: str,
+        signer: Signer | None = None,
+        *,
+        by: str = FIRST_OWNER,
+        runs: int | None = 1,
+        **fields: Any,
+    ) -> Standing:
+        """Make, sign and record a decision; where the study stands afterwards."""
+        runs = runs if action == "approve" else None
+        made = self.draft(action, study, by=by, runs=runs, **fields)
+        self.add(Signed[Decision].by(made, signer or self.owner()))
+        return self.standing(study)
+
+    def draft(self, action: Action, study: str, *, by: str, **fields: object) -> Decision:
+        """A decision for this site and ledger, now, to be signed."""
+        return self._made(Decision, {"action": action, "study": study, "by": by, **fields})
+
+    def add(self, signed: SignedDecision) -> None:
+        """Record a signed decision; two at once take their turns."""
+        mark = self.ledger.mark()
+
+        def make(books: Books) -> Sequence[Body]:
+            record, before = self._opened(books, mark)
+            record.check(signed, datetime.now(UTC))
+            _check_sensible(signed.said, record)
+            return [*before, DecisionBody(signed=signed)]
+
+        self.ledger.add(make)
+
+    # -- budgets
+
+    def set_budget(
+        self,
+        budget: Budget,
+        signer: Signer | None = None,
+        *,
+        by: str = FIRST_OWNER,
+        reason: str = "",
+    ) -> bool:
+        """Decide about a data set's budget; whether it is set.
+
+        It is not while a second approver must agree: to exactly the same.
+        """
+        check_budget(budget)
+        made = self._made(BudgetDecision, {**asdict(budget), "by": by, "reason": reason})
+        signed: SignedBudget = Signed[BudgetDecision].by(made, signer or self.owner())
+
+        def make(books: Books) -> Sequence[Body]:
+            record, before = self._opened(books, made.ledger)
+            enough = record.agree(signed, datetime.now(UTC))
+            body = noted(capped(budget, books), by=by, reason=reason)
+            return [*before, BudgetDecisionBody(signed=signed), *([body] if enough else [])]
+
+        return self.ledger.add(make)[-1].kind == BudgetBody.kind
+
+    # -- of the party
+
+    def text(self, study: str) -> Study:
+        """The study of a hash, as it waits or was decided about."""
+        found = waiting_study(self.party, study) or decided_study(self.party, study)
+        if found is None:
+            raise DataError(
+                f"No study has the hash {study} here.",
+                hint="It may have been changed or withdrawn meanwhile: look at what waits now.",
+                code="unknown-study",
+            )
+        return found
+
+
+def _check_sensible(decision: Decision, record: Record) -> None:
+    if decision.action == "refuse" and decision.study == EVERY_STUDY:
+        raise DecisionRefused(
+            "A refusal is about one study.",
+            hint="Revoke the standing approval of all studies instead.",
+            code="bad-decision",
+        )
+    if decision.action == "revoke" and not record.standing(decision.study).rule.revocable:
+        raise DecisionRefused(
+            "There is no approval that could be revoked.",
+            hint="'eigenveil site status' shows what is approved.",
+            code="nothing-approved",
+        )
+    if decision.until is not None and decision.until <= decision.time:
+        raise DecisionRefused(
+            f"The approval would end at {decision.until:%Y-%m-%d %H:%M} UTC, before it begins.",
+            hint="Give a later date.",
+            code="bad-decision",
+        )
