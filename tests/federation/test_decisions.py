@@ -4,7 +4,7 @@ import json
 import shlex
 import sqlite3
 import threading
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -37,7 +37,7 @@ from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey
 from eigenveil.federation.ledger.placing import capped
 from eigenveil.federation.public_key import KeySigner
 from eigenveil.federation.signed import Signed
-from eigenveil.network.folder import identity_of
+from eigenveil.network.folder import PartyFolder, identity_of
 from eigenveil.network.parties import note_members
 from eigenveil.privacy.accountant import Loss
 from federation_tools import make_federation, study_of
@@ -392,9 +392,8 @@ def test_a_party_with_a_new_key_decides_once_an_approver_put_it_into_the_list(
     """The party's folder alone changes no list: whoever has it could be anybody."""
     ann, new = appointed(desk, party, "ann"), KeySigner.new()
     assert desk.approve(STUDY.hash, runs=None).approved
-    known = desk.own()
-    former = known.signer
-    monkeypatch.setattr(Decisions, "own", lambda self: replace(known, signer=new))
+    former = party.signer_now
+    monkeypatch.setattr(PartyFolder, "signer_now", new)
     refused("owner-key", desk.approve, STUDY.hash)
     refused("bad-signature", desk.renew, FIRST_OWNER, new.public_key.text, signer=new)
     assert desk.renew(FIRST_OWNER, new.public_key.text, signer=ann, by="ann")
@@ -550,7 +549,7 @@ def test_a_ledger_that_somebody_else_began_is_not_the_sites(party, tmp_path):
     body = ApproversBody(signed=Signed[ApproverList].by(planted, stranger))
     ledger.add(lambda _: [body])
     assert "never signed by" in refused("no-approvers", desk.begin).message
-    key = desk.own().signer.public_key.text  # as where the site's keys were lost
+    key = desk.party.signer_now.public_key.text  # as where the site's keys were lost
     assert desk.renew(FIRST_OWNER, key, signer=stranger)
     refused("no-approvers", desk.begin)
     assert desk.set_needed(1)
