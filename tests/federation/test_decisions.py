@@ -587,7 +587,7 @@ def test_the_first_list_of_another_ledger(desk, tmp_path):
     """Its approvers would decide in a ledger that they never saw."""
     first = read_body(next(iter(desk.ledger.entries())))
     other = Ledger(tmp_path / "other.ledger", heads=None)
-    other.record(lambda _: [first])
+    other.add(lambda _: [first])
     found = other.verify()
     assert (found.holds, found.wrong) == (False, 1)
     assert "made for another ledger" in found.explanation

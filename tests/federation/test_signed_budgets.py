@@ -131,7 +131,7 @@ def test_a_session_after_a_signed_budget(desk, ledger, ann):
     """Caps that are divided anew are no other budget."""
     assert desk.set_budget(MORE, ann, by="ann")
     key = SessionKey("ab" * 32, "run")
-    for each, reserve in ((key, Loss(1e-3)), (replace(key, session="b"), Loss(pure=0.1))):
+    for each, reserve in ((key, Loss(1e-3)), (key._replace(session="b"), Loss(pure=0.1))):
         ledger.begin(each, data_set="default", adjacency="add-remove", reserve=reserve, state=b"")
     ledger.charge_elsewhere("default", Elsewhere.stated(epsilon=0.1, adjacency="add-remove"))
     assert ledger.verify().holds

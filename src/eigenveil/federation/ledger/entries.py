@@ -106,7 +106,7 @@ def checked(entries: Iterable[Entry], *, count: int, last: str) -> Iterator[Entr
     expected, previous = 1, FIRST
     for entry in entries:
         if entry.number != expected:
-            if entry.number > expected:
+            if not isinstance(entry.number, int) or entry.number > expected:
                 raise BrokenChain(expected, "is missing")
             raise BrokenChain(entry.number, "has no place")
         if entry.previous != previous:
