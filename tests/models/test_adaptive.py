@@ -16,7 +16,7 @@ from eigenveil import FederatedPCA, NoisyResultWarning, PrivacyError, PrivatePCA
 from eigenveil.errors import DataError
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models.explained import shrunk, with_eigenvalues
-from eigenveil.models.pca import adaptive, second_moment
+from eigenveil.models.pca import adaptive, second_moment, variances
 from eigenveil.models.pca.precondition import ONE_RELEASE, Choice, precondition
 from eigenveil.models.pca.ways import RangeSketch
 
@@ -146,8 +146,8 @@ def test_a_false_ratio_is_not_published():
 def test_no_choice_is_advised_that_was_made(row_norm):
     state = SimpleNamespace(plan=SimpleNamespace(row_norm=row_norm), advice="")
     found = SimpleNamespace(strengths=np.array([9e3]), edge=1.0, row_bound=0.0)
-    said = adaptive.Explained.released(np.array([0.2]), 1.0, 0.01)
-    assert adaptive._are_of_other_rows(state, found, said, 1e4, 10, 7.0)
+    said = variances.Explained.released(np.array([0.2]), 1.0, 0.01)
+    assert variances._are_of_other_rows(state, found, said, 1e4, 10, 7.0)
     assert ("row_norm='auto'" in state.advice) == (row_norm == "unit")
     assert "public number" in state.advice
 
