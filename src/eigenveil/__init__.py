@@ -27,21 +27,22 @@ if TYPE_CHECKING:
     from eigenveil.models.covariance.estimator import PrivateCovariance
     from eigenveil.models.covariance.federated import FederatedCovariance
     from eigenveil.models.mixture.estimator import PrivateGaussianMixture
+    from eigenveil.models.mixture.federated import FederatedGaussianMixture
     from eigenveil.models.pca.estimator import PrivatePCA
     from eigenveil.models.pca.federated import FederatedPCA
     from eigenveil.models.streaming.private import PrivateStreamingPCA
     from eigenveil.models.streaming.tracker import StreamingPCA
-    from eigenveil.models.tensors.federated import FederatedGaussianMixture, FederatedTopicModel
     from eigenveil.models.topics.estimator import PrivateTopicModel
+    from eigenveil.models.topics.federated import FederatedTopicModel
     from eigenveil.privacy.guarantee import Guarantee
 
 # Each is imported when it is first used: the command line's help needs none of the libraries.
 _MODULES = {
     "Budget": "federation.ledger.entries",
     "FederatedCovariance": "models.covariance.federated",
-    "FederatedGaussianMixture": "models.tensors.federated",
+    "FederatedGaussianMixture": "models.mixture.federated",
     "FederatedPCA": "models.pca.federated",
-    "FederatedTopicModel": "models.tensors.federated",
+    "FederatedTopicModel": "models.topics.federated",
     "Guarantee": "privacy.guarantee",
     "Ledger": "federation.ledger.ledger",
     "PrivateCovariance": "models.covariance.estimator",

@@ -23,8 +23,8 @@ from eigenveil.federated.running import DATA_SET
 from eigenveil.federation.ledger.ledger import Budget, Ledger
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models.mixture.estimator import FittedMixture
-from eigenveil.models.tensors.plan import TopicPlan
 from eigenveil.models.topics.estimator import FittedTopics
+from eigenveil.models.topics.plan import TopicPlan
 from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from noise_tools import silence

@@ -16,7 +16,8 @@ from eigenveil.federation.study.checks import has_field
 from eigenveil.federation.study.file import read_study, template, write_toml
 from eigenveil.federation.study.site_weights import coarse_weights
 from eigenveil.federation.study.study import WEIGHT_BITS, Study, make_study, parse_study
-from eigenveil.models.tensors.plan import MixturePlan, TopicPlan
+from eigenveil.models.mixture.plan import MixturePlan
+from eigenveil.models.topics.plan import TopicPlan
 from eigenveil.noise.cube import tensor_size
 from eigenveil.planning.forecast import forecast, pooled
 from eigenveil.planning.protocol import choose_protocol

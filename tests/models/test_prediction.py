@@ -5,8 +5,8 @@ import pytest
 
 from eigenveil import DataError, PrivatePCA
 from eigenveil.linalg.subspace import captured_energy
+from eigenveil.models.mixture.plan import make_plan as make_mixture_plan
 from eigenveil.models.task import TASKS
-from eigenveil.models.tensors.plan import make_mixture_plan
 from eigenveil.planning.predict import parse_spectrum, predict
 from eigenveil.planning.tensors import expect
 from plan_tools import plan_of

@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from eigenveil import DataError, OutputError, PrivacyError, PrivatePCA, PrivateTopicModel
 from eigenveil.errors import InvalidRowsWarning
 from eigenveil.federation.protocol.certificates import check
-from eigenveil.models.tensors.plan import TopicPlan
+from eigenveil.models.topics.plan import TopicPlan
 from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from matching_tools import matched

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from eigenveil.models.mixture.plan import SUMS, MixturePlan
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.plan import BasePlan, Planned, Step, exactly
-from eigenveil.models.tensors.plan import SUMS, MixturePlan
 from eigenveil.moments.accumulators import BINS, WEIGHT_BITS
 from eigenveil.moments.documents.triples import triples_error
 from eigenveil.moments.exact import Description

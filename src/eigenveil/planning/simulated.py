@@ -18,9 +18,11 @@ from scipy.optimize import linear_sum_assignment
 
 from eigenveil.models.covariance.plan import CovariancePlan
 from eigenveil.models.driver import rounds_of
+from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.plan import Step
 from eigenveil.models.task import task_of_plan
-from eigenveil.models.tensors.plan import MixturePlan, TensorPlan, TopicPlan
+from eigenveil.models.tensors.plan import TensorPlan
+from eigenveil.models.topics.plan import TopicPlan
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
 from eigenveil.planning.predict import MOST_ROWS, rows_of_spectrum
 from eigenveil.planning.trials import (

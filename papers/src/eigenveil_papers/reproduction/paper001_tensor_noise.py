@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from eigenveil.errors import PrivacyError
 from eigenveil.linalg.tensor import multilinear
 from eigenveil.models.driver import driven, run_rounds
+from eigenveil.models.mixture.plan import make_plan as make_mixture_plan
 from eigenveil.models.mixture.rounds import private_mixture
 from eigenveil.models.options import Options
 from eigenveil.models.rounds import Answers, Round
-from eigenveil.models.tensors.plan import make_mixture_plan, make_topic_plan
+from eigenveil.models.topics.plan import make_plan as make_topic_plan
 from eigenveil.models.topics.rounds import private_topics
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.documents.documents import as_documents

@@ -27,12 +27,12 @@ from eigenveil.cli.presenters.registry import estimator_options
 from eigenveil.cli.presenters.results import print_releases, release_as_json
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
+from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.options import options_of
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.ways import way_of
 from eigenveil.models.task import Task, part
-from eigenveil.models.tensors.plan import MixturePlan
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM
 from eigenveil.planning.predict import Prediction, parse_spectrum, predict
 from eigenveil.planning.quality import LARGEST_ROWS, Answer, Sought, epsilons, row_counts, smallest

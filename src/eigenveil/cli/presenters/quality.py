@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from eigenveil.cli.presenters.screen import Screen, notify
+from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.task import Task
-from eigenveil.models.tensors.plan import MixturePlan, TensorPlan
+from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.planning.quality import Answer, Sought
 from eigenveil.planning.simulated import components_drawn
 from eigenveil.planning.trials import Scenario, Trials

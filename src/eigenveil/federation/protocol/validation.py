@@ -23,7 +23,7 @@ from eigenveil.models.pca.plan import ADAPTED_MEAN, COVARIATES, ENERGIES, MEAN_L
 from eigenveil.models.plan import CENTER, COLUMNS, OBSERVED, SCALE, BasePlan, Planned
 from eigenveil.models.rounds import prepared_center
 from eigenveil.models.shapes import SHAPES
-from eigenveil.models.tensors.plan import TopicPlan
+from eigenveil.models.topics.plan import TopicPlan
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.columns import RANGE_LIMIT
 from eigenveil.moments.describe import Description

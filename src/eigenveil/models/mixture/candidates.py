@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.models.mixture.em import Components, Spectrum, Step, positive, positive_diagonal
-from eigenveil.models.tensors.plan import CovarianceType
+from eigenveil.models.mixture.plan import CovarianceType
 
 Array = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from eigenveil.models.tensors.plan import CovarianceType
+from eigenveil.models.mixture.plan import CovarianceType
 from eigenveil.models.tensors.whitening import PairMoment
 from eigenveil.moments.em import (
     COUNT_WEIGHT,

@@ -30,11 +30,11 @@ from eigenveil.models.mixture.em import (
     told_apart,
 )
 from eigenveil.models.mixture.em import Step as EMStep
+from eigenveil.models.mixture.plan import CANDIDATES, NO_COMPONENTS, SUMS, MixturePlan
 from eigenveil.models.plan import CENTERED_SCALE, Step
 from eigenveil.models.rounds import Answers, Round, RoundState, find_center
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import LARGEST_VARIANCE
-from eigenveil.models.tensors.plan import CANDIDATES, NO_COMPONENTS, SUMS, MixturePlan
 from eigenveil.models.tensors.polish import polished_means
 from eigenveil.models.tensors.whitening import (
     NO_COMPONENT,

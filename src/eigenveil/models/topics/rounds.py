@@ -21,7 +21,6 @@ from eigenveil.linalg.tensor import multilinear
 from eigenveil.models.plan import Step
 from eigenveil.models.rounds import Answers, Round, RoundState
 from eigenveil.models.shapes import SMALLEST_CLIP
-from eigenveil.models.tensors.plan import NO_TOPICS, TopicPlan
 from eigenveil.models.tensors.polish import TopicMoments, polished_topics, triples_off
 from eigenveil.models.tensors.whitening import (
     NO_COMPONENT,
@@ -37,6 +36,7 @@ from eigenveil.models.tensors.whitening import (
     usable,
 )
 from eigenveil.models.topics.dirichlet import Frequencies, clipped_alike, frequencies, of_one_topic
+from eigenveil.models.topics.plan import NO_TOPICS, TopicPlan
 from eigenveil.moments.accumulators import BINS, bin_upper_edges
 from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import (
