@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from eigenveil.cli.app import app
 from eigenveil.cli.options import WrongOption
-from eigenveil.cli.presenters.results import new_folder
+from eigenveil.app.results import new_folder
 from eigenveil.errors import OutputError
 
 N = 137  # nowhere else a number
@@ -119,7 +119,7 @@ def leaves(value):
 KILLED = """
     import os, signal, sys
     from pathlib import Path
-    from eigenveil.cli.presenters.results import new_folder
+    from eigenveil.app.results import new_folder
     with new_folder(Path(sys.argv[1])) as folder:
         (folder / "model.npz").write_text("half")
         os.kill(os.getpid(), signal.SIGKILL)

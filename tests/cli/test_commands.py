@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 
 from eigenveil import PrivatePCA
 from eigenveil.cli.app import main
-from eigenveil.cli.presenters.pca import PCAPresenter
+from eigenveil.app.presenters.pca import PCAPresenter
 from eigenveil.io import open_rows
 from statistics_tools import ended_early
 

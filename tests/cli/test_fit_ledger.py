@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from eigenveil.cli.ledger_place import usual_ledger
+from eigenveil.app.ledger_place import usual_ledger
 from eigenveil.errors import OutputError
 from eigenveil.federation.ledger.ledger import Ledger
 

@@ -15,7 +15,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from eigenveil.cli.ledger_place import VARIABLE, usual_ledger
+from eigenveil.app.ledger_place import VARIABLE, usual_ledger
 from eigenveil.cli.presenters.screen import notify
 from eigenveil.errors import DataError, EigenveilError, LedgerWarning, listed
 from eigenveil.files import Place

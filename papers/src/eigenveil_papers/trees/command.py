@@ -17,7 +17,7 @@ from rich.table import Table
 from eigenveil.cli import options
 from eigenveil.cli.options import WrongOption
 from eigenveil.cli.places import Database, Sql, read_places
-from eigenveil.cli.presenters.results import CERTIFICATE, check_free, new_folder, print_views
+from eigenveil.app.results import CERTIFICATE, check_free, new_folder, print_views
 from eigenveil.cli.presenters.screen import Screen, bold, counted
 from eigenveil.files import Place
 from eigenveil.io import ReadOptions

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from eigenveil.cli import options
-from eigenveil.cli.presenters.results import check_place, new_folder
+from eigenveil.app.results import check_place, new_folder
 from eigenveil.cli.presenters.screen import Screen, bold, coloured, counted
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 
 from eigenveil.cli import options
 from eigenveil.cli.presenters.registry import load_model
-from eigenveil.cli.presenters.results import CERTIFICATE, MODEL, print_assumptions, print_views
+from eigenveil.app.results import CERTIFICATE, MODEL, print_assumptions, print_views
 from eigenveil.cli.presenters.screen import Screen, bold, say
 from eigenveil.errors import DataError, EigenveilError, short_name
 from eigenveil.federation.members import plain_fingerprint

@@ -13,7 +13,7 @@ from eigenveil.cli import options
 from eigenveil.cli.commands.fit import ledger_files, print_written
 from eigenveil.cli.options import WrongOption, read_columns
 from eigenveil.cli.places import SitesSql, open_sites, read_sites
-from eigenveil.cli.presenters.results import (
+from eigenveil.app.results import (
     as_json,
     check_free,
     new_folder,

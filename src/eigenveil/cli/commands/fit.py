@@ -24,9 +24,9 @@ from eigenveil.cli.places import (
     read_places,
     read_sites,
 )
-from eigenveil.cli.presenters.pca import draw_rows
+from eigenveil.app.presenters.pca import draw_rows
 from eigenveil.cli.presenters.registry import estimator_options
-from eigenveil.cli.presenters.results import (
+from eigenveil.app.results import (
     as_json,
     check_free,
     check_place,

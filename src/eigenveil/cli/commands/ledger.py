@@ -11,8 +11,8 @@ import typer
 from rich.table import Table
 
 from eigenveil.cli import options
-from eigenveil.cli.ledger_place import VARIABLE, usual_ledger
-from eigenveil.cli.presenters.results import check_place
+from eigenveil.app.ledger_place import VARIABLE, usual_ledger
+from eigenveil.app.results import check_place
 from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.files import replacing
 from eigenveil.models.options import OPTIONS

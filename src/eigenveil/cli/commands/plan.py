@@ -24,7 +24,7 @@ from eigenveil.cli.presenters.quality import (
     trials_json,
 )
 from eigenveil.cli.presenters.registry import estimator_options
-from eigenveil.cli.presenters.results import print_releases, release_as_json
+from eigenveil.app.results import print_releases, release_as_json
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.models.mixture.plan import MixturePlan

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.places import Database, Sql, read_places
-from eigenveil.cli.presenters.results import check_place
+from eigenveil.app.results import check_place
 from eigenveil.cli.presenters.screen import Screen, notify
 from eigenveil.errors import DataError, short_name
 from eigenveil.files import replacing

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from eigenveil.cli import options
 from eigenveil.cli.options import WantedColumns, WrongOption
 from eigenveil.cli.places import Database, Sql, read_places
-from eigenveil.cli.presenters.base import Presenter, names_of
+from eigenveil.app.presenters.base import Presenter, names_of
 from eigenveil.cli.presenters.registry import load_model, presenter_of
-from eigenveil.cli.presenters.results import (
+from eigenveil.app.results import (
     MODEL,
     SCHEMA,
     as_json,

@@ -24,7 +24,7 @@ from eigenveil.cli.presenters.quality import (
     trials_json,
 )
 from eigenveil.cli.presenters.registry import check_options, estimator_options
-from eigenveil.cli.presenters.results import check_place
+from eigenveil.app.results import check_place
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.cli.presenters.study import (
     adversaries_json,

@@ -21,7 +21,7 @@ from eigenveil.app.study import (
 from eigenveil.cli import options
 from eigenveil.cli.commands.fit import print_written
 from eigenveil.cli.commands.study import LEAD, LeadFolder, StudyFile
-from eigenveil.cli.presenters.results import (
+from eigenveil.app.results import (
     as_json,
     check_free,
     new_folder,

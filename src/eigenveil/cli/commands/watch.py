@@ -13,7 +13,7 @@ import typer
 
 from eigenveil.cli import options
 from eigenveil.cli.options import WrongOption
-from eigenveil.cli.presenters.results import check_free, check_place, new_folder, write_result
+from eigenveil.app.results import check_free, check_place, new_folder, write_result
 from eigenveil.cli.presenters.watch import Moment, Report, Tracking
 from eigenveil.errors import DataError, OutputError
 from eigenveil.io import ReadOptions

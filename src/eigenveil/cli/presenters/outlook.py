@@ -13,7 +13,7 @@ import numpy as np
 
 from eigenveil.cli.options import print_json
 from eigenveil.cli.presenters.quality import shown_text, trials_json
-from eigenveil.cli.presenters.results import print_releases, release_as_json
+from eigenveil.app.results import print_releases, release_as_json
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.models.explained import strength_floor

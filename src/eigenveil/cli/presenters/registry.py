@@ -16,7 +16,7 @@ from eigenveil.cli.options import (
     option_name,
     option_text,
 )
-from eigenveil.cli.presenters.base import Presenter
+from eigenveil.app.presenters.base import Presenter
 from eigenveil.errors import DataError, listed
 from eigenveil.models.options import options_of, tasks_with
 from eigenveil.models.stored import StoredModel, estimator_of

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rich.status import Status
 from rich.table import Table
 
-from eigenveil.cli.presenters.base import name_of
+from eigenveil.app.presenters.base import name_of
 from eigenveil.cli.presenters.screen import Screen, bold, notify, say
 from eigenveil.errors import short_name
 from eigenveil.io.stopping import Stop

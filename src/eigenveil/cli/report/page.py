@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from eigenveil import plots
-from eigenveil.cli.presenters.base import Drawing
+from eigenveil.app.presenters.base import Drawing
 from eigenveil.cli.presenters.registry import presenter_of
-from eigenveil.cli.presenters.results import print_releases, print_views
+from eigenveil.app.results import print_releases, print_views
 from eigenveil.cli.report.methods import methods, model_card
 from eigenveil.cli.report.recorded import RecordingScreen, scrolled
 from eigenveil.cli.report.references import bibtex

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenveil.cli.presenters.registry import load_model, presenter_of
-from eigenveil.cli.presenters.results import CERTIFICATE, MODEL, release_as_json
+from eigenveil.app.results import CERTIFICATE, MODEL, release_as_json
 from eigenveil.cli.report.recorded import RecordingScreen
 from eigenveil.console.desk.ways import title_of
 from eigenveil.errors import DataError

@@ -6,7 +6,7 @@ from typing import Any
 
 from eigenveil.checks import MOST_WHOLE
 from eigenveil.cli.commands.plan import plan
-from eigenveil.cli.ledger_place import usual_ledger
+from eigenveil.app.ledger_place import usual_ledger
 from eigenveil.console.desk.curves import point_of_table
 from eigenveil.console.desk.forms import command_fields, fields_of
 from eigenveil.console.desk.ledger import LedgerPages

@@ -12,10 +12,16 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from eigenveil import plots
-from eigenveil.cli.presenters.base import Drawing, Presenter, columns_matched, name_of, names_of
-from eigenveil.cli.presenters.charts import Comparison
+from eigenveil.app.presenters.base import (
+    Drawing,
+    Presenter,
+    columns_matched,
+    name_of,
+    names_of,
+)
+from eigenveil.app.presenters.charts import Comparison
 from eigenveil.cli.presenters.screen import Screen
-from eigenveil.cli.presenters.tensors import write_csv
+from eigenveil.app.presenters.tensors import write_csv
 from eigenveil.errors import short_name
 from eigenveil.models.covariance.estimator import FittedCovariance
 

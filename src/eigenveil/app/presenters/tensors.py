@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.cli.presenters.base import Drawing, name_of
-from eigenveil.cli.presenters.charts import Bars, Chart
+from eigenveil.app.presenters.base import Drawing, name_of
+from eigenveil.app.presenters.charts import Bars, Chart
 from eigenveil.cli.presenters.screen import Screen, bold
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from eigenveil import plots
-from eigenveil.cli.presenters.base import (
+from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
     columns_matched,
@@ -22,7 +22,7 @@ from eigenveil.cli.presenters.base import (
     names_of,
     or_none,
 )
-from eigenveil.cli.presenters.charts import MOST_LINES, Arrows, Bars, Chart, Comparison, Grid
+from eigenveil.app.presenters.charts import MOST_LINES, Arrows, Bars, Chart, Comparison, Grid
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import short_name
 from eigenveil.files import replacing

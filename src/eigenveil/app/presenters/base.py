@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.cli.presenters.charts import Chart, Comparison
+from eigenveil.app.presenters.charts import Chart, Comparison
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import NoisyResultWarning
 from eigenveil.models.stored import StoredModel

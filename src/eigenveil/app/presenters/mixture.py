@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from eigenveil import plots
-from eigenveil.cli.presenters.base import (
+from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
     columns_matched,
@@ -22,9 +22,9 @@ from eigenveil.cli.presenters.base import (
     name_of,
     names_of,
 )
-from eigenveil.cli.presenters.charts import MOST_LINES, Chart, Circles, Comparison, Grid, Lists
+from eigenveil.app.presenters.charts import MOST_LINES, Chart, Circles, Comparison, Grid, Lists
 from eigenveil.cli.presenters.screen import Screen
-from eigenveil.cli.presenters.tensors import (
+from eigenveil.app.presenters.tensors import (
     print_strengths,
     strength_values,
     strengths_chart,

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from eigenveil import plots
-from eigenveil.cli.presenters.base import (
+from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
     columns_matched,
     matched,
     names_of,
 )
-from eigenveil.cli.presenters.charts import Chart, Comparison, Lists
+from eigenveil.app.presenters.charts import Chart, Comparison, Lists
 from eigenveil.cli.presenters.screen import Screen
-from eigenveil.cli.presenters.tensors import (
+from eigenveil.app.presenters.tensors import (
     print_strengths,
     strength_values,
     strengths_chart,
