@@ -186,6 +186,12 @@ class OutputError(EigenveilError, OSError):
     exit_status = 7
 
 
+class WrongOption(EigenveilError):
+    """An option that cannot be what it is, or that has no meaning beside another one."""
+
+    exit_status = 2
+
+
 class InvalidRowsWarning(UserWarning):
     """Rows are not valid and were left out: how many, where the first is, and by which rule.
 

@@ -1,4 +1,4 @@
-"""Showing a fit to people and programs, and writing its result folder."""
+"""A fitted model as commands and pages tell it, and the folder that it is written to."""
 
 from __future__ import annotations
 
@@ -13,44 +13,87 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from rich.table import Table
-
+import eigenveil
 from eigenveil import plots
-from eigenveil.cli.presenters.registry import presenter_of
-from eigenveil.cli.presenters.screen import Screen, bold
-from eigenveil.errors import OutputError, short_name
+from eigenveil.app.parts import Part, TextTable, strongly
+from eigenveil.app.presenters.base import Presenter
+from eigenveil.errors import DataError, OutputError, short_name
 from eigenveil.files import hold
 from eigenveil.models.display import RELEASES, release_cells
-from eigenveil.models.stored import StoredModel
+from eigenveil.models.stored import StoredModel, estimator_of
+from eigenveil.models.task import TASKS
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.tables.schema import Schema, write_schema
 
 
-def as_json(model: StoredModel) -> dict[str, Any]:
+def presenter_of(model: StoredModel) -> Presenter:
+    """The presenter of a fitted model."""
+    return next(presenter for presenter in presenters() if isinstance(model, presenter.stored))
+
+
+def presenters() -> Iterator[Presenter]:
+    """Those of all tasks."""
+    return (task.get_presenter() for task in TASKS.values())
+
+
+def load_model(path: Path) -> StoredModel:
+    """A model that any estimator saved."""
+    name = estimator_of(path)
+    if any(name in presenter.stored._FAMILY for presenter in presenters()):
+        kind: type[StoredModel] = getattr(eigenveil, name)
+        return kind.load(path)
+    raise DataError(
+        f"{path} holds a {name}, which this version does not know.",
+        hint="Use the version that wrote it, or a later one.",
+    )
+
+
+def result_values(model: StoredModel) -> dict[str, Any]:
     """The released result as plain values."""
     presenter = presenter_of(model)
     return {
         "task": presenter.task,
         **presenter.values(model),
-        "releases": [release_as_json(record) for record in model.certificate_.releases],
-        "guarantee": {**model.guarantee_.as_dict(), "sentence": str(model.guarantee_)},
+        "releases": [release_values(record) for record in model.certificate_.releases],
+        "guarantee": guarantee_values(model.guarantee_),
         "plan_hash": model.certificate_.plan_hash,
     }
 
 
-def print_model(model: StoredModel, out: Screen) -> None:
+def guarantee_values(guarantee: Guarantee) -> dict[str, Any]:
+    """A guarantee as plain values, with its sentence."""
+    return {**guarantee.as_dict(), "sentence": str(guarantee)}
+
+
+def release_values(record: ReleaseRecord) -> dict[str, Any]:
+    """A release as plain values."""
+    return {
+        "name": record.name,
+        "values": record.noise.size,
+        "sensitivity": record.sensitivity(),
+        "noise": record.noise.kind,
+        "scale": record.noise.scale,
+        "mu": None if record.pure else record.mu(),
+        "epsilon": record.epsilon() if record.pure else None,
+    }
+
+
+# -- What is said of it.
+
+
+def result_parts(model: StoredModel) -> Iterator[Part]:
     """The components, the guarantee, and what each release spent."""
-    presenter_of(model).show(model, out)
+    yield from presenter_of(model).parts(model)
     if model.certificate_.stopped is not None:
-        out.print(bold("the fit ended early:"), f"{model.certificate_.stopped}.")
-    print_releases(model.certificate_.releases, out)
-    _print_worst_view(getattr(model, "views_", {}), model.guarantee_, out)
-    out.print(bold("guarantee:"), model.guarantee_)
-    print_assumptions(model.guarantee_, out)
+        yield strongly("the fit ended early:", f"{model.certificate_.stopped}.")
+    yield release_table(model.certificate_.releases)
+    yield from _worst_view(getattr(model, "views_", {}), model.guarantee_)
+    yield strongly("guarantee:", model.guarantee_)
+    yield from assumptions(model.guarantee_)
 
 
-def _print_worst_view(views: Mapping[str, Guarantee], target: Guarantee, out: Screen) -> None:
+def _worst_view(views: Mapping[str, Guarantee], target: Guarantee) -> Iterator[Part]:
     """Who could learn most, where that is more than the target: before the target itself."""
     name = max(views, key=lambda each: views[each].epsilon, default=None)
     if name is None or views[name].epsilon <= target.epsilon * (1.0 + 1e-9):
@@ -65,66 +108,46 @@ def _print_worst_view(views: Mapping[str, Guarantee], target: Guarantee, out: Sc
             ": it knows its own share of the noise. With --collusion 1 (in a study: collusion = 1) "
             "it is held to the target as well"
         )
-    out.print(bold("worst view:"), f"{text}.")
+    yield strongly("worst view:", f"{text}.")
 
 
-def print_assumptions(guarantee: Guarantee, out: Screen) -> None:
+def assumptions(guarantee: Guarantee) -> Iterator[Part]:
     """What must be true of the rows for a guarantee to mean what it says, and what else to know.
 
     Of one that is not certified its sentence says that.
     """
     for each in guarantee.assumptions:
-        out.print(f"  assumes: {each}.")
+        yield f"  assumes: {each}."
     for each in guarantee.caveats if guarantee.certified else ():
-        out.print(f"  note: {each}.")
+        yield f"  note: {each}."
 
 
-def print_releases(
-    records: Sequence[ReleaseRecord],
-    out: Screen,
-    *,
-    title: str = "releases: all that is computed from rows",
-) -> None:
+def release_table(
+    records: Sequence[ReleaseRecord], *, title: str = "releases: all that is computed from rows"
+) -> Part:
     """What left the rows, with which noise, at which cost."""
-    table = Table(title=title)
-    for name in RELEASES:
-        table.add_column(name, justify="left" if name in ("release", "noise") else "right")
-    for record in records:
-        name, *others = release_cells(record)
-        table.add_row(short_name(name), *others)
-    out.print(table)
+    rows = [(short_name(name), *others) for name, *others in map(release_cells, records)]
+    return TextTable(title, RELEASES, rows, right=("values", "sensitivity", "loss"))
 
 
-def release_as_json(record: ReleaseRecord) -> dict[str, Any]:
-    """The same of one release as plain values."""
-    return {
-        "name": record.name,
-        "values": record.noise.size,
-        "sensitivity": record.sensitivity(),
-        "noise": record.noise.kind,
-        "scale": record.noise.scale,
-        "mu": None if record.pure else record.mu(),
-        "epsilon": record.epsilon() if record.pure else None,
-    }
-
-
-def print_views(views: Mapping[str, Guarantee], out: Screen) -> None:
+def view_parts(views: Mapping[str, Guarantee]) -> Iterator[Part]:
     """What each adversary is held to, the worst first."""
-    table = Table(title="what each adversary is held to")
-    for name in ("adversary", "epsilon", "delta", "mu", "certified"):
-        table.add_column(name, justify="left" if name == "adversary" else "right")
-    for name, guarantee in sorted(views.items(), key=lambda item: -item[1].epsilon):
-        table.add_row(
+    rows = [
+        (
             short_name(name),
             f"{guarantee.epsilon:.4g}",
             f"{guarantee.delta:.3g}",
             "-" if guarantee.mu is None else f"{guarantee.mu:.4g}",
             "yes" if guarantee.certified else "NO",
         )
-    out.print(table)
+        for name, guarantee in sorted(views.items(), key=lambda item: -item[1].epsilon)
+    ]
+    numbers = ("epsilon", "delta", "mu", "certified")
+    title = "what each adversary is held to"
+    yield TextTable(title, ("adversary", *numbers), rows, right=numbers)
     for guarantee in views.values():
         if not guarantee.certified:
-            out.print(f"  {guarantee}")
+            yield f"  {guarantee}"
 
 
 # -- The result folder: written whole or not at all.

@@ -1,44 +1,36 @@
-"""Options that several commands share, and reading them."""
+"""Options of commands: those that tasks declare, those that several commands share, their values.
+
+Read for every help: nothing here loads a numerical library.
+"""
 
 from __future__ import annotations
 
 import inspect
-import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
-from eigenveil.app.ledger_place import VARIABLE, usual_ledger
-from eigenveil.cli.presenters.screen import notify
-from eigenveil.errors import DataError, EigenveilError, LedgerWarning, listed
-from eigenveil.files import Place
-from eigenveil.io import (
-    Dialect,
-    FileRows,
-    ReadOptions,
-    WorkerFiles,
-    on_workers,
-    open_rows,
-    read_vocabulary,
-)
-from eigenveil.io.formats.registry import USUAL
+from eigenveil import app
+from eigenveil.app.ledger_place import VARIABLE
+from eigenveil.cli.presenters.screen import print_json as print_json
+from eigenveil.errors import DataError, listed
+from eigenveil.errors import WrongOption as WrongOption
 from eigenveil.models.options import (
     OPTIONS,
     Choice,
     Flag,
     Number,
     Option,
+    Pair,
     Shares,
     Text,
     Vector,
     Whole,
+    options_of,
+    tasks_with,
 )
 from eigenveil.models.options import (
     Columns as ColumnsDomain,
@@ -47,19 +39,6 @@ from eigenveil.models.options import (
     Path as DataPath,
 )
 from eigenveil.models.task import TASKS, Task
-from eigenveil.moments.documents.documents import FEWEST_WORDS, MOST_WORDS
-from eigenveil.planning.quality import SOUGHT, Sought, check_quality
-from eigenveil.tables.schema import Schema, read_schema
-
-if TYPE_CHECKING:
-    from eigenveil.federation.study.study import Study
-
-
-class WrongOption(EigenveilError):
-    """An option that cannot be what it is, or that has no meaning beside another one."""
-
-    exit_status = 2
-
 
 TaskName = Annotated[str, typer.Option("--task", help=f"What is computed: {', '.join(TASKS)}.")]
 DocumentWords = Annotated[
@@ -122,8 +101,31 @@ SchemaFile = Annotated[
         "--exclude.",
     ),
 ]
-
-
+Sql = Annotated[
+    str | None,
+    typer.Option(
+        "--sql", help="A query whose answer has the rows; with a database's URL, or --from."
+    ),
+]
+SitesSql = Annotated[
+    str | None,
+    typer.Option(
+        "--sql",
+        help="A query that each site's database answers with its rows: --site NAME=URL.",
+    ),
+]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help="With --sql: the database, such as postgresql://host/name or sqlite:///file.db. Leave "
+        "the password to the database's own files.",
+    ),
+]
+SITE_HELP = (
+    "NAME=FILE of a site that keeps its rows; repeat for each file. With --sql also NAME=URL of "
+    "its database."
+)
 LedgerOption = Annotated[
     str | None,
     typer.Option(
@@ -132,10 +134,6 @@ LedgerOption = Annotated[
         f"this user, or what {VARIABLE} names.",
     ),
 ]
-_NO_LEDGER = (
-    "no ledger: this fit is charged nowhere. What several fits of the same rows cost together is "
-    "not counted, and no budget stops them; the certificate says so."
-)
 DataSetOption = Annotated[
     str | None,
     typer.Option(
@@ -154,63 +152,8 @@ NoLedger = Annotated[
 ]
 
 
-@dataclass
-class LedgerChoice:
-    """The values of ``--ledger``, ``--data-set`` and ``--no-ledger``.
-
-    ``given`` is whether one of the first two was, ``charged`` whether the third was not; ``place``
-    is ``None`` for the usual one.
-    """
-
-    place: str | None
-    data_set: str | None
-    given: bool
-    charged: bool
-
-    @contextmanager
-    def open(self, *, quiet: bool) -> Iterator[dict[str, Any]]:
-        """The parameters of the estimator that fits in the block.
-
-        The usual ledger's folder is made; what is still open at the block's end is ended. Unless
-        ``quiet``, the ledger says what it does, or what no ledger means is said.
-        """
-        with warnings.catch_warnings():
-            if quiet:
-                warnings.simplefilter("ignore", LedgerWarning)
-            if not self.charged:
-                if not quiet:
-                    notify(_NO_LEDGER)
-                yield {}
-                return
-            # imported here: the ledger's database library takes a moment to load
-            from eigenveil.federation.ledger.ledger import Ledger
-
-            if self.place is None:
-                self.place = usual_ledger(make_folder=True)
-            with Ledger(self.place) as ledger:
-                yield {"ledger": ledger, "data_set": self.data_set}
-
-    def notify_left(self, model: Any) -> None:
-        """Print, for the owner, what is left of the accounts that a fit was charged to."""
-        if self.place is None:
-            return
-        from eigenveil.federation.ledger.ledger import Ledger
-        from eigenveil.federation.ledger.placing import budget_left_text
-
-        ledger = Ledger(self.place)
-        mine = [each for each in ledger.sessions() if each.terms.note.endswith(model.plan_.hash)]
-        names = {each.terms.data_set for each in mine if each.key.study == mine[-1].key.study}
-        for standing in ledger.standings():
-            if standing.budget.data_set in names:
-                budget = standing.budget
-                notify(
-                    f"ledger: {budget.data_set}: of epsilon = {budget.epsilon:g} at delta = "
-                    f"{budget.delta:g}, {budget_left_text(standing)}"
-                )
-
-
-def read_ledger(ledger: str | None, data_set: str | None, *, no_ledger: bool) -> LedgerChoice:
-    """What was said of the ledger, checked."""
+def read_account(ledger: str | None, data_set: str | None, *, no_ledger: bool) -> Any:
+    """What was said of the ledger, checked: an ``app.fit.Account``."""
     if no_ledger and (ledger is not None or data_set is not None):
         raise WrongOption(
             "--no-ledger leaves nothing to charge, and --ledger or --data-set names something.",
@@ -219,9 +162,7 @@ def read_ledger(ledger: str | None, data_set: str | None, *, no_ledger: bool) ->
     for name, value in (("ledger", ledger), ("data_set", data_set)):
         if value is not None:
             check_value(next(one for one in OPTIONS if one.name == name), value)
-    return LedgerChoice(
-        ledger, data_set, given=ledger is not None or data_set is not None, charged=not no_ledger
-    )
+    return app.fit.Account(ledger, data_set, charged=not no_ledger)
 
 
 def given(context: typer.Context) -> frozenset[str]:
@@ -248,27 +189,7 @@ def read_task(text: str) -> Task:
     return TASKS[text]
 
 
-def check_document_words(words: int) -> int:
-    """The length of documents, if there can be such."""
-    if not FEWEST_WORDS <= words <= MOST_WORDS:
-        raise DataError(
-            f"document-words = {words} is not from {FEWEST_WORDS} to {MOST_WORDS}.",
-            hint="Give the number of words of a typical document.",
-        )
-    return words
-
-
-def check_distance(distance: float) -> float:
-    """A distance of components, if there can be such."""
-    if not 0.0 < distance < math.inf:
-        raise DataError(
-            f"distance = {distance:g} is not above 0 and finite.",
-            hint="Give it in standard deviations of a feature within a component, such as 3.",
-        )
-    return distance
-
-
-def read_find(context: typer.Context, quality: float | None, named: str | None) -> Sought | None:
+def read_find(context: typer.Context, quality: float | None, named: str | None) -> Any:
     """What is to be found by ``--quality`` and ``--find``; ``None`` where nothing is."""
     chosen = given(context)
     if quality is None:
@@ -278,14 +199,9 @@ def read_find(context: typer.Context, quality: float | None, named: str | None) 
                 hint="Give --quality, such as 0.95, or leave --find out.",
             )
         return None
-    check_quality(quality)
-    sought: Sought | None = next((one for one in SOUGHT if one == (named or SOUGHT[0])), None)
-    if sought is None:
-        raise WrongOption(
-            f"--find {named!r} is not one of {', '.join(SOUGHT)}.", hint="Choose one of these."
-        )
+    sought = app.forecasts.sought_of(quality, named)
     if sought in chosen:
-        other = next(one for one in SOUGHT if one != sought)
+        other = "rows" if sought == "epsilon" else "epsilon"
         raise WrongOption(
             f"--{sought} is given, and --quality finds it.",
             hint=f"Leave it out, or use --find {other}.",
@@ -312,19 +228,6 @@ def _read_count(text: str) -> str | int | float:
         return int(text)
     except ValueError:
         return read_number(text)
-
-
-def read_center(text: str) -> bool | NDArray[np.float64]:
-    """``private``, ``none``, or a .npy file with a public centre."""
-    if text in ("private", "none"):
-        return text == "private"
-    try:
-        return np.asarray(np.load(text, allow_pickle=False), dtype=np.float64)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"center = {text!r} is neither 'private', 'none' nor a readable .npy file ({error}).",
-            hint="Give one of these.",
-        ) from None
 
 
 def read_split(text: str) -> dict[str, float]:
@@ -389,15 +292,23 @@ def as_typed(values: Mapping[str, Any]) -> str:
     return " ".join(word for words in typed_words(values) for word in words)
 
 
-def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], Any]:
+def declared(
+    *paths: DataPath,
+    only: Sequence[str] | None = None,
+    without: Sequence[str] = (),
+    unset: Sequence[str] = (),
+) -> Callable[[Any], Any]:
     """Give a command the options that tasks declare, those of some paths.
 
     The function takes ``context``, and as ``option_values`` a dict of the values on the command
-    line, by declared names. Options among its own parameters are passed to it as these.
+    line, by declared names. Options among its own parameters are passed to it as these. ``without``
+    leaves some out, also ``path.name``; those ``unset`` have no default.
     """
     declarations: dict[str, list[Option]] = {}
     for each in OPTIONS:
-        if set(paths) & set(each.paths) and each.name not in (*_NOT_HERE, *without):
+        known = {each.name} | {f"{path}.{each.name}" for path in each.paths}
+        wanted = only is None or each.name in only
+        if wanted and set(paths) & set(each.paths) and not known & {*_NOT_HERE, *without}:
             declarations.setdefault(each.name, []).append(each)
 
     def decorated(function: Any) -> Any:
@@ -409,10 +320,13 @@ def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], A
             if (spelled := option_name(name)) in taken:
                 continue
             kind, default, reader = kind_of(found)
+            if name in unset:
+                kind, default = kind | None, None
             names = (f"--{spelled.replace('_', '-')}", *_SPELLED.get(name, ("",))[1:])
             if kind is bool:
                 names = (f"{names[0]}/--no-{names[0][2:]}",)
-            hint = typer.Option(*names, help=_help(found, paths))
+            metavar = "ALPHA BETA" if kind == tuple[float, float] | None else None
+            hint = typer.Option(*names, help=_help(found, paths), metavar=metavar)
             added.append(
                 inspect.Parameter(
                     spelled,
@@ -566,10 +480,9 @@ def reads_files(function: Any) -> Any:
     ]
 
     def command(**values: Any) -> Any:
-        chosen = {name: values.pop(name) for name in _OF_TEXT}
-        dialect = Dialect(**chosen | {"na": chosen["na"] or ()})
+        text = {name: values.pop(name) for name in _OF_TEXT}
         others = {name: values.pop(name) for name in _OF_FORMATS}
-        return function(**values, read=ReadOptions(dialect=dialect, **others))
+        return function(**values, read=app.rows.read_options(text, **others))
 
     return _in_place_of(function, command, [*own, *added])
 
@@ -586,10 +499,12 @@ def kind_of(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
         return str | None, None, read_covariates
     if Text in kinds:
         return str | None, None, same
+    if Pair in kinds:
+        return tuple[float, float] | None, None, same
     if Shares in kinds:
         return str | None, None, read_split
     if Vector in kinds and Flag in kinds:
-        return str, "private", read_center
+        return str, "private", lambda text: app.rows.read_center(text)
     if Flag in kinds:
         return bool, default, same
     if Choice in kinds:
@@ -620,12 +535,6 @@ def _help(found: Sequence[Option], paths: Sequence[DataPath]) -> str:
     return f"{where}{text}{how}"
 
 
-def option_help(name: str) -> Any:
-    """The help of a command's parameter that is a declared option of one table."""
-    found = [one for one in OPTIONS if one.name == name and "table" in one.paths]
-    return typer.Option(help=_help(found, ("table",)))
-
-
 def check_value(option: Option, value: object) -> None:
     """Raise unless an option's value is allowed, naming it as it is typed."""
     replace(option, name=option_text(option_name(option.name))).check(value)
@@ -644,128 +553,45 @@ def read_names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
-def bytes_text(count: float) -> str:
-    """A number of bytes for people."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"
+# -- What tasks have of options.
 
 
-def print_json(value: Any) -> None:
-    """One JSON object on standard output."""
-    import json
-
-    typer.echo(json.dumps(value, indent=2))
-
-
-# -- Which columns of files a command uses, and under which names.
-
-
-@dataclass(frozen=True)
-class WantedColumns:
-    """The values of ``--columns``, ``--exclude``, ``--vocabulary``, ``--schema``, and of text.
-
-    ``names`` are all columns' names, also of files without any; ``read`` is how files are read;
-    ``unit`` is the column with each row's unit; ``dask`` is the scheduler of the cluster that reads
-    the files.
-    """
-
-    columns: Sequence[str] | None = None
-    exclude: Sequence[str] = ()
-    names: Sequence[str] | None = None
-    read: ReadOptions = USUAL
-    schema: Schema | None = None
-    unit: str | None = None
-    dask: str | None = None
-
-    @classmethod
-    def of_study(cls, study: Study, own: WantedColumns) -> WantedColumns:
-        """What a study reads of a site's files, whose owner may have a schema of its own."""
-        if own.schema is not None and study.table_schema is not None:
-            study.table_schema.check_same(own.schema, "--schema")
-        elif own.schema is not None:
+def estimator_options(
+    task: Task, option_values: Mapping[str, Any], context: typer.Context, *, sites: bool
+) -> dict[str, Any]:
+    """What was given for a task's options, checked."""
+    check_options(task, context)
+    declared = options_of(task.name, "sites" if sites else "table")
+    for name, value in option_values.items():
+        if name in declared:
+            check_value(declared[name], value)
+            continue
+        option = option_name(name)
+        if not sites and task.has(name, "sites"):
             raise DataError(
-                "--schema is given, and the study has no schema.",
-                hint="Leave it out, or let the study's lead write the study with --schema.",
-                code="other-schema",
+                f"{option_text(option)} is for several sites.",
+                hint="Give --site NAME=FILE for each.",
             )
-        if study.columns is None:
-            return replace(own, schema=None, unit=study.unit)
-        if study.table_schema is not None:
-            return cls(schema=study.table_schema, read=own.read, dask=own.dask)
-        return cls(list(study.columns), read=own.read, unit=study.unit, dask=own.dask)
-
-    def with_unit(self, unit: str | None) -> WantedColumns:
-        """The same, with the unit that an option names."""
-        if self.schema is None:
-            return replace(self, unit=unit)
-        if unit not in (None, self.schema.unit):
-            raise WrongOption(
-                f"--unit {unit}: the schema gives role 'unit' to "
-                f"{'no column' if self.schema.unit is None else repr(self.schema.unit)}.",
-                hint="Give the column role = 'unit' in the schema, and leave --unit out.",
+        # what sites need a protocol for, one data set does by other means
+        if sites and task.has(name, "table"):
+            raise DataError(
+                f"{option_text(option)} is for one data set.",
+                hint="With --site choose a --protocol.",
             )
-        return self
-
-    def open(self, files: Sequence[str | Place]) -> FileRows:
-        """The rows of files with these columns."""
-        return open_rows(
-            files,
-            columns=self.columns,
-            exclude=self.exclude,
-            names=self.names,
-            read=self.read,
-            schema=self.schema,
-            unit=self.unit,
-        )
-
-    def open_like(self, files: Sequence[str | Place]) -> FileRows:
-        """The same; files without names have the columns in this order."""
-        if self.names is None and self.columns is not None:
-            try:
-                return self.open(files)
-            except DataError as error:
-                if error.code != "no-names":
-                    raise
-            return open_rows(files, read=self.read)
-        return self.open(files)
-
-    def rows(self, files: Sequence[str | Place]) -> FileRows | WorkerFiles:
-        """The rows of files with these columns, where they are to be read."""
-        return self._where(self.open(files))
-
-    def rows_like(self, files: Sequence[str | Place]) -> FileRows | WorkerFiles:
-        """The same; files without names have the columns in this order."""
-        return self._where(self.open_like(files))
-
-    def _where(self, opened: FileRows) -> FileRows | WorkerFiles:
-        return opened if self.dask is None else on_workers(opened, self.dask, read=self.read)
+        raise _not_for(option, task, tasks_with(name, "table", "sites"))
+    return dict(option_values)
 
 
-def read_columns(
-    columns: str | None,
-    exclude: str | None,
-    vocabulary: Path | None,
-    schema: Path | None = None,
-    *,
-    read: ReadOptions,
-    dask: str | None = None,
-) -> WantedColumns:
-    """The values as they are typed."""
-    if schema is not None:
-        if columns is not None or exclude is not None or vocabulary is not None:
-            raise WrongOption(
-                "--schema and --columns, --exclude or --vocabulary all say which columns.",
-                hint="Give roles in the schema: feature, ignore.",
-            )
-        return WantedColumns(schema=read_schema(schema), read=read, dask=dask)
-    if vocabulary is None:
-        return WantedColumns(read_names(columns), read_names(exclude) or (), read=read, dask=dask)
-    if columns is not None or exclude is not None:
-        raise WrongOption(
-            "--vocabulary and --columns or --exclude both say which columns.",
-            hint="Give the wanted words as the vocabulary.",
-        )
-    return WantedColumns(names=read_vocabulary(vocabulary), read=read, dask=dask)
+def check_options(task: Task, context: typer.Context) -> None:
+    """Raise where an option was given that only commands have, and not for the task."""
+    for option in given(context):
+        tasks = tuple(other.name for other in TASKS.values() if option in other.command_options)
+        if tasks and option not in task.command_options:
+            raise _not_for(option, task, tasks)
+
+
+def _not_for(option: str, task: Task, tasks: tuple[str, ...]) -> WrongOption:
+    return WrongOption(
+        f"{option_text(option)} is not for --task {task.name}.",
+        hint=f"It is for {listed(tasks)}; leave it out.",
+    )

@@ -33,6 +33,8 @@ MOST_POWER_ROUNDS = 1000
 MOST_ROWS_OF_UNIT = 1 << 24
 MOST_COMPONENTS = 32
 """Where their number follows from what is released."""
+DEFAULT_SPECTRUM = "power:1.0"
+"""What is expected of rows where nothing is said."""
 
 
 # -- what values there are

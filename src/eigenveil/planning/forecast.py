@@ -18,6 +18,7 @@ from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.driver import drive as drive_rounds
+from eigenveil.models.options import DEFAULT_SPECTRUM as DEFAULT_SPECTRUM
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.plan import BasePlan, Step
 from eigenveil.models.rounds import Answers, Query, Round
@@ -44,7 +45,6 @@ from eigenveil.planning.trials import Rounds, Scenario, TrialNoise, Trials
 if TYPE_CHECKING:
     from eigenveil.federation.study.study import Study
 
-DEFAULT_SPECTRUM = "power:1.0"
 POOLED = "pooled"
 # Sites of DPdisPCA whose factors are worth simulating: each costs an eigendecomposition.
 _MOST_SITES = 16

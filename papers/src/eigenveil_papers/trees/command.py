@@ -14,10 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 from rich.table import Table
 
+from eigenveil.app.parts import bytes_text
+from eigenveil.app.results import CERTIFICATE, check_free, new_folder, view_parts
+from eigenveil.app.rows import read_places
 from eigenveil.cli import options
 from eigenveil.cli.options import WrongOption
-from eigenveil.cli.places import Database, Sql, read_places
-from eigenveil.app.results import CERTIFICATE, check_free, new_folder, print_views
 from eigenveil.cli.presenters.screen import Screen, bold, counted
 from eigenveil.files import Place
 from eigenveil.io import ReadOptions
@@ -168,8 +169,8 @@ def simulate_tree(
         ),
     ] = 50,
     rows: Annotated[int, typer.Option(help="Rows of a leaf.")] = 200,
-    epsilon: Annotated[float, options.option_help("epsilon")] = 1.0,
-    delta: Annotated[float, options.option_help("delta")] = 1e-6,
+    epsilon: Annotated[float, typer.Option(help="Privacy target.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Privacy target.")] = 1e-6,
     lost: Annotated[
         float, typer.Option(help="Share of the leaves that never send, at random, in [0, 1).")
     ] = 0.3,
@@ -203,8 +204,8 @@ def simulate_tree(
     ] = 1.0,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
-    sql: Sql = None,
-    database: Database = None,
+    sql: options.Sql = None,
+    database: options.Database = None,
     seed: Annotated[
         int | None,
         typer.Option(help="Reproducible rows, losses and noise: the result is not certified."),
@@ -397,7 +398,7 @@ def _print(report: TreeReport, screen: Screen, out: Path) -> None:
             f"{level.parties:,}",
             "-" if top else f"{level.sent:,}",
             "-" if top else f"{level.messages:,}",
-            "-" if top else options.bytes_text(level.bytes),
+            "-" if top else bytes_text(level.bytes),
             f"{level.seconds:.3f}",
             f"{1000 * level.slowest:.2f}",
             _percent(level.error),
@@ -417,7 +418,7 @@ def _print(report: TreeReport, screen: Screen, out: Path) -> None:
         f"{report.workers} threads. Were every party a computer of its own: "
         f"{report.critical_seconds:.3f} s of work on the longest way up."
     )
-    print_views(report.outcome.guarantees_, screen)
+    screen.show(view_parts(report.outcome.guarantees_))
     guarantee = report.outcome.guarantee_
     screen.print(bold("guarantee of the result:"), guarantee)
     notes = (note for found in report.outcome.guarantees_.values() for note in found.caveats)

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.app.parts import Part
 from eigenveil.app.presenters.charts import Chart, Comparison
-from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import NoisyResultWarning
 from eigenveil.models.stored import StoredModel
 
@@ -49,8 +49,8 @@ class Presenter(ABC):
         """The released result as plain values."""
 
     @abstractmethod
-    def show(self, model: Any, out: Screen) -> None:
-        """Print the components."""
+    def parts(self, model: Any) -> Iterator[Part]:
+        """The components, in tables and sentences."""
 
     @abstractmethod
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
 from eigenveil import plots
+from eigenveil.app.parts import Part, TextTable
 from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
@@ -23,9 +23,8 @@ from eigenveil.app.presenters.base import (
     names_of,
 )
 from eigenveil.app.presenters.charts import MOST_LINES, Chart, Circles, Comparison, Grid, Lists
-from eigenveil.cli.presenters.screen import Screen
 from eigenveil.app.presenters.tensors import (
-    print_strengths,
+    strength_parts,
     strength_values,
     strengths_chart,
     strengths_drawing,
@@ -61,32 +60,34 @@ class MixturePresenter(Presenter):
             **strength_values(model),
         }
 
-    def show(self, model: Any, out: Screen) -> None:
+    def parts(self, model: Any) -> Iterator[Part]:
         """A line a component."""
         count, features = model.means_.shape
         what = f"{count} component{'' if count == 1 else 's'} of {features} features"
-        table = Table(title=f"{what} ({model.plan_.covariance_type})")
-        table.add_column("component")
-        table.add_column("weight", justify="right")
-        table.add_column("rows (about)", justify="right")
-        table.add_column("deviation", justify="right")
-        table.add_column("norm of mean", justify="right")
-        table.add_column("farthest from the average")
-        names = names_of(model)
+        names, rows = names_of(model), []
         average = model.weights_ @ model.means_
         for index, mean in enumerate(model.means_):
             away = mean - average if count > 1 else mean
             largest = np.argsort(-np.abs(away), kind="stable")[:_SHOWN_FEATURES]
-            table.add_row(
-                str(index + 1),
-                f"{model.weights_[index]:.3f}",
-                f"{model.weights_[index] * model.n_samples_:,.0f}",
-                f"{np.sqrt(model.variances_[index]):.4g}",
-                f"{np.linalg.norm(mean):.4g}",
-                ", ".join(f"{short_name(name_of(names, i))} ({away[i]:+.3g})" for i in largest),
+            farthest = (f"{short_name(name_of(names, i))} ({away[i]:+.3g})" for i in largest)
+            rows.append(
+                (
+                    str(index + 1),
+                    f"{model.weights_[index]:.3f}",
+                    f"{model.weights_[index] * model.n_samples_:,.0f}",
+                    f"{np.sqrt(model.variances_[index]):.4g}",
+                    f"{np.linalg.norm(mean):.4g}",
+                    ", ".join(farthest),
+                )
             )
-        out.print(table)
-        print_strengths(model, out, things="components")
+        numbers = ("weight", "rows (about)", "deviation", "norm of mean")
+        yield TextTable(
+            f"{what} ({model.plan_.covariance_type})",
+            ("component", *numbers, "farthest from the average"),
+            rows,
+            right=numbers,
+        )
+        yield from strength_parts(model, things="components")
 
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
         """Means, a line a feature, and weights, a line a component."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
 from eigenveil import plots
+from eigenveil.app.parts import Part, TextTable
 from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
@@ -23,7 +23,6 @@ from eigenveil.app.presenters.base import (
     or_none,
 )
 from eigenveil.app.presenters.charts import MOST_LINES, Arrows, Bars, Chart, Comparison, Grid
-from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import short_name
 from eigenveil.files import replacing
 from eigenveil.models.pca.estimator import FittedPCA
@@ -56,17 +55,9 @@ class PCAPresenter(Presenter):
             "predicted_losses": model.predicted_losses_,
         }
 
-    def show(self, model: Any, out: Screen) -> None:
+    def parts(self, model: Any) -> Iterator[Part]:
         """A line a component."""
-        table = Table(title=f"{model.n_components_} components of {model.n_features_in_} features")
-        table.add_column("component")
-        table.add_column("explained variance", justify="right")
-        table.add_column("% of total", justify="right")
-        table.add_column("cumulative %", justify="right")
-        table.add_column("largest loading")
-        table.add_column("above noise")
-        total = 0.0
-        names = names_of(model)
+        total, names, rows = 0.0, names_of(model), []
         for index, component in enumerate(model.components_):
             share = 100 * float(model.explained_variance_ratio_[index])
             top = int(abs(component).argmax())
@@ -75,19 +66,27 @@ class PCAPresenter(Presenter):
                 total += share
                 variance = float(model.explained_variance_[index])
                 shares = (f"{variance:.5g}", f"{share:.1f}", f"{total:.1f}")
-            table.add_row(
-                f"PC{index + 1}",
-                *shares,
-                f"{short_name(name_of(names, top))} ({component[top]:+.2f})",
-                "yes" if model.usable_[index] else "NO: not usable",
+            rows.append(
+                (
+                    f"PC{index + 1}",
+                    *shares,
+                    f"{short_name(name_of(names, top))} ({component[top]:+.2f})",
+                    "yes" if model.usable_[index] else "NO: not usable",
+                )
             )
-        out.print(table)
+        numbers = ("explained variance", "% of total", "cumulative %")
+        yield TextTable(
+            f"{model.n_components_} components of {model.n_features_in_} features",
+            ("component", *numbers, "largest loading", "above noise"),
+            rows,
+            right=numbers,
+        )
         if model.variance_bound_:
-            out.print(f"Variances are of rows no longer than {model.variance_bound_:.4g}.")
+            yield f"Variances are of rows no longer than {model.variance_bound_:.4g}."
         if model.adapted_:
             losses = model.predicted_losses_.items()
             said = ", ".join(f"{name} {100 * loss:.2g} %" for name, loss in losses)
-            out.print(f"Second release of the moment: {model.adapted_} (predicted losses: {said}).")
+            yield f"Second release of the moment: {model.adapted_} (predicted losses: {said})."
 
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
         """Loadings, a line a feature; every line names the components that are usable."""

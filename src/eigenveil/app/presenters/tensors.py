@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.app.parts import Part, strongly
 from eigenveil.app.presenters.base import Drawing, name_of
 from eigenveil.app.presenters.charts import Bars, Chart
-from eigenveil.cli.presenters.screen import Screen, bold
 
 
 def strength_values(model: Any) -> dict[str, Any]:
@@ -43,26 +43,25 @@ def strengths_chart(model: Any, what: str) -> Chart:
     )
 
 
-def print_strengths(model: Any, out: Screen, *, things: str) -> None:
+def strength_parts(model: Any, *, things: str) -> Iterator[Part]:
     """How far the components stand above the noise, and a warning where they do not."""
     count, above = model.n_components_, int(model.usable_.sum())
     shown = [f"{value:.4g}" for value in model.strengths_[: max(count, 1)]]
     if len(shown) > _MOST_STRENGTHS:
         shown = [*shown[: _MOST_STRENGTHS - 1], "...", shown[-1]]
-    out.print(
+    yield (
         f"strengths: {', '.join(shown)}; noise alone shows up to {model.noise_floor_:.4g}: "
         f"{above} of {count} {things} stand above it."
     )
     if above < count:
-        out.print(
-            bold("  not usable:"),
-            f"{count - above} of them show noise, and mix with the others.",
+        yield strongly(
+            "  not usable:", f"{count - above} of them show noise, and mix with the others."
         )
     wanted = None if model.plan_.auto_components else model.plan_.n_components
     if wanted is not None and count < wanted:
-        out.print(f"  only {count} of the {wanted} {things} requested stand above the noise.")
+        yield f"  only {count} of the {wanted} {things} requested stand above the noise."
     if not model.converged_:
-        out.print("  note: a power iteration did not converge; those with little weight are vague.")
+        yield "  note: a power iteration did not converge; those with little weight are vague."
 
 
 def write_csv(path: Path, heading: Sequence[str], lines: Iterable[Sequence[object]]) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
 from eigenveil import plots
+from eigenveil.app.parts import Part, TextTable
 from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
@@ -20,9 +20,8 @@ from eigenveil.app.presenters.base import (
     names_of,
 )
 from eigenveil.app.presenters.charts import Chart, Comparison, Lists
-from eigenveil.cli.presenters.screen import Screen
 from eigenveil.app.presenters.tensors import (
-    print_strengths,
+    strength_parts,
     strength_values,
     strengths_chart,
     strengths_drawing,
@@ -53,25 +52,26 @@ class TopicPresenter(Presenter):
             **strength_values(model),
         }
 
-    def show(self, model: Any, out: Screen) -> None:
+    def parts(self, model: Any) -> Iterator[Part]:
         """A line a topic."""
         count, words = model.topics_.shape
-        table = Table(title=f"{count} topic{'' if count == 1 else 's'} of {words:,} words")
-        table.add_column("topic")
-        table.add_column("weight", justify="right")
-        table.add_column("likeliest words")
-        for index, top in enumerate(model.top_words(n_words=_SHOWN_WORDS)):
-            table.add_row(
-                str(index + 1),
-                f"{model.weights_[index]:.3f}",
-                ", ".join(short_name(word) for word in top),
-            )
-        out.print(table)
+        tops = model.top_words(n_words=_SHOWN_WORDS)
+        yield TextTable(
+            f"{count} topic{'' if count == 1 else 's'} of {words:,} words",
+            ("topic", "weight", "likeliest words"),
+            [
+                (str(number), f"{weight:.3f}", ", ".join(short_name(word) for word in top))
+                for number, (weight, top) in enumerate(
+                    zip(model.weights_, tops, strict=True), start=1
+                )
+            ],
+            right=("weight",),
+        )
         alpha0 = float(model.concentration_.sum())
         if alpha0 > 0:
             found = " (found from the releases)" if model.plan_.auto_alpha0 else ""
-            out.print(f"topics of a document: a Dirichlet law of alpha0 = {alpha0:.3g}{found}")
-        print_strengths(model, out, things="topics")
+            yield f"topics of a document: a Dirichlet law of alpha0 = {alpha0:.3g}{found}"
+        yield from strength_parts(model, things="topics")
 
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
         """Probabilities, a line a word; weights, a line a topic; and the likeliest words."""

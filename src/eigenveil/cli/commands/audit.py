@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from eigenveil.cli import options
 from eigenveil.app.results import check_place, new_folder
+from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen, bold, coloured, counted
 
 if TYPE_CHECKING:

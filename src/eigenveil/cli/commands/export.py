@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
+from eigenveil.app.results import MODEL, check_place, load_model
 from eigenveil.cli import options
-from eigenveil.cli.presenters.registry import load_model
-from eigenveil.app.results import MODEL, check_place
 from eigenveil.cli.presenters.screen import Screen
 
 

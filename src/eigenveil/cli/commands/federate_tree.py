@@ -9,18 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
-from eigenveil.cli import options
-from eigenveil.cli.commands.fit import ledger_files, print_written
-from eigenveil.cli.options import WrongOption, read_columns
-from eigenveil.cli.places import SitesSql, open_sites, read_sites
+from eigenveil.app.fit import Fitted, ledger_files
 from eigenveil.app.results import (
-    as_json,
     check_free,
     new_folder,
-    print_model,
-    print_views,
+    result_parts,
+    result_values,
+    view_parts,
     write_result,
 )
+from eigenveil.app.rows import open_sites, read_columns, read_sites
+from eigenveil.cli import options
+from eigenveil.cli.commands.fit import show_written
+from eigenveil.cli.options import WrongOption
 from eigenveil.cli.presenters.screen import Screen, counted
 from eigenveil.files import Place
 from eigenveil.io import ReadOptions
@@ -52,8 +53,8 @@ def federate_tree(
             "second moment up to 1447 features.",
         ),
     ] = None,
-    epsilon: Annotated[float, options.option_help("epsilon")] = 1.0,
-    delta: Annotated[float, options.option_help("delta")] = 1e-6,
+    epsilon: Annotated[float, typer.Option(help="Privacy target.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Privacy target.")] = 1e-6,
     protect: Annotated[
         str,
         typer.Option(
@@ -74,7 +75,7 @@ def federate_tree(
     ] = None,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
-    sql: SitesSql = None,
+    sql: options.SitesSql = None,
     seed: Annotated[
         int | None,
         typer.Option(help="Reproducible noise: the result is not certified."),
@@ -104,7 +105,9 @@ def federate_tree(
         raise WrongOption(
             "A tree has at least two sites.", hint="Give --site NAME=FILE for each, or use 'fit'."
         )
-    wanted = read_columns(columns, exclude, None, read=read).with_unit(unit)
+    wanted = read_columns(
+        options.read_names(columns), options.read_names(exclude), read=read
+    ).with_unit(unit)
     sites = open_sites(places, wanted)
 
     from eigenveil.federated.tree_fit import fit_tree
@@ -134,16 +137,16 @@ def federate_tree(
     views = model.certificate_.guarantees()
     if json:
         found = {name: view.as_dict() for name, view in views.items()}
-        options.print_json({**as_json(model), "views": found, "out": str(out)})
+        options.print_json({**result_values(model), "views": found, "out": str(out)})
         return
-    print_model(model, screen)
+    screen.show(result_parts(model))
     levels = study.tree.depth
     screen.print(
         f"{len(sites)} sites, {levels} level{'s' if levels > 1 else ''} of nodes with up to "
         f"{fan_out} children."
     )
-    print_views(views, screen)
-    print_written(screen, out, written)
+    screen.show(view_parts(views))
+    show_written(screen, Fitted(model, out, written))
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 from rich.table import Table
 
-from eigenveil.cli import options
 from eigenveil.app.ledger_place import VARIABLE, usual_ledger
 from eigenveil.app.results import check_place
+from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.files import replacing
 from eigenveil.models.options import OPTIONS

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from eigenveil.cli import options
-from eigenveil.cli.places import Database, Sql, read_places
 from eigenveil.app.results import check_place
+from eigenveil.app.rows import read_places
+from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen, notify
 from eigenveil.errors import DataError, short_name
 from eigenveil.files import replacing
@@ -55,8 +55,8 @@ def new(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Ask nothing; what was seen stays unconfirmed.")
     ] = False,
-    sql: Sql = None,
-    database: Database = None,
+    sql: options.Sql = None,
+    database: options.Database = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -97,8 +97,8 @@ def new(
 def check(
     schema: Annotated[Path, typer.Option(help="The schema, as 'eigenveil schema new' writes it.")],
     files: Files = None,
-    sql: Sql = None,
-    database: Database = None,
+    sql: options.Sql = None,
+    database: options.Database = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,

@@ -11,19 +11,20 @@ import scipy.sparse
 import typer
 from numpy.typing import NDArray
 
-from eigenveil.cli import options
-from eigenveil.cli.options import WantedColumns, WrongOption
-from eigenveil.cli.places import Database, Sql, read_places
 from eigenveil.app.presenters.base import Presenter, names_of
-from eigenveil.cli.presenters.registry import load_model, presenter_of
 from eigenveil.app.results import (
     MODEL,
     SCHEMA,
-    as_json,
     check_place,
+    load_model,
     new_folder,
-    print_model,
+    presenter_of,
+    result_parts,
+    result_values,
 )
+from eigenveil.app.rows import WantedColumns, read_places
+from eigenveil.cli import options
+from eigenveil.cli.options import WrongOption
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError
 from eigenveil.files import Place
@@ -62,9 +63,9 @@ def show(
         with new_folder(maps) as folder:
             write_maps(model, mask, folder)
     if json:
-        options.print_json(as_json(model))
+        options.print_json(result_values(model))
         return
-    print_model(model, Screen())
+    Screen().show(result_parts(model))
 
 
 # -- ``eigenveil transform``: a released model applied to new rows.
@@ -82,8 +83,8 @@ def transform(
         ),
     ],
     files: Annotated[list[str] | None, typer.Argument(help="Files with the same columns.")] = None,
-    sql: Sql = None,
-    database: Database = None,
+    sql: options.Sql = None,
+    database: options.Database = None,
     overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
     schema: Annotated[
         Path | None,

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from eigenveil.app.decisions import Owner, Studies, ledger_of, owner_of
+from eigenveil.app.rows import WantedColumns, read_columns, read_places
 from eigenveil.cli import options
 from eigenveil.cli.commands import site_decisions as decisions
 from eigenveil.cli.commands.ledger import HEADS_HELP, heads_of
-from eigenveil.cli.options import WantedColumns, read_columns
-from eigenveil.cli.places import Database, Sql, read_places
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.cli.presenters.site_console import BudgetTarget, check_budget
 from eigenveil.cli.service import HealthAt, LogJson, Service, start_health
@@ -107,8 +106,8 @@ def start(
     exclude: options.Exclude = None,
     vocabulary: options.Vocabulary = None,
     schema: options.SchemaFile = None,
-    sql: Sql = None,
-    database: Database = None,
+    sql: options.Sql = None,
+    database: options.Database = None,
     dask: options.DaskScheduler = None,
     address: Annotated[
         str | None,
@@ -138,7 +137,17 @@ def start(
         return _start(opened, address, None, "all", Telling(), Service(health, log_json, quiet))
     opened = open_party(party, role="site")
     files = [absolute(place) for place in _needed("data", places)]
-    rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, read=read, dask=dask))
+    rows = _Rows(
+        files,
+        read_columns(
+            options.read_names(columns),
+            options.read_names(exclude),
+            vocabulary,
+            schema,
+            read=read,
+            dask=dask,
+        ),
+    )
     place = _absolute(str(_needed("ledger", ledger)))
     budget = BudgetTarget(
         data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon, budget_unit

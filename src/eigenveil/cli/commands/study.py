@@ -12,20 +12,21 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from eigenveil.app.forecasts import (
+    answer_parts,
+    answer_values,
+    find_quality,
+    tensor_scene,
+    trials_text,
+    trials_values,
+)
+from eigenveil.app.plan import check_distance, check_document_words
+from eigenveil.app.results import check_place
+from eigenveil.app.rows import WantedColumns
 from eigenveil.checks import check_whole
 from eigenveil.cli import options
-from eigenveil.cli.commands.plan import find_quality
-from eigenveil.cli.options import WantedColumns
-from eigenveil.cli.presenters.quality import (
-    answer_json,
-    print_answer,
-    shown_text,
-    tensor_scene,
-    trials_json,
-)
-from eigenveil.cli.presenters.registry import check_options, estimator_options
-from eigenveil.app.results import check_place
-from eigenveil.cli.presenters.screen import Screen
+from eigenveil.cli.options import check_options, estimator_options
+from eigenveil.cli.presenters.screen import Screen, listening
 from eigenveil.cli.presenters.study import (
     adversaries_json,
     forecast_json,
@@ -225,14 +226,14 @@ def plan(
         raise DataError(f"rows = {rows} is not a positive number.", hint="Give at least 1.")
     task = TASKS[found.task]
     check_options(task, context)
-    words = options.check_document_words(document_words)
+    words = check_document_words(document_words)
     expected = found.expected_rows if rows is None else rows
     choice = _choice(found)  # what a run would choose, whatever spectrum is given here
     chosen = found.protocol if choice is None else choice.protocol
     data = Scenario(
         rows=expected or 2,
         spectrum=parse_spectrum(spectrum, found.width),
-        distance=options.check_distance(distance),
+        distance=check_distance(distance),
         topic_words=topic_words,
         document_words=words,
     )
@@ -267,10 +268,10 @@ def plan(
             "exchanges": exchanges,
         }
         if outlook is not None:
-            found_json |= outlook.as_json() | trials_json(trials)
+            found_json |= outlook.as_json() | trials_values(trials)
         options.print_json(found_json)
     elif not quiet:
-        shown = shown_text(trials, task, _scene(found, data, spectrum))
+        shown = trials_text(trials, task, _scene(found, data, spectrum))
         print_plan(found, forecasts, chosen, choice, expected, spectrum, outlook, shown)
         Screen().print(f"each site answers {exchanges} questions, one after the other.")
 
@@ -302,20 +303,21 @@ def _plan_quality(
         return try_study(made, there, fits=fits, seed=seed)
 
     task, fewest = TASKS[study.task], max(2, len(study.sites))
-    answer = find_quality(quality, sought, try_at, fewest=fewest, told=not (json or quiet))
+    with listening(quiet=json or quiet) as tell:
+        answer = find_quality(quality, sought, try_at, fewest=fewest, tell=tell)
     if json:
         options.print_json(
             {
                 "task": task.name,
                 "protocol": study.protocol,
                 "study_hash": study.hash,
-                **answer_json(answer, task),
+                **answer_values(answer, task),
             }
         )
     elif not quiet:
         screen = Screen()
         screen.print(f"study {study.name}, protocol {study.protocol}:")
-        print_answer(answer, task, screen)
+        screen.show(answer_parts(answer, task))
         if answer.value is not None and sought == "epsilon":
             screen.print(f"next: write epsilon = {answer.value:g} into the study")
 

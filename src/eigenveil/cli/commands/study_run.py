@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from eigenveil.app.fit import Fitted
+from eigenveil.app.results import check_free, new_folder, write_result
 from eigenveil.app.study import (
     Ended,
     Finished,
@@ -19,15 +21,8 @@ from eigenveil.app.study import (
     run_study,
 )
 from eigenveil.cli import options
-from eigenveil.cli.commands.fit import print_written
+from eigenveil.cli.commands.fit import show_written
 from eigenveil.cli.commands.study import LEAD, LeadFolder, StudyFile
-from eigenveil.app.results import (
-    as_json,
-    check_free,
-    new_folder,
-    print_model,
-    write_result,
-)
 from eigenveil.cli.presenters.screen import Screen, notify
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.io.stopping import Stop
@@ -65,9 +60,6 @@ def run(
 
     Ctrl-C ends the study; a second Ctrl-C leaves it running.
     """
-    # imported here: the ledger's database library takes a moment to load
-    from eigenveil.cli.commands.fit import federation_as_json, print_federation
-
     check_free(out, overwrite=overwrite)
     for name, seconds in (("timeout", timeout), ("wait-for-sites", wait_for_sites)):
         if not seconds > 0:
@@ -117,15 +109,14 @@ def run(
         written = write_result(model, folder, figures=plots, schema=model.study_.table_schema)
         write_toml(model.study_, folder / "study.toml")
         written.append(("study.toml", "the study that was run, for 'eigenveil study check'"))
+    found = Fitted(model, out, written)
     if json:
-        found = as_json(model) | federation_as_json(model)
-        signed = {"signed": asdict(finished.signed), "run": finished.run, "out": str(out)}
-        options.print_json(found | signed)
+        signed = {"signed": asdict(finished.signed), "run": finished.run}
+        options.print_json(found.as_json() | signed)
         return
-    print_model(model, screen)
-    print_federation(model, screen)
+    screen.show(found.parts())
     screen.print(f"certificate: {finished.signed}", soft_wrap=True)
-    print_written(screen, out, written)
+    show_written(screen, found)
 
 
 def status(

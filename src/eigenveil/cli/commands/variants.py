@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from eigenveil.app.results import check_place
 from eigenveil.cli import options
 from eigenveil.cli.options import WrongOption
-from eigenveil.app.results import check_place
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError
 from eigenveil.files import replacing

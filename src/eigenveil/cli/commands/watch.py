@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from eigenveil.app.results import check_free, check_place, new_folder, write_result
 from eigenveil.cli import options
 from eigenveil.cli.options import WrongOption
-from eigenveil.app.results import check_free, check_place, new_folder, write_result
+from eigenveil.cli.presenters.screen import listening
 from eigenveil.cli.presenters.watch import Moment, Report, Tracking
 from eigenveil.errors import DataError, OutputError
 from eigenveil.io import ReadOptions
@@ -171,7 +172,7 @@ def watch(
     """
     _check_together(context, private=epsilon is not None)
     place = None if out is None else WatchOut(out, private=epsilon is not None, overwrite=overwrite)
-    account = options.read_ledger(ledger, data_set, no_ledger=no_ledger)
+    account = options.read_account(ledger, data_set, no_ledger=no_ledger)
     if epsilon is not None:
         tracking = _private(
             publish or usual_publish(horizon, forgetting),
@@ -196,8 +197,8 @@ def watch(
     stop = Stop()
     with stop.listening(), contextlib.ExitStack() as stack:
         if epsilon is not None:
-            charged = stack.enter_context(account.open(quiet=quiet or json))
-            tracking.model.set_params(**charged)
+            tell = stack.enter_context(listening(quiet=quiet or json))
+            tracking.model.set_params(**account.open(stack, tell))
             tracking.model._files = None if file == "-" else [Path(file)]
         _run(
             tracking,

@@ -7,14 +7,16 @@ What is bold or coloured is marked by :func:`bold` and :func:`coloured`, never w
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -26,12 +28,19 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.protocol import is_renderable
+from rich.table import Table
 from rich.text import Text
 
+from eigenveil.app.events import FitEvent, Tell, Told
+from eigenveil.app.parts import Part, Sentence, Strong, TextTable
 from eigenveil.errors import LONGEST_TEXT, printable
 
-if TYPE_CHECKING:  # the command line's help needs none of the libraries
-    from eigenveil.models.driver import RoundProgress
+
+class Advance(Protocol):
+    """Told of so many more rows of a step, or sites of so many."""
+
+    def __call__(self, what: str, count: int, sites: int | None = None) -> None:
+        """So many more."""
 
 
 class Screen(Console):
@@ -55,6 +64,16 @@ class Screen(Console):
         """Print texts, tables and other values, with blanks between."""
         super().print(*(each if is_renderable(each) else str(each) for each in objects), **how)
 
+    def show(self, parts: Iterable[Part]) -> None:
+        """What is said of a result."""
+        for part in parts:
+            if isinstance(part, TextTable):
+                self.print(_table(part))
+            elif isinstance(part, Sentence):
+                self.print(*map(_word, part.words), soft_wrap=part.whole)
+            else:
+                self.print(part)
+
     def next(self, *words: object) -> None:
         """The command that may follow, as it is typed: in one line, however narrow the screen.
 
@@ -62,6 +81,21 @@ class Screen(Console):
         """
         typed = (quote(str(each)) if isinstance(each, Path) else str(each) for each in words)
         self.print("next: eigenveil", *typed, soft_wrap=True)
+
+
+def _table(part: TextTable) -> Table:
+    table = Table(title=part.title, show_header=part.headed)
+    for name in part.headings:
+        table.add_column(
+            name, justify="right" if name in part.right else "left", overflow=part.overflow
+        )
+    for row in part.rows:
+        table.add_row(*map(_word, row))
+    return table
+
+
+def _word(word: Any) -> Any:
+    return coloured(word.text, word.style) if isinstance(word, Strong) else word
 
 
 def bold(text: object) -> Text:
@@ -97,12 +131,74 @@ def notify(text: object) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
-# -- Progress of a fit: one bar a pass over the rows.
+def print_json(value: object) -> None:
+    """Print one JSON object on standard output: the one encoder of all commands."""
+    print(json.dumps(plain_values(value), indent=2))
+
+
+def plain_values(value: object) -> Any:
+    """A value of dataclasses, mappings and sequences, as JSON has it."""
+    if hasattr(value, "as_json"):
+        return plain_values(value.as_json())
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain_values(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain_values(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_values(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+class Shown(Protocol):
+    """What a use case returns, as it can be shown to people."""
+
+    def parts(self) -> Iterable[Part]:
+        """In tables and sentences."""
+
+
+def present(found: Shown, *, json: bool, quiet: bool = False) -> Screen:
+    """Show what a use case returned, as one JSON object or to people; the screen for what follows.
+
+    That screen shows nothing beside JSON.
+    """
+    if json:
+        print_json(found)
+    screen = Screen(quiet=json or quiet)
+    if not screen.quiet:
+        screen.show(found.parts())
+    return screen
+
+
+# -- What is told while a fit goes on: one bar a step.
 
 
 @contextmanager
-def fit_progress(*, quiet: bool) -> Iterator[RoundProgress | None]:
-    """A progress callback: bars on a terminal, a line a pass elsewhere, nothing when quiet."""
+def listening(*, quiet: bool) -> Iterator[Tell]:
+    """Show the events of a fit: bars on a terminal, a line a step elsewhere.
+
+    When ``quiet``, only what is warned of.
+    """
+    with fit_progress(quiet=quiet) as advance:
+
+        def tell(event: FitEvent) -> None:
+            if isinstance(event, Told):
+                if not (quiet and event.kind in ("ledger", "no ledger")):
+                    show_told(event)
+            elif advance is not None:
+                advance(event.what, event.count, event.sites)
+
+        yield tell
+
+
+def show_told(event: FitEvent) -> None:
+    """A sentence for the owner of the rows."""
+    if isinstance(event, Told):
+        notify(f"{event.kind}: {event.text}")
+
+
+@contextmanager
+def fit_progress(*, quiet: bool) -> Iterator[Advance | None]:
+    """A progress callback: bars on a terminal, a line a step elsewhere, nothing when quiet."""
     if quiet:
         yield None
     elif sys.stderr.isatty():
@@ -115,25 +211,27 @@ def fit_progress(*, quiet: bool) -> Iterator[RoundProgress | None]:
 
 
 @contextmanager
-def _bars() -> Iterator[RoundProgress]:
+def _bars() -> Iterator[Advance]:
     columns = (
         description(),
         BarColumn(),
-        TextColumn("{task.completed:,.0f} rows", markup=False),
+        TextColumn("{task.completed:,.0f} {task.fields[unit]}", markup=False),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Screen(errors=True)) as progress:
         tasks: dict[str, TaskID] = {}
         total: float | None = None
 
-        def advance(what: str, rows: int) -> None:
+        def advance(what: str, count: int, sites: int | None = None) -> None:
             nonlocal total
             if what not in tasks:
-                for task in progress.tasks:  # a pass has read all rows when the next begins
-                    total = task.completed
+                for task in progress.tasks if sites is None else ():
+                    total = task.completed  # a pass has read all rows when the next begins
                     progress.update(task.id, total=total)
-                tasks[what] = progress.add_task(printable(what), total=total)
-            progress.advance(tasks[what], rows)
+                unit = "rows" if sites is None else f"of {sites} sites"
+                known = total if sites is None else sites
+                tasks[what] = progress.add_task(printable(what), total=known, unit=unit)
+            progress.advance(tasks[what], count)
 
         yield advance
         for task in progress.tasks:
@@ -141,16 +239,22 @@ def _bars() -> Iterator[RoundProgress]:
 
 
 class _Lines:
-    """One line when a pass ends, for logs."""
+    """One line when a step ends, for logs: a pass over the rows, or a step of all sites."""
 
     def __init__(self) -> None:
         self._what, self._rows, self._start = "", 0, time.monotonic()
+        self._answered: dict[str, int] = {}
 
-    def __call__(self, what: str, rows: int) -> None:
+    def __call__(self, what: str, count: int, sites: int | None = None) -> None:
+        if sites is not None:
+            self._answered[what] = self._answered.get(what, 0) + count
+            if self._answered[what] == sites:
+                notify(f"{what}: {sites} site{'' if sites == 1 else 's'} answered")
+            return
         if what != self._what:
             self.finish()
             self._what, self._rows, self._start = what, 0, time.monotonic()
-        self._rows += rows
+        self._rows += count
 
     def finish(self) -> None:
         """Say what the last pass was."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.table import Table
 
-from eigenveil.cli import options
-from eigenveil.cli.commands.plan import needs_json, print_needs
-from eigenveil.cli.presenters.quality import OF_FITS
+from eigenveil.app.forecasts import OF_FITS, Outlook, needs_parts, needs_values
+from eigenveil.app.parts import Part, TextTable, bytes_text
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import short_name
 from eigenveil.federation.protocol.terms import settle
@@ -184,7 +183,7 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
     _print_protected(study, screen)
     settled = study if choice is None else study.with_protocol(choice.protocol)
     sizes = forecast(settled, study.width, None)
-    size = options.bytes_text(sizes.round_bytes if _has_tensor(settled) else sizes.message_bytes)
+    size = bytes_text(sizes.round_bytes if _has_tensor(settled) else sizes.message_bytes)
     screen.print(f"protocol {settled.protocol}: {_what_is_sent(settled)}, {size} a site.")
     if choice is not None:
         screen.print(f"  chosen: {choice.reason}")
@@ -323,7 +322,7 @@ def forecast_json(found: Forecast) -> dict[str, Any]:
 
 
 def _size(count: int) -> str:
-    return options.bytes_text(count) if count else "-"
+    return bytes_text(count) if count else "-"
 
 
 def print_plan(
@@ -333,7 +332,7 @@ def print_plan(
     choice: Choice | None,
     rows: int | None,
     spectrum: str,
-    tensors: ExpectedStudy | None = None,
+    tensors: ExpectedStudy | Outlook | None = None,
     shown: str = "",
 ) -> None:
     """A table of what each protocol would give, the chosen one marked."""
@@ -367,7 +366,7 @@ def print_plan(
     screen.print(f"* this study's{'.' if choice is None else ': ' + choice.reason}")
     if tensors is not None:
         screen.print("bytes: the numbers that leave a site, in all rounds together.")
-        tensors.show(screen)
+        screen.show(tensors.parts())
         screen.print(shown)
     else:
         screen.print(
@@ -405,7 +404,7 @@ class ExpectedStudy:
 
     def as_json(self) -> dict[str, Any]:
         """Rounds, releases and what stands above their noise, as plain values."""
-        values = needs_json(self.found, self.rows or _SOME_ROWS)
+        values = needs_values(self.found, self.rows or _SOME_ROWS)
         if self.rows is None:
             values["needs"] = None
         values["round_bytes"] = [
@@ -413,27 +412,26 @@ class ExpectedStudy:
         ]
         return values
 
-    def show(self, out: Screen) -> None:
+    def parts(self) -> Iterator[Part]:
         """Tables of what every site sends in each round, and of what is seen of the sum."""
         what = "every site sends, hidden among the others" if self.hidden else "one site sends"
-        table = Table(title=f"what {what}")
-        for name in ("round", "a sum of", "values", "bytes", "noise of the total"):
-            table.add_column(name, justify="right" if name in ("values", "bytes") else "left")
-        for number, together in enumerate(self.found.rounds, start=1):
-            for record in together:
-                size, noise = record.noise.size, record.noise
-                table.add_row(
-                    str(number),
-                    record.name,
-                    f"{size:,}",
-                    options.bytes_text(8 * size),
-                    f"{noise.kind}, scale {noise.scale:.4g}",
-                )
-        out.print(table)
+        rows = [
+            (
+                str(number),
+                record.name,
+                f"{record.noise.size:,}",
+                bytes_text(8 * record.noise.size),
+                f"{record.noise.kind}, scale {record.noise.scale:.4g}",
+            )
+            for number, together in enumerate(self.found.rounds, start=1)
+            for record in together
+        ]
+        headings = ("round", "a sum of", "values", "bytes", "noise of the total")
+        yield TextTable(f"what {what}", headings, rows, right=("values", "bytes"))
         if self.rows is None:
-            out.print("note: give --rows to predict what components need to be seen.")
+            yield "note: give --rows to predict what components need to be seen."
         else:
-            print_needs(self.found, self.rows, out)
+            yield from needs_parts(self.found, self.rows)
 
 
 def expect_study(

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from eigenveil import plots
+from eigenveil.app.parts import as_nodes, scrolled
 from eigenveil.app.presenters.base import Drawing
-from eigenveil.cli.presenters.registry import presenter_of
-from eigenveil.app.results import print_releases, print_views
+from eigenveil.app.results import presenter_of, release_table, view_parts
 from eigenveil.cli.report.methods import methods, model_card
-from eigenveil.cli.report.recorded import RecordingScreen, scrolled
 from eigenveil.cli.report.references import bibtex
 from eigenveil.errors import short_name
 from eigenveil.federation.protocol.certificates import Verdict
@@ -106,9 +105,8 @@ def _facts(model: Any, verdict: Verdict) -> Iterator[Node]:
 
 
 def _result(model: Any) -> Iterator[Node]:
-    presenter, screen = presenter_of(model), RecordingScreen()
-    presenter.show(model, screen)
-    yield from screen.parts
+    presenter = presenter_of(model)
+    yield from as_nodes(presenter.parts(model))
     if model.certificate_.stopped is not None:
         yield node("p", node("strong", "The fit ended early: "), f"{model.certificate_.stopped}.")
     for drawing in presenter.drawings(model):
@@ -126,17 +124,13 @@ def _privacy(certificate: Certificate, verdict: Verdict) -> Iterator[Node]:
     guarantee = verdict.guarantee
     assert guarantee is not None
     yield node("p", str(guarantee), class_="lead")
-    screen = RecordingScreen()
-    print_views(verdict.views, screen)
-    yield from screen.parts
+    yield from as_nodes(view_parts(verdict.views))
     yield node("h3", "What was assumed")
     yield listing(f"{each}." for each in guarantee.assumptions)
     if guarantee.caveats:
         yield node("h3", "What to know")
         yield listing(f"{each}." for each in guarantee.caveats)
-    screen = RecordingScreen()
-    print_releases(certificate.releases, screen)
-    yield from screen.parts
+    yield from as_nodes([release_table(certificate.releases)])
     yield node("h3", "How to check it")
     yield node(
         "p",

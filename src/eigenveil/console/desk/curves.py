@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eigenveil.cli.commands.plan import EstimatorSpec
+from eigenveil.app.plan import PlanRequest
 from eigenveil.cli.commands.study import plan as plan_of_study
 from eigenveil.console.desk.forms import read_parameters
 from eigenveil.console.desk.ways import Kind
@@ -51,7 +51,7 @@ def point_of_study(
 ) -> dict[str, Any]:
     """What a study's protocol would give at an epsilon, with all sites taking part."""
     task = TASKS[study.task]
-    spec = EstimatorSpec(
+    spec = PlanRequest(
         task,
         {"n_components": study.components},
         features=study.width,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from eigenveil.cli.presenters.registry import load_model, presenter_of
-from eigenveil.app.results import CERTIFICATE, MODEL, release_as_json
-from eigenveil.cli.report.recorded import RecordingScreen
+from eigenveil.app.parts import as_nodes
+from eigenveil.app.results import CERTIFICATE, MODEL, load_model, presenter_of, release_values
 from eigenveil.console.desk.ways import title_of
 from eigenveil.errors import DataError
 from eigenveil.federation.protocol.certificates import check
@@ -27,18 +26,17 @@ def read_result(folder: str) -> dict[str, Any]:
     verdict = check(certificate)
     unsigned = certificate.federation is not None and certificate.signatures is None
     nobody = "nobody has signed it" if unsigned else None
-    guarantee, presenter, screen = model.guarantee_, presenter_of(model), RecordingScreen()
-    presenter.show(model, screen)
+    guarantee, presenter = model.guarantee_, presenter_of(model)
     charts = [each.as_json() for each in presenter.charts(model)]
     usable = getattr(model, "usable_", None)
     return {
         "title": title_of(TASKS[presenter.task]),
-        "said": "".join(map(html_of, screen.parts)),
+        "said": "".join(map(html_of, as_nodes(presenter.parts(model)))),
         "charts": charts,
         "figures": [] if charts else _figures(place, presenter, model),
         "above": None if usable is None else f"{int(usable.sum())} of {usable.size}",
         "stopped": model.certificate_.stopped,
-        "releases": [release_as_json(record) for record in model.certificate_.releases],
+        "releases": [release_values(record) for record in model.certificate_.releases],
         "guarantee": guarantee.as_dict(),
         "holds": verdict.holds,
         "word": verdict.word,

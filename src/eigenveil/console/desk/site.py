@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from eigenveil.app.decisions import can_be_shown, cost_of, desk_of, owner_of, sentence_of
-from eigenveil.cli.options import bytes_text
+from eigenveil.app.parts import bytes_text
 from eigenveil.cli.presenters.study import adversaries, summary
 from eigenveil.console.desk.ledger import LedgerPages
 from eigenveil.console.settings import Rows

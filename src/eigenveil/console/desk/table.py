@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from eigenveil.app.ledger_place import usual_ledger
 from eigenveil.checks import MOST_WHOLE
 from eigenveil.cli.commands.plan import plan
-from eigenveil.app.ledger_place import usual_ledger
 from eigenveil.console.desk.curves import point_of_table
 from eigenveil.console.desk.forms import command_fields, fields_of
 from eigenveil.console.desk.ledger import LedgerPages

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, ClassVar
 
+from eigenveil.app.plan import PlanRequest
 from eigenveil.cli.commands.fit import fit
-from eigenveil.cli.commands.plan import EstimatorSpec, plan
+from eigenveil.cli.commands.plan import plan
 from eigenveil.cli.commands.watch import adjacency_of, usual_publish, watch
 from eigenveil.cli.options import typed_words
 from eigenveil.console.desk.forms import (
@@ -45,15 +46,15 @@ class Way(ABC):
     def start(self, task: Task, rows: Rows) -> list[str]:
         """The command's first words."""
 
-    def spec(self, task: Task, values: dict[str, Any], **expected: Any) -> EstimatorSpec:
+    def spec(self, task: Task, values: dict[str, Any], **expected: Any) -> PlanRequest:
         """What is planned, and the data that are expected of it; checked."""
-        return EstimatorSpec(task, values, **expected)
+        return PlanRequest(task, values, **expected)
 
-    def plan(self, spec: EstimatorSpec, **instead: Any) -> Any:
+    def plan(self, spec: PlanRequest, **instead: Any) -> Any:
         """The plan, with other values of some options."""
         return spec.plan(**instead)
 
-    def trials(self, spec: EstimatorSpec, made: Any) -> Trials:
+    def trials(self, spec: PlanRequest, made: Any) -> Trials:
         """Simulated fits of a plan."""
         return spec.simulated(made)
 
@@ -89,9 +90,9 @@ class Stream(Way):
         del task
         return ["watch", *rows.data, "--out", "{result}"]
 
-    def plan(self, spec: EstimatorSpec, **instead: Any) -> Any:
+    def plan(self, spec: PlanRequest, **instead: Any) -> Any:
         """The stream's plan, with what the command chooses where nothing is said."""
-        values = spec.targets | instead
+        values = {**spec.values, **instead}
         publish = values.get("publish") or usual_publish(
             values.get("horizon"), values.get("forgetting", 1.0)
         )
@@ -101,7 +102,7 @@ class Stream(Way):
         }
         return spec.task.make_plan(spec.task.options("stream", **values), features=spec.features)
 
-    def trials(self, spec: EstimatorSpec, made: Any) -> Trials:
+    def trials(self, spec: PlanRequest, made: Any) -> Trials:
         """None: what a stream shows after each block is not simulated."""
         del spec, made
         return Trials(note="streams are not simulated")

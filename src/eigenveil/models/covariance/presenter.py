@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
 from eigenveil import plots
+from eigenveil.app.parts import Part, TextTable
 from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
@@ -20,7 +20,6 @@ from eigenveil.app.presenters.base import (
     names_of,
 )
 from eigenveil.app.presenters.charts import Comparison
-from eigenveil.cli.presenters.screen import Screen
 from eigenveil.app.presenters.tensors import write_csv
 from eigenveil.errors import short_name
 from eigenveil.models.covariance.estimator import FittedCovariance
@@ -48,39 +47,44 @@ class CovariancePresenter(Presenter):
             "rows": model.n_samples_,
         }
 
-    def show(self, model: Any, out: Screen) -> None:
+    def parts(self, model: Any) -> Iterator[Part]:
         """A line a feature, those of most variance first."""
         names, count = names_of(model), model.n_features_in_
         variance, correlation = np.diag(model.covariance_), model.correlation_
         others = np.where(np.eye(count) + np.isnan(correlation) > 0, -1.0, np.abs(correlation))
         hidden = np.isnan(np.diag(correlation))
-        table = Table(title=f"mean and covariance of {count} features")
-        for name in ("feature", "mean", "deviation", "strongest correlation", "above noise"):
-            table.add_column(name, justify="right" if name in ("mean", "deviation") else "left")
+        rows = []
         for index in np.argsort(-variance, kind="stable")[:_SHOWN]:
             other = int(np.argmax(others[index]))
-            table.add_row(
-                short_name(name_of(names, index)),
-                f"{model.location_[index]:.5g}",
-                f"{np.sqrt(variance[index]):.4g}",
-                "hidden by noise"
-                if hidden[index]
-                else "no other shows"
-                if others[index, other] < 0
-                else f"{short_name(name_of(names, other))} ({correlation[index, other]:+.2f})",
-                "NO: not usable" if hidden[index] else "yes",
+            rows.append(
+                (
+                    short_name(name_of(names, index)),
+                    f"{model.location_[index]:.5g}",
+                    f"{np.sqrt(variance[index]):.4g}",
+                    "hidden by noise"
+                    if hidden[index]
+                    else "no other shows"
+                    if others[index, other] < 0
+                    else f"{short_name(name_of(names, other))} ({correlation[index, other]:+.2f})",
+                    "NO: not usable" if hidden[index] else "yes",
+                )
             )
-        out.print(table)
+        yield TextTable(
+            f"mean and covariance of {count} features",
+            ("feature", "mean", "deviation", "strongest correlation", "above noise"),
+            rows,
+            right=("mean", "deviation"),
+        )
         if count > _SHOWN:
-            out.print(f"shown are the {_SHOWN} of most variance; covariance.csv has all.")
-        out.print(
+            yield f"shown are the {_SHOWN} of most variance; covariance.csv has all."
+        yield (
             f"{int(model.usable_.sum())} of {count} directions stand above the noise, which alone "
             f"shows a variance of up to {model.noise_floor_:.4g}"
             + (" of scaled columns" if np.any(model.scale_ != 1.0) else "")
             + "; the others share their mean."
         )
         if model.clipped_energy_ is not None:
-            out.print(
+            yield (
                 f"rows were shortened to {model.row_bound_:.4g} from the mean"
                 + (", in scales" if np.any(model.scale_ != 1.0) else "")
                 + ": that cuts "

@@ -1,0 +1,315 @@
+"""A private fit of one table, or of several sites in one process, written to a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eigenveil.app.events import Advanced, Tell, Told, nobody, telling
+from eigenveil.app.ledger_place import usual_ledger
+from eigenveil.app.parts import Part, TextTable, bytes_text, strongly
+from eigenveil.app.presenters.pca import draw_rows
+from eigenveil.app.results import (
+    check_free,
+    check_place,
+    new_folder,
+    result_parts,
+    result_values,
+    view_parts,
+    write_result,
+)
+from eigenveil.app.rows import Files, WantedColumns, open_sites
+from eigenveil.errors import DataError, OutputError, WrongOption
+from eigenveil.federated.running import check_sites, requested_budget
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.ledger.placing import budget_left_text
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.study.file import read_study as read_study
+from eigenveil.federation.study.file import write_toml
+from eigenveil.federation.study.study import Study
+from eigenveil.models.task import TASKS, task_named
+
+_NO_LEDGER = (
+    "this fit is charged nowhere. What several fits of the same rows cost together is not counted, "
+    "and no budget stops them; the certificate says so."
+)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a fit is charged to: by default the account of its files in this user's ledger."""
+
+    ledger: str | None = None
+    data_set: str | None = None
+    charged: bool = True
+
+    def place(self) -> str | None:
+        """The ledger's place, whose folder is made; ``None`` where the fit is charged nowhere."""
+        if not self.charged:
+            return None
+        return usual_ledger(make_folder=True) if self.ledger is None else self.ledger
+
+
+@dataclass(frozen=True)
+class TableFit:
+    """A fit of one table as it is asked for; ``values`` are of declared options, by their names."""
+
+    files: Files
+    out: Path
+    task: str = "pca"
+    values: Mapping[str, Any] = field(default_factory=dict)
+    columns: WantedColumns = field(default_factory=WantedColumns)
+    account: Account = field(default_factory=Account)
+    figures: bool = True
+    projection: Path | None = None  # A folder, or a file, in which rows are drawn for their owner
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class SitesFit:
+    """A fit of several sites; a ``study`` that all agree on states all options."""
+
+    sites: Mapping[str, Files]
+    out: Path
+    task: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    columns: WantedColumns = field(default_factory=WantedColumns)
+    study: Study | None = None
+    ledgers: Path | None = None
+    figures: bool = True
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model, and what was written of it: files, and what each is."""
+
+    model: Any
+    out: Path
+    written: Sequence[tuple[str, str]]
+    picture: Path | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The released result as plain values."""
+        of_sites = {} if self._alone else federation_values(self.model)
+        return {**result_values(self.model), **of_sites, "out": self.out}
+
+    def parts(self) -> Iterable[Part]:
+        """What is said of the result."""
+        yield from result_parts(self.model)
+        if not self._alone:
+            yield from federation_parts(self.model)
+
+    @property
+    def _alone(self) -> bool:
+        return getattr(self.model, "study_", None) is None
+
+
+def fit_table(asked: TableFit, tell: Tell = nobody) -> Fitted:
+    """Fit to all rows of one table; the folder is made before anything is spent."""
+    check_free(asked.out, overwrite=asked.overwrite)
+    picture = None
+    if asked.projection is not None:
+        picture = _picture(asked.projection, asked.out, overwrite=asked.overwrite)
+        if asked.columns.dask is not None:
+            raise WrongOption(
+                "--projection draws rows, and with --dask no row leaves its worker.",
+                hint="Leave it out, or read the files here.",
+            )
+    task = task_named(asked.task)
+    wanted, values = _with_unit(asked, "table")
+    with telling(tell):
+        rows = wanted.rows(asked.files)
+        with ExitStack() as stack:
+            folder = stack.enter_context(new_folder(asked.out))
+            place = asked.account.place()
+            if place is None:
+                tell(Told("no ledger", _NO_LEDGER))
+            else:  # what is open at the end is ended
+                values["ledger"] = stack.enter_context(Ledger(place))
+                values["data_set"] = asked.account.data_set
+            model: Any = task.estimator("table")(**values)
+            model.fit_rows(rows, progress=lambda what, count: tell(Advanced(what, count)))
+            written = write_result(model, folder, figures=asked.figures, schema=rows.schema)
+        if place is not None:
+            _tell_left(place, model, tell)
+        if picture is not None:  # when the result is safe
+            draw_rows(model, rows, picture)
+    return Fitted(model, asked.out, written, picture)
+
+
+def fit_sites(asked: SitesFit, tell: Tell = nobody) -> Fitted:
+    """Run a study over sites in this process, each with its own rows and ledger."""
+    check_free(asked.out, overwrite=asked.overwrite)
+    task = task_named(asked.task or "pca") if asked.study is None else TASKS[asked.study.task]
+    estimator = task.estimator("sites")
+    if asked.study is None:
+        wanted, values = _with_unit(asked, "sites")
+    else:
+        if asked.task not in (None, task.name):
+            raise set_by_study("task")
+        wanted, values = WantedColumns.of_study(asked.study, asked.columns), dict(asked.values)
+        usual = {n: v for n, v in estimator().get_params().items() if n != "random_state"}
+        for name, value in usual.items():
+            if not np.array_equal(values.get(name, value), value):
+                raise set_by_study(name)
+    model: Any = estimator(**values)
+    with telling(tell):
+        rows = open_sites(asked.sites, wanted)
+        study = model.study_of(rows) if asked.study is None else asked.study
+        check_sites(study, rows)  # before ledgers are made
+        with new_folder(asked.out) as folder:
+            books = None if asked.ledgers is None else open_ledgers(asked.ledgers, study, tell)
+            model.fit_study(
+                study,
+                rows,
+                ledgers=books,
+                progress=lambda step, count: tell(Advanced(step, count, len(rows))),
+            )
+            schema = model.study_.table_schema
+            written = write_result(model, folder, figures=asked.figures, schema=schema)
+            write_toml(model.study_, folder / "study.toml")
+    written.append(("study.toml", "the study that was run, for 'eigenveil study check'"))
+    return Fitted(model, asked.out, written)
+
+
+def _with_unit(asked: TableFit | SitesFit, path: Any) -> tuple[WantedColumns, dict[str, Any]]:
+    """The columns, and the options, with the unit that the schema or an option names."""
+    values = dict(asked.values)
+    wanted = asked.columns.with_unit(values.get("unit"))
+    own = None if wanted.schema is None else wanted.schema.unit
+    if own is not None and task_named(asked.task or "pca").has("unit", path):
+        values["unit"] = own
+    return wanted, values
+
+
+def _tell_left(place: str, model: Any, tell: Tell) -> None:
+    """What is left of the accounts that a fit was charged to, for their owner."""
+    ledger = Ledger(place)
+    mine = [each for each in ledger.sessions() if each.terms.note.endswith(model.plan_.hash)]
+    names = {each.terms.data_set for each in mine if each.key.study == mine[-1].key.study}
+    for standing in ledger.standings():
+        if standing.budget.data_set in names:
+            budget = standing.budget
+            text = (
+                f"{budget.data_set}: of epsilon = {budget.epsilon:g} at delta = {budget.delta:g}, "
+                f"{budget_left_text(standing)}"
+            )
+            tell(Told("ledger", text))
+
+
+def _picture(place: Path, out: Path, *, overwrite: bool) -> Path:
+    """The file to draw rows in, which is not to be published: not in the result's folder."""
+    check_outside = partial(_check_outside, place=place, out=out)
+    check_outside(place)  # before its folder is made
+    check_place(place, overwrite=True)
+    file = place / "projection.png" if place.is_dir() else place
+    if file.suffix.lower() not in (".png", ".svg"):
+        raise WrongOption(
+            f"--projection {place} is neither a folder nor a .png or .svg file.",
+            hint="Give a folder that exists, or such a file.",
+        )
+    check_place(file, overwrite=overwrite)
+    check_outside(file)
+    return file
+
+
+def _check_outside(file: Path, *, place: Path, out: Path) -> None:
+    if file.resolve().is_relative_to(out.resolve()):
+        raise WrongOption(
+            f"--projection {place} lies in {out}, which is to be published, and shows rows.",
+            hint="Choose a place outside of --out.",
+            code="rows-in-result",
+        )
+
+
+def set_by_study(name: str) -> DataError:
+    """The error of an option that a study states for all its sites."""
+    return DataError(
+        f"{name} is set by the study file (--study).",
+        hint="Change the study file at every site, or leave --study out.",
+    )
+
+
+# -- Ledgers of sites in one process, a file each.
+
+
+def ledger_files(folder: Path, names: Iterable[str]) -> dict[str, Path]:
+    """Where each site's ledger is, ``NAME.ledger`` in a folder that is made if absent."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{folder}: {error.strerror or error}.", hint="Choose another --ledgers."
+        ) from None
+    return {name: folder / f"{name}.ledger" for name in names}
+
+
+def open_ledgers(folder: Path, study: Study, tell: Tell) -> dict[str, Ledger]:
+    """Each site's ledger; one that is new gets the study's target as its budget."""
+    terms = settle(study)
+    found, budget = {}, requested_budget(terms)
+    for name, place in ledger_files(folder, terms.names).items():
+        ledger = found[name] = Ledger(place)
+        if not place.exists() or ledger.budget(budget.data_set) is None:
+            ledger.set_budget(budget)
+            text = (
+                f"{place}: new, with a budget of epsilon = {budget.epsilon:g} at delta = "
+                f"{budget.delta:g}, which this study uses up ('eigenveil ledger budget' sets it)."
+            )
+            tell(Told("ledger", text))
+    return found
+
+
+# -- What is said of a study's run.
+
+
+def federation_values(model: Any) -> dict[str, Any]:
+    """The study, what each adversary is held to, and each site's traffic."""
+    return {
+        "protocol": model.study_.protocol,
+        "choice": model.choice_,
+        "study_hash": model.study_.hash,
+        "views": {name: view.as_dict() for name, view in model.views_.items()},
+        "traffic": {
+            name: {
+                "messages": traffic.messages,
+                "received": traffic.received,
+                "sent": traffic.sent,
+                "sent_by_step": traffic.sent_by_step,
+            }
+            for name, traffic in model.traffic_.items()
+        },
+        "missing": model.missing_,
+    }
+
+
+def federation_parts(model: Any) -> Iterable[Part]:
+    """Traffic of each site, and what each adversary is held to."""
+    study, rows = model.study_, []
+    for name, traffic in model.traffic_.items():
+        sent = traffic.sent_by_step
+        largest = max(sent, key=lambda step: sent[step], default="")
+        rows.append(
+            (
+                name,
+                str(traffic.messages),
+                bytes_text(traffic.received),
+                bytes_text(traffic.sent),
+                f"{largest}: {bytes_text(sent[largest])}" if largest else "none",
+            )
+        )
+    title = f"protocol {study.protocol}, masks {model.certificate_.federation.masks}"
+    numbers = ("messages", "received", "sent", "largest message")
+    yield TextTable(title, ("site", *numbers), rows, right=numbers)
+    if model.choice_:
+        yield f"protocol {study.protocol} was chosen: {model.choice_}"
+    for name, why in model.missing_.items():
+        yield strongly("missing:", f"site {name}: {why}")
+    yield from view_parts(model.views_)

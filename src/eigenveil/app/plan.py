@@ -1,0 +1,415 @@
+"""What a fit of one table would give, and what it takes to reach a quality: no row is read."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from eigenveil.app.events import Tell, nobody
+from eigenveil.app.forecasts import (
+    OF_FITS,
+    Outlook,
+    answer_parts,
+    answer_values,
+    find_quality,
+    needs_parts,
+    needs_values,
+    tensor_scene,
+    trials_text,
+    trials_values,
+)
+from eigenveil.app.parts import Part, TextTable, bytes_text
+from eigenveil.app.results import guarantee_values, release_table
+from eigenveil.checks import check_whole
+from eigenveil.errors import DataError, EigenveilError, PrivacyError
+from eigenveil.models.options import options_of
+from eigenveil.models.pca.covariates import numbered
+from eigenveil.models.pca.ways import way_of
+from eigenveil.models.shapes import rehearse
+from eigenveil.models.task import Task, part
+from eigenveil.models.tensors.plan import MixturePlan
+from eigenveil.moments.documents.documents import FEWEST_WORDS, MOST_WORDS
+from eigenveil.planning.forecast import DEFAULT_SPECTRUM
+from eigenveil.planning.predict import Prediction, parse_spectrum, predict
+from eigenveil.planning.quality import Answer, Sought
+from eigenveil.planning.tensors import Expected, expect
+from eigenveil.planning.trials import Scenario, Trials
+from eigenveil.privacy.accountant import compose
+from eigenveil.privacy.guarantee import Guarantee, neighbours_text
+from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.tables.names import MOST_SPARSE_COLUMNS, check_width
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """A task, values of its declared options, and the data that are expected."""
+
+    task: Task
+    values: Mapping[str, Any]
+    features: int
+    rows: int
+    spectrum: str = DEFAULT_SPECTRUM
+    mean_norm: float = 0.0
+    distance: float = 3.0
+    topic_words: int = 20
+    document_words: int = 20
+    fits: int | None = None  # How many are simulated; by default by their size
+    names: Sequence[str] | None = None  # Of the columns, where they are known
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be expected of data, before anything is simulated."""
+        check_whole("features", self.features)
+        check_width("The plan", self.features, most=MOST_SPARSE_COLUMNS)
+        check_whole("topic-words", self.topic_words)
+        if self.fits is not None:
+            check_whole("fits", self.fits)
+        check_whole("rows", self.rows, most=2**53)
+        components = self.components
+        if isinstance(components, int) and self.rows < components:
+            raise DataError(
+                f"rows = {self.rows} is fewer than components = {components}.",
+                hint="Give more rows.",
+            )
+        if not (np.isfinite(self.mean_norm) and self.mean_norm >= 0):
+            raise DataError(f"mean-norm = {self.mean_norm} is negative.", hint="Give 0 or more.")
+        check_distance(self.distance)
+        check_document_words(self.document_words)
+
+    @property
+    def components(self) -> Any:
+        """How many components there are to be, or how they are counted."""
+        return self.values.get("n_components", self.task.usual_components)
+
+    def scenario(self) -> Scenario:
+        """The data that are expected."""
+        return Scenario(
+            rows=self.rows,
+            spectrum=parse_spectrum(self.spectrum, self.features),
+            mean_norm=self.mean_norm,
+            distance=self.distance,
+            topic_words=self.topic_words,
+            document_words=self.document_words,
+        )
+
+    def simulated(self, plan: Any, *, seed: int = 0) -> Trials:
+        """Simulated fits of a plan."""
+        simulate = part(self.task.simulator)
+        trials: Trials = simulate(plan, self.scenario(), fits=self.fits, seed=seed)
+        return trials
+
+    def plan(self, **instead: Any) -> Any:
+        """The plan of one table, with other values of some options.
+
+        Where no columns have names, covariates by name are the first ones.
+        """
+        values = {**self.values, **instead}
+        named = values.get("covariates")
+        if self.names is None and named is not None and isinstance(named[0], str):
+            values["covariates"] = tuple(range(len(named)))
+        options = numbered(self.task.options("table", **values), self.names)
+        return self.task.make_plan(options, features=self.features)
+
+
+def check_distance(distance: float) -> float:
+    """A distance of components, if there can be such."""
+    if not 0.0 < distance < math.inf:
+        raise DataError(
+            f"distance = {distance:g} is not above 0 and finite.",
+            hint="Give it in standard deviations of a feature within a component, such as 3.",
+        )
+    return distance
+
+
+def check_document_words(words: int) -> int:
+    """The length of documents, if there can be such."""
+    if not FEWEST_WORDS <= words <= MOST_WORDS:
+        raise DataError(
+            f"document-words = {words} is not from {FEWEST_WORDS} to {MOST_WORDS}.",
+            hint="Give the number of words of a typical document.",
+        )
+    return words
+
+
+@dataclass(frozen=True)
+class Planned(ABC):
+    """What a fit would give; of the kinds of tasks that follow."""
+
+    request: PlanRequest
+
+    @property
+    def fit_values(self) -> Mapping[str, Any] | None:
+        """The options of the fit that was planned; ``None`` where there is none."""
+        return self.request.values
+
+    @abstractmethod
+    def as_json(self) -> Any:
+        """As plain values."""
+
+    @abstractmethod
+    def parts(self) -> Iterator[Part]:
+        """In tables and sentences."""
+
+
+def plan_fit(request: PlanRequest) -> Planned:
+    """Predict what a fit would give."""
+    predicted: Planned = part(request.task.predictor)(request)
+    return predicted
+
+
+def plan_values(plan: Any) -> dict[str, Any]:
+    """A plan as plain values."""
+    return {"plan_hash": plan.hash, "plan": plan.model_dump(mode="json")}
+
+
+# -- What it takes to reach a quality.
+
+
+@dataclass(frozen=True)
+class PlannedQuality(Planned):
+    """The smallest epsilon, or the fewest rows, that a quality takes."""
+
+    answer: Answer
+    plan: Any = None
+
+    @property
+    def fit_values(self) -> Mapping[str, Any] | None:
+        """With the epsilon that was found."""
+        if self.plan is None:
+            return None
+        found = {"epsilon": self.answer.value} if self.answer.sought == "epsilon" else {}
+        return {**self.request.values, **found}
+
+    def as_json(self) -> dict[str, Any]:
+        """The answer, and the plan there."""
+        task = self.request.task
+        made = {} if self.plan is None else plan_values(self.plan)
+        return {"task": task.name, **answer_values(self.answer, task), **made}
+
+    def parts(self) -> Iterator[Part]:
+        """The answer."""
+        return answer_parts(self.answer, self.request.task)
+
+
+def plan_quality(
+    request: PlanRequest, quality: float, sought: Sought, tell: Tell = nobody
+) -> PlannedQuality:
+    """Find what it takes to reach a quality, by simulated fits."""
+
+    def at(value: float, rows: int = request.rows) -> tuple[PlanRequest, Any]:
+        """What is planned with another epsilon, or other rows."""
+        there = replace(request, rows=int(value) if sought == "rows" else rows)
+        return there, there.plan() if sought == "rows" else there.plan(epsilon=value)
+
+    def try_at(value: float, seed: int = 0, rows: int = request.rows) -> Trials:
+        there, made = at(value, rows)
+        return there.simulated(made, seed=seed)
+
+    answer = find_quality(quality, sought, try_at, fewest=request.rows, tell=tell)
+    there, made = (request, None) if answer.value is None else at(answer.value)
+    return PlannedQuality(there, answer, made)
+
+
+# -- PCA: each mechanism.
+
+
+@dataclass(frozen=True)
+class PlannedMechanism:
+    """What one mechanism would give, or why it cannot be."""
+
+    name: str
+    plan: Any = None
+    found: Prediction | None = None
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        if self.found is None:
+            return {"mechanism": self.name, "captured_energy": None, "note": self.note}
+        found = self.found
+        return {
+            "mechanism": self.name,
+            "captured_energy": found.captured_energy,
+            "captured_energy_error": found.trials.quality_error,
+            "shows_nothing": found.trials.as_json(),
+            "note": found.note,
+            "noise_rows": found.noise_rows,
+            "released_values": found.released_values,
+            "message_bytes": 8 * found.released_values,
+            "memory_bytes": found.memory_bytes,
+            **plan_values(self.plan),
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        """A row of a table."""
+        if self.found is None:
+            return (self.name, *["-"] * 5, self.note)
+        found = self.found
+        return (
+            self.name,
+            "-" if found.captured_energy is None else f"{found.captured_energy:.3f}",
+            found.trials.text(),
+            f"{found.noise_rows:.3g}",
+            bytes_text(8 * found.released_values),
+            bytes_text(found.memory_bytes),
+            found.note,
+        )
+
+
+@dataclass(frozen=True)
+class PlannedPCA(Planned):
+    """What each mechanism would give."""
+
+    mechanisms: Sequence[PlannedMechanism] = field(default_factory=tuple)
+
+    @property
+    def _made(self) -> Any:
+        return next((each.plan for each in self.mechanisms if each.plan is not None), None)
+
+    @property
+    def fit_values(self) -> Mapping[str, Any] | None:
+        """Those that were asked for, where any mechanism can be."""
+        return None if self._made is None else self.request.values
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """A list of the mechanisms."""
+        return [each.as_json() for each in self.mechanisms]
+
+    def parts(self) -> Iterator[Part]:
+        """A table, and what its numbers are."""
+        asked, count = self.request, self.request.components
+        many = f"{count} components" if isinstance(count, int) else f"components = {count}"
+        numbers = ("captured energy", "shows nothing", "noise (rows)", "message", "memory")
+        yield TextTable(
+            f"{asked.rows:,} rows x {asked.features:,} features, {many}, {asked.spectrum}",
+            ("mechanism", *numbers, "note"),
+            [each.cells() for each in self.mechanisms],
+            right=numbers,
+        )
+        made = self._made
+        if made is not None:
+            yield (
+                f"guarantee of each: ({made.epsilon:g}, {made.delta:g})-differential privacy, for "
+                f"{neighbours_text(made.adjacency, made.unit)}, against anyone who sees the result."
+            )
+        yield (
+            "captured energy: of the exact subspace's, simulated on Gaussian rows with this "
+            f"spectrum. shows nothing: the probability that no component is usable. {OF_FITS} "
+            "noise: its scale in the largest contribution a row can make."
+        )
+
+
+def plan_pca(request: PlanRequest) -> PlannedPCA:
+    """What each mechanism would give, or the one that is asked for."""
+    eigenvalues = parse_spectrum(request.spectrum, request.features)
+    one = request.values.get("mechanism")
+    every = options_of(request.task.name, "table")["mechanism"].choices
+    results: list[PlannedMechanism] = []
+    for name in [name for name in every if name != "auto"] if one is None else [one]:
+        try:
+            made = request.plan(mechanism=name)
+            found = predict(
+                made, eigenvalues, rows=request.rows, mean_norm=request.mean_norm, fits=request.fits
+            )
+            results.append(PlannedMechanism(made.mechanism, made, found))
+        except EigenveilError as error:
+            # refused for what this one cannot do, not for what no mechanism can
+            own = isinstance(error, PrivacyError) or not way_of(name).counts
+            if one is not None or not own:
+                raise
+            results.append(PlannedMechanism(name, note=error.message))
+    return PlannedPCA(request, results)
+
+
+# -- What one plan releases, and what shows above its noise.
+
+
+@dataclass(frozen=True)
+class PlannedReleases(Planned):
+    """The releases of a plan, with what they promise together, and simulated fits."""
+
+    plan: Any
+    trials: Trials
+    records: Sequence[ReleaseRecord]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the releases promise together."""
+        return compose(self.records, delta=self.plan.delta, adjacency=self.plan.adjacency)
+
+    @abstractmethod
+    def expected_values(self) -> dict[str, Any]:
+        """What is expected to show, as plain values."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "task": self.request.task.name,
+            "rows": self.request.rows,
+            **self.expected_values(),
+            **trials_values(self.trials),
+            "guarantee": guarantee_values(self.guarantee),
+            **plan_values(self.plan),
+        }
+
+
+@dataclass(frozen=True)
+class PlannedMoment(PlannedReleases):
+    """Of a whole second moment."""
+
+    outlook: Outlook
+
+    def expected_values(self) -> dict[str, Any]:
+        """What shows of the expected spectrum."""
+        return self.outlook.as_json()
+
+    def parts(self) -> Iterator[Part]:
+        """In tables and sentences."""
+        asked = self.request
+        yield f"{asked.task.name}: {asked.rows:,} rows x {self.plan.features:,} features."
+        yield from self.outlook.parts()
+        yield trials_text(self.trials, asked.task, f"Gaussian rows, {asked.spectrum}")
+        yield f"guarantee: {self.guarantee}"
+
+
+def plan_moment(request: PlanRequest) -> PlannedMoment:
+    """What a plan of a whole second moment would release of so many rows."""
+    plan = request.plan()
+    records = rehearse(plan, plan.budgets, {})
+    outlook = Outlook(plan, records, request.rows, request.spectrum)
+    return PlannedMoment(request, plan, request.simulated(plan), records, outlook)
+
+
+@dataclass(frozen=True)
+class PlannedTensors(PlannedReleases):
+    """Of a mixture or of topics."""
+
+    expected: Expected
+
+    def expected_values(self) -> dict[str, Any]:
+        """What components need, to be seen."""
+        return needs_values(self.expected, self.request.rows)
+
+    def parts(self) -> Iterator[Part]:
+        """In tables and sentences."""
+        asked, plan, records = self.request, self.plan, self.records
+        many = f"at most {plan.n_components}" if plan.auto_components else str(plan.n_components)
+        mixture = isinstance(plan, MixturePlan)
+        kind, things = ("features", "components") if mixture else ("words", "topics")
+        yield f"{asked.task.name}: {asked.rows:,} rows x {plan.features:,} {kind}, {many} {things}."
+        yield release_table(records, title=f"releases, in {len(self.expected.rounds)} passes")
+        yield f"together {bytes_text(8 * sum(record.noise.size for record in records))}."
+        yield from needs_parts(self.expected, asked.rows)
+        yield f"guarantee: {self.guarantee}"
+        yield trials_text(self.trials, asked.task, tensor_scene(plan, asked.scenario()))
+
+
+def plan_tensors(request: PlanRequest) -> PlannedTensors:
+    """What a plan of a third moment would release of so many rows."""
+    plan = request.plan()
+    found = expect(plan, request.rows, document_words=request.document_words)
+    return PlannedTensors(request, plan, request.simulated(plan), found.records, found)

@@ -1,0 +1,258 @@
+"""Which rows are read: places as they are typed, of one table and of sites, and their columns.
+
+A database's URL may stand wherever a file may; ``--sql`` says which of its rows are meant, and
+``--from URL`` is another way to name the database of one data set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError, OutputError, WrongOption
+from eigenveil.files import Place
+from eigenveil.io import (
+    Dialect,
+    FileRows,
+    Query,
+    ReadOptions,
+    WorkerFiles,
+    on_workers,
+    open_rows,
+    read_schema,
+    read_vocabulary,
+)
+from eigenveil.io.formats.registry import USUAL
+from eigenveil.io.query import is_database
+from eigenveil.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from eigenveil.federation.study.study import Study
+
+Files = Sequence[str | Place]
+
+
+def read_options(text: Mapping[str, Any], **others: Any) -> ReadOptions:
+    """How files are read: the fields of a dialect, and those of other formats."""
+    return ReadOptions(dialect=Dialect(**{**text, "na": text["na"] or ()}), **others)
+
+
+def read_center(text: str) -> bool | NDArray[np.float64]:
+    """``private``, ``none``, or a .npy file with a public centre."""
+    if text in ("private", "none"):
+        return text == "private"
+    try:
+        return np.asarray(np.load(text, allow_pickle=False), dtype=np.float64)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"center = {text!r} is neither 'private', 'none' nor a readable .npy file ({error}).",
+            hint="Give one of these.",
+        ) from None
+
+
+def read_places(
+    files: Sequence[str] | None, sql: str | None, database: str | None, *, needed: bool = True
+) -> list[str | Place]:
+    """The places of one data set's rows."""
+    texts = list(files or ())
+    if database is not None:
+        if sql is None:
+            raise WrongOption(
+                "--sql and --from belong together.", hint="Give the query and the database."
+            )
+        if texts:
+            raise WrongOption(
+                "--from names a database, and files are given, too.",
+                hint="Leave the files out, or --from.",
+            )
+        return [Query(sql, database)]
+    found = [_place(text, sql) for text in texts]
+    if sql is not None and not any(isinstance(place, Query) for place in found):
+        raise WrongOption(
+            "--sql is a query, and no database is named.",
+            hint="Name one: --from postgresql://host/name, or its URL in place of a file.",
+        )
+    if needed and not found:
+        raise WrongOption("There are no files.", hint="Give files with rows, or --sql and --from.")
+    return found
+
+
+def read_sites(texts: Sequence[str], sql: str | None = None) -> dict[str, list[str | Place]]:
+    """The places of each site's rows, from ``NAME=PLACE``; a name given again adds places."""
+    found: dict[str, list[str | Place]] = {}
+    for text in texts:
+        name, equals, place = text.partition("=")
+        if not (name and equals and place):
+            scheme, between, _ = text.partition("://")  # a URL may have a password
+            raise DataError(
+                f"--site {f'{scheme}{between}...' if between else text!r} is not NAME=FILE.",
+                hint="For example: --site north=a.parquet.",
+            )
+        found.setdefault(name, []).append(_place(place, sql))
+    every = [place for places in found.values() for place in places]
+    if sql is not None and not any(isinstance(place, Query) for place in every):
+        raise WrongOption(
+            "--sql is a query, and no site names a database.",
+            hint="Name each site's: --site NAME=postgresql://host/name.",
+        )
+    return found
+
+
+def _place(text: str, sql: str | None) -> str | Place:
+    """A place: what a database answers to the query, or what is typed."""
+    if not is_database(text):
+        return text
+    if sql is None:
+        raise WrongOption(
+            f"{Query('SELECT 1', text).database} is a database: which rows are meant?",
+            hint="Give --sql 'SELECT ...'.",
+        )
+    return Query(sql, text)
+
+
+@dataclass(frozen=True)
+class WantedColumns:
+    """The values of ``--columns``, ``--exclude``, ``--vocabulary``, ``--schema``, and of text.
+
+    ``names`` are all columns' names, also of files without any; ``read`` is how files are read;
+    ``unit`` is the column with each row's unit; ``dask`` is the scheduler of the cluster that reads
+    the files.
+    """
+
+    columns: Sequence[str] | None = None
+    exclude: Sequence[str] = ()
+    names: Sequence[str] | None = None
+    read: ReadOptions = USUAL
+    schema: Schema | None = None
+    unit: str | None = None
+    dask: str | None = None
+
+    @classmethod
+    def of_study(cls, study: Study, own: WantedColumns) -> WantedColumns:
+        """What a study reads of a site's files, whose owner may have a schema of its own."""
+        if own.schema is not None and study.table_schema is not None:
+            study.table_schema.check_same(own.schema, "--schema")
+        elif own.schema is not None:
+            raise DataError(
+                "--schema is given, and the study has no schema.",
+                hint="Leave it out, or let the study's lead write the study with --schema.",
+                code="other-schema",
+            )
+        if study.columns is None:
+            return replace(own, schema=None, unit=study.unit)
+        if study.table_schema is not None:
+            return cls(schema=study.table_schema, read=own.read, dask=own.dask)
+        return cls(list(study.columns), read=own.read, unit=study.unit, dask=own.dask)
+
+    def with_unit(self, unit: str | None) -> WantedColumns:
+        """The same, with the unit that an option names."""
+        if self.schema is None:
+            return replace(self, unit=unit)
+        if unit not in (None, self.schema.unit):
+            raise WrongOption(
+                f"--unit {unit}: the schema gives role 'unit' to "
+                f"{'no column' if self.schema.unit is None else repr(self.schema.unit)}.",
+                hint="Give the column role = 'unit' in the schema, and leave --unit out.",
+            )
+        return self
+
+    def open(self, files: Sequence[str | Place]) -> FileRows:
+        """The rows of files with these columns."""
+        return open_rows(
+            files,
+            columns=self.columns,
+            exclude=self.exclude,
+            names=self.names,
+            read=self.read,
+            schema=self.schema,
+            unit=self.unit,
+        )
+
+    def open_like(self, files: Sequence[str | Place]) -> FileRows:
+        """The same; files without names have the columns in this order."""
+        if self.names is None and self.columns is not None:
+            try:
+                return self.open(files)
+            except DataError as error:
+                if error.code != "no-names":
+                    raise
+            return open_rows(files, read=self.read)
+        return self.open(files)
+
+    def rows(self, files: Sequence[str | Place]) -> FileRows | WorkerFiles:
+        """The rows of files with these columns, where they are to be read."""
+        return self._where(self.open(files))
+
+    def rows_like(self, files: Sequence[str | Place]) -> FileRows | WorkerFiles:
+        """The same; files without names have the columns in this order."""
+        return self._where(self.open_like(files))
+
+    def _where(self, opened: FileRows) -> FileRows | WorkerFiles:
+        return opened if self.dask is None else on_workers(opened, self.dask, read=self.read)
+
+
+def open_sites(
+    places: Mapping[str, Files], wanted: WantedColumns
+) -> dict[str, FileRows | WorkerFiles]:
+    """Rows of each site; columns by name, those of the first site where none are given."""
+    found: dict[str, FileRows | WorkerFiles] = {}
+    seen: dict[Any, str] = {}
+    for name, own in places.items():
+        try:
+            rows = wanted.rows_like(own)
+        except (DataError, OutputError) as error:
+            raise type(error)(
+                f"site {name}: {error.message}", hint=error.hint, code=error.code
+            ) from None
+        for file in rows.paths:
+            if (first := seen.setdefault(file.resolve(), name)) != name:
+                raise DataError(
+                    f"site {name}: {file} is given to site {first}, too.",
+                    hint="Give each file once: rows that count twice break the privacy guarantee.",
+                    code="file-twice",
+                )
+        if found and rows.features != next(iter(found.values())).features:
+            first, other = next(iter(found.items()))
+            raise DataError(
+                f"site {name} has {rows.features} columns, site {first} {other.features}.",
+                hint="All sites must have the same columns.",
+                code="other-features",
+            )
+        found[name] = rows
+        chosen = (wanted.columns, wanted.names, wanted.schema)
+        if chosen == (None, None, None) and rows.names is not None:
+            wanted = replace(wanted, columns=list(rows.names), exclude=())
+    return found
+
+
+def read_columns(
+    columns: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    vocabulary: Path | None = None,
+    schema: Path | None = None,
+    *,
+    read: ReadOptions,
+    dask: str | None = None,
+) -> WantedColumns:
+    """The wanted columns, of which only one of these may say which they are."""
+    named = columns is not None or exclude is not None
+    if schema is not None:
+        if named or vocabulary is not None:
+            raise WrongOption(
+                "--schema and --columns, --exclude or --vocabulary all say which columns.",
+                hint="Give roles in the schema: feature, ignore.",
+            )
+        return WantedColumns(schema=read_schema(schema), read=read, dask=dask)
+    if vocabulary is None:
+        return WantedColumns(columns, exclude or (), read=read, dask=dask)
+    if named:
+        raise WrongOption(
+            "--vocabulary and --columns or --exclude both say which columns.",
+            hint="Give the wanted words as the vocabulary.",
+        )
+    return WantedColumns(names=read_vocabulary(vocabulary), read=read, dask=dask)
