@@ -189,7 +189,7 @@ def used(model, rows, folder):
     json.dumps(presenter.values(shown))
     screen = Screen()
     screen.file = io.StringIO()
-    presenter.show(shown, screen)
+    screen.show(presenter.parts(shown))
     assert screen.file.getvalue()
     written = folder / "written"
     written.mkdir(exist_ok=True)

@@ -9,8 +9,8 @@ import pytest
 from sklearn.utils._param_validation import InvalidParameterError
 
 import eigenveil
-from eigenveil.audit.run import mechanisms
 from eigenveil.app.presenters.base import Presenter
+from eigenveil.audit.run import mechanisms
 from eigenveil.errors import EigenveilError
 from eigenveil.models.options import OPTIONS, Options, options_of
 from eigenveil.models.task import TASKS, part, task_of_plan

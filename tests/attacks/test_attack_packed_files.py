@@ -21,7 +21,7 @@ import pyarrow.parquet
 import pytest
 
 from eigenveil import PrivatePCA
-from eigenveil.cli.presenters.registry import load_model
+from eigenveil.app.results import load_model
 from eigenveil.errors import DataError, ProtocolError
 from eigenveil.io import files, open_rows
 from eigenveil.io.formats.arrow_sizes import batch_sizes

@@ -20,10 +20,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from eigenveil.cli.app import app
-from eigenveil.cli.options import WrongOption
 from eigenveil.app.results import new_folder
-from eigenveil.errors import OutputError
+from eigenveil.cli.app import app
+from eigenveil.errors import OutputError, WrongOption
 
 N = 137  # nowhere else a number
 

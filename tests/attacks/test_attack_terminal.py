@@ -21,14 +21,15 @@ from rich.table import Table
 
 import eigenveil.cli
 from eigenveil import PrivatePCA
+from eigenveil.app import results
+from eigenveil.app.fit import Fitted, federation_parts
+from eigenveil.app.presenters import mixture as mixture_presenter
+from eigenveil.app.presenters import topics as topics_presenter
 from eigenveil.cli import app as whole
 from eigenveil.cli.commands import fit, ledger, site_decisions
-from eigenveil.cli.commands import fit as federated
-from eigenveil.cli.presenters import mixture as mixture_presenter
-from eigenveil.cli.presenters import results, site_console, watch
 from eigenveil.cli.presenters import screen as progress
+from eigenveil.cli.presenters import site_console, watch
 from eigenveil.cli.presenters import study as study_report
-from eigenveil.cli.presenters import topics as topics_presenter
 from eigenveil.cli.presenters.screen import Screen, bold, coloured, notify, say
 from eigenveil.errors import (
     LONGEST_NAME,
@@ -100,6 +101,7 @@ def test_what_is_cut(name):
 FOLDER = Path(eigenveil.cli.__file__).parent
 MODULES = [
     *(path for path in FOLDER.rglob("*.py") if path.name != "screen.py"),
+    *(FOLDER.parent / "app").rglob("*.py"),
     *FOLDER.parent.glob("models/*/presenter.py"),
 ]
 # JSON, which escapes; the version; a proof as it was shipped
@@ -146,20 +148,20 @@ def renamed(model, name):
 
 @NAMES
 def test_results(name, fitted, capsys):
-    results.print_model(renamed(fitted, name), Screen())
+    Screen().show(results.result_parts(renamed(fitted, name)))
     literal(capsys.readouterr().out, name)
 
 
 @NAMES
 def test_releases_and_views(name, fitted, capsys):
     record = fitted.certificate_.releases[0].model_copy(update={"name": name})
-    results.print_releases([record], Screen())
+    Screen().show([results.release_table([record])])
     literal(capsys.readouterr().out, name)
     guarantee = fitted.guarantee_
     said = SimpleNamespace(
         epsilon=1.0, delta=0.0, mu=None, certified=False, __str__=lambda: name, caveats=()
     )
-    results.print_views({name: said, "b": guarantee}, Screen())
+    Screen().show(results.view_parts({name: said, "b": guarantee}))
     literal(capsys.readouterr().out, name)
 
 
@@ -182,7 +184,7 @@ def test_mixtures_and_topics(name, capsys):
     }
     names = np.array([name, "b"], dtype=object)
     mixture = SimpleNamespace(means_=np.array([[9.0, 1.0]]), feature_names_in_=names, **strengths)
-    mixture_presenter.MixturePresenter().show(mixture, Screen())
+    Screen().show(mixture_presenter.MixturePresenter().parts(mixture))
     literal(capsys.readouterr().out, name)
     topics = SimpleNamespace(
         topics_=np.ones((1, 2)),
@@ -191,7 +193,7 @@ def test_mixtures_and_topics(name, capsys):
         top_words=lambda n_words: [[name, "b"]],
         **strengths,
     )
-    topics_presenter.TopicPresenter().show(topics, Screen())
+    Screen().show(topics_presenter.TopicPresenter().parts(topics))
     literal(capsys.readouterr().out, name)
 
 
@@ -234,16 +236,16 @@ def test_federated_results(name, fitted, capsys, monkeypatch):
         missing_={name: name},
         views_={"outsider": fitted.guarantee_},
     )
-    federated.print_federation(model, Screen())
+    Screen().show(federation_parts(model))
     literal(capsys.readouterr().out, name)
-    with federated.protocol_progress(1, quiet=False) as note:
-        note(name, 1)
+    with progress.fit_progress(quiet=False) as note:
+        note(name, 1, 1)
     literal(capsys.readouterr().err, name)
 
 
 @NAMES
 def test_what_is_written(name, capsys):
-    fit.print_written(Screen(), Path(name), [(name, name)])
+    fit.show_written(Screen(), Fitted(None, Path(name), [(name, name)]))
     literal(capsys.readouterr().out, name)
 
 

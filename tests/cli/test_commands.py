@@ -12,8 +12,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 from eigenveil import PrivatePCA
-from eigenveil.cli.app import main
 from eigenveil.app.presenters.pca import PCAPresenter
+from eigenveil.cli.app import main
 from eigenveil.io import open_rows
 from statistics_tools import ended_early
 

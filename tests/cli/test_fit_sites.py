@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from eigenveil import FederatedPCA
-from eigenveil.cli.commands.fit import federation_as_json, print_federation
+from eigenveil.app.fit import federation_parts, federation_values
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.federated.running import Traffic
 
@@ -155,7 +155,7 @@ def test_a_site_that_was_lost_before_it_answered_has_its_line(capsys):
     shown = {n: getattr(model, n) for n in ("study_", "certificate_", "choice_", "views_")}
     lost = {"traffic_": model.traffic_ | {"site3": Traffic()}, "missing_": {"site3": "no answer"}}
     model = SimpleNamespace(**shown, **lost)
-    print_federation(model, Screen())
+    Screen().show(federation_parts(model))
     line = next(each for each in capsys.readouterr().out.splitlines() if "site3" in each)
     assert line.split("│")[-2].strip() == "none"
-    assert federation_as_json(model)["traffic"]["site3"]["sent_by_step"] == {}
+    assert federation_values(model)["traffic"]["site3"]["sent_by_step"] == {}

@@ -401,8 +401,8 @@ def test_a_written_schema_that_is_confirmed_may_be_passed_around(schema, tmp_pat
 
 
 def opened(files, study, *, schema=None):
+    from eigenveil.app.rows import WantedColumns
     from eigenveil.cli.commands.site import _Rows
-    from eigenveil.cli.options import WantedColumns
 
     rows = _Rows([str(file) for file in files], WantedColumns(schema=schema))
     assert rows.paths is not None  # the files can be read

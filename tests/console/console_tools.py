@@ -8,8 +8,8 @@ from pathlib import Path
 
 from starlette.testclient import TestClient
 
-from eigenveil.cli.commands.study import new
 from eigenveil.app.presenters.charts import CHARTS, Arrows, Bars, Circles, Grid, Lists
+from eigenveil.cli.commands.study import new
 from eigenveil.console.app import make_app, make_console
 from eigenveil.console.desk.forms import declared, read_values
 from eigenveil.console.desk.lead import LeadDesk

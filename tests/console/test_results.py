@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from eigenveil.cli.presenters.registry import presenter_of
-from eigenveil.app.results import write_result
+from eigenveil.app.results import presenter_of, write_result
 from eigenveil.console.desk.results import compare_results, read_result
 from eigenveil.console.pictures import PICTURES
 from eigenveil.errors import DataError

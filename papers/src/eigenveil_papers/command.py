@@ -17,9 +17,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from eigenveil.cli import options
-from eigenveil.cli.options import WrongOption
 from eigenveil.cli.presenters.screen import Screen, bold, coloured, description, notify
-from eigenveil.errors import EigenveilError, printable
+from eigenveil.errors import EigenveilError, WrongOption, printable
 from eigenveil_papers.reproduction.data import NAMES, at_hand
 from eigenveil_papers.reproduction.experiment import Experiment, Settings, Verdict
 from eigenveil_papers.reproduction.results import Outcome

@@ -8,24 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eigenveil.app import (
-        certify,
-        fit,
-        forecasts,
-        plan,
-        report,
-        results,
-        rows,
-        schema,
-        transform,
-        tree,
-        watch,
-    )
+    from eigenveil.app import certify, fit, forecasts, plan, results, rows
 
-__all__ = [
-    "certify", "fit", "forecasts", "plan", "report", "results", "rows", "schema", "transform",
-    "tree", "watch",
-]  # fmt: skip
+__all__ = ["certify", "fit", "forecasts", "plan", "results", "rows"]
 
 
 def __getattr__(name: str) -> Any:

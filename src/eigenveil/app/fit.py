@@ -49,10 +49,16 @@ class Account:
     data_set: str | None = None
     charged: bool = True
 
-    def place(self) -> str | None:
-        """The ledger's place, whose folder is made; ``None`` where the fit is charged nowhere."""
+    def open(self, stack: ExitStack, tell: Tell) -> dict[str, Any]:
+        """The parameters of an estimator that is charged; what is open at the end is ended."""
         if not self.charged:
-            return None
+            tell(Told("no ledger", _NO_LEDGER))
+            return {}
+        return {"ledger": stack.enter_context(Ledger(self.place)), "data_set": self.data_set}
+
+    @property
+    def place(self) -> str:
+        """Where the ledger is; the folder of the usual one is made."""
         return usual_ledger(make_folder=True) if self.ledger is None else self.ledger
 
 
@@ -128,17 +134,12 @@ def fit_table(asked: TableFit, tell: Tell = nobody) -> Fitted:
         rows = wanted.rows(asked.files)
         with ExitStack() as stack:
             folder = stack.enter_context(new_folder(asked.out))
-            place = asked.account.place()
-            if place is None:
-                tell(Told("no ledger", _NO_LEDGER))
-            else:  # what is open at the end is ended
-                values["ledger"] = stack.enter_context(Ledger(place))
-                values["data_set"] = asked.account.data_set
-            model: Any = task.estimator("table")(**values)
+            charged = asked.account.open(stack, tell)
+            model: Any = task.estimator("table")(**values, **charged)
             model.fit_rows(rows, progress=lambda what, count: tell(Advanced(what, count)))
             written = write_result(model, folder, figures=asked.figures, schema=rows.schema)
-        if place is not None:
-            _tell_left(place, model, tell)
+        if asked.account.charged:
+            _tell_left(asked.account.place, model, tell)
         if picture is not None:  # when the result is safe
             draw_rows(model, rows, picture)
     return Fitted(model, asked.out, written, picture)

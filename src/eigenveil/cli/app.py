@@ -10,7 +10,6 @@ import os
 import re
 import sys
 import traceback
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,16 +20,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from eigenveil.cli.presenters.screen import notify
-from eigenveil.errors import (
-    EigenveilError,
-    FileDialectWarning,
-    InvalidRowsWarning,
-    LedgerWarning,
-    NoisyResultWarning,
-    OutputError,
-    VariantsWarning,
-)
+from eigenveil.app.events import telling
+from eigenveil.cli.presenters.screen import notify, show_told
+from eigenveil.errors import EigenveilError, OutputError
 
 
 @dataclass(frozen=True)
@@ -277,13 +269,7 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
-            warnings.simplefilter("always", FileDialectWarning)
-            warnings.simplefilter("always", VariantsWarning)
-            warnings.simplefilter("always", InvalidRowsWarning)
-            warnings.simplefilter("always", NoisyResultWarning)
-            warnings.simplefilter("always", LedgerWarning)
+        with telling(show_told):
             command = typer.main.get_command(app)
             option: Any
             for option in command.params:  # of no command: never meant by a variable
@@ -330,23 +316,6 @@ def main(arguments: list[str] | None = None) -> None:
         _report_spent(error)
         sys.exit(_INTERNAL)
     sys.exit(status if isinstance(status, int) else 0)
-
-
-_showwarning = warnings.showwarning
-
-
-def _show_warning(
-    message: Warning | str, category: type[Warning], *place: Any, **more: Any
-) -> None:
-    """One line for the owner of the rows of the package's own warnings; others as always."""
-    if issubclass(category, FileDialectWarning | VariantsWarning):
-        notify(f"note: {message}")
-    elif issubclass(category, InvalidRowsWarning | NoisyResultWarning):
-        notify(f"warning: {message}")
-    elif issubclass(category, LedgerWarning):
-        notify(f"ledger: {message}")
-    else:
-        _showwarning(message, category, *place, **more)
 
 
 def _report(message: str, hint: str) -> None:

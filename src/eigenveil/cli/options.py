@@ -535,6 +535,12 @@ def _help(found: Sequence[Option], paths: Sequence[DataPath]) -> str:
     return f"{where}{text}{how}"
 
 
+def option_help(name: str) -> Any:
+    """The help of a command's parameter that is a declared option of one table."""
+    found = [one for one in OPTIONS if one.name == name and "table" in one.paths]
+    return typer.Option(help=_help(found, ("table",)))
+
+
 def check_value(option: Option, value: object) -> None:
     """Raise unless an option's value is allowed, naming it as it is typed."""
     replace(option, name=option_text(option_name(option.name))).check(value)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from eigenveil.app.events import telling
 from eigenveil.app.results import check_free, check_place, new_folder, write_result
 from eigenveil.cli import options
 from eigenveil.cli.options import WrongOption
@@ -198,6 +199,7 @@ def watch(
     with stop.listening(), contextlib.ExitStack() as stack:
         if epsilon is not None:
             tell = stack.enter_context(listening(quiet=quiet or json))
+            stack.enter_context(telling(tell))
             tracking.model.set_params(**account.open(stack, tell))
             tracking.model._files = None if file == "-" else [Path(file)]
         _run(

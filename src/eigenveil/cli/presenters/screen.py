@@ -182,6 +182,8 @@ def listening(*, quiet: bool) -> Iterator[Tell]:
 
         def tell(event: FitEvent) -> None:
             if isinstance(event, Told):
+                if isinstance(advance, _Lines):
+                    advance.finish()
                 if not (quiet and event.kind in ("ledger", "no ledger")):
                     show_told(event)
             elif advance is not None:
@@ -261,6 +263,7 @@ class _Lines:
         if self._what:
             seconds = time.monotonic() - self._start
             notify(f"{self._what}: {self._rows:,} rows, {seconds:.2f} s")
+        self._what = ""
 
 
 @contextmanager
