@@ -19,10 +19,11 @@ from eigenveil.app.results import release_table, release_values
 from eigenveil.errors import WrongOption
 from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.models.explained import strength_floor
+from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.shapes import rehearse
 from eigenveil.models.task import Task
-from eigenveil.models.tensors.plan import MixturePlan, TensorPlan
+from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.noise.grid import spectral_edge
 from eigenveil.planning.forecast import noise_factors
 from eigenveil.planning.predict import parse_spectrum

@@ -27,12 +27,12 @@ from eigenveil.app.parts import Part, TextTable, bytes_text
 from eigenveil.app.results import guarantee_values, release_table
 from eigenveil.checks import check_whole
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
+from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.options import options_of
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.pca.ways import way_of
 from eigenveil.models.shapes import rehearse
 from eigenveil.models.task import Task, part
-from eigenveil.models.tensors.plan import MixturePlan
 from eigenveil.moments.documents.documents import FEWEST_WORDS, MOST_WORDS
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM
 from eigenveil.planning.predict import Prediction, parse_spectrum, predict
