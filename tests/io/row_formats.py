@@ -11,11 +11,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
+import pytest
 import scipy.io
 import scipy.sparse
 from numpy.typing import NDArray
 
-from eigenveil.io import FileRows
+from eigenveil.errors import DataError
+from eigenveil.io import FileRows, open_rows
 from eigenveil.moments.source import RowSource
 
 NAMES = ("alpha", "beta", "gamma")
@@ -76,6 +78,18 @@ NAMELESS: dict[str, Saver] = {
     "rows.mtx": lambda path, array, _: scipy.io.mmwrite(path, scipy.sparse.coo_array(array)),
     "rows.mtx.gz": _mtx_gz,
 }
+
+
+ALL = NAMED | NAMELESS
+NO_NUMBER = "nan (an empty cell, or text that is not a number)"
+
+
+def refusal(paths: object, **options: object) -> DataError:
+    """Why files cannot be read, which has a way out."""
+    with pytest.raises(DataError) as caught:
+        values(open_rows(paths, **options))
+    assert caught.value.hint
+    return caught.value
 
 
 def values(rows: RowSource) -> NDArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import gzip
 import sys
@@ -13,22 +12,12 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 import scipy.sparse
-from row_formats import NAMED, NAMELESS, NAMES, values
+from row_formats import NAMED, NAMELESS, NAMES, NO_NUMBER, refusal, values
 
-from eigenveil.errors import DataError
 from eigenveil.io import ReadOptions, open_rows
 from eigenveil.io.formats.dialect import Dialect
 from eigenveil.moments.accumulators import NormHistogram
 from eigenveil.moments.engine import accumulate
-
-TEXT = "nan (an empty cell, or text that is not a number)"
-
-
-def refusal(paths, **options) -> DataError:
-    with pytest.raises(DataError) as caught:
-        values(open_rows(paths, **options))
-    return caught.value
-
 
 WORDS = {
     "text": ["secret", "words"],
@@ -87,7 +76,7 @@ def test_a_cell_that_is_not_a_number_is_none(ending, place, tmp_path, monkeypatc
         np.testing.assert_array_equal(values(rows), expected)
     assert values(open_rows([path], columns=["a"])).shape == (250, 1)
     found = accumulate(rows, [NormHistogram(None, precision="double")]).invalid
-    assert (found.count, found.first) == (1, f"{path}: line {place + 2}, column 'b' is {TEXT}")
+    assert (found.count, found.first) == (1, f"{path}: line {place + 2}, column 'b' is {NO_NUMBER}")
 
 
 CELLS = [
@@ -209,44 +198,6 @@ def test_a_line_that_is_too_long_is_a_row_that_is_not_valid(text, monkeypatch):
     np.testing.assert_array_equal(found[2:], np.tile([3, 4], (30, 1)))
 
 
-@pytest.mark.parametrize("name", NAMED)
-def test_a_column_that_is_missing(name, matrix, tmp_path):
-    first, second = tmp_path / "first.parquet", tmp_path / name
-    NAMED["rows.parquet"](first, matrix, NAMES)
-    NAMED[name](second, matrix[:, :2], NAMES[:2])
-    for paths, options in (
-        ([first, second], {}),
-        ([first, second], {"columns": ["gamma"]}),
-        ([second], {"columns": ["alpha", "gamma"]}),
-    ):
-        error = refusal(paths, **options)
-        assert error.message == f"{second} has no column 'gamma'."
-        assert error.hint == "Its columns are 'alpha', 'beta'."
-        assert error.code == "missing-column"
-
-
-@pytest.mark.parametrize("name", NAMED)
-def test_a_column_too_many(name, matrix, tmp_path):
-    first, second = tmp_path / "first.parquet", tmp_path / name
-    NAMED["rows.parquet"](first, matrix[:, :2], NAMES[:2])
-    NAMED[name](second, matrix, NAMES)
-    error = refusal([first, second])
-    assert str(second) in error.message
-    assert "'gamma'" in error.message
-    assert error.code == "extra-column"
-    both = np.concatenate([matrix, matrix])[:, :2]
-    for options in ({"columns": NAMES[:2]}, {"exclude": ["gamma"]}):
-        np.testing.assert_array_equal(values(open_rows([first, second], **options)), both)
-
-
-@pytest.mark.parametrize("name", NAMED)
-def test_two_columns_of_one_name(name, matrix, tmp_path):
-    NAMED[name](tmp_path / name, matrix, ["a", "b", "a"])
-    for options in ({}, {"columns": ["b"]}):
-        error = refusal([tmp_path / name], **options)
-        assert error.message == f"{tmp_path / name} has more than one column 'a'."
-
-
 def test_a_wish_that_cannot_be_met(matrix, tmp_path):
     path = tmp_path / "t.csv"
     NAMED["rows.csv"](path, matrix, NAMES)
@@ -279,62 +230,10 @@ def test_widths_that_differ(first, matrix, tmp_path):
     assert error.message == f"{tmp_path / 'b.npy'} has 2 columns and {tmp_path / first} 3."
 
 
-@pytest.mark.parametrize("name", NAMED | NAMELESS)
-def test_a_file_without_rows_is_read(name, matrix, tmp_path):
-    (NAMED | NAMELESS)[name](tmp_path / name, matrix[:0], NAMES)
-    rows = open_rows([tmp_path / name])
-    assert rows.features == 3
-    histogram = NormHistogram(None, precision="double")
-    assert accumulate(rows, [histogram]).rows == 0
-
-
 def test_a_line_of_names_without_an_end_is_a_file_without_rows(text):
     rows = open_rows([text("t.csv", "a,b")])
     assert list(rows.names) == ["a", "b"]
     assert not list(rows.blocks())
-
-
-@pytest.mark.parametrize("name", NAMED | NAMELESS)
-def test_an_empty_file(name, tmp_path):
-    (tmp_path / name).touch()
-    assert refusal([tmp_path / name]).message.startswith(f"{tmp_path / name} cannot be read: ")
-
-
-@pytest.mark.parametrize("name", [n for n in NAMED | NAMELESS if n not in ("rows.csv", "rows.tsv")])
-def test_a_file_of_another_format(name, tmp_path):
-    (tmp_path / name).write_text("These are words, and no rows.\n" * 20)
-    error = refusal([tmp_path / name])
-    assert str(tmp_path / name) in error.message
-    assert "\n" not in error.message
-    assert error.code == "unreadable"
-
-
-@pytest.mark.parametrize("name", [n for n in NAMED | NAMELESS if n not in ("rows.csv", "rows.tsv")])
-def test_a_file_cut_short(name, matrix, tmp_path):
-    path = tmp_path / name
-    (NAMED | NAMELESS)[name](path, np.tile(matrix, (50, 1)), NAMES)
-    whole = path.read_bytes()
-    for share in (0.02, 0.3, 0.6, 0.95):
-        path.write_bytes(whole[: int(share * len(whole))])
-        error = refusal([path])
-        assert str(path) in error.message
-        # of a text whose header states more entries than are left of it, that is said
-        assert error.code in ("unreadable", "file-too-large")
-
-
-@pytest.mark.parametrize("name", NAMED | NAMELESS)
-def test_damage_anywhere_is_a_data_error_or_none(name, matrix, tmp_path):
-    path = tmp_path / name
-    (NAMED | NAMELESS)[name](path, matrix, NAMES)
-    whole = path.read_bytes()
-    rng = np.random.default_rng(11)
-    for _ in range(25):
-        damaged = bytearray(whole)
-        for place in rng.integers(0, min(len(whole), 400), size=3):
-            damaged[int(place) * int(rng.choice([1, -1]))] = int(rng.integers(256))
-        path.write_bytes(damaged)
-        with contextlib.suppress(DataError):
-            values(open_rows([path]))
 
 
 def test_an_index_out_of_range_in_a_sparse_file(tmp_path):
@@ -374,22 +273,6 @@ def test_an_array_that_is_no_matrix_of_numbers(array, tmp_path):
     error = refusal([tmp_path / "a.npy"])
     assert str(tmp_path / "a.npy") in error.message
     assert error.code == "not-numeric"
-
-
-@pytest.mark.parametrize("name", NAMED | NAMELESS)
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_an_entry_that_is_not_finite_is_located(name, value, matrix, tmp_path, small_blocks):
-    first, path = tmp_path / "first.parquet", tmp_path / name
-    NAMED["rows.parquet"](first, matrix, NAMES)
-    matrix[29, 1] = value
-    (NAMED | NAMELESS)[name](path, matrix, NAMES)
-    rows = open_rows([first, path])
-    histogram = NormHistogram(None, precision="double")
-    found = accumulate(rows, [histogram]).invalid
-    text = np.isnan(value) and name.removesuffix(".gz").endswith((".csv", ".tsv"))
-    what = TEXT if text else value
-    where = "line 31" if name.removesuffix(".gz").endswith((".csv", ".tsv")) else "row 30"
-    assert (found.count, found.first) == (1, f"{path}: {where}, column 'beta' is {what}")
 
 
 def test_a_null_is_located(tmp_path):

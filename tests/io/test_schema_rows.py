@@ -10,9 +10,8 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from row_formats import labels_of, values
+from row_formats import labels_of, refusal, values
 
-from eigenveil.errors import DataError
 from eigenveil.io import open_rows
 from eigenveil.tables.schema import FORMAT, parse_schema
 
@@ -186,13 +185,6 @@ def test_columns_with_nothing_in_them_are_read(tmp_path):
     rows = open_rows([tmp_path / "t.parquet"], schema=SCHEMA)
     assert np.isnan(values(rows)).all()
     assert [unit for block in rows.blocks() for unit in block.units] == [None] * 3
-
-
-def refusal(paths, **options):
-    with pytest.raises(DataError) as caught:
-        open_rows(paths, **options)
-    assert caught.value.hint
-    return caught.value
 
 
 def test_what_cannot_be_read_is_refused_with_the_file_and_the_column(tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
-from row_formats import NAMED, NAMELESS, NAMES, values
+from row_formats import NAMED, NAMELESS, NAMES, refusal, values
 
 from eigenveil.errors import DataError
 from eigenveil.io import open_rows, read_vocabulary, write_columns
@@ -36,22 +36,6 @@ def bag_of_words(path, counts, header=None):
 
 def sparse_values(rows):
     return scipy.sparse.vstack([block.values for block in rows.sparse_blocks()]).toarray()
-
-
-def refusal(path, **options):
-    with pytest.raises(DataError) as caught:
-        values(open_rows([path], **options))
-    return caught.value
-
-
-@pytest.mark.parametrize("name", NAMED | NAMELESS)
-def test_sparse_blocks_are_the_same_rows(name, matrix, tmp_path):
-    path = tmp_path / name
-    (NAMED | NAMELESS)[name](path, matrix, NAMES)
-    rows = open_rows([path])
-    assert {block.values.format for block in rows.sparse_blocks()} == {"csr"}
-    assert {block.origin.name for block in rows.sparse_blocks()} == {str(path)}
-    np.testing.assert_array_equal(sparse_values(rows), matrix)
 
 
 @pytest.mark.parametrize("name", ["csr.npz", "csc.npz", "rows.mtx", "docword.x.txt"])
@@ -130,7 +114,7 @@ def test_bags_of_words_are_cut_between_documents(step, counts, tmp_path, monkeyp
 def test_a_bag_of_words_that_is_damaged(text, said, tmp_path):
     path = tmp_path / "docword.bad.txt"
     path.write_text(text)
-    error = refusal(path)
+    error = refusal([path])
     assert str(path) in error.message
     assert said in error.message
     assert "secret" not in error.message
@@ -160,7 +144,7 @@ def test_matrix_market_of_each_field(field, tmp_path):
 
 def test_matrix_market_of_complex_numbers_is_refused(tmp_path):
     scipy.io.mmwrite(tmp_path / "m.mtx", scipy.sparse.coo_array(np.eye(2) * 1j))
-    assert refusal(tmp_path / "m.mtx").code == "not-numeric"
+    assert refusal([tmp_path / "m.mtx"]).code == "not-numeric"
 
 
 @pytest.mark.parametrize("name", ["csr.npz", "rows.csv", "docword.x.txt"])
@@ -191,13 +175,13 @@ def test_names_are_given_to_files_without_and_found_in_files_with(counts, tmp_pa
 
 def test_names_that_do_not_fit(counts, tmp_path):
     np.save(tmp_path / "c.npy", counts)
-    error = refusal(tmp_path / "c.npy", names=["a", "b"])
+    error = refusal([tmp_path / "c.npy"], names=["a", "b"])
     assert error.message == f"{tmp_path / 'c.npy'} has 3 columns, and there are 2 names for them."
     assert "transpose" not in error.hint
     np.save(tmp_path / "t.npy", counts.T)
-    assert "transpose" in refusal(tmp_path / "t.npy", names=["a", "b", "c"]).hint
+    assert "transpose" in refusal([tmp_path / "t.npy"], names=["a", "b", "c"]).hint
     NAMED["rows.csv"](tmp_path / "a.csv", counts, NAMES)
-    assert "no column 'a'" in refusal(tmp_path / "a.csv", names=["a"]).message
+    assert "no column 'a'" in refusal([tmp_path / "a.csv"], names=["a"]).message
 
 
 def test_a_vocabulary_is_a_word_a_line(tmp_path):

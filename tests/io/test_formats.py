@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,101 +13,142 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from row_formats import NAMED, NAMELESS, NAMES, values
+from row_formats import ALL, NAMED, NAMES, NO_NUMBER, refusal, values
 
+from eigenveil.errors import DataError
 from eigenveil.io import Query, ReadOptions, open_rows
 from eigenveil.io.formats.dialect import Dialect
 from eigenveil.io.formats.registry import format_of, formats
-from eigenveil.moments.accumulators import RowSum
+from eigenveil.moments.accumulators import NormHistogram, RowSum
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.rows import RowRule
 
-ALL = NAMED | NAMELESS
-
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_format_gives_the_same_doubles(name, matrix, tmp_path):
-    ALL[name](tmp_path / name, matrix, NAMES)
-    rows = open_rows([tmp_path / name])
-    assert rows.features == 3
-    assert rows.names == (NAMES if name in NAMED else None)
-    got = values(rows)
-    assert got.dtype == np.float64
-    np.testing.assert_array_equal(got, matrix)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_blocks_are_of_one_size_and_count_within_the_file(name, matrix, tmp_path, small_blocks):
-    ALL[name](tmp_path / name, matrix, NAMES)
-    blocks = list(open_rows([tmp_path / name]).blocks())
+def test_every_format_gives_the_same_rows_in_every_pass(name, matrix, tmp_path, small_blocks):
+    path = tmp_path / name
+    ALL[name](path, matrix, NAMES)
+    rows = open_rows([path])
+    assert (rows.features, rows.names) == (3, NAMES if name in NAMED else None)
+    assert (rows.paths, rows.unit, rows.schema, rows.variables) == ((path,), None, None, None)
+    next(rows.blocks())  # one left unfinished disturbs nothing
+    blocks = list(rows.blocks())  # workers hold several at a time
     assert [b.values.shape for b in blocks] == [(16, 3), (16, 3), (8, 3)]
     assert [b.first_row for b in blocks] == [0, 16, 32]
-    assert {b.origin.name for b in blocks} == {str(tmp_path / name)}
-    assert all(b.values.flags.c_contiguous for b in blocks)
+    assert {b.origin.name for b in blocks} == {str(path)}
+    assert all(b.units is None and b.values.flags.c_contiguous for b in blocks)
+    assert {b.values.dtype for b in blocks} == {np.dtype(np.float64)}
     np.testing.assert_array_equal(np.concatenate([b.values for b in blocks]), matrix)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_rows_can_be_read_again_and_by_two_at_once(name, matrix, tmp_path, small_blocks):
-    ALL[name](tmp_path / name, matrix, NAMES)
-    rows = open_rows([tmp_path / name])
-    next(rows.blocks())  # one left unfinished disturbs nothing
-    for one, other in zip(rows.blocks(), rows.blocks(), strict=True):
+    for one, other in zip(rows.blocks(), rows.blocks(), strict=True):  # by two at once
         np.testing.assert_array_equal(one.values, other.values)
-    np.testing.assert_array_equal(values(rows), matrix)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_blocks_stay_as_they_are_while_others_are_read(name, matrix, tmp_path, small_blocks):
-    # workers hold several at a time
-    ALL[name](tmp_path / name, matrix, NAMES)
-    blocks = list(open_rows([tmp_path / name]).blocks())
-    np.testing.assert_array_equal(np.concatenate([b.values for b in blocks]), matrix)
+    sparse = list(rows.sparse_blocks())
+    assert {(b.values.format, b.origin.name) for b in sparse} == {("csr", str(path))}
+    np.testing.assert_array_equal(np.concatenate([b.values.toarray() for b in sparse]), matrix)
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_order_of_columns_in_the_file_does_not_matter(name, matrix, tmp_path):
-    first, second = tmp_path / "first.parquet", tmp_path / name
+def test_columns_go_by_name(name, matrix, tmp_path):
+    first, path = tmp_path / "first.parquet", tmp_path / name
     NAMED["rows.parquet"](first, matrix, NAMES)
-    NAMED[name](second, matrix[:, [2, 0, 1]], ["gamma", "alpha", "beta"])
-    rows = open_rows([first, second])
+    NAMED[name](path, matrix[:, [2, 0, 1]], ["gamma", "alpha", "beta"])
+    rows = open_rows([first, path])
     assert rows.names == NAMES
     np.testing.assert_array_equal(values(rows), np.concatenate([matrix, matrix]))
-
-
-@pytest.mark.parametrize("name", NAMED)
-def test_columns_are_chosen_in_the_order_asked_for(name, matrix, tmp_path):
-    NAMED[name](tmp_path / name, matrix, NAMES)
-    rows = open_rows([tmp_path / name], columns=["gamma", "alpha"])
+    rows = open_rows([path], columns=["gamma", "alpha"])
     assert rows.names == ("gamma", "alpha")
     np.testing.assert_array_equal(values(rows), matrix[:, [2, 0]])
-    rows = open_rows([tmp_path / name], exclude=["beta"])
+    rows = open_rows([first], exclude=["beta"])
     assert rows.names == ("alpha", "gamma")
     np.testing.assert_array_equal(values(rows), matrix[:, [0, 2]])
+    some = NAMES[:2]
+    NAMED[name](path, matrix[:, :2], some)
+    for paths, options in (
+        ([first, path], {}),
+        ([first, path], {"columns": ["gamma"]}),
+        ([path], {"columns": ["alpha", "gamma"]}),
+    ):
+        error = refusal(paths, **options)
+        assert error.message == f"{path} has no column 'gamma'."
+        assert error.hint == "Its columns are 'alpha', 'beta'."
+        assert error.code == "missing-column"
+    error = refusal([path, first])
+    assert error.code == "extra-column"
+    assert {str(first), "'gamma'"} <= set(error.message.split())
+    for options in ({"columns": some}, {"exclude": ["gamma"]}):
+        rows = open_rows([path, first], **options)
+        np.testing.assert_array_equal(values(rows), np.concatenate([matrix, matrix])[:, :2])
+    NAMED[name](path, matrix, ["a", "b", "a"])
+    for options in ({}, {"columns": ["b"]}):
+        assert refusal([path], **options).message == f"{path} has more than one column 'a'."
 
 
-def test_formats_mix_where_columns_agree(matrix, tmp_path):
-    for name, save in ALL.items():
-        save(tmp_path / name, matrix, NAMES)
-    rows = open_rows([tmp_path / name for name in ALL])
-    assert rows.names == NAMES
-    np.testing.assert_array_equal(values(rows), np.tile(matrix, (len(ALL), 1)))
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_an_entry_that_is_not_finite_is_located(name, value, matrix, tmp_path, small_blocks):
+    first, path = tmp_path / "first.parquet", tmp_path / name
+    NAMED["rows.parquet"](first, matrix, NAMES)
+    matrix[29, 1] = value
+    ALL[name](path, matrix, NAMES)
+    histogram = NormHistogram(None, precision="double")
+    found = accumulate(open_rows([first, path]), [histogram]).invalid
+    is_text = name.removesuffix(".gz").endswith((".csv", ".tsv"))
+    what = NO_NUMBER if np.isnan(value) and is_text else value
+    where = "line 31" if is_text else "row 30"
+    assert (found.count, found.first) == (1, f"{path}: {where}, column 'beta' is {what}")
 
 
-def test_names_come_from_the_first_file_that_has_them(matrix, tmp_path):
-    NAMELESS["c.npy"](tmp_path / "a.npy", matrix, NAMES)
-    NAMED["rows.csv"](tmp_path / "b.csv", matrix, NAMES)
-    assert open_rows([tmp_path / "a.npy", tmp_path / "b.csv"]).names == NAMES
+@pytest.mark.parametrize("name", ALL)
+def test_files_without_rows_and_files_that_are_none(name, matrix, tmp_path):
+    path = tmp_path / name
+    ALL[name](path, matrix[:0], NAMES)
+    rows = open_rows([path])
+    assert rows.features == 3
+    assert accumulate(rows, [NormHistogram(None, precision="double")]).rows == 0
+    path.write_bytes(b"")
+    assert refusal([path]).message.startswith(f"{path} cannot be read: ")
+    if name in ("rows.csv", "rows.tsv"):
+        return  # any text is one
+    path.write_text("These are words, and no rows.\n" * 20)
+    error = refusal([path])
+    assert str(path) in error.message
+    assert "\n" not in error.message
+    assert error.code == "unreadable"
+    ALL[name](path, np.tile(matrix, (50, 1)), NAMES)
+    whole = path.read_bytes()
+    for share in (0.02, 0.3, 0.6, 0.95):
+        path.write_bytes(whole[: int(share * len(whole))])
+        error = refusal([path])
+        assert str(path) in error.message
+        # of a text whose header states more entries than are left of it, that is said
+        assert error.code in ("unreadable", "file-too-large")
 
 
-def test_sums_are_identical_whatever_the_format(matrix, tmp_path):
-    sums = []
+@pytest.mark.parametrize("name", ALL)
+def test_damage_anywhere_is_a_data_error_or_none(name, matrix, tmp_path):
+    path = tmp_path / name
+    ALL[name](path, matrix, NAMES)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(11)
+    for _ in range(25):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, min(len(whole), 400), size=3):
+            damaged[int(place) * int(rng.choice([1, -1]))] = int(rng.integers(256))
+        path.write_bytes(damaged)
+        with contextlib.suppress(DataError):
+            values(open_rows([path]))
+
+
+def test_formats_mix_where_columns_agree_and_give_the_same_sums(matrix, tmp_path):
+    sums = set()
     for name, save in ALL.items():
         save(tmp_path / name, matrix, NAMES)
         total = RowSum(RowRule(bound=1.0), features=3, count_weight=0.0)
-        assert accumulate(open_rows([tmp_path / name]), [total]).rows == 40
-        sums.append(tuple(total.integers()))
-    assert len(set(sums)) == 1
+        accumulate(open_rows([tmp_path / name]), [total])
+        sums.add(tuple(total.integers()))
+    assert len(sums) == 1
+    rows = open_rows([tmp_path / name for name in reversed(ALL)])
+    assert rows.names == NAMES  # of the first file that has them
+    np.testing.assert_array_equal(values(rows), np.tile(matrix, (len(ALL), 1)))
 
 
 SMALL = [np.float32, np.float16, np.int8, np.uint8, np.int16, np.uint16, np.bool_]
