@@ -9,16 +9,18 @@ import threading
 from functools import partial
 from pathlib import Path
 
+import fsspec
 import numpy as np
+import pyarrow as pa
 import pyarrow.fs
+import pyarrow.parquet
 import pytest
-from row_formats import NAMED, NAMELESS, NAMES, labels_of, values
+from fsspec.implementations.memory import MemoryFileSystem
+from row_formats import ALL, NAMED, NAMES, labels_of, values
 
 from eigenveil.errors import DataError
 from eigenveil.federation.ledger.file_marks import marks_of, usual_name
 from eigenveil.io import open_rows, stores
-
-FORMATS = {**NAMED, **NAMELESS}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +70,7 @@ def saved(matrix, tmp_path):
     """A folder with the same rows in every format, and with a file that is none."""
     folder = tmp_path / "all"
     folder.mkdir()
-    for name, save in FORMATS.items():
+    for name, save in ALL.items():
         save(folder / name, matrix, NAMES)
     (folder / "notes.md").write_text("not rows")
     return folder
@@ -97,7 +99,7 @@ def silent():
 
 def test_every_format_is_read_from_s3_as_from_a_disk(saved, put, matrix):
     url = put(saved, "formats")
-    for name in FORMATS:
+    for name in ALL:
         local, stored = open_rows([saved / name]), open_rows([f"{url}/{name}"])
         assert stored.names == local.names, name
         for _ in range(2):
@@ -169,7 +171,6 @@ def test_a_key_that_is_no_number_is_a_text(matrix, tmp_path):
 
 
 def test_a_store_that_only_fsspec_knows(matrix, tmp_path):
-    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
     NAMED["rows.csv"](tmp_path / "rows.csv", matrix, NAMES)
     memory = fsspec.filesystem("memory")
     memory.pipe("/in/it/rows.csv", (tmp_path / "rows.csv").read_bytes())
@@ -204,9 +205,9 @@ def test_a_file_that_changes_between_passes_is_refused(where, matrix, put, web, 
 
 
 def test_a_web_servers_files_are_copied_for_the_time_they_are_read(saved, web, monkeypatch):
-    for name in FORMATS:
+    for name in ALL:
         shutil.copy(saved / name, web[0])
-    for name in FORMATS:
+    for name in ALL:
         rows = open_rows([f"{web[1]}/{name}?signature=hush"])
         np.testing.assert_array_equal(values(rows), values(open_rows([saved / name])))
         assert str(rows.paths[0]) == f"{web[1]}/{name}"
@@ -313,3 +314,79 @@ def test_a_fit_and_a_transform_of_files_in_a_bucket(put, matrix, tmp_path, run):
     status, _, err = run("transform", result, f"{url}/*", "--out", tmp_path / "s.csv")
     assert status == 0, err
     assert values(open_rows([tmp_path / "s.csv"])).shape == (40, 2)
+
+
+# -- Stores whose drivers fsspec has: its files in memory stand for one, under an own protocol.
+
+DRIVEN = np.random.default_rng(2).standard_normal((40, 3))
+
+
+class Driver(MemoryFileSystem):
+    """A driver of a cloud's store, as fsspec finds it by its protocol."""
+
+    protocol = "faked"
+    store: dict = {}  # noqa: RUF012 - of the class, as fsspec's own
+    pseudo_dirs = [""]  # noqa: RUF012
+
+
+@pytest.fixture
+def faked(tmp_path):
+    """The driver, with a table in two files."""
+    fsspec.register_implementation("faked", Driver, clobber=True)
+    files = Driver()
+    for number, part in enumerate(np.split(DRIVEN, 2)):
+        file = tmp_path / f"{number}.parquet"
+        pa.parquet.write_table(pa.table([*part.T], names=["a", "b", "c"]), file)
+        files.pipe(f"/bucket/visits/{number}.parquet", file.read_bytes())
+    yield files
+    Driver.store.clear()
+
+
+@pytest.mark.parametrize("place", ["faked://bucket/visits", "faked://bucket/visits/*.parquet"])
+def test_a_registered_driver_s_files_are_read(place, faked):
+    rows = open_rows([place])
+    np.testing.assert_array_equal(values(rows), DRIVEN)
+    np.testing.assert_array_equal(values(rows), DRIVEN)
+
+
+def test_a_driver_that_stalls_is_given_up_within_the_stated_time(faked, monkeypatch):
+    rows, goes_on = open_rows(["faked://bucket/visits"]), threading.Event()
+    monkeypatch.setattr(stores, "PATIENCE", 0.3)
+
+    def stalls(*_, **__):
+        goes_on.wait(20)
+        return {}
+
+    monkeypatch.setattr(Driver, "info", stalls)
+    with pytest.raises(DataError, match=r"did not answer within 0\.3 seconds"):
+        values(rows)
+    with pytest.raises(DataError, match=r"did not answer within 0\.3 seconds"):
+        open_rows(["faked://bucket/visits"])
+    goes_on.set()
+
+
+def test_what_a_driver_raises_is_a_sentence(faked, monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError(13, "Forbidden: no access to this bucket")
+
+    monkeypatch.setattr(Driver, "info", refused)
+    with pytest.raises(DataError, match=r"bucket.*cannot be read"):
+        open_rows(["faked://bucket/visits"])
+
+
+@pytest.mark.parametrize("url", ["adl://bucket/x.csv", "oss://bucket/x.csv", "dropbox://b/x.csv"])
+def test_a_driver_that_is_not_installed_is_named(url):
+    with pytest.raises(DataError, match=f"{url.partition(':')[0]}:// URLs cannot be read") as found:
+        open_rows([url])
+    assert found.value.code == "unknown-store"
+
+
+@pytest.mark.parametrize("scheme", ["gs", "gcs", "hdfs", "abfs", "abfss"])
+def test_a_store_that_arrow_reads_is_never_waited_for_longer(scheme, monkeypatch):
+    """Without credentials and servers: whatever Arrow does, a sentence comes in time."""
+    goes_on = threading.Event()
+    monkeypatch.setattr(stores, "PATIENCE", 0.3)
+    monkeypatch.setattr(stores, "_arrow", lambda parts: goes_on.wait(20))
+    with pytest.raises(DataError, match=r"cannot be reached.*did not answer within 0\.3 seconds"):
+        open_rows([f"{scheme}://bucket/x.csv"])
+    goes_on.set()
