@@ -1,11 +1,14 @@
 """Rows of every nasty kind, and the sums over them."""
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from hypothesis import strategies as st
 
 from eigenveil.moments.accumulators import (
+    Accumulator,
     ComponentEnergy,
     NormHistogram,
     RowSum,
@@ -13,7 +16,10 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.columns import ColumnHistogram, range_of
-from eigenveil.moments.documents.documents import DocumentRows
+from eigenveil.moments.documents.documents import DocumentBlock, DocumentRows
+from eigenveil.moments.documents.shares import WordShares
+from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.em import EMSums, Mixture
 from eigenveil.moments.rows import DTYPE, Block, Effects, Preparation, RowRule, RowWeights
 from eigenveil.moments.source import ArrayRows
@@ -178,3 +184,69 @@ def total(accumulator, rows):
 
 def python(accumulator):
     return accumulator.integers().astype(object)
+
+
+def same(one, other):
+    """Whether two sums are the same integers."""
+    return np.array_equal(one.integers(), other.integers())
+
+
+# Sums over documents, with names of their own where they differ in what they are made with.
+DOCUMENT_SUMS = {
+    "pairs": lambda d: DocumentPairs(d),
+    "coarse pairs": lambda d: DocumentPairs(d, extra_bits=-6),
+    "word shares": lambda d: WordShares(d),
+    "clipped word shares": lambda d: WordShares(d, clip=0.05),
+    "norms of word shares": lambda d: DocumentNorms(WordShares(d)),
+    "sketch": lambda d: DocumentSketch(d, 3),
+    "triples": lambda d: DocumentTriples(random_basis(d, 2)),
+    "triples of one column": lambda d: DocumentTriples(random_basis(d, 1)),
+    "triples of all columns": lambda d: DocumentTriples(random_basis(d, d)),
+    "clipped pairs": lambda d: DocumentPairs(d, clip=0.05),
+    "nuclear pairs": lambda d: DocumentPairs(d, clip=0.05, nuclear=True),
+    "clipped sketch": lambda d: DocumentSketch(d, 3, clip=0.05),
+    "clipped triples": lambda d: DocumentTriples(random_basis(d, 2), clip=0.05),
+    "norms of pairs": lambda d: DocumentNorms(DocumentPairs(d)),
+    "norms of a sketch": lambda d: DocumentNorms(DocumentSketch(d, 3)),
+    "norms of triples": lambda d: DocumentNorms(DocumentTriples(random_basis(d, 2))),
+}
+
+
+def corpus(count, features, seed, most=12):
+    """Random documents of 3 words and more, some of one word only, a few very long."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(3, most, count)
+    lengths[rng.random(count) < 0.05] = 10 ** rng.integers(2, 7)
+    found = np.empty((count, features), dtype=np.int64)
+    for row, length in zip(found, lengths, strict=True):
+        row[:] = rng.multinomial(length, rng.dirichlet(np.full(features, 0.3)))
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Summed:
+    """A kind of sum, and rows for it."""
+
+    make: Callable[[int], Accumulator]  # for so many features
+    rows: Callable[[int, int, int], np.ndarray]  # how many, of how many features, a seed
+    block: Callable[[np.ndarray], Block] = Block
+
+    def over(self, *blocks):
+        """The sum over some blocks of rows."""
+        found = self.make(blocks[0].shape[1])
+        for rows in blocks:
+            found.update(self.block(rows))
+        return found
+
+
+EVERY_SUM = {
+    **{
+        f"{kind}, {precision}": Summed(
+            partial(make, kind, precision=precision), partial(nasty_rows, precision=precision)
+        )
+        for kind in KINDS
+        for precision in PRECISIONS
+    },
+    **{kind: Summed(made, corpus, DocumentBlock) for kind, made in DOCUMENT_SUMS.items()},
+}
+"""Every kind of sum over rows, in both precisions, and over documents."""

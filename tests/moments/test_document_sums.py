@@ -11,7 +11,8 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sums_tools import SEEDS, python, random_basis
+from sums_tools import DOCUMENT_SUMS as MADE
+from sums_tools import SEEDS, corpus, python, random_basis, same
 
 from eigenveil.errors import DataError
 from eigenveil.moments.accumulators import ABOVE_EDGE, BINS, bin_upper_edges
@@ -24,7 +25,6 @@ from eigenveil.moments.documents.documents import (
     TableDocuments,
     as_documents,
 )
-from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import (
     DocumentNorms,
     DocumentPairs,
@@ -43,25 +43,6 @@ from eigenveil.privacy.calibration import calibrated_record
 from soak_tools import times
 
 D = 5
-# with names of their own for the sums that differ in what they are made with
-MADE = {
-    "pairs": lambda d: DocumentPairs(d),
-    "coarse pairs": lambda d: DocumentPairs(d, extra_bits=-6),
-    "word shares": lambda d: WordShares(d),
-    "clipped word shares": lambda d: WordShares(d, clip=0.05),
-    "norms of word shares": lambda d: DocumentNorms(WordShares(d)),
-    "sketch": lambda d: DocumentSketch(d, 3),
-    "triples": lambda d: DocumentTriples(random_basis(d, 2)),
-    "triples of one column": lambda d: DocumentTriples(random_basis(d, 1)),
-    "triples of all columns": lambda d: DocumentTriples(random_basis(d, d)),
-    "clipped pairs": lambda d: DocumentPairs(d, clip=0.05),
-    "nuclear pairs": lambda d: DocumentPairs(d, clip=0.05, nuclear=True),
-    "clipped sketch": lambda d: DocumentSketch(d, 3, clip=0.05),
-    "clipped triples": lambda d: DocumentTriples(random_basis(d, 2), clip=0.05),
-    "norms of pairs": lambda d: DocumentNorms(DocumentPairs(d)),
-    "norms of a sketch": lambda d: DocumentNorms(DocumentSketch(d, 3)),
-    "norms of triples": lambda d: DocumentNorms(DocumentTriples(random_basis(d, 2))),
-}
 every_kind = pytest.mark.parametrize("kind", MADE)
 
 SHORT = [
@@ -87,26 +68,11 @@ LONG = [
 ]
 
 
-def corpus(count, features, seed, most=12):
-    """Random documents of 3 words and more, some of one word only, a few very long."""
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(3, most, count)
-    lengths[rng.random(count) < 0.05] = 10 ** rng.integers(2, 7)
-    found = np.empty((count, features), dtype=np.int64)
-    for row, length in zip(found, lengths, strict=True):
-        row[:] = rng.multinomial(length, rng.dirichlet(np.full(features, 0.3)))
-    return found
-
-
 def added(kind, *blocks):
     made = MADE[kind](blocks[0].shape[1]) if isinstance(kind, str) else kind.empty()
     for counts in blocks:
         made.update(DocumentBlock(counts))
     return made
-
-
-def same(one, other):
-    return np.array_equal(one.integers(), other.integers())
 
 
 def unit(made):
@@ -545,67 +511,7 @@ def test_a_release_is_the_sum_and_noise_of_the_recorded_size_on_the_grid(kind, n
     assert record.noise.size == made.size
 
 
-# -- monoids --
-
-
-@st.composite
-def split_documents(draw, most=40):
-    counts = corpus(draw(st.integers(0, most)), D, draw(SEEDS))
-    cuts = sorted(draw(st.lists(st.integers(0, len(counts)), max_size=5)))
-    return counts, np.split(counts, cuts)
-
-
-@every_kind
-@settings(max_examples=times(100))
-@given(data=st.data())
-def test_any_blocks_in_any_order_give_the_same_integers(kind, data):
-    counts, blocks = data.draw(split_documents())
-    whole = added(kind, counts)
-    assert same(whole, added(kind, *data.draw(st.permutations(blocks))))
-    shuffled = counts[np.random.default_rng(data.draw(SEEDS)).permutation(len(counts))]
-    assert same(whole, added(kind, shuffled))
-    if len(counts):
-        alone = sum(python(added(kind, row[None])) for row in counts)
-        assert np.array_equal(python(whole), alone), "the sum of its documents"
-
-
-@every_kind
-@settings(max_examples=times(75))
-@given(data=st.data())
-def test_merge_is_associative_and_commutative_with_fresh_as_identity(kind, data):
-    parts = [data.draw(split_documents(15))[0] for _ in range(3)]
-    whole = added(kind, *parts)
-
-    def parted():
-        return [added(kind, counts) for counts in parts]
-
-    a, b, c = parted()
-    b.merge(c)
-    a.merge(b)
-    assert same(a, whole)
-    assert same(b, added(kind, *parts[1:])), "what is merged is left unchanged"
-    a, b, c = parted()
-    c.merge(a)
-    c.merge(b)
-    assert same(c, whole)
-    empty = whole.empty()
-    assert not empty.integers().any()
-    empty.merge(whole)
-    whole.merge(whole.empty())
-    assert same(empty, whole)
-    whole.update(DocumentBlock(parts[0]))
-    assert same(whole, added(kind, *parts, parts[0]))
-
-
-@every_kind
-def test_reading_and_settling_change_nothing(kind):
-    counts = corpus(60, D, 1)
-    made = MADE[kind](D)
-    for block in np.split(counts, [0, 1, 17, 40]):
-        made.update(DocumentBlock(block))
-        made.flush()
-        made.integers()[...] = 7  # a copy
-    assert same(made, added(kind, counts))
+# -- however they are added up (test_monoid_laws has the laws of all sums) --
 
 
 @every_kind
@@ -671,15 +577,6 @@ def test_the_largest_sums_are_exact():
         whole = python(added(kind, counts))
         assert abs(whole).max() >= (1 << 17) * abs(one)
         assert np.array_equal(whole, (1 << 17) * python(added(kind, counts[:1])))
-
-
-@pytest.mark.parametrize("kind", MADE)
-def test_sums_of_different_kinds_do_not_merge(kind):
-    others = [make(D) for name, make in MADE.items() if name != kind]
-    for other in (*others, MADE[kind](D + 1)):
-        with pytest.raises(DataError) as caught:
-            MADE[kind](D).merge(other)
-        assert caught.value.code == "merge-mismatch"
 
 
 @given(SEEDS)

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sums_tools import (
     COUNT_WEIGHT,
-    KINDS,
     PRECISIONS,
     SEEDS,
     make,
@@ -22,16 +21,6 @@ from eigenveil.moments.rows import DTYPE, Block, RowRule
 from soak_tools import times
 
 every_precision = pytest.mark.parametrize("precision", PRECISIONS)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@every_precision
-@given(seed=SEEDS)
-def test_a_sum_is_the_sum_of_its_rows(kind, precision, seed):
-    """Each row alone, added up as Python integers."""
-    rows = nasty_rows(40, 6, seed, precision)
-    alone = [total(make(kind, 6, precision), row[None]) for row in rows]
-    assert np.array_equal(total(make(kind, 6, precision), rows), sum(alone))
 
 
 @every_precision

@@ -4,68 +4,57 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from sums_tools import KINDS, PRECISIONS, SEEDS, make, nasty_rows, python
+from sums_tools import EVERY_SUM, KINDS, PRECISIONS, SEEDS, make, nasty_rows, python, same
 
 from eigenveil.errors import DataError
 from eigenveil.moments.accumulators import NormHistogram, RowSum, SecondMoment
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.source import ArrayRows
+from soak_tools import times
 
 D = 5
+every_sum = pytest.mark.parametrize("summed", EVERY_SUM.values(), ids=EVERY_SUM)
 every_kind = pytest.mark.parametrize("kind", KINDS)
 every_precision = pytest.mark.parametrize("precision", PRECISIONS)
 
 
-def summed(kind, precision, *blocks):
-    accumulator = make(kind, D, precision)
-    for rows in blocks:
-        accumulator.update(Block(rows))
-    return accumulator
-
-
-def same(one, other):
-    return np.array_equal(one.integers(), other.integers())
-
-
-@st.composite
-def split_rows(draw, precision, most=60):
+def cut_up(data, summed, most=50):
     """Rows, and the same rows cut into blocks."""
-    count = draw(st.integers(0, most))
-    rows = nasty_rows(count, D, draw(SEEDS), precision)
-    cuts = sorted(draw(st.lists(st.integers(0, count), max_size=6)))
+    count = data.draw(st.integers(0, most))
+    rows = summed.rows(count, D, data.draw(SEEDS))
+    cuts = sorted(data.draw(st.lists(st.integers(0, count), max_size=6)))
     return rows, np.split(rows, cuts)
 
 
-@every_kind
-@every_precision
+@every_sum
+@settings(max_examples=times(100))
 @given(data=st.data())
-def test_any_blocks_in_any_order_give_the_same_integers(kind, precision, data):
-    rows, blocks = data.draw(split_rows(precision))
-    whole = summed(kind, precision, rows)
-    assert same(whole, summed(kind, precision, *data.draw(st.permutations(blocks))))
+def test_a_sum_is_that_of_its_rows_in_any_blocks_and_order(summed, data):
+    rows, blocks = cut_up(data, summed)
+    whole = summed.over(rows)
+    assert same(whole, summed.over(*data.draw(st.permutations(blocks))))
     shuffled = rows[np.random.default_rng(data.draw(SEEDS)).permutation(len(rows))]
-    assert same(whole, summed(kind, precision, shuffled))
+    assert same(whole, summed.over(shuffled))
+    if len(rows):
+        alone = sum(python(summed.over(row[None])) for row in rows)
+        assert np.array_equal(python(whole), alone), "each row alone, in Python's integers"
 
 
-@every_kind
-@every_precision
+@every_sum
+@settings(max_examples=times(100))
 @given(data=st.data())
-def test_merge_is_associative_and_commutative_with_fresh_as_identity(kind, precision, data):
-    parts = [data.draw(split_rows(precision, 20))[0] for _ in range(3)]
-    whole = summed(kind, precision, *parts)
-
-    def parted():
-        return [summed(kind, precision, rows) for rows in parts]
-
-    a, b, c = parted()
+def test_merge_is_associative_and_commutative_with_fresh_as_identity(summed, data):
+    parts = [cut_up(data, summed, 20)[0] for _ in range(3)]
+    whole = summed.over(*parts)
+    a, b, c = map(summed.over, parts)
     b.merge(c)
     a.merge(b)
     assert same(a, whole)
-    assert same(b, summed(kind, precision, *parts[1:])), "what is merged is left unchanged"
-    a, b, c = parted()
+    assert same(b, summed.over(*parts[1:])), "what is merged is left unchanged"
+    a, b, c = map(summed.over, parts)
     c.merge(a)
     c.merge(b)
     assert same(c, whole)
@@ -75,20 +64,21 @@ def test_merge_is_associative_and_commutative_with_fresh_as_identity(kind, preci
     whole.merge(whole.empty())
     assert same(empty, whole)
     # and a sum goes on after it has been merged and read
-    whole.update(Block(parts[0]))
-    assert same(whole, summed(kind, precision, *parts, parts[0]))
+    whole.update(summed.block(parts[0]))
+    assert same(whole, summed.over(*parts, parts[0]))
 
 
-@every_kind
+@every_sum
+@settings(max_examples=times(50))
 @given(data=st.data())
-def test_reading_and_settling_change_nothing(kind, data):
-    rows, blocks = data.draw(split_rows("double"))
-    accumulator = make(kind, D)
+def test_reading_and_settling_change_nothing(summed, data):
+    rows, blocks = cut_up(data, summed)
+    found = summed.make(D)
     for block in blocks:
-        accumulator.update(Block(block))
-        accumulator.flush()
-        accumulator.integers()[...] = 7  # a copy
-    assert same(accumulator, summed(kind, "double", rows))
+        found.update(summed.block(block))
+        found.flush()
+        found.integers()[...] = 7  # a copy
+    assert same(found, summed.over(rows))
 
 
 @every_precision
@@ -102,7 +92,7 @@ def test_any_number_of_threads_gives_the_same_integers(threads, precision, seed,
         source = ArrayRows(rows, rows_a_block=rows_a_block)
         assert accumulate(source, sums, progress=reported.append).rows == 500 == sum(reported)
     for kind, parallel in zip(KINDS, sums, strict=True):
-        assert same(parallel, summed(kind, precision, rows))
+        assert same(parallel, EVERY_SUM[f"{kind}, {precision}"].over(rows))
 
 
 @every_kind
@@ -134,18 +124,19 @@ def refuses(mine, theirs):
     assert np.array_equal(python(mine), before)
 
 
-@every_kind
-def test_sums_of_different_kinds_do_not_merge(kind):
-    for other in set(KINDS) - {kind}:
-        for features in (4, D):  # at 4 the sizes of two kinds agree
-            refuses(make(kind, features), make(other, features))
+def merges(name, other, features):
+    """Whether a sum over D features merges with another kind's over so many."""
+    if name == other:
+        return features == D or name.startswith("histogram, ")
+    return name.startswith("energy, ") and other.startswith("energy, ") and features == D
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "histogram"])
-def test_sums_of_other_sizes_or_grids_do_not_merge(kind):
-    refuses(make(kind, D), make(kind, D + 1))
-    if kind != "energy":  # whose grid is the same in both precisions
-        refuses(make(kind, D, "single"), make(kind, D, "double"))
+@pytest.mark.parametrize("name", EVERY_SUM)
+def test_sums_of_different_kinds_sizes_or_grids_do_not_merge(name):
+    for other, summed in EVERY_SUM.items():
+        for features in (4, D, D + 1):  # at 4 the sizes of two kinds agree
+            if not merges(name, other, features):
+                refuses(EVERY_SUM[name].make(D), summed.make(features))
 
 
 PREPARED_OTHERWISE = {
