@@ -93,13 +93,18 @@ def constructions() -> Iterator[tuple[str, str, set[str], bool]]:
     """Each error that is made of a code: where, the code, the facts, and whether that is all."""
     for file in sorted(file for package in PACKAGES for file in package.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call) or _called(node) not in _classes():
+            if not isinstance(node, ast.Call):
+                continue
+            of_option = _called(node) == "refused" and len(node.args) == 2
+            if not of_option and _called(node) not in _classes():
                 continue
             if any(word.arg in ("code", "hint") for word in node.keywords):
                 continue
             given = {word.arg for word in node.keywords if word.arg is not None}
-            for code in filter(_is_code, _texts(node.args[0]) if node.args else ()):
-                whole = len(given) == len(node.keywords)
+            whole = len(given) == len(node.keywords)
+            if of_option:
+                given = (given - {"owner"}) | {"option"}
+            for code in filter(_is_code, _texts(node.args[of_option]) if node.args else ()):
                 yield f"{file.name}:{node.lineno}", code, given, whole
 
 
@@ -161,6 +166,8 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, str]]:
     codes = [word.value for word in node.keywords if word.arg == "code"]
     if name in ("_refuse", "_left"):  # FLARE's console has a _refuse of its own, with sentences
         codes += [each for each in node.args[2:3] if not any(" " in text for text in _texts(each))]
+    if name == "refused":
+        codes += [a for a in node.args[1:2] if all(map(_is_code, _texts(a)))]
     if not codes and name in _classes():
         codes = [a for a in node.args[:1] if (own := _texts(a)) and all(map(_is_code, own))]
     if name == "__init__":  # of a class that names its own code

@@ -37,20 +37,14 @@ def is_number(value: object) -> bool:
         return False
 
 
-def check_whole(
-    name: str, value: object, *, least: int = 1, most: int = MOST_WHOLE, code: str = "bad-number"
-) -> None:
+def check_whole(name: str, value: object, *, least: int = 1, most: int = MOST_WHOLE) -> None:
     """Raise unless a value is a whole number from ``least`` to ``most``."""
     if (
         isinstance(value, bool)
         or not isinstance(value, Integral)
         or not least <= int(value) <= most
     ):
-        raise DataError(
-            f"{name} = {_short(value)} is not a whole number from {least} to {most}.",
-            hint="Give one, or leave the parameter out.",
-            code=code,
-        )
+        raise DataError("bad-number", name=name, value=_short(value), least=least, most=most)
 
 
 def _short(value: object) -> str:

@@ -57,9 +57,7 @@ def _log_files(model: StoredModel, mlflow: Any) -> None:
     verdict = check(model.certificate_)
     if verdict.guarantee is None:
         raise PrivacyError(
-            f"The certificate does not hold: {verdict.explanation}",
-            hint="Use the files that the fit wrote.",
-            code="certificate-does-not-fit",
+            "certificate-does-not-hold", whose="The certificate", why=verdict.explanation
         )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -84,7 +84,7 @@ def test_a_row_with_a_number_that_no_float_holds_is_left_out(call):
 def test_where_nothing_is_private_it_is_an_error_of_the_data(call):
     with pytest.raises(DataError, match="beyond what a float can hold") as caught:
         call()
-    assert caught.value.code == "overflow"
+    assert caught.value.code == "beyond-float"
 
 
 def test_every_estimator_that_takes_rows_is_tried():

@@ -176,7 +176,7 @@ def test_saved_and_read_again(tmp_path):
 def test_what_it_cannot_be():
     with pytest.raises(PrivacyError, match="delta = 0") as error:
         PrivatePCA(mechanism="adaptive", delta=0.0).fit(DIGITS)
-    assert error.value.code == "pure-needs-pure-mechanism"
+    assert error.value.code == "pure-needs-other-mechanism"
     with pytest.raises(DataError, match="one release"):
         PrivatePCA(mechanism="adaptive", missing="pairs").fit(DIGITS)
     with pytest.raises(DataError, match="once"):

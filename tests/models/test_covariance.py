@@ -324,7 +324,7 @@ def test_a_column_beside_hidden_ones_has_no_correlation_to_show(tmp_path, capsys
     [
         ({"mechanism": "bingham"}, "bad-parameter"),
         ({"center": np.zeros(3)}, "bad-center"),
-        ({"mechanism": "gaussian", "delta": 0.0}, "pure-needs-pure-mechanism"),
+        ({"mechanism": "gaussian", "delta": 0.0}, "pure-needs-other-mechanism"),
         ({"budget_split": {"moment": 1.0}}, "step-without-share"),
         ({"budget_split": {"scale": 1.0, "center": 1, "moment": 1}, "center": False}, "unneeded"),
     ],

@@ -146,14 +146,14 @@ def test_a_merge_of_other_streams_is_refused(rows):
         fitted_open(rows, row_norm=5.0),
         fitted_open(rows[:, :4]),
     ):
-        refused(DataError, "merge-mismatch", lambda other=other: mine.merge(other))
+        refused(DataError, "merge-plans", lambda other=other: mine.merge(other))
     continual = fitted_open(rows, publish="continual", horizon=5)
     again = fitted_open(rows, publish="continual", horizon=5)
     refused(PrivacyError, "merge-continual", lambda: continual.merge(again))
-    refused(DataError, "merge-mismatch", lambda: mine.merge(PrivatePCA()))
+    refused(DataError, "merge-kind", lambda: mine.merge(PrivatePCA()))
     frame = pd.DataFrame(rows, columns=list("abcdef"))
     named = fitted_open(frame)
-    refused(DataError, "other-columns", lambda: named.merge(fitted_open(frame[list("bacdef")])))
+    refused(DataError, "streams-differ", lambda: named.merge(fitted_open(frame[list("bacdef")])))
     assert mine.merge(PrivateStreamingPCA(2)) is mine
     assert mine.blocks_ == 1
 
@@ -162,15 +162,15 @@ def test_a_merge_of_other_streams_is_refused(rows):
     ("given", "kind", "code"),
     [
         ({"publish": "sometimes"}, DataError, "bad-parameter"),
-        ({"publish": "continual"}, DataError, "bad-parameter"),
+        ({"publish": "continual"}, DataError, "no-horizon"),
         ({"publish": "continual", "horizon": 0}, DataError, "bad-parameter"),
         ({"publish": "continual", "horizon": 2.5}, DataError, "bad-parameter"),
         (
             {"publish": "continual", "horizon": 5, "delta": 0},
             PrivacyError,
-            "pure-needs-pure-mechanism",
+            "pure-needs-other-mechanism",
         ),
-        ({"horizon": 5}, DataError, "unused-parameter"),
+        ({"horizon": 5}, DataError, "horizon-unused"),
         ({"center": True}, DataError, "bad-parameter"),
         ({"n_components": 7}, DataError, "too-many-components"),
         ({"row_norm": "max"}, DataError, "bad-parameter"),

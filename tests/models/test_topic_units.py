@@ -96,7 +96,7 @@ def test_sparse_counts_with_units_are_the_same_fit():
 def test_a_unit_that_is_not_there_is_named():
     with pytest.raises(DataError, match="patient") as caught:
         PrivateTopicModel(2, unit="patient").fit(frame())
-    assert caught.value.code == "no-units"
+    assert caught.value.code == "no-unit-column"
 
 
 def sites(table):

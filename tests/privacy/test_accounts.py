@@ -201,7 +201,7 @@ def test_a_pure_account_has_no_gaussian_cap():
 def test_what_is_set_aside_is_a_part(epsilon, delta, pure):
     with pytest.raises(PrivacyError) as caught:
         caps_of(epsilon, delta, pure=pure, room=NONE)
-    assert caught.value.code == "bad-pure-epsilon"
+    assert caught.value.code == "pure-not-a-part"
 
 
 # -- one row changed
@@ -240,4 +240,4 @@ def test_no_ratio_is_larger_than_said(statistic, kind, clip, gain, weight, varia
     assert counted(record, "add-remove") is record
     with pytest.raises(PrivacyError) as caught:
         counted(replaced(record), "add-remove")
-    assert caught.value.code == "other-adjacency"
+    assert caught.value.code == "replaced-rows-not-counted"

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eigenveil.audit.run import CONFIDENCE, EVERYTHING, TRIALS, Finding, Progress, audit, chosen
-from eigenveil.errors import OutputError
+from eigenveil.errors import OutputError, of_system
 from eigenveil.plots import save_figure
 
 _BLUE, _RED, _GREY, _INK = "#2b6cb0", "#c05621", "#a0aec0", "#2d3748"
@@ -354,9 +354,7 @@ def write(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(
-            f"{folder} cannot be made: {error.strerror}.", hint="Choose another folder."
-        ) from None
+        raise OutputError("cannot-write", path=folder, reason=of_system(error)) from None
     findings = audit(
         chosen([EVERYTHING]),
         trials=trials,
@@ -377,9 +375,7 @@ def put_table(document: Path, table: str) -> None:
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise OutputError(
-            f"{document} has no place for the table.", hint=f"Write {BEGIN} and {END} into it."
-        )
+        raise OutputError("no-place-for-table", document=document, begin=BEGIN, end=END)
     document.write_text(f"{before}{BEGIN}\n{table}{END}{after}", encoding="utf-8")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import multiprocessing
 import os
@@ -25,7 +24,7 @@ from eigenveil.audit.bounds import (
 )
 from eigenveil.audit.case import Case, FloatArray, Randomness, Samples, joined
 from eigenveil.audit.sound import many_party_cases, sound_cases
-from eigenveil.errors import DataError, PrivacyError
+from eigenveil.errors import DataError, PrivacyError, nearest
 from eigenveil.privacy.gaussian import delta_of_mu, epsilon_of_mu
 
 # Words that stand for many cases.
@@ -78,13 +77,8 @@ def chosen(words: Sequence[str]) -> list[Case]:
 
 
 def _unknown(word: str, names: Sequence[str]) -> DataError:
-    close = difflib.get_close_matches(word.lower().replace("_", "-"), names, n=3, cutoff=0.5)
-    meant = f"Did you mean {' or '.join(close)}? " if close else ""
-    return DataError(
-        f"There is no mechanism {word!r}.",
-        hint=f"{meant}'eigenveil audit list' shows all of them.",
-        code="unknown-mechanism",
-    )
+    near = nearest(word.lower().replace("_", "-"), names)
+    return DataError("unknown-mechanism", word=word, near=near)
 
 
 # -- Running audits: outputs from several processes, bounds, and a verdict on each claim.
@@ -305,21 +299,11 @@ def _draw(case: Case, task: _Task) -> _Part:
 
 def _check(trials: int, confidence: float, jobs: int) -> None:
     if not 0.5 < confidence < 1.0:
-        raise PrivacyError(
-            f"confidence = {confidence!r} is not between 0.5 and 1.",
-            hint="Give 0.999 for bounds of which all hold but for one chance in a thousand.",
-            code="bad-confidence",
-        )
+        raise PrivacyError("bad-confidence", confidence=confidence)
     if jobs < 1:
-        raise PrivacyError(
-            f"jobs = {jobs} is not a number of processes.", hint="Give 1 or more.", code="bad-jobs"
-        )
+        raise PrivacyError("bad-jobs", jobs=jobs)
     if trials < 1:
-        raise PrivacyError(
-            f"trials = {trials} shows nothing.",
-            hint=f"Give {TRIALS}, which takes some minutes for all mechanisms.",
-            code="too-few-trials",
-        )
+        raise PrivacyError("too-few-trials", trials=trials, wanted=TRIALS)
 
 
 def _check_enough(cases: Sequence[Case], trials: int, false_alarm: float) -> None:
@@ -331,8 +315,5 @@ def _check_enough(cases: Sequence[Case], trials: int, false_alarm: float) -> Non
         if drawn < needed:
             enough = needed if needed <= _FEWEST else math.ceil(needed / case.share)
             raise PrivacyError(
-                f"{case.name}: {drawn} trials could not show even twice the claimed loss of "
-                f"{loss:.3g}.",
-                hint=f"Give at least --trials {enough}; {TRIALS} is usual.",
-                code="too-few-trials",
+                "trials-show-nothing", case=case.name, trials=drawn, loss=loss, enough=enough
             )

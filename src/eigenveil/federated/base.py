@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from numpy.typing import ArrayLike
 
 from eigenveil.checks import is_number
-from eigenveil.errors import DataError
+from eigenveil.errors import DataError, nearest
 from eigenveil.federated.running import StudyProgress, StudyRun, Traffic, run_study, site_rows
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.study.study import Study, make_study
@@ -109,14 +109,15 @@ class FederatedFit(Configured):
         """
         first = next(iter(rows.values()), None)
         if first is None:
-            raise DataError("There is no site.", hint="Give the rows of at least one site.")
+            raise DataError("no-sites")
         options = self._options()
         own = options.site_epsilon or {}
         if unknown := set(own) - set(rows):
             raise options.refused(
                 "site_epsilon",
-                f"names {sorted(unknown)[0]!r}, which is no site.",
-                hint=f"The sites are {', '.join(rows)}.",
+                "not-a-site",
+                name=sorted(unknown)[0],
+                near=nearest(sorted(unknown)[0], rows),
             )
         values = {name: options[name] for name in study_options(self._TASK)} | instead
         for each in rows.values():
@@ -149,9 +150,7 @@ class FederatedFit(Configured):
         """Run a study over its sites' rows, with the study's options, not the constructor's."""
         if TASKS.get(study.task) is not TASKS[self._TASK]:
             raise DataError(
-                f"The study's task is {study.task!r}; {type(self).__name__} fits {self._TASK!r}.",
-                hint="Use the estimator of the study's task.",
-                code="other-task",
+                "other-task", task=study.task, estimator=type(self).__name__, own=self._TASK
             )
         return self._fit(study, rows, self._spec(study), ledgers=ledgers, progress=progress)
 

@@ -14,7 +14,14 @@ from typing import Any, Protocol, TypeVar
 
 from numpy.typing import ArrayLike
 
-from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, ProtocolError, same_spent
+from eigenveil.errors import (
+    BudgetExceeded,
+    DataError,
+    EigenveilError,
+    ProtocolError,
+    nearest,
+    same_spent,
+)
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.entries import UNIT
 from eigenveil.federation.ledger.ledger import Budget, Ledger
@@ -79,7 +86,7 @@ class InProcess:
         for name, request in payloads.items():
             party = self._parties.get(name)
             if party is None:
-                failures[name] = ProtocolError("there is no such party here", code="unknown-party")
+                failures[name] = ProtocolError("unknown-party")
                 continue
             replies[name] = party.handle(request)
             self.traffic[name].count(method, request, replies[name])
@@ -272,11 +279,7 @@ def site_rows(
     if isinstance(X, Mapping):
         named = {str(name): array for name, array in X.items()}
     elif adapter(X).is_one_table:
-        raise DataError(
-            "X is one array, not one for each site.",
-            hint="Give a list of arrays, or a mapping of site names to arrays; for one data set "
-            f"use {for_one}.",
-        )
+        raise DataError("one-array-for-sites", for_one=for_one)
     else:
         named = {f"site{number}": array for number, array in enumerate(X, start=1)}
     _check_twice(named)
@@ -304,11 +307,7 @@ def _groups_of(
     else:
         own = dict(zip(named, groups, strict=False)) if len(groups) == len(named) else {}
     if set(own) != set(named):
-        raise DataError(
-            "groups does not give the units of every site, and of no other.",
-            hint="Give it as X: a list, or a mapping of site names, with one array a site.",
-            code="bad-groups",
-        )
+        raise DataError("groups-not-of-all-sites")
     return own
 
 
@@ -320,7 +319,7 @@ def _of_site(name: str) -> Iterator[None]:
     except DataError as error:
         said = error.message
         said = said if said.startswith(f"site {name}: ") else f"site {name}: {said}"
-        raise DataError(said, hint=error.hint, code=error.code) from None
+        raise DataError.relayed(said, hint=error.hint, code=error.code) from None
 
 
 def _check_twice(given: Mapping[str, object]) -> None:
@@ -328,11 +327,7 @@ def _check_twice(given: Mapping[str, object]) -> None:
     first: dict[int, str] = {}
     for name, rows in given.items():
         if (other := first.setdefault(id(rows), name)) != name:
-            raise DataError(
-                f"site {name}: its rows are those that site {other} has, the same object.",
-                hint="Give each site its own: rows that count twice break the privacy guarantee.",
-                code="rows-twice",
-            )
+            raise DataError("rows-twice", name=name, other=other)
 
 
 def check_sites(study: Study, rows: Mapping[str, RowSource]) -> None:
@@ -341,16 +336,12 @@ def check_sites(study: Study, rows: Mapping[str, RowSource]) -> None:
     names = {site.name for site in study.sites}
     if strange := set(rows) - names:
         raise DataError(
-            f"site {sorted(strange)[0]!r} is not in the study.",
-            hint=f"The study's sites are {', '.join(sorted(names))}.",
-            code="unknown-site",
+            "unknown-site",
+            site=repr(sorted(strange)[0]),
+            near=nearest(sorted(strange)[0], sorted(names)),
         )
     if missing := names - set(rows):
-        raise DataError(
-            f"There are no rows for site {sorted(missing)[0]!r} of the study.",
-            hint="Give rows for every site of the study.",
-            code="no-rows-for-site",
-        )
+        raise DataError("no-rows-for-site", site=sorted(missing)[0])
 
 
 def _for_the_owner(error: EigenveilError, sites: Mapping[str, Site]) -> EigenveilError:
@@ -361,7 +352,7 @@ def _for_the_owner(error: EigenveilError, sites: Mapping[str, Site]) -> Eigenvei
             message = last_error.message
             if f"site {name}" not in message:
                 message = f"site {name}: {message}"
-            reported = type(last_error)(message, hint=last_error.hint, code=last_error.code)
+            reported = type(last_error).relayed(message, hint=last_error.hint, code=last_error.code)
             same_spent(error, reported)
             return reported
     return error

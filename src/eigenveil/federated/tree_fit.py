@@ -106,26 +106,23 @@ def fit_tree(
 def _names(study: TreeStudy, sites: Mapping[str, RowSource]) -> tuple[str, ...] | None:
     """The columns' names, which all sites have in one order."""
     if len(sites) != study.tree.leaf_count:
-        raise DataError(
-            f"{len(sites)} sites are given for a tree with {study.tree.leaf_count} leaves.",
-            hint="Give each leaf its rows.",
-            code="other-sites",
-        )
+        raise DataError("other-sites", sites=len(sites), leaf_count=study.tree.leaf_count)
     first: Any = None
     for name in sorted(sites):
         rows = sites[name]
         check_features(FileOrigin(f"site {name}"), rows)
         if rows.features != study.plan.features:
             raise DataError(
-                f"site {name}: {rows.features} columns, and the study has {study.plan.features}.",
-                hint="Give files with the same columns at every site.",
-                code="other-features",
+                "other-features",
+                whose=f"site {name}",
+                features=rows.features,
+                wanted=study.plan.features,
             )
         first = first or rows
         if first.names is not None and rows.names is not None and [*first.names] != [*rows.names]:
             raise DataError(
-                f"site {name}: {first_difference(rows.names, first.names)} than at the first site.",
-                hint="Use the same columns, in the same order.",
-                code="other-columns",
+                "other-columns",
+                whose=f"site {name}",
+                difference=f"{first_difference(rows.names, first.names)} than at the first site",
             )
     return None if first is None or first.names is None else tuple(first.names)

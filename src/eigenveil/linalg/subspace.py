@@ -18,12 +18,7 @@ _IN_SPAN = 1e-6  # what is left of a unit vector below which it adds nothing new
 def check_shares(alpha: float, beta: float) -> None:
     """Raise unless ``0 <= alpha < beta <= 100``, both in percent."""
     if not 0 <= alpha < beta <= 100:
-        raise DataError(
-            f"The bounds alpha = {alpha!r} and beta = {beta!r} on the last direction's energy "
-            "are not an interval.",
-            hint="Give percentages with 0 <= alpha < beta <= 100; the paper takes 1 and 10.",
-            code="rank-bounds",
-        )
+        raise DataError("rank-bounds", alpha=alpha, beta=beta)
 
 
 def last_share(subspace: Subspace) -> float:
@@ -60,7 +55,7 @@ def adjust_rank(
     """
     check_shares(alpha, beta)
     if most is not None and most < 1:
-        raise DataError(f"most = {most} is less than 1.", hint="Give most=1 or more.")
+        raise DataError("too-few-directions", most=most)
     features, rank = subspace.basis.shape
     if not np.any(subspace.strengths > 0):
         return subspace
@@ -153,10 +148,7 @@ def subspace_distance(first: NDArray[np.float64], second: NDArray[np.float64]) -
         Orthonormal columns. A subspace without directions is at distance 0 from any other.
     """
     if first.shape[0] != second.shape[0]:
-        raise DataError(
-            f"Subspaces of {first.shape[0]} and {second.shape[0]} features have no distance.",
-            hint="Compare subspaces of the same features.",
-        )
+        raise DataError("subspaces-differ", features=first.shape[0], other=second.shape[0])
     small, large = sorted((first, second), key=lambda basis: basis.shape[1])
     if small.shape[1] == 0:
         return 0.0

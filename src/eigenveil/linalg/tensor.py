@@ -55,11 +55,7 @@ def multilinear(tensor: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDA
     """
     size = _cube_size(tensor)
     if matrix.ndim != 2 or matrix.shape[0] != size:
-        raise DataError(
-            f"A matrix of shape {matrix.shape} does not fit a tensor of {size} rows.",
-            hint=f"Give a matrix of shape ({size}, K).",
-            code="tensor-shape",
-        )
+        raise DataError("tensor-shape", shape=matrix.shape, size=size)
     turned = tensor
     for _ in range(3):  # the first mode goes, a new one comes last
         rest = turned.shape[1:]
@@ -272,11 +268,7 @@ def _scaled_symmetric(tensor: NDArray[np.float64]) -> tuple[NDArray[np.float64],
 def _cube_size(tensor: NDArray[np.float64]) -> int:
     shape = tensor.shape
     if len(shape) != 3 or len(set(shape)) != 1 or shape[0] < 1:
-        raise DataError(
-            f"A tensor of shape {shape} is not cubic.",
-            hint="Give a symmetric tensor of shape (R, R, R).",
-            code="tensor-shape",
-        )
+        raise DataError("not-cubic", shape=shape)
     return int(shape[0])
 
 
@@ -290,25 +282,11 @@ def _check_request(
 ) -> None:
     if not np.all(np.isfinite(tensor)):
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(tensor))[0])
-        raise DataError(
-            f"Entry {place} of the tensor is not finite.",
-            hint="Look for overflow or a division by zero where the tensor was made.",
-            code="not-finite",
-        )
+        raise DataError("not-finite", place=f"Entry {place} of the tensor", value="not finite")
     if not 1 <= count <= size:
-        raise DataError(
-            f"A tensor of {size} rows has from 1 to {size} components, not {count}.",
-            hint=f"Ask for 1 to {size} components.",
-            code="component-count",
-        )
+        raise DataError("component-count", size=size, components=count)
     for name, number in (("restarts", restarts), ("iterations", iterations)):
         if number < 1:
-            raise DataError(
-                f"{name} is {number}.", hint=f"Give {name} of at least 1.", code="out-of-range"
-            )
+            raise DataError("below-one", name=name, value=number)
     if not 0 < tolerance < 1:
-        raise DataError(
-            f"tolerance is {tolerance}.",
-            hint="Give a tolerance between 0 and 1.",
-            code="out-of-range",
-        )
+        raise DataError("bad-tolerance", tolerance=tolerance)

@@ -107,7 +107,7 @@ def _squares(kind: str) -> bool:
 
 def not_exportable(what: str, hint: str) -> DataError:
     """The error of a model that another library cannot hold."""
-    return DataError(what, hint=hint, code="not-exportable")
+    return DataError("not-exportable", what=what, way_out=hint)
 
 
 def _rows(model: Any) -> int:

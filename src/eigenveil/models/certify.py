@@ -347,4 +347,4 @@ def _first(error: Exception) -> str:
 
 
 def _refused(text: str) -> PrivacyError:
-    return PrivacyError(text, code="certificate-does-not-fit")
+    return PrivacyError("certificate-does-not-fit", what=text)

@@ -91,20 +91,10 @@ def begin_charges(
     """Reserve what a fit may cost, before any of its rows is read."""
     if options.ledger is None:
         if options.data_set is not None:
-            raise options.refused(
-                "data_set",
-                f"is of a ledger, and there is none. Got {options.data_set!r} instead of None.",
-                hint="Give ledger, or leave data_set out.",
-                code="unused-parameter",
-            )
+            raise options.refused("data_set", "data-set-without-ledger", data_set=options.data_set)
         return UNCHARGED
     if getattr(plan, "row_norm", None) == "max":
-        raise options.refused(
-            "row_norm",
-            "= 'max' divides by a norm that is not private: no ledger can count what it costs.",
-            hint="Choose another row_norm, or fit without a ledger.",
-            code="not-countable",
-        )
+        raise options.refused("row_norm", "norm-not-private")
     terms = FitTerms.of(plan, by=options.owner)
     charges: Charges = part(_BEGIN)(options.ledger, options.data_set, files, terms)
     return charges
@@ -112,9 +102,4 @@ def begin_charges(
 
 def no_data_set() -> DataError:
     """The error of rows that no account can be found for."""
-    return DataError(
-        "The ledger is to be charged for rows of an array, and nothing says which account is "
-        "theirs.",
-        hint="Give data_set, the rows' name in the ledger (--data-set); or a Ledger with a budget.",
-        code="no-data-set",
-    )
+    return DataError("no-data-set")

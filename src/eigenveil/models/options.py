@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from eigenveil.checks import LARGEST, MOST_WHOLE, SMALLEST, is_number
-from eigenveil.errors import DataError, EigenveilError, PrivacyError
+from eigenveil.errors import EigenveilError
 
 Path = Literal["table", "sites", "stream", "tracking"]
 """Where rows come from: one table, several sites, blocks of a private stream, or of one tracked."""
@@ -436,27 +436,24 @@ class Option:
             shares = [each for each in self.values if isinstance(each, Shares)]
             if shares and isinstance(value, Mapping):
                 value = shares[0].wrong_part(value)
-            sentence = f"must be {self.text}. Got {_short(value)} instead."
-            if not owner:  # a field of a file, an option of a command
-                sentence = f"= {_short(value)} must be {self.text}."
-            raise refused(self, sentence, owner=owner)
+            # without an owner it is a field of a file, or an option of a command
+            raise refused(
+                self,
+                "bad-parameter" if owner else "bad-option",
+                owner=owner,
+                wanted=self.text,
+                given=_short(value),
+            )
 
 
-def refused(
-    option: Option, what: str, *, owner: str = "", hint: str = "", code: str = "bad-parameter"
-) -> EigenveilError:
-    """The error of an option that cannot be what it is, in scikit-learn's words and of its kind."""
+def refused(option: Option, code: str, /, *, owner: str = "", **facts: Any) -> EigenveilError:
+    """The error of an option that cannot be what it is, of its kind, for scikit-learn too."""
     # scikit-learn takes a moment to load, and only its class of error is wanted here
     from eigenveil.models.constraints import InvalidParameter, InvalidPrivacyParameter
 
-    whose = f"The {option.name!r} parameter of {owner}" if owner else option.name
-    kind: type[DataError | PrivacyError]
-    kind = InvalidPrivacyParameter if option.privacy else InvalidParameter
-    return kind(
-        f"{whose} {what}",
-        hint=hint or f"{option.name}: {option.help}",
-        code=code,
-    )
+    facts["option"] = f"The {option.name!r} parameter of {owner}" if owner else option.name
+    facts["help"] = f"{option.name}: {option.help}"
+    return (InvalidPrivacyParameter if option.privacy else InvalidParameter)(code, **facts)
 
 
 # Of several sites, what a study has in fields of its own, or not at all.
@@ -998,11 +995,9 @@ class Options(Mapping[str, Any]):
         """The options with other values of some."""
         return Options(self.task, self.path, self._values | values, owner=self.owner)
 
-    def refused(self, name: str, what: str, *, hint: str = "", code: str = "") -> EigenveilError:
+    def refused(self, name: str, code: str, /, **facts: Any) -> EigenveilError:
         """The error of an option that cannot be what it is beside the others, or for the data."""
-        return refused(
-            self.declared[name], what, owner=self.owner, hint=hint, code=code or "bad-parameter"
-        )
+        return refused(self.declared[name], code, owner=self.owner, **facts)
 
 
 def _short(value: object) -> str:

@@ -370,20 +370,9 @@ def columns_of_sketch(options: Options, components: int, *, sketched: bool, feat
     if given is None:
         return min(features, 4 * components)
     if not sketched:
-        raise options.refused(
-            "sketch_size",
-            f"is of a sketch, and this fit makes none. Got {given} instead of None.",
-            hint="Leave it out, or choose what is sketched: mechanism='sketch' of PCA, "
-            "pair='sketch' of mixtures and topics, protocol='sketch' of sites.",
-            code="unused-parameter",
-        )
+        raise options.refused("sketch_size", "no-sketch-made", given=given)
     if given < components:
-        raise options.refused(
-            "sketch_size",
-            f"must be at least n_components = {components}. Got {given} instead.",
-            hint="2 to 4 times as many as components is usual.",
-            code="small-sketch",
-        )
+        raise options.refused("sketch_size", "small-sketch", components=components, given=given)
     return min(features, int(given))
 
 
@@ -400,20 +389,10 @@ def fractions_of(options: Options, usual: Mapping[Step, float]) -> dict[Step, fl
     hint = f"This fit takes the steps {', '.join(usual)}: give a share to each, and to no other."
     for step in given:
         if step not in usual:
-            raise options.refused(
-                "budget_split",
-                f"gives {step!r} a share, and this fit does not take that step.",
-                hint=hint,
-                code="unneeded-step",
-            )
+            raise options.refused("budget_split", "unneeded-step", step=step, way_out=hint)
     for step in usual:
         if step not in given:
-            raise options.refused(
-                "budget_split",
-                f"gives {step!r} nothing, and this fit releases it.",
-                hint=hint,
-                code="step-without-share",
-            )
+            raise options.refused("budget_split", "step-without-share", step=step, way_out=hint)
     total = math.fsum(given.values())
     return {step: given[step] / total for step in usual if step in given}
 
@@ -424,9 +403,10 @@ def check_pure(statistic: StatisticName, mechanism: str, delta: float) -> None:
     if delta == 0 and named is not None and not named.pure:
         instead = STATISTICS[statistic].usual(pure=True).name
         raise PrivacyError(
-            f"mechanism={mechanism!r} cannot give delta = 0.",
-            hint=f"Use mechanism={instead!r} (or 'auto') for pure epsilon, or a delta above 0.",
-            code="pure-needs-pure-mechanism",
+            "pure-needs-other-mechanism",
+            name="mechanism",
+            value=mechanism,
+            instead=f"mechanism={instead!r} (or 'auto')",
         )
 
 
@@ -434,10 +414,7 @@ def check_components(n_components: int, features: int) -> None:
     """Raise where there cannot be so many components."""
     if not 1 <= n_components <= features:
         raise DataError(
-            f"n_components = {n_components} must be between 1 and the number of features, "
-            f"{features}.",
-            hint="Ask for fewer components, or check which columns are read.",
-            code="too-many-components",
+            "too-many-components", name="n_components", components=n_components, features=features
         )
 
 
@@ -457,10 +434,7 @@ def fields_of(
     finds_scales = scaled == "private" and not ranged
     if options.get("unit") is None and options.get("max_rows_per_unit", 1) != 1:
         raise options.refused(
-            "max_rows_per_unit",
-            f"is of units, and unit is None. Got {options.max_rows_per_unit} instead of 1.",
-            hint="Name the column with each row's unit, or leave max_rows_per_unit out.",
-            code="unused-parameter",
+            "max_rows_per_unit", "no-units-to-bound", max_rows_per_unit=options.max_rows_per_unit
         )
     return {
         "features": features,
@@ -487,20 +461,10 @@ def scale_kind(options: Options) -> Literal["private", "public", "no"]:
         return "no"
     if not isinstance(scale, str):
         if ranged:
-            raise options.refused(
-                "scale",
-                "gives public scales, and ranges does so too.",
-                hint="Give one of them; scale='private' with ranges finds the scales within them.",
-                code="unused-parameter",
-            )
+            raise options.refused("scale", "scales-given-twice")
         return "public"
     if not ranged and center_kind(options.get("center", False)) != "private":
-        raise options.refused(
-            "scale",
-            "= 'private' finds the columns' middles and scales, and center is not True.",
-            hint="Use center=True, or give public scales or ranges.",
-            code="unused-parameter",
-        )
+        raise options.refused("scale", "scale-without-center")
     return "private"
 
 

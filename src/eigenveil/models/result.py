@@ -240,11 +240,7 @@ def claim_of(plan: BasePlan, *, view: str) -> Claim:
 
 def changed(what: str) -> PrivacyError:
     """The error of a model and a certificate that do not belong together."""
-    return PrivacyError(
-        what,
-        hint="Use the files that the fit wrote, or fit again; a certificate holds for one model.",
-        code="model-changed",
-    )
+    return PrivacyError("model-changed", what=what)
 
 
 def _take(digest: Any, part: bytes) -> None:

@@ -315,19 +315,14 @@ def estimator_of(path: str | os.PathLike[str]) -> str:
 
 
 def _absent(path: str | os.PathLike[str]) -> OutputError:
-    return OutputError(
-        f"{path} does not exist.", hint="Give the result folder that 'eigenveil fit' wrote."
-    )
+    return OutputError("no-model", path=path)
 
 
 def _not_a_model(path: str | os.PathLike[str], error: Exception) -> DataError:
     # what numpy advises about pickles is no advice for strangers' files
     foreign = isinstance(error, zipfile.BadZipFile) or "pickle" in str(error)
     why = "no .npz file" if foreign else printable(error, most=200)
-    return DataError(
-        f"{path} is not a saved eigenveil model of this kind ({why}).",
-        hint="Give a file that the same estimator's save wrote.",
-    )
+    return DataError("not-a-model", path=path, why=why)
 
 
 def public_center(center: object, features: int) -> NDArray[np.float64] | None:
@@ -340,10 +335,10 @@ def public_center(center: object, features: int) -> NDArray[np.float64] | None:
         public = np.full((), np.nan)
     if public.shape != (features,) or not np.all(np.abs(public) <= LARGEST):
         raise DataError(
-            f"center has shape {public.shape} or entries that are not numbers up to {LARGEST:g}; "
-            f"the rows have {features} features.",
-            hint="Give True, False, or one finite number a feature.",
-            code="bad-center",
+            "bad-center",
+            shape=public.shape,
+            largest=LARGEST,
+            features=features,
         )
     return public
 

@@ -238,11 +238,7 @@ TASKS = _Registry(
 def task_named(name: str) -> Task:
     """The task of a name."""
     if name not in TASKS:
-        raise DataError(
-            f"{name!r} is not one of {', '.join(TASKS)}.",
-            hint="Choose one of these.",
-            code="bad-choice",
-        )
+        raise DataError("unknown-task", task=repr(name), known=", ".join(TASKS))
     return TASKS[name]
 
 

@@ -635,12 +635,7 @@ class ComponentEnergy(Accumulator):
 def check_same_kind(mine: Accumulator, other: Accumulator) -> None:
     """Raise where two sums are not of one kind."""
     if type(mine) is not type(other) or not same_keys(mine.merge_key(), other.merge_key()):
-        raise DataError(
-            f"A {type(other).__name__} of another kind cannot be merged into this "
-            f"{type(mine).__name__}.",
-            hint="Merge only sums made with the same preparation, features and components.",
-            code="merge-mismatch",
-        )
+        raise DataError("merge-mismatch", kind=type(other).__name__, own=type(mine).__name__)
 
 
 def same_keys(mine: tuple[Any, ...], other: tuple[Any, ...]) -> bool:

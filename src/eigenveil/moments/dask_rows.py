@@ -123,13 +123,7 @@ class DaskRows(PartitionedRows):
             raise _not_once(min(missing), "did not count")
         for number, count in rows.items():
             if (before := self._rows.setdefault(number, count)) != count:
-                raise DataError(
-                    f"Partition {number} had {before:,} rows when it was read first, and has "
-                    f"{count:,} now.",
-                    hint="Each pass must read the same rows: write or persist what is random, or "
-                    "changes, first.",
-                    code="rows-changed",
-                )
+                raise DataError("rows-changed", number=number, before=before, count=count)
 
 
 @dataclass(frozen=True)
@@ -173,11 +167,7 @@ def merge_parts(code: str, job: bytes, parts: Sequence[_Partial[Any]]) -> _Parti
 
 
 def _not_once(number: int, what: str) -> DataError:
-    return DataError(
-        f"Partition {number} {what} in the sums that the cluster merged.",
-        hint="Nothing was released of them. Fit again; if it happens again, report it.",
-        code="parts-not-once",
-    )
+    return DataError("parts-not-once", number=number, what=what)
 
 
 # -- Workers must run the same code, on processors that keep its promises.
@@ -203,18 +193,9 @@ def _version() -> str:
 def _check_worker(code: str) -> None:
     """Refuse to work with a process whose code is another."""
     if code != code_digest():
-        raise DataError(
-            f"{_here()} runs another eigenveil ({code_digest()}) than the fit ({code}).",
-            hint="Install the same release at the client, the scheduler and all workers, and start "
-            "them again.",
-            code="cluster-version",
-        )
+        raise DataError("cluster-version", worker=_here(), other=code_digest(), own=code)
     if dependence():
-        raise DataError(
-            f"On the processor of {_here()} the rounding of a row depends on its neighbours.",
-            hint="No guarantee holds for sums made there: take that worker out of the cluster.",
-            code="cluster-processor",
-        )
+        raise DataError("cluster-processor", worker=_here())
 
 
 def _here() -> str:
@@ -265,11 +246,7 @@ class SchedulerAt:
             distributed.comm.get_address_host(self.address)  # a client that began cannot be closed
             client = distributed.Client(self.address, set_as_default=False)
         except (OSError, ValueError, TimeoutError, RuntimeError) as error:
-            raise DataError(
-                f"No Dask scheduler answers at {self.address}: {_said(error)}.",
-                hint="Give the address that 'dask scheduler' prints, such as tcp://host:8786.",
-                code="cluster-lost",
-            ) from None
+            raise DataError("no-scheduler", address=self.address, reason=_said(error)) from None
         with client:
             yield client
 
@@ -285,11 +262,7 @@ def _result(client: Any, task: Any) -> Any:
         except TimeoutError:
             idle = 0.0 if client.nthreads() else idle + _LOOK
         if idle >= _PATIENCE:
-            raise DataError(
-                f"The Dask cluster has had no worker for {idle:.0f} seconds.",
-                hint="Start workers ('dask worker ADDRESS'), then fit again.",
-                code="cluster-lost",
-            )
+            raise DataError("no-worker", seconds=idle)
     return future.result()
 
 
@@ -303,19 +276,13 @@ def _explained() -> Iterator[None]:
     except Exception as error:
         name = type(error).__name__
         if name in _LOST:
-            raise DataError(
-                "The connection to the Dask scheduler was lost during a pass over the rows.",
-                hint="Nothing was released of this pass. Start the cluster, then fit again.",
-                code="cluster-lost",
-            ) from error
+            raise DataError("cluster-lost") from error
         what = f"{name}: {_said(error)}"
         hint = "Check the collection with its own compute(), and that all workers can read it."
         if name == "KilledWorker":
             what = "workers died, again and again, while they read the same part"
             hint = "Give workers more memory, or the rows smaller partitions; see the workers' log."
-        raise DataError(
-            f"The Dask cluster cannot read the rows: {what}.", hint=hint, code="cluster-failed"
-        ) from error
+        raise DataError("cluster-failed", what=what, way_out=hint) from error
 
 
 def _said(error: BaseException) -> str:

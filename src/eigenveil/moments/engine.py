@@ -190,7 +190,7 @@ def check_block(block: Block, names: Sequence[str] | None, *, hint: str) -> None
     """Raise where a row of a block is not valid; for what makes no private statement."""
     block.check()
     if block.first_invalid is not None:
-        raise DataError(f"{_place(block, names)}.", hint=hint, code="invalid-row")
+        raise DataError("invalid-row", place=_place(block, names), way_out=hint)
 
 
 @dataclass(frozen=True)

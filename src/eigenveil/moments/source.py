@@ -203,11 +203,7 @@ class PartitionedRows(RowSource):
         DataError
             With code ``rows-elsewhere``.
         """
-        raise DataError(
-            "The rows are read by the workers of a cluster, and this needs them here, in order.",
-            hint="Give it a part that fits into memory: compute it first, or read the files here.",
-            code="rows-elsewhere",
-        )
+        raise DataError("rows-elsewhere")
 
 
 # -- Parts of rows in pieces of one size.

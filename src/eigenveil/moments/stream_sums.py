@@ -116,11 +116,7 @@ class DiscountedSum:
 
 def horizon_over(blocks: int) -> PrivacyError:
     """The error of a stream that has had all of its blocks."""
-    return PrivacyError(
-        f"The horizon of {blocks} blocks is over: the privacy target covers no more.",
-        hint="Start a new stream with a budget of its own, or a larger horizon.",
-        code="horizon-over",
-    )
+    return PrivacyError("horizon-over", blocks=blocks)
 
 
 class _Mechanism:

@@ -129,12 +129,7 @@ def check_feasible(features: int, components: int) -> None:
     """
     work = components * float(features) ** 3
     if work > _MOST_WORK:
-        raise PrivacyError(
-            f"The exponential mechanism needs {components} eigendecompositions of "
-            f"{features} x {features} matrices, one after the other ({work:.1e} operations).",
-            hint="Use mechanism='auto': one decomposition, whatever delta is.",
-            code="bingham-hopeless",
-        )
+        raise PrivacyError("bingham-hopeless", components=components, features=features, work=work)
 
 
 SAMPLER = BinghamSampler()

@@ -114,11 +114,7 @@ def parse_spectrum(text: str, features: int) -> NDArray[np.float64]:
 
 
 def _bad_spectrum(text: str) -> DataError:
-    return DataError(
-        f"spectrum = {text!r} is not understood.",
-        hint="Give power:1.0, exponential:20, spike:5:0.8, or eigenvalues such as 5,3,1,0.5.",
-        code="bad-spectrum",
-    )
+    return DataError("bad-spectrum", text=text)
 
 
 def predict(

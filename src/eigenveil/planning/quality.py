@@ -50,11 +50,7 @@ class Answer:
 def check_quality(quality: float) -> None:
     """Raise unless it is a share that noise can leave."""
     if not 0.0 < quality < 1.0:
-        raise DataError(
-            f"quality = {quality:g} is not above 0 and below 1.",
-            hint="Give the captured energy or accuracy that is wanted, such as 0.95.",
-            code="bad-quality",
-        )
+        raise DataError("bad-quality", quality=quality)
 
 
 def epsilons() -> tuple[float, ...]:

@@ -286,11 +286,7 @@ def _drive(
     with small_matrix_threads(plan.features):
         found = drive(rounds, answer)
     if found.stopped is not None:
-        raise PrivacyError(
-            f"So many rows are too few: {found.stopped}.",
-            hint=found.advice,
-            code="too-few-rows",
-        )
+        raise PrivacyError("too-few-rows-for-guarantee", reason=found.stopped, advice=found.advice)
     return tuple(released), found
 
 

@@ -136,9 +136,7 @@ def compose(
     for record in records:
         if record.adjacency != adjacency:
             raise PrivacyError(
-                f"Release {record.name!r} is recorded under {record.adjacency}, "
-                f"the guarantee under {adjacency}.",
-                hint="Compose only releases with one adjacency.",
+                "other-adjacency", release=record.name, own=record.adjacency, wanted=adjacency
             )
     loss = Loss.total(Loss.of(record) for record in records)
     epsilon = loss.epsilon(delta)
@@ -171,11 +169,7 @@ def pure_epsilon_beside(mu: float, *, epsilon: float, delta: float) -> float:
     if mu == 0:
         return epsilon
     if delta_of_mu(mu, epsilon) > delta:
-        raise PrivacyError(
-            f"Gaussian releases of mu = {mu:.4g} leave nothing of epsilon = {epsilon:g}, "
-            f"delta = {delta:g} for a pure release.",
-            hint="Give the moment a larger share of the budget.",
-        )
+        raise PrivacyError("moment-takes-all", mu=mu, epsilon=epsilon, delta=delta)
 
     return _largest(lambda pure: _within(mu, pure, epsilon, delta), epsilon)
 
@@ -213,12 +207,7 @@ def mu_beside_pure(pure: float, *, epsilon: float, delta: float) -> float:
     if pure == 0:
         return mu_of_epsilon(epsilon, delta)
     if not 0 < pure < epsilon or delta == 0:
-        raise PrivacyError(
-            f"A pure epsilon of {pure:g} leaves nothing of epsilon = {epsilon:g}, "
-            f"delta = {delta:g} for Gaussian releases.",
-            hint="Give a smaller pure epsilon, at least 0 and below epsilon, and a delta above 0.",
-            code="bad-pure-epsilon",
-        )
+        raise PrivacyError("bad-pure-epsilon", pure=pure, epsilon=epsilon, delta=delta)
     most = mu_of_epsilon(epsilon, delta)
     return _largest(lambda mu: _within(mu, pure, epsilon, delta), most)
 
@@ -261,11 +250,7 @@ def _epsilon_with_error(mu: float, pure: float, delta: float, error: SamplingErr
 
 def delta_below_resolution(delta: float) -> PrivacyError:
     """The error for a delta that the sampler's own error would use up."""
-    return PrivacyError(
-        f"delta = {delta:g} is below what the sampling error of so many released values allows.",
-        hint="Give a larger delta or a smaller epsilon, or use mechanism='sketch'.",
-        code="delta-below-resolution",
-    )
+    return PrivacyError("delta-below-resolution", delta=delta)
 
 
 def _epsilon(mu: float, pure: float, delta: float) -> float:

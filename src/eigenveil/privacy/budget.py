@@ -74,11 +74,7 @@ def split_budget(
         return {step: StepBudget(epsilon=epsilon * part * _MARGIN) for step, part in parts.items()}
     usable = (delta - error.cost(epsilon)) * math.exp(-2 * error.log_ratio)
     if epsilon <= 2 * error.log_ratio:
-        raise PrivacyError(
-            f"epsilon = {epsilon:g} is below what the sampling error of the noise allows.",
-            hint="Give a larger epsilon; 0.1 to 4 are usual.",
-            code="epsilon-below-resolution",
-        )
+        raise PrivacyError("epsilon-below-resolution", epsilon=epsilon)
     if usable <= 0:
         raise delta_below_resolution(delta)
     epsilon -= 2 * error.log_ratio
@@ -144,11 +140,7 @@ def caps_of(epsilon: float, delta: float, *, pure: float = 0.0, room: SamplingEr
     largest = min(epsilon, LARGEST_EPSILON)
     part = delta > 0 and 0 < pure < epsilon
     if not part and pure != 0:
-        raise PrivacyError(
-            f"pure epsilon = {pure!r} is not a part of epsilon = {epsilon:g} at delta = {delta:g}.",
-            hint="Give 0 <= pure epsilon < epsilon; with delta = 0 all of epsilon is pure anyway.",
-            code="bad-pure-epsilon",
-        )
+        raise PrivacyError("pure-not-a-part", pure=pure, epsilon=epsilon, delta=delta)
     if epsilon == 0:
         return NOTHING
     if delta == 0:
@@ -157,10 +149,11 @@ def caps_of(epsilon: float, delta: float, *, pure: float = 0.0, room: SamplingEr
     usable = (delta - room.cost(largest)) * math.exp(-2 * room.log_ratio)
     if left <= 0 or usable <= 0:
         raise PrivacyError(
-            f"Room for samplers' errors of {room.log_ratio:.3g} and {room.distance:.3g} leaves "
-            f"nothing of epsilon = {epsilon:g} at delta = {delta:g}.",
-            hint="Give a larger epsilon or delta.",
-            code="delta-below-resolution",
+            "no-room-for-samplers",
+            log_ratio=room.log_ratio,
+            distance=room.distance,
+            epsilon=epsilon,
+            delta=delta,
         )
     mu = mu_beside_pure(pure, epsilon=left, delta=usable)
     return Loss(mu * mu * _CAP_MARGIN, pure * _CAP_MARGIN, room.log_ratio, room.distance)
@@ -219,11 +212,5 @@ def counted(record: ReleaseRecord, adjacency: Adjacency) -> ReleaseRecord:
     if record.adjacency == adjacency:
         return record
     if record.adjacency == "replace-one":
-        raise PrivacyError(
-            f"Release {record.name!r} is for neighbours of which one row is changed: it cannot be "
-            "counted where rows are added or removed.",
-            hint="The number of rows is public in such a study, which no account under add-remove "
-            "can cover: open the account under replace-one.",
-            code="other-adjacency",
-        )
+        raise PrivacyError("replaced-rows-not-counted", release=record.name)
     return replaced(record)

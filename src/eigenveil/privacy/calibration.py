@@ -107,10 +107,7 @@ def calibrated_record(
         left = budget.epsilon - 4.0 * error
     if not left > 0.5 * budget.epsilon:
         raise PrivacyError(
-            f"{name}: epsilon = {budget.epsilon:.3g} is less than what the arithmetic of "
-            f"{shape.size} values of {kind} noise can promise.",
-            hint="Give a larger epsilon, or a delta above 0.",
-            code="epsilon-below-resolution",
+            "epsilon-below-noise", name=name, epsilon=budget.epsilon, values=shape.size, kind=kind
         )
     return on_grid(math.nextafter(unit.epsilon() / left, math.inf))
 
@@ -190,10 +187,5 @@ def grid_exponent(statistic_grid: int, noise_spread: float) -> int:
     coordinate's noise, in units of one row's largest contribution.
     """
     if noise_spread > _LARGEST_SPREAD:
-        raise PrivacyError(
-            f"The noise of one release would be {noise_spread:.3g} times a row's largest "
-            "contribution; nothing would be visible in it.",
-            hint="Give a larger epsilon or delta, or a larger share of the budget to this step.",
-            code="hopeless-noise",
-        )
+        raise PrivacyError("hopeless-noise", spread=noise_spread)
     return min(statistic_grid, math.floor(math.log2(noise_spread)) - _STEPS_A_SCALE)

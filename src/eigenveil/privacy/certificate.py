@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from eigenveil.errors import DataError, OutputError, PrivacyError
+from eigenveil.errors import DataError, OutputError, PrivacyError, of_system
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import UNNAMED_UNIT, Adjacency, Guarantee
 from eigenveil.privacy.releases import NoiseSource, ReleaseRecord
@@ -167,7 +167,7 @@ class Certificate(BaseModel):
         """The guarantee against the adversary of the target, recomputed from the records alone."""
         found = self.guarantees()
         if self.target.view not in found:
-            raise PrivacyError(f"The run makes no claim against {self.target.view!r}.")
+            raise PrivacyError("no-claim-made", view=self.target.view)
         return found[self.target.view]
 
     @property
@@ -338,19 +338,11 @@ def read_certificate(path: Path) -> Certificate:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise OutputError(
-            f"{path}: {error.strerror or error}.",
-            hint="Give the result folder that 'eigenveil fit' wrote.",
-            code="no-certificate",
-        ) from None
+        raise OutputError("no-certificate", path=path, reason=of_system(error)) from None
     try:
         return certificate_from(json.loads(text))
     except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{path} is not a certificate: {_first_line(error)}.",
-            hint="It may have been edited or cut off; use the file that the fit wrote.",
-            code="bad-certificate",
-        ) from None
+        raise DataError("bad-certificate", path=path, reason=_first_line(error)) from None
 
 
 def _first_line(error: Exception) -> str:

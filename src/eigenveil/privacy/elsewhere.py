@@ -73,9 +73,7 @@ class Elsewhere:
         """Refuse what cannot be."""
         if self.adjacency not in ADJACENCIES:
             raise PrivacyError(
-                f"adjacency = {self.adjacency!r} is unknown.",
-                hint=f"Choose {' or '.join(ADJACENCIES)}.",
-                code="bad-adjacency",
+                "bad-adjacency", adjacency=self.adjacency, known=" or ".join(ADJACENCIES)
             )
         rows = self.contributions
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
@@ -100,12 +98,7 @@ class Elsewhere:
             if value is not None
         }
         if len(given) != 1:
-            raise DataError(
-                f"{len(given)} of epsilon, rho and mu are given, and a statement has one.",
-                hint="Give epsilon (with delta, if it has one), rho or mu; charge several works "
-                "one after the other.",
-                code="bad-number",
-            )
+            raise DataError("not-one-statement", given_count=len(given))
         for name, value in given.items():
             if not is_number(value) or not 0 < value <= _LARGEST:
                 raise _bad(name, value, f"a number above 0, up to {_LARGEST:g}")
@@ -127,9 +120,7 @@ class Elsewhere:
 
 
 def _bad(name: str, value: object, wanted: str) -> DataError:
-    return DataError(
-        f"{name} = {value!r} is not {wanted}.", hint="Give what was stated.", code="bad-number"
-    )
+    return DataError("bad-statement", name=name, value=value, wanted=wanted)
 
 
 # -- zero-concentrated: the Gaussian that is at least as easy to tell apart.
@@ -147,11 +138,7 @@ def mu_of_rho(rho: float) -> float:
     if rho == 0:
         return 0.0
     if rho > _LARGEST_RHO:
-        raise PrivacyError(
-            f"rho = {rho:g} is more than {_LARGEST_RHO:g}, beyond which it is not counted.",
-            hint="State it as epsilon and delta.",
-            code="not-countable",
-        )
+        raise PrivacyError("rho-not-countable", rho=rho, largest=_LARGEST_RHO)
     gaussian = math.sqrt(2.0 * rho)
     low, high = 1.0, 4.0
     while high - low > _FINEST:

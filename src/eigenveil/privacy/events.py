@@ -35,11 +35,7 @@ def dp_event(certificate: Certificate) -> Any:
 
 
 def _no_event(why: str) -> PrivacyError:
-    return PrivacyError(
-        f"One event does not say what this certificate does: {why}.",
-        hint="State the certificate's own guarantee.",
-        code="no-event",
-    )
+    return PrivacyError("no-event", why=why)
 
 
 def from_event(event: Any, *, adjacency: Adjacency, what: str = "") -> Elsewhere:
@@ -114,9 +110,4 @@ def _number(above: float, below: float, kind: str) -> float:
 
 
 def _not_counted(kind: str, why: str) -> PrivacyError:
-    return PrivacyError(
-        f"A {kind} is not counted: {why}.",
-        hint="State what its accountant found, epsilon with delta: Elsewhere.stated(epsilon=..., "
-        "delta=...).",
-        code="not-countable",
-    )
+    return PrivacyError("not-countable", kind=kind, why=why)

@@ -28,10 +28,7 @@ def delta_of_mu(mu: float, epsilon: float) -> float:
     when delta is far below the rounding of 1.
     """
     if mu < 0 or epsilon < 0:
-        raise PrivacyError(
-            f"mu = {mu!r} and epsilon = {epsilon!r} must not be negative.",
-            hint="Give non-negative numbers.",
-        )
+        raise PrivacyError("negative-loss", mu=mu, epsilon=epsilon)
     if mu == 0:
         return 0.0
     upper = float(log_ndtr(-epsilon / mu + mu / 2))
@@ -57,22 +54,14 @@ def mu_of_epsilon(epsilon: float, delta: float) -> float:
     check_epsilon(epsilon)
     check_delta(delta)
     if delta == 0:
-        raise PrivacyError(
-            "delta = 0 means pure epsilon, which no Gaussian noise can give.",
-            hint="Use mechanism='auto', which then takes pure epsilon, or a delta above 0.",
-            code="pure-needs-pure-mechanism",
-        )
+        raise PrivacyError("pure-needs-pure-mechanism")
     if delta_of_mu(_LARGEST_MU, epsilon) <= delta:
         return _LARGEST_MU
     low = 1e-12
     while delta_of_mu(low, epsilon) > delta:
         low /= 1e6
         if low < 1e-100:
-            raise PrivacyError(
-                f"epsilon = {epsilon:g} and delta = {delta:g} are too small for any release.",
-                hint="Give a larger epsilon or delta.",
-                code="hopeless-noise",
-            )
+            raise PrivacyError("too-small-for-noise", epsilon=epsilon, delta=delta)
     root = float(
         brentq(
             lambda m: delta_of_mu(m, epsilon) - delta,
@@ -94,32 +83,20 @@ def classic_sigma(sensitivity: float, epsilon: float, delta: float, *, reproduct
     check_epsilon(epsilon)
     check_delta(delta)
     if delta == 0 or (epsilon > 1 and not reproduction):
-        raise PrivacyError(
-            f"The classic calibration is proved only for 0 < epsilon <= 1 and delta > 0, "
-            f"not for epsilon = {epsilon:g}, delta = {delta:g}.",
-            hint="Use the exact calibration, or mark the run as a reproduction.",
-        )
+        raise PrivacyError("classic-calibration", epsilon=epsilon, delta=delta)
     return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
 def check_epsilon(epsilon: float) -> None:
     """Refuse an epsilon that is not a positive finite number."""
     if not (is_number(epsilon) and 0 < epsilon <= MOST_EPSILON):
-        raise PrivacyError(
-            f"epsilon = {epsilon!r:.60} is not a positive finite number, at most {MOST_EPSILON:g}.",
-            hint="Give epsilon > 0; 0.1 to 4 are usual.",
-            code="bad-epsilon",
-        )
+        raise PrivacyError("bad-epsilon", epsilon=epsilon, most=MOST_EPSILON)
 
 
 def check_delta(delta: float) -> None:
     """Refuse a delta outside [0, 1)."""
     if not (is_number(delta) and 0 <= delta < 1):
-        raise PrivacyError(
-            f"delta = {delta!r:.60} is not in [0, 1).",
-            hint="Give 0 <= delta < 1, well below one over the number of rows; 1e-6 is usual.",
-            code="bad-delta",
-        )
+        raise PrivacyError("bad-delta", delta=delta)
 
 
 def _step_until(value: float, holds: object, *, upwards: bool) -> float:

@@ -6,11 +6,10 @@ They are written once, in ``docs/proofs`` of the repository; the wheel holds the
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 import eigenveil
-from eigenveil.errors import DataError, short_name
+from eigenveil.errors import DataError, nearest, short_name
 
 _PACKAGE = Path(eigenveil.__file__).parent
 # In an installed package, and in a checkout that is installed as editable.
@@ -36,12 +35,7 @@ def read_proof(name: str) -> str:
     known = proof_titles()
     stem = name.removesuffix(".md")
     if stem not in known:
-        near = difflib.get_close_matches(stem, known, 1)
-        raise DataError(
-            f"There is no proof {short_name(name)!r}.",
-            hint=f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}.",
-            code="unknown-proof",
-        )
+        raise DataError("unknown-proof", proof=short_name(name), near=nearest(name, known))
     return (_folder() / f"{stem}.md").read_text(encoding="utf-8")
 
 

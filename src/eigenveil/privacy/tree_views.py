@@ -129,17 +129,11 @@ def check_arrived(record: ReleaseRecord, arrived: int) -> None:
     noise = record.noise
     if record.pure and noise.noise_parts > 1:
         raise PrivacyError(
-            f"Release {record.name!r} has {noise.kind} noise in {noise.noise_parts} parts: "
-            "nothing is proved of what the aggregators of a tree see of it.",
-            hint="Give a delta above 0, or protect='aggregators'.",
-            code="tree-needs-gaussian",
+            "tree-needs-gaussian", release=record.name, noise=noise.kind, parts=noise.noise_parts
         )
     if arrived < noise.noise_parts:
         raise PrivacyError(
-            f"{arrived} leaves arrived, and the noise of release {record.name!r} is made by "
-            f"{noise.noise_parts}: the result would show more than was promised.",
-            hint="Nothing is released. Wait for more leaves, or plan for more that may be lost.",
-            code="too-many-lost",
+            "too-many-lost", arrived=arrived, release=record.name, parts=noise.noise_parts
         )
 
 

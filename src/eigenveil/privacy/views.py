@@ -321,11 +321,11 @@ def guarantees(
             if error.code != "delta-below-resolution" or view.name == "outsider":
                 raise
             raise PrivacyError(
-                f"Nothing can be claimed against {view.name!r} at delta = {delta:g}: it does not "
-                f"know the noise of {view.noise_parts} of {federation.fewest} sites, and of "
-                "so little the sampling error is more than delta allows.",
-                hint="Give a smaller epsilon, a larger delta, or more sites.",
-                code="no-claim-against-view",
+                "no-claim-against-view",
+                view=view.name,
+                delta=delta,
+                parts=view.noise_parts,
+                sites=federation.fewest,
             ) from None
     return found
 
@@ -401,10 +401,10 @@ def with_noise_parts(
 def _check_noise_parts(record: ReleaseRecord, noise_parts: int) -> None:
     if record.noise.noise_parts != noise_parts:
         raise PrivacyError(
-            f"Release {record.name!r} has its noise recorded in {record.noise.noise_parts} parts, "
-            f"and the study has it drawn in {noise_parts}.",
-            hint="The records and the study must be of one run.",
-            code="noise-parts-do-not-fit",
+            "noise-parts-do-not-fit",
+            release=record.name,
+            recorded=record.noise.noise_parts,
+            wanted=noise_parts,
         )
 
 
@@ -415,17 +415,18 @@ def _check_pure(record: ReleaseRecord, view: _View, federation: Federation) -> N
         return
     if not federation.hidden.any_noise or not record.mechanism.adds_up:
         raise PrivacyError(
-            f"Release {record.name!r} shares {record.noise.kind} noise under "
-            f"{federation.masks} masks, for which nothing is proved.",
-            hint="Share pure noise under modular masks, or share Gaussian noise.",
-            code="pure-noise-not-shared",
+            "pure-noise-not-shared",
+            release=record.name,
+            noise=record.noise.kind,
+            masks=federation.masks,
         )
     whole = federation.exposure(view.noise_parts) == 1.0 or not view.messages
     if view.noise_parts < noise_parts or not whole:
         raise PrivacyError(
-            f"Release {record.name!r} has {record.noise.kind} noise in {noise_parts} parts, more "
-            f"than the {view.noise_parts if whole else 1} that hide a row from {view.name}.",
-            hint="The records and the study must be of one run, each site with more neighbours "
-            "than sites may be missing or collude.",
-            code="too-few-noise-parts",
+            "too-few-noise-parts",
+            release=record.name,
+            noise=record.noise.kind,
+            parts=noise_parts,
+            wanted=view.noise_parts if whole else 1,
+            view=view.name,
         )

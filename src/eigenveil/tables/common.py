@@ -55,11 +55,7 @@ def common_schema(schemas: Mapping[str, Schema]) -> tuple[Schema, tuple[Differen
         kept.append(column)
         found += merged
     if not any(column.role == "feature" for column in kept):
-        raise DataError(
-            f"The schemas of {', '.join(schemas)} have no feature in common.",
-            hint="Their differences say where: have the owners agree on names and kinds.",
-            code="no-common-columns",
-        )
+        raise DataError("no-common-columns", schemas=", ".join(schemas))
     schema = parse_schema(Schema(tuple(kept)).as_dict(), origin="The common schema")
     return schema, tuple(found)
 

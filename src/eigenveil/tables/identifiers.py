@@ -74,11 +74,4 @@ def check_identifiers(
         return
     shown = ", ".join(repr(short_name(name)) for name in found[:5])
     more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    one = len(found) == 1
-    raise DataError(
-        f"{whose}: column{'' if one else 's'} {shown}{more} look{'s' if one else ''} like "
-        f"{'an identifier' if one else 'identifiers'}, which must not become part of a result.",
-        hint="--unit COLUMN (unit= in Python) where it says whose each row is; --exclude COLUMN "
-        "(drop it from a frame) leaves it out; a schema with role = 'feature' takes it as it is.",
-        code="identifier-column",
-    )
+    raise DataError("identifier-column", whose=whose, columns=f"{shown}{more}")

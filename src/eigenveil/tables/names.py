@@ -132,13 +132,7 @@ def check_names(
     origin = Origin(whose) if isinstance(whose, str) else whose
     place = origin.column(wrong[0] if places is None else places[wrong[0]])
     more = f", as of {len(wrong) - 1} more," if len(wrong) > 1 else ""
-    raise DataError(
-        f"{origin.name}: the name of {place}{more} reads as a number, a date or another value, as "
-        "the first row of a table does that has no line of names.",
-        hint="--no-header (header=False in Python) names the columns of text c1, c2, ...; or "
-        "rename them.",
-        code="header-is-data",
-    )
+    raise DataError("header-is-data", whose=origin.name, name=f"the name of {place}{more}")
 
 
 def check_features(whose: Origin | str, rows: RowSource, *, of_words: bool = False) -> None:
@@ -168,11 +162,7 @@ def check_width(whose: str, columns: int, *, most: int | None = None) -> None:
     """Refuse more columns than are read, ``MOST_COLUMNS`` or another limit."""
     most = MOST_COLUMNS if most is None else most
     if columns > most:
-        raise DataError(
-            f"{whose} has {columns:,} columns, and at most {most:,} are read.",
-            hint=_FEWER.get(most, "Store fewer columns in a file."),
-            code="too-many-columns",
-        )
+        raise DataError("too-many-columns", whose=whose, columns=columns, most=most)
 
 
 # -- Names of genes.
@@ -203,12 +193,7 @@ def gene_names(
                 return unique(found)
     if any(own == [str(number + start) for number in range(len(own))] for start in (0, 1)):
         return numbered_names(len(own))
-    raise DataError(
-        f"{whose} has numbers or dates for most names of genes, as the first row of a table that "
-        "has no line of names.",
-        hint="Give genes their names: adata.var_names, or a column 'gene_name' of var.",
-        code="header-is-data",
-    )
+    raise DataError("header-is-data", whose=whose, name="most names of genes")
 
 
 def _are_values(names: Sequence[str]) -> bool:

@@ -56,10 +56,10 @@ def public_preparation(scale: object, ranges: object, features: int) -> Preparat
         if (wrong := np.flatnonzero(low > high)).size:
             column = wrong[0]
             raise DataError(
-                f"ranges: that of {Origin().column(int(column))} is reversed, "
-                f"{ends[0, column]:g} to {ends[1, column]:g}.",
-                hint="Give each column's smallest number first, then its largest.",
-                code="bad-ranges",
+                "bad-ranges",
+                column=Origin().column(int(column)),
+                low=ends[0, column],
+                high=ends[1, column],
             )
         half = 0.5 * high - 0.5 * low
         return Preparation(0.5 * low + 0.5 * high, np.where(half < SMALLEST, 0.0, half), limit=1.0)
@@ -68,10 +68,10 @@ def public_preparation(scale: object, ranges: object, features: int) -> Preparat
     found = _numbers(scale, (features,), "scale")
     if (wrong := np.flatnonzero((found < SMALLEST) & (found != 0))).size:
         raise DataError(
-            f"scale: that of {Origin().column(int(wrong[0]))} is {found[wrong[0]]:g}, below "
-            f"{SMALLEST:g}.",
-            hint="Give scales above that, or 0 for a column to be left out.",
-            code="bad-scale",
+            "bad-scale",
+            column=Origin().column(int(wrong[0])),
+            scale=found[wrong[0]],
+            smallest=SMALLEST,
         )
     return Preparation(scale=found)
 
@@ -82,12 +82,8 @@ def _numbers(given: object, shape: tuple[int, ...], name: str) -> Array:
     except (TypeError, ValueError, OverflowError):
         found = np.full((), np.nan)
     if found.shape != shape or not np.all(np.abs(found) <= LARGEST):
-        wanted = "two arrays of" if len(shape) == 2 else ""
         raise DataError(
-            f"{name} has shape {found.shape} or entries that are not numbers up to {LARGEST:g}; "
-            f"the rows have {shape[-1]} features.",
-            hint=f"Give {wanted} one finite number a feature.".replace("  ", " "),
-            code=f"bad-{name}",
+            "not-one-a-column", name=name, shape=found.shape, largest=LARGEST, features=shape[-1]
         )
     return found
 

@@ -8,7 +8,6 @@ is marked ``confirmed = false`` and must be confirmed as public before a fit tak
 from __future__ import annotations
 
 import datetime
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.checks import LARGEST, first_twice, is_number
-from eigenveil.errors import DataError, short_name
+from eigenveil.errors import DataError, nearest, short_name
 from eigenveil.files import read_toml, replacing, toml_comment, toml_value
 from eigenveil.privacy.certificate import plan_hash
 
@@ -199,11 +198,7 @@ class Schema:
     def check_same(self, other: Schema, whose: str) -> None:
         """Refuse another schema that reads a table otherwise."""
         if differs := self.difference(other):
-            raise DataError(
-                f"{whose}: its schema is not the study's: {differs}.",
-                hint="Read all sites with one schema: take the study's, or let its lead change it.",
-                code="other-schema",
-            )
+            raise DataError("other-schema", whose=whose, differs=differs)
 
     def confirmed(self) -> Schema:
         """The same with everything confirmed as public."""
@@ -339,11 +334,7 @@ def _check_whole(origin: str, schema: Schema) -> None:
             raise _bad(origin, f"{what} {short_name(twice)!r} is there twice")
     units = [column.name for column in schema.columns if column.role == "unit"]
     if len(units) > 1:
-        raise _bad(
-            origin,
-            f"{_listed(units)} both have role 'unit'",
-            hint="A row belongs to one unit; give the other role 'identifier' or 'ignore'.",
-        )
+        raise DataError("two-units", where=origin, columns=_listed(units))
     if not any(column.role == "feature" for column in schema.columns):
         raise _bad(origin, "no column has role 'feature'")
 
@@ -384,13 +375,9 @@ def _column(origin: str, number: int, given: Any) -> Column:
 def _check_kind(where: str, column: Column) -> None:
     """What a column that is read must and cannot have, by its kind."""
     if column.kind is None:
-        raise _bad(where, "has no kind", hint=f"Give one of {', '.join(KINDS)}.")
+        raise DataError("column-without-kind", where=where, kinds=", ".join(KINDS))
     if column.kind == "category" and not column.levels:
-        raise _bad(
-            where,
-            "is a category without levels",
-            hint='List its public values: levels = ["a", "b"]; all others become zeros.',
-        )
+        raise DataError("category-without-levels", where=where)
     wrong = {
         "levels": column.levels and column.kind != "category",
         "range": column.range is not None and column.kind not in ("number", "date"),
@@ -413,11 +400,7 @@ def _range(where: str, kind: str | None, given: Any) -> tuple[Any, Any] | None:
         if not all(is_number(each) and abs(each) <= LARGEST for each in given):
             raise _bad(where, f"range = {given!r:.60} is not two finite numbers")
     if low >= high:
-        raise _bad(
-            where,
-            f"range = [{low}, {high}] is reversed or empty",
-            hint="Give the smallest value first: range = [smallest, largest].",
-        )
+        raise DataError("range-reversed", where=where, low=low, high=high)
     return low, high
 
 
@@ -425,9 +408,7 @@ def _levels(where: str, given: Any) -> tuple[str, ...]:
     if not isinstance(given, list | tuple) or not all(isinstance(each, str) for each in given):
         raise _bad(where, f"levels = {given!r:.60} is not a list of texts")
     if "" in given:
-        raise _bad(
-            where, "has an empty level", hint="An empty cell is a missing value; leave it out."
-        )
+        raise DataError("empty-level", where=where)
     twice = first_twice(given)
     if twice is not None:
         raise _bad(where, f"level {short_name(twice)!r} is there twice")
@@ -442,7 +423,7 @@ def _day(where: str, key: str, given: Any) -> datetime.date:
         pass
     if isinstance(given, datetime.date) and not isinstance(given, datetime.datetime):
         return given
-    raise _bad(where, f"{key} = {given!r:.40} is not a day", hint="Write it as 2024-12-31.")
+    raise DataError("not-a-day", where=where, key=key, given=given)
 
 
 def _choice(where: str, key: str, given: Any, choices: Sequence[str]) -> str | None:
@@ -454,13 +435,13 @@ def _choice(where: str, key: str, given: Any, choices: Sequence[str]) -> str | N
 def _known_keys(where: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
     unknown = next((key for key in given if key not in known), None)
     if unknown is not None:
-        near = difflib.get_close_matches(str(unknown), known, n=1)
-        raise _bad(
-            where,
-            f"there is no key {short_name(unknown)!r}",
-            hint=f"Did you mean {near[0]!r}?" if near else f"The keys are {', '.join(known)}.",
+        raise DataError(
+            "unknown-key-of-schema",
+            where=where,
+            key=short_name(unknown),
+            near=nearest(unknown, known),
         )
 
 
-def _bad(where: str, what: str, *, hint: str = _WAY_OUT) -> DataError:
-    return DataError(f"{where}: {what}.", hint=hint, code="bad-schema")
+def _bad(where: str, what: str) -> DataError:
+    return DataError("bad-schema", where=where, what=what)

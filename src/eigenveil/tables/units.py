@@ -215,11 +215,7 @@ class StreamUnits:
     def merge(self, other: StreamUnits) -> None:
         """Take over the units of another stream."""
         if shared := len(self._codes.keys() & other._codes.keys()):
-            raise DataError(
-                f"{shared} units have rows in both streams, and would count twice.",
-                hint="Merge streams of different units: send all rows of a unit to one stream.",
-                code="unit-twice",
-            )
+            raise DataError("unit-twice", shared=shared)
         for unit in other._codes:
             self._codes[unit] = len(self._codes)
         self._seen = self._next = np.append(self._seen, other._seen)
@@ -228,11 +224,7 @@ class StreamUnits:
 def _coded(block: Block, codes: dict[str, int], *, add: bool = False) -> NDArray[np.int64]:
     """The numbers of a block's units, -1 where a row has no identifier or a new one."""
     if block.units is None:
-        raise DataError(
-            f"{block.origin.name or 'The rows'}: no unit is read with the rows.",
-            hint="Name the column with each row's unit: unit='patient_id', or --unit patient_id.",
-            code="no-units",
-        )
+        raise DataError("no-units", whose=block.origin.name or "The rows")
     given = identifiers(block.units)
     if add:
         for unit in dict.fromkeys(given):
@@ -288,12 +280,7 @@ def unit_ids(groups: ArrayLike, rows: int) -> NDArray[np.generic]:
     """Identifiers of rows from what a caller gave: a list, an array, a column of a frame."""
     found = exact(groups)
     if found.ndim != 1 or found.shape[0] != rows:
-        raise DataError(
-            f"groups has shape {found.shape}, and there are {rows} rows.",
-            hint="Give one identifier a row: the unit, such as the patient, that it belongs to. "
-            "The name of a frame's column is unit=.",
-            code="bad-groups",
-        )
+        raise DataError("bad-groups", shape=found.shape, rows=rows)
     return found
 
 
@@ -337,16 +324,7 @@ def unit_of(rows: RowSource, unit: str | None, *, taken: bool) -> str | None:
     """
     own = rows.unit
     if None not in (own, unit) and own != unit:
-        raise DataError(
-            f"unit = {unit!r}, and the rows were opened with unit {own!r}.",
-            hint="Name one column in both places.",
-            code="other-unit",
-        )
+        raise DataError("unit-differs", unit=unit, own=own)
     if own is not None and not taken:
-        raise DataError(
-            f"The rows were opened with unit {own!r}, and this task protects rows, not units.",
-            hint="Merge the rows of each unit into one; or, where each unit has one row, give the "
-            "column role = 'ignore'.",
-            code="units-not-taken",
-        )
+        raise DataError("units-not-taken", own=own)
     return own or unit

@@ -39,19 +39,10 @@ class FaultPlan:
         """At random: so many of all leaves lost, so many of the others late."""
         for name, share in (("lost", lost), ("late", late)):
             if not 0 <= share < 1:
-                raise DataError(
-                    f"{name} = {share} is not a share of the leaves from 0 to below 1.",
-                    hint="For example 0.3.",
-                    code="bad-share",
-                )
+                raise DataError("bad-share", name=name, share=share)
         inner = [place for level in range(1, tree.depth) for place in tree.places(level)]
         if not 0 <= lost_subtrees <= len(inner):
-            raise DataError(
-                f"lost_subtrees = {lost_subtrees} is not between 0 and {len(inner)}, the number of "
-                "nodes between leaves and root.",
-                hint="Give fewer.",
-                code="bad-share",
-            )
+            raise DataError("bad-lost-subtrees", lost=lost_subtrees, inner=len(inner))
         order = rng.permutation(tree.leaf_count).tolist()
         gone = round(lost * tree.leaf_count)
         rest = order[gone:]

@@ -74,11 +74,7 @@ class DealtRows:
 
     def __init__(self, rows: NDArray[np.floating[Any]], *, leaves: int, seed: int) -> None:
         if rows.ndim != 2 or len(rows) < leaves:
-            raise DataError(
-                f"{len(rows)} rows are too few for {leaves} leaves.",
-                hint="Give each leaf a row at least: more rows, or fewer leaves.",
-                code="too-few-rows",
-            )
+            raise DataError("too-few-rows-for-leaves", rows=len(rows), leaves=leaves)
         check_block(Block(rows), None, hint=NEEDS_ALL)
         self.features = rows.shape[1]
         self._rows = rows
@@ -141,9 +137,9 @@ def simulate_tree(
     What is measured of given rows, such as errors, is as private as they are.
     """
     if isinstance(rows, int) and rows < 1:
-        raise DataError(f"rows = {rows} is below 1.", hint="Give the rows of a leaf.")
+        raise DataError("below-one", name="rows", value=rows)
     if rounds < 1:
-        raise DataError(f"rounds = {rounds} is below 1.", hint="Give the number of rounds.")
+        raise DataError("below-one", name="rounds", value=rounds)
     refreshed = TreeRounds(study) if rounds > 1 else None
     entropy = int(np.random.SeedSequence(seed).generate_state(2, np.uint64)[0])
     given: TreeRows | DealtRows

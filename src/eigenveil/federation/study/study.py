@@ -481,31 +481,21 @@ def pca_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of one table that follow from a study's protocol, and what else its plan needs."""
     protocol = study.likely_protocol
     if study.given_columns is not None and not protocol.takes_columns:
-        raise refused(
-            study_options(study.task)[OF_SKETCH],
-            f"= {study.given_columns} is of a sketch, and protocol = {protocol.name!r} sends none.",
-            hint="Leave it out, or use protocol = 'sketch' or 'dpdispca'.",
-            code="unused-parameter",
-        )
+        option = study_options(study.task)[OF_SKETCH]
+        columns = study.given_columns
+        raise refused(option, "sketch-not-sent", columns=columns, protocol=protocol.name)
     once = protocol.sketches or protocol.own_moment  # what a site sends is released at once
     if once and study.is_given("mechanism"):
+        option = study_options(study.task)["mechanism"]
         raise refused(
-            study_options(study.task)["mechanism"],
-            f"= {study.mechanism!r} is of the sum of all sites' moments, and protocol = "
-            f"{protocol.name!r} has none.",
-            hint="Leave it out, or use protocol = 'cape'.",
-            code="unused-parameter",
+            option, "no-joint-mechanism", mechanism=study.mechanism, protocol=protocol.name
         )
     if protocol.sketches:
         return {"mechanism": "sketch"}, {}
     if study.covariates is not None and protocol.own_moment:
-        raise refused(
-            study_options(study.task)["covariates"],
-            f"= {list(study.covariates)} are taken off by one released moment of all rows, and "
-            f"with protocol = {protocol.name!r} each site releases its own.",
-            hint="Use protocol = 'cape'.",
-            code="unused-parameter",
-        )
+        option = study_options(study.task)["covariates"]
+        names = list(study.covariates)
+        raise refused(option, "no-joint-covariates", columns=names, protocol=protocol.name)
     values = whole_of_study(study)[0] if once else {}
     return values | {OF_SKETCH: None}, {"sketch_columns": study.sketch_columns}
 

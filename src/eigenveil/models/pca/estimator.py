@@ -159,10 +159,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         self._check_fitted()
         scores = np.asarray(X)
         if scores.ndim != 2 or scores.shape[1] != self.components_.shape[0]:
-            raise DataError(
-                f"Scores of shape {scores.shape} do not have {self.components_.shape[0]} columns.",
-                hint="Give what transform returned.",
-            )
+            raise DataError("bad-scores", shape=scores.shape, columns=self.components_.shape[0])
         if self._whitens:
             scores = scores * np.sqrt(self._gaussian().along)
         return np.asarray(scores @ (self.components_ * self.scale_) + self.mean_)

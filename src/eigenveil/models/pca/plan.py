@@ -251,41 +251,27 @@ def make_plan(
     if options.power_rounds is not None and way is not POWER:
         raise options.refused(
             "power_rounds",
-            f"is of mechanism 'power', and this fit's is {mechanism!r}. Got "
-            f"{options.power_rounds} instead of None.",
-            hint="Leave it out, or use mechanism='power'.",
-            code="unused-parameter",
+            "power-rounds-unused",
+            mechanism=mechanism,
+            power_rounds=options.power_rounds,
         )
     if options.missing in COUNTS_OF_HOLES and not way.even:
         raise options.refused(
-            "missing",
-            f"= {options.missing!r} corrects one release of the whole second moment, which "
-            f"mechanism {mechanism!r} does not make.",
-            hint="Use missing='zero', or mechanism='auto'.",
-            code="cannot-correct",
+            "missing", "cannot-correct", missing=options.missing, mechanism=mechanism
         )
     if options.row_bound is not None and options.row_norm == "auto":
-        raise DataError(
-            "row_norm='auto' chooses from the released norms, and row_bound skips releasing them.",
-            hint="Give row_norm='unit' or a number with row_bound, or leave row_bound out.",
-        )
+        raise DataError("row-norm-without-norms")
     if options.row_norm == "max" and (options.scale is not None or options.ranges is not None):
-        raise options.refused(
-            "row_norm",
-            "= 'max' is of reproductions, which have no scales of columns.",
-            hint="Use row_norm='unit', or leave scale and ranges out.",
-            code="unused-parameter",
-        )
+        raise options.refused("row_norm", "largest-norm-unscaled")
     covariates = _covariates(options, features, way, mechanism)
     if not isinstance(options.n_components, Integral):
         components = min(components, features - len(covariates))
     elif components > features - len(covariates):
         raise options.refused(
             "n_components",
-            f"= {components} is more than the {features - len(covariates)} columns that are no "
-            "covariates.",
-            hint="Ask for fewer components, or give fewer covariates.",
-            code="too-many-components",
+            "too-many-with-covariates",
+            components=components,
+            columns=features - len(covariates),
         )
     fewest = components if share is None else 1
     columns = columns_of_sketch(options, fewest, sketched=way is SKETCH, features=features)
@@ -318,11 +304,7 @@ def _components(
         return int(wanted), None
     if not way.counts:
         raise options.refused(
-            "n_components",
-            f"must be a whole number with mechanism={mechanism!r}, which releases so many "
-            f"directions and no others. Got {wanted!r} instead.",
-            hint="Give a number of components, or mechanism='auto', which releases the whole "
-            "moment before they are chosen.",
+            "n_components", "components-not-whole", mechanism=mechanism, wanted=wanted
         )
     return min(features, MOST_COMPONENTS), 1.0 if isinstance(wanted, str) else float(wanted)
 
@@ -333,14 +315,9 @@ def _covariates(options: Options, features: int, way: Way, mechanism: str) -> tu
         return ()
     for place in options.covariates:
         if isinstance(place, str) or place >= features:
-            raise options.refused(
-                "covariates",
-                f"names column {place!r}, and there is none.",
-                hint=f"Columns are numbered 0 to {features - 1}; names are those of a frame or a "
-                "file.",
-            )
+            raise options.refused("covariates", "no-such-covariate", place=place, last=features - 1)
     if len(options.covariates) == features:
-        raise options.refused("covariates", "are all columns: no other is left.")
+        raise options.refused("covariates", "all-covariates")
     wrong = {
         f"mechanism={mechanism!r}, which does not release the whole second moment once": (
             not way.even
@@ -351,12 +328,7 @@ def _covariates(options: Options, features: int, way: Way, mechanism: str) -> tu
     }
     for why, refused in wrong.items():
         if refused:
-            raise options.refused(
-                "covariates",
-                f"cannot be beside {why}.",
-                hint="Leave covariates out, or the other at its default.",
-                code="unused-parameter",
-            )
+            raise options.refused("covariates", "covariates-beside", why=why)
     return tuple(sorted(int(place) for place in options.covariates))
 
 

@@ -156,9 +156,10 @@ class Adaptive(Whole):
         if pure:
             usual = STATISTICS[self.statistic].usual(pure=True).name
             raise PrivacyError(
-                "mechanism='adaptive' cannot give delta = 0.",
-                hint=f"Use mechanism={usual!r} (or 'auto') for pure epsilon, or a delta above 0.",
-                code="pure-needs-pure-mechanism",
+                "pure-needs-other-mechanism",
+                name="mechanism",
+                value="adaptive",
+                instead=f"mechanism={usual!r} (or 'auto')",
             )
 
 

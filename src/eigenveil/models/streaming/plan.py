@@ -70,19 +70,9 @@ def make_stream_plan(options: Options, *, features: int, noise_draws: int = 1) -
     """
     factor = _factor(options)
     if factor is not None and options.unit is not None and options.adjacency == "replace-one":
-        raise PrivacyError(
-            "publish='continual' protects no units whose rows are replaced: those of another unit "
-            "may be in other blocks.",
-            hint="Use adjacency='add-remove', or publish='end'.",
-            code="units-replaced-in-blocks",
-        )
+        raise PrivacyError("units-replaced-in-blocks")
     if options.publish == "blocks" and options.unit is not None:
-        raise PrivacyError(
-            "publish='blocks' protects no units: their rows may be in several blocks, and each "
-            "block has its noise for rows that are in no other.",
-            hint="Use publish='continual' with a horizon, or publish='end'.",
-            code="units-in-blocks",
-        )
+        raise PrivacyError("units-in-blocks")
     whole = features * (features + 1) // 2
     sketched = whole > _MOST_VALUES or options.given_columns is not None
     noise = STATISTICS["second-moment"].usual(pure=options.delta == 0).name
@@ -102,27 +92,19 @@ def make_stream_plan(options: Options, *, features: int, noise_draws: int = 1) -
 def _factor(options: Options) -> StreamFactor | None:
     if options.publish != "end" and options.delta == 0:
         raise PrivacyError(
-            f"publish={options.publish!r} cannot give delta = 0.",
-            hint="Give a delta above 0, or publish='end'.",
-            code="pure-needs-pure-mechanism",
+            "pure-needs-other-mechanism",
+            name="publish",
+            value=options.publish,
+            instead="publish='end'",
         )
     if options.publish != "continual":
         if options.horizon is not None:
             raise options.refused(
-                "horizon",
-                f"is of publish='continual', and this stream's is {options.publish!r}. Got "
-                f"{options.horizon} instead of None.",
-                hint="Use publish='continual', or leave horizon out.",
-                code="unused-parameter",
+                "horizon", "horizon-unused", publish=options.publish, horizon=options.horizon
             )
         return None
     if options.horizon is None:
-        raise options.refused(
-            "horizon",
-            "is needed for publish='continual'. Got None instead of an int.",
-            hint="Give the most blocks that there can be, 1 or more, or publish='blocks', which "
-            "has no end.",
-        )
+        raise options.refused("horizon", "no-horizon")
     return best_factor(int(options.horizon))
 
 
@@ -130,10 +112,9 @@ def _forgetting(options: Options) -> float:
     if options.publish != "blocks" and options.forgetting != 1.0:
         raise options.refused(
             "forgetting",
-            f"is of publish='blocks', and this stream's is {options.publish!r}. Got "
-            f"{options.forgetting!r} instead of 1.0.",
-            hint="Use publish='blocks', or leave forgetting out.",
-            code="unused-parameter",
+            "forgetting-unused",
+            publish=options.publish,
+            forgetting=options.forgetting,
         )
     return float(options.forgetting)
 

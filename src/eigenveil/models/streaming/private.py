@@ -174,12 +174,7 @@ n_samples_, guarantee_, certificate_
         """Rows, and their units where the stream has some."""
         options = self._options()
         if groups is not None and self.unit is None:
-            raise options.refused(
-                "unit",
-                "must name whose rows groups tells. Got None instead of a str.",
-                hint="Give unit='patient_id', or whatever a unit is, before the first block.",
-                code="no-units",
-            )
+            raise options.refused("unit", "no-name-of-unit")
         return adapter(X).split(self.unit, groups)
 
     def _add(
@@ -227,11 +222,7 @@ n_samples_, guarantee_, certificate_
             merged, torn or loaded. Nothing was added.
         """
         if not isinstance(other, PrivateStreamingPCA):
-            raise DataError(
-                f"A {type(other).__name__} cannot be merged into a PrivateStreamingPCA.",
-                hint="Merge streams of one kind.",
-                code="merge-mismatch",
-            )
+            raise DataError("merge-kind", kind=type(other).__name__, own="PrivateStreamingPCA")
         self._check_not_loaded()
         other._check_not_loaded()
         theirs = other._stream
@@ -274,9 +265,7 @@ n_samples_, guarantee_, certificate_
         self._check_not_loaded()
         stream = self._stream
         if stream is None:
-            raise DataError(
-                "The stream has no block yet.", hint="Call partial_fit first.", code="no-block"
-            )
+            raise DataError("no-block")
         try:
             result = stream.end()
             if self._result is not result:
@@ -294,13 +283,7 @@ n_samples_, guarantee_, certificate_
 
     def _check_not_loaded(self) -> None:
         if self._stream is None and self._result is not None:
-            raise PrivacyError(
-                "A model that was loaded from a file cannot be continued: its certificate covers "
-                "what was released, and its sums are gone.",
-                hint="Start a new stream, with fit or with a new estimator; it has a budget and a "
-                "certificate of its own.",
-                code="loaded-model",
-            )
+            raise PrivacyError("loaded-model")
 
     def _started(self, rows: RowSource) -> StreamState:
         check_identifiers("The frame", rows.names)
@@ -366,8 +349,4 @@ def _next_block(
 
 
 def _other_columns() -> DataError:
-    return DataError(
-        "The streams have different columns.",
-        hint="Use the same columns, in the same order.",
-        code="other-columns",
-    )
+    return DataError("streams-differ")

@@ -125,32 +125,15 @@ class StreamState:
     def merge(self, other: StreamState) -> None:
         """Add the rows that another stream of the same kind has seen; ``other`` is spent by it."""
         if other is self:
-            raise PrivacyError(
-                "A stream cannot be merged into itself: its rows would count twice.",
-                hint="Merge another stream; every row counts once.",
-                code="merge-itself",
-            )
+            raise PrivacyError("merge-itself")
         self.check_open()
         other.check_open()
         if self.plan != other.plan or not _same(self._public, other._public):
-            raise DataError(
-                "The streams have different plans, centres or scales: "
-                f"{_first_difference(self.plan, other.plan)}.",
-                hint="Merge streams that were made with the same parameters, by one version.",
-                code="merge-mismatch",
-            )
+            raise DataError("merge-plans", difference=_first_difference(self.plan, other.plan))
         if self._charges.accounts != other._charges.accounts:
-            raise DataError(
-                "The streams are charged to different accounts, or one to none.",
-                hint="Merge streams of one data set, begun with the same ledger and data_set.",
-                code="merge-mismatch",
-            )
+            raise DataError("merge-accounts")
         if self.plan.publish != "end":
-            raise PrivacyError(
-                "Streams under continual release cannot be merged: each has noise of its own.",
-                hint="Merge streams with publish='end' before they are released.",
-                code="merge-continual",
-            )
+            raise PrivacyError("merge-continual")
         if self._units is not None and other._units is not None:
             self._units.merge(other._units)
         self._standing = other._standing = "torn"  # until all sums are in
@@ -212,35 +195,16 @@ class StreamState:
             case "over":
                 raise horizon_over(self.blocks)
             case "released":
-                raise PrivacyError(
-                    "The stream was released: further rows would need a budget of their own.",
-                    hint="Start a new stream, or use publish='continual'.",
-                    code="already-released",
-                )
+                raise PrivacyError("already-released")
             case "merged":
-                raise PrivacyError(
-                    "The stream was merged into another one: its rows count there, and only there.",
-                    hint="Go on with the stream that it was merged into.",
-                    code="already-merged",
-                )
+                raise PrivacyError("already-merged")
             case "torn":
-                raise PrivacyError(
-                    "The stream was interrupted while rows were being counted or released: which "
-                    "rows it counts is not known.",
-                    hint="Start a new stream from the first row. What was released stays spent.",
-                    code="torn",
-                )
+                raise PrivacyError("torn")
 
     def check_process(self) -> None:
         """Raise in a process that was forked off the one that made the stream."""
         if self._forks != _forks:
-            raise PrivacyError(
-                "The stream belongs to the process that made it, and this is a fork of that: both "
-                "could release the same rows.",
-                hint="Add and release in one process, or make a stream in each and merge them "
-                "there.",
-                code="other-process",
-            )
+            raise PrivacyError("other-process")
 
     def _charge(self) -> None:
         """Charge all that the stream ever releases, once, before any noise is drawn."""
@@ -285,12 +249,7 @@ class StreamState:
 
     def __getstate__(self) -> dict[str, Any]:
         if self._sums or self._prefixes:
-            raise PrivacyError(
-                "An open stream cannot be pickled or copied: both could count and release the "
-                "same rows.",
-                hint="Release it first, or merge it into another stream.",
-                code="open-stream",
-            )
+            raise PrivacyError("open-stream")
         return self.__dict__.copy()
 
     def __setstate__(self, state: dict[str, Any]) -> None:

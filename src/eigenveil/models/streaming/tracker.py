@@ -38,18 +38,13 @@ def check_finite(rows: NDArray[Any], names: Sequence[str] | None = None) -> None
         if bad.size:
             row, column = (int(place) for place in bad[0])
             raise DataError(
-                f"The block's {Origin().cell(row, column, names)} is {rows[row, column]} (NaN and "
-                "infinity cannot be tracked).",
-                hint="Leave out or fill in such rows; none of the block was taken.",
-                code="not-finite",
+                "not-finite",
+                place=f"The block's {Origin().cell(row, column, names)}",
+                value=rows[row, column],
             )
         if rows.dtype != np.float64:  # only the check in single precision overflowed
             return
-    raise DataError(
-        "The rows are so large that their squares overflow.",
-        hint="Divide all rows by one number.",
-        code="overflow",
-    )
+    raise DataError("overflow")
 
 
 def check_alike(mine: Rule, theirs: Rule) -> None:
@@ -57,29 +52,20 @@ def check_alike(mine: Rule, theirs: Rule) -> None:
     for name in ("center", "forgetting"):
         own, other = getattr(mine, name), getattr(theirs, name)
         if own != other:
-            raise DataError(
-                f"States with {name}={own!r} and {name}={other!r} cannot be merged.",
-                hint=f"Track both with the same {name}.",
-                code="merge-settings",
-            )
+            raise DataError("merge-settings", name=name, own=own, other=other)
 
 
 def check_features(mine: Any, theirs: Any) -> None:
     """Raise where two estimators saw other features."""
     if mine.n_features_in_ != theirs.n_features_in_:
         raise DataError(
-            f"States of {mine.n_features_in_} and {theirs.n_features_in_} features cannot be "
-            "merged.",
-            hint="Track the same features on both sides.",
-            code="merge-features",
+            "merge-features",
+            n_features_in=mine.n_features_in_,
+            n_features_in_2=theirs.n_features_in_,
         )
     own, other = (getattr(side, "feature_names_in_", None) for side in (mine, theirs))
     if own is not None and other is not None and not np.array_equal(own, other):
-        raise DataError(
-            "States of features with different names, or in another order, cannot be merged.",
-            hint=f"One has {list(own[:5])}, the other {list(other[:5])} first.",
-            code="merge-features",
-        )
+        raise DataError("merge-names", own=list(own[:5]), other=list(other[:5]))
 
 
 # -- StreamingPCA: the leading directions of a stream in bounded memory, not private (paper 002).
@@ -215,11 +201,7 @@ class StreamingPCA(
             ``forgetting``.
         """
         if not isinstance(other, StreamingPCA):
-            raise DataError(
-                f"A {type(other).__name__} cannot be merged into a StreamingPCA.",
-                hint="Merge another StreamingPCA.",
-                code="merge-kind",
-            )
+            raise DataError("merge-kind", kind=type(other).__name__, own="StreamingPCA")
         check_alike(self._rule_in_force(), other._rule_in_force())
         if not other.__sklearn_is_fitted__():
             return self
@@ -247,10 +229,7 @@ class StreamingPCA(
         components = self.components_
         scores = np.asarray(X)
         if scores.ndim != 2 or scores.shape[1] != components.shape[0]:
-            raise DataError(
-                f"Scores of shape {scores.shape} do not have {components.shape[0]} columns.",
-                hint="Give what transform returned.",
-            )
+            raise DataError("bad-scores", shape=scores.shape, columns=components.shape[0])
         return np.asarray(scores @ components + self.mean_)
 
     @property
@@ -333,18 +312,13 @@ class StreamingPCA(
     def _new_tracker(self, features: int, rule: Rule) -> Tracker:
         if self.n_components > features:
             raise DataError(
-                f"n_components = {self.n_components} is more than n_features = {features}.",
-                hint=f"Give at most {features}.",
+                "more-components-than-features", components=self.n_components, features=features
             )
         return Tracker(features=features, rank=int(self.n_components), rule=rule)
 
     def _validated(self, X: ArrayLike, *, reset: bool) -> NDArray[Any]:
         if scipy.sparse.issparse(X):
-            raise DataError(
-                "Sparse rows cannot be tracked: what is kept of them is dense.",
-                hint="Give dense blocks, X.toarray(), a few rows at a time.",
-                code="sparse-rows",
-            )
+            raise DataError("sparse-rows")
         rows = validated(self, X, dtype=FLOATS, reset=reset, ensure_all_finite=False)
         if reset:
             names = getattr(self, "feature_names_in_", None)

@@ -99,12 +99,9 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
             names = getattr(self, "feature_names_in_", None)
             vocabulary = [str(n) for n in (range(size) if names is None else names)]
         if len(vocabulary) != size:
-            raise DataError(
-                f"The vocabulary has {len(vocabulary)} words, the topics {size}.",
-                hint="Give one word for each column of the document-term matrix, in its order.",
-            )
+            raise DataError("vocabulary-differs", words=len(vocabulary), size=size)
         if n_words < 1:
-            raise DataError(f"n_words = {n_words} is less than 1.", hint="Ask for one or more.")
+            raise DataError("too-few-words", n_words=n_words)
         found = []
         for topic in self.topics_:
             order = np.argsort(-topic, kind="stable")[:n_words]

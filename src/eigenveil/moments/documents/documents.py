@@ -54,11 +54,7 @@ class DocumentBlock(Block):
         try:  # an index out of range would be written to
             values.check_format(full_check=True)
         except ValueError as error:
-            raise DataError(
-                f"{where}the counts are not a valid sparse matrix: {error}.",
-                hint="Build the matrix again.",
-                code="damaged-matrix",
-            ) from None
+            raise DataError("damaged-matrix", whose=where, reason=error) from None
         with np.errstate(over="ignore", invalid="ignore"):  # such documents are not valid
             values.sum_duplicates()
             values.eliminate_zeros()
@@ -122,12 +118,9 @@ class DocumentRows(RowSource):
         matrix: Any = counts if scipy.sparse.issparse(counts) else np.asarray(counts)
         if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
             where = origin if isinstance(origin, str) else origin.name
-            raise DataError(
-                f"{where + ': ' if where else ''}word counts are {matrix.dtype} of shape "
-                f"{matrix.shape}, not a matrix of numbers.",
-                hint="Give one row a document and one column a word.",
-                code="not-numeric",
-            )
+            place = where + ": " if where else ""
+            what = f"{place}word counts are {matrix.dtype} of shape {matrix.shape}"
+            raise DataError("not-numeric", what=what)
         self.names, self._origin = names, origin
         self.features = int(matrix.shape[1])
         step = min(MOST_DOCUMENTS, block_rows(self.features))

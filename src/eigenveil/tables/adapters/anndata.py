@@ -75,11 +75,7 @@ class CellTable(Adapter):
         check_width(whose, rows.features, most=MOST_SPARSE_COLUMNS)
         check_names(whose, rows.names)
         if rows.rows < fewest:
-            raise DataError(
-                f"{whose} are {rows.rows}, and at least {fewest} is needed.",
-                hint="Give an AnnData with cells.",
-                code="rows-matrix",
-            )
+            raise DataError("too-few-cells", origin=whose, rows=rows.rows, fewest=fewest)
         return rows
 
 
@@ -104,9 +100,7 @@ def units_of(adata: Any, unit: str, *, origin: str = "The cells") -> NDArray[Any
     else:
         known = ", ".join(repr(str(name)) for name in obs.columns[:20])
         raise DataError(
-            f"{origin} have no column {unit!r} in obs, which is to say whose each is.",
-            hint=f"Those of obs are {known or 'none'}; or give groups, an identifier a cell.",
-            code="no-units",
+            "no-unit-column", whose=origin, column=unit, known=f"those of obs are {known or 'none'}"
         )
     return unit_ids(column, int(adata.shape[0]))
 
@@ -132,11 +126,7 @@ class CellRows(RowSource):
             place = {name: number for number, name in enumerate(names)}
             missing = next((name for name in columns if name not in place), None)
             if missing is not None:
-                raise DataError(
-                    f"{origin} have no gene {short_name(missing)!r}.",
-                    hint="Give cells with the genes that the model, or the first site, has.",
-                    code="missing-column",
-                )
+                raise DataError("missing-gene", origin=origin, gene=short_name(missing))
             self._places = np.array([place[name] for name in columns])
             names = list(columns)
         self.names: Sequence[str] = names
@@ -151,9 +141,7 @@ class CellRows(RowSource):
         kind = self._slice(0, 0).dtype
         if kind.kind not in "biuf" or self.features == 0:
             raise DataError(
-                f"{origin} have a matrix of {kind} with {self.features} genes, not of numbers.",
-                hint="Give an AnnData with numbers as X or as the layer.",
-                code="not-numeric",
+                "not-numeric", what=f"{origin} have a matrix of {kind} with {self.features} genes"
             )
         self._kind = held_in(kind)
 
@@ -220,7 +208,8 @@ class CellRows(RowSource):
         known = [*(["X"] if adata.X is not None else []), *map(str, adata.layers)]
         known += [] if adata.raw is None else ["raw"]
         raise DataError(
-            f"{self._origin} have no X." if layer is None else f"{self._origin} have no {layer!r}.",
-            hint=f"There is {', '.join(known) or 'no matrix'}: read_cells(adata, layer=NAME).",
-            code="missing-layer",
+            "missing-layer",
+            whose=self._origin,
+            layer="matrix X" if layer is None else f"layer {layer!r}",
+            known=", ".join(known) or "no matrix",
         )

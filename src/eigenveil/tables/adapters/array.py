@@ -55,11 +55,7 @@ class ArrayTable(Adapter):
         if isinstance(X, np.ndarray) and X.dtype.kind in "mM":
             dates_refused(self)
         if np.ma.is_masked(X):
-            raise DataError(
-                "The array has masked entries, which would count with what is under the mask.",
-                hint="Say what they are: X.filled(numpy.nan) makes missing ones of them.",
-                code="not-numeric",
-            )
+            raise DataError("masked-entries")
 
     @property
     def array(self) -> NDArray[Any]:

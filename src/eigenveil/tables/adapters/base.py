@@ -44,11 +44,7 @@ class Adapter(ABC):
     def split(self, unit: str | None, groups: Any = None) -> tuple[Adapter, Any]:
         """The table less its column of units, and that column; or ``groups``, given beside it."""
         if groups is not None and unit in self.labels:
-            raise DataError(
-                f"Units are given twice: as groups, and as column {unit!r}.",
-                hint="Leave groups out, or the column.",
-                code="bad-groups",
-            )
+            raise DataError("units-given-twice", column=unit)
         if unit is None or groups is not None:
             return self, groups
         return self.without(unit), self.ids(unit)
@@ -56,9 +52,7 @@ class Adapter(ABC):
     def ids(self, unit: str) -> Any:
         """The identifiers in a column."""
         raise DataError(
-            f"There is no column {unit!r} with each row's unit.",
-            hint="Give a frame with this column, or fit(X, groups=ids) with an identifier a row.",
-            code="no-units",
+            "no-unit-column", whose="The rows", column=unit, known="only a frame has some"
         )
 
     def without(self, unit: str | None) -> Adapter:

@@ -81,15 +81,9 @@ def _array_rows(X: Any, *, groups: Any, at_least: int) -> DaskRows:
             "Call its compute_chunk_sizes() first.",
         )
     if X.shape[0] < at_least:  # not where it is unknown: NaN
-        raise DataError(
-            f"The Dask array has {X.shape[0]} rows.", hint="Give at least one row.", code="no-rows"
-        )
+        raise DataError("no-rows", path="the Dask array")
     if X.dtype.kind not in "biuf":
-        raise DataError(
-            f"The Dask array holds {X.dtype}, not numbers.",
-            hint="Convert it first: X.astype(float).",
-            code="not-numeric",
-        )
+        raise DataError("not-numeric", what=f"The Dask array holds {X.dtype}")
     features, sparse = int(X.shape[1]), scipy.sparse.issparse(X._meta)
     if not sparse and type(X._meta) is not np.ndarray:
         raise _unusable(
@@ -115,9 +109,7 @@ def _frame_rows(X: Any, *, unit: str | None, groups: Any, order: Sequence[str] |
     for column, dtype in zip(meta.columns, meta.dtypes, strict=True):
         if getattr(dtype, "kind", "O") not in "biuf":
             raise DataError(
-                f"Column {str(column)!r} of the frame holds {dtype}, not numbers.",
-                hint="Leave it out, or convert it first.",
-                code="not-numeric",
+                "not-numeric", what=f"Column {str(column)!r} of the frame holds {dtype}"
             )
     check_names("The frame", names)
     features = int(meta.shape[1])
@@ -158,7 +150,7 @@ class _Opener:
             )
         except DataError as error:
             said = error.message if where in error.message else f"{where}: {error.message}"
-            raise DataError(said, hint=error.hint, code=error.code) from None
+            raise DataError.relayed(said, hint=error.hint, code=error.code) from None
         if rows.features != self.features:
             raise _unusable(
                 f"{where} has {rows.features} columns, and the collection states {self.features}",
@@ -183,23 +175,13 @@ def _groups_of(groups: Any, parts: int, chunks: Sequence[float] | None) -> list[
         found = list(np.ravel(groups.to_delayed()))
         if getattr(groups, "ndim", 1) == 1 and len(found) == parts:
             return found
-        raise DataError(
-            f"groups has {len(found)} partitions, and the rows have {parts}.",
-            hint="Partition groups as the rows are; or make it a column of a frame, and name it: "
-            "unit=.",
-            code="bad-groups",
-        )
+        raise DataError("groups-partitions", found=len(found), parts=parts)
     if not known or chunks is None:
-        raise DataError(
-            "groups is an array, and it is unknown how many rows each partition has.",
-            hint="Make it a column of the frame, and name it: unit=; or call the array's "
-            "compute_chunk_sizes() first.",
-            code="bad-groups",
-        )
+        raise DataError("groups-of-unknown-length")
     ids = unit_ids(groups, int(sum(chunks)))
     ends = np.cumsum([0, *chunks]).astype(int).tolist()
     return [ids[start:end] for start, end in pairwise(ends)]
 
 
 def _unusable(what: str, hint: str) -> DataError:
-    return DataError(f"{what}.", hint=hint, code="dask-collection")
+    return DataError("dask-collection", what=what, way_out=hint)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import DataError
 from eigenveil.tables.adapters.array import tried
 from eigenveil.tables.adapters.base import Adapter
-from eigenveil.tables.adapters.unusable import NUMBERS_ONLY, NotNumbersError, dates_refused
+from eigenveil.tables.adapters.unusable import NotNumbersError, dates_refused
 from eigenveil.tables.units import exact
 
 # Types of columns of texts, and all that do not say what their entries are.
@@ -38,11 +38,7 @@ class FrameTable(Adapter):
         except DuplicateError:
             names = Counter(str(name) for name in X.columns)
             twice = next(name for name, count in names.items() if count > 1)
-            raise DataError(
-                f"The frame has more than one column {twice!r}.",
-                hint="Rename one of them.",
-                code="duplicate-column",
-            ) from None
+            raise DataError("duplicate-column", path="The frame", column=twice) from None
         if isinstance(found, nw.LazyFrame):
             found = found.collect()
         return cls(found) if isinstance(found, nw.DataFrame) else None
@@ -88,11 +84,7 @@ class FrameTable(Adapter):
             return
         for name, kind in self.frame.schema.items():
             if kind in _TEXTS:
-                raise NotNumbersError(
-                    f"Column {name!r} is of type {kind}, not of numbers.",
-                    hint=NUMBERS_ONLY,
-                    code="not-numeric",
-                )
+                raise NotNumbersError("column-no-numbers", column=name, kind=kind)
 
     def column_names(self) -> list[str]:
         """As texts."""

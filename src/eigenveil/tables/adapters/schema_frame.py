@@ -52,11 +52,7 @@ class FrameRows(RowSource):
         schema.check_usable(_WHOSE)
         table = FrameTable.of(frame)
         if table is None:
-            raise DataError(
-                f"A {type(frame).__name__} is no frame with named columns.",
-                hint="Give a frame of pandas or Polars, an Arrow table, or a relation of DuckDB.",
-                code="not-a-table",
-            )
+            raise DataError("not-a-frame", kind=type(frame).__name__)
         found = table.frame
         self.schema, self._encoder, self._frame = schema, RowEncoder.of_schema(schema), found
         self.unit, self.names = schema.unit, self._encoder.names

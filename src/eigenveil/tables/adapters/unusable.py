@@ -55,7 +55,7 @@ def _no_matrix(table: Adapter) -> DataError | None:
             what = f"rows of several lengths: {_HERE.row(other)} has {lengths[other]} entries, "
             what += f"and the first {lengths[0]}"
             hint = "Give every row the same number of entries."
-    return DataError(f"Expected 2D array, got {what}.", hint=hint, code="rows-matrix")
+    return DataError("not-two-dimensional", what=what, way_out=hint)
 
 
 def _no_numbers(table: Adapter) -> DataError | None:
@@ -64,28 +64,18 @@ def _no_numbers(table: Adapter) -> DataError | None:
     for index, values in table.columns():
         column = _HERE.column(index, names)
         if values.dtype.kind == "c":
-            return DataError(
-                f"Complex data not supported: {column} holds {values.dtype}.",
-                hint="Give the real and imaginary parts as two columns.",
-                code="not-numeric",
-            )
+            return DataError("complex-numbers", what=f"{column} holds {values.dtype}")
         row = _first_of_another_kind(values)
         if row is None:
             continue
         entry = values[row]
         if isinstance(entry, int):
-            return DataError(
-                f"{_HERE.cell(row, index, names)} is a number beyond what a float can hold.",
-                hint="Give numbers up to 1e308; divide the column by a public number where it is "
-                "more.",
-                code="overflow",
-            )
+            return DataError("beyond-float", place=_HERE.cell(row, index, names))
         return NotNumbersError(
-            f"{column[:1].upper()}{column[1:]} has entries that are no numbers, the first at "
-            f"{_HERE.row(row)}, of type {type(entry).__name__.rstrip('_')}.",
-            hint="An entry of the argument must be a number, or a string that reads as a number. "
-            + NUMBERS_ONLY,
-            code="not-numeric",
+            "entry-no-number",
+            column=f"{column[:1].upper()}{column[1:]}",
+            row=_HERE.row(row),
+            kind=type(entry).__name__.rstrip("_"),
         )
     return None
 
@@ -117,12 +107,7 @@ def _of_names(table: Adapter) -> DataError | None:
     if len({isinstance(name, str) for name in names}) < 2:
         return None
     other = next(index for index, name in enumerate(names) if not isinstance(name, str))
-    return DataError(
-        f"The name of {_HERE.column(other)} is of type {type(names[other]).__name__}, and other "
-        "columns have texts for names.",
-        hint="Name all of them by texts: X.columns = X.columns.astype(str).",
-        code="column-names",
-    )
+    return DataError("column-names", column=_HERE.column(other), kind=type(names[other]).__name__)
 
 
 def _as_said(table: Adapter, error: Exception) -> DataError:
@@ -132,19 +117,11 @@ def _as_said(table: Adapter, error: Exception) -> DataError:
         missing = text.startswith("Input X contains NaN")
         what, is_wrong = ("NaN", np.isnan) if missing else ("infinite", np.isinf)
         if (where := table.first(is_wrong)) is not None:
-            return DataError(
-                f"{where} is {what}.",
-                hint="Fill in NaN and infinity, or leave such rows out.",
-                code="not-finite",
-            )
+            return DataError("not-finite", place=where, value=what)
     for part, (hint, code) in _SAID.items():
         if part in text:
-            return DataError(text.strip(), hint=hint, code=code)
-    return DataError(
-        f"The rows cannot be used: {first_line(text, empty=type(error).__name__)}.",
-        hint="Give an array, a frame or a sparse matrix of numbers.",
-        code="rows-matrix",
-    )
+            return DataError.relayed(text.strip(), hint=hint, code=code)
+    return DataError("rows-unusable", reason=first_line(text, empty=type(error).__name__))
 
 
 # What scikit-learn says without quoting an entry, with the way out.
