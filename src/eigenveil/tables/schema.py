@@ -165,13 +165,7 @@ class Schema:
         """Refuse a schema with what a fit cannot take."""
         seen = [column.name for column in self.read if not column.confirmed]
         if seen:
-            raise DataError(
-                f"{whose}: what the schema says of {_listed(seen)} was read from rows and is not "
-                "confirmed.",
-                hint="Check that levels and range are public, correct them, and take out "
-                "'confirmed = false': they come out with the result.",
-                code="unconfirmed-schema",
-            )
+            raise DataError("unconfirmed-schema", whose=whose, columns=_listed(seen))
         if aside := [column.name for column in self.columns if column.role == "covariate"]:
             raise DataError("no-covariates", whose=whose, columns=_listed(aside))
         if target := [column.name for column in self.columns if column.role == "target"]:

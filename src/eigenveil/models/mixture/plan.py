@@ -141,28 +141,20 @@ def make_plan(options: Options, *, features: int, noise_draws: int = 1) -> Mixtu
     centered, variance = common["centered"], options.noise_variance
     seen = centered == "private" and common["pair"] == "full"
     if common["n_components"] == features and variance is None and not seen:
-        raise DataError(
-            f"With as many components as features ({features}) the noise variance can only be "
-            "found about the rows' own centre, and not from a sketch.",
-            hint="Give noise_variance, center=True with pair='full', or fewer components.",
-            code="too-many-components",
-        )
+        raise DataError("noise-variance-needs-room", features=features)
     kind: CovarianceType = options.covariance_type
     count = common["n_components"]
     if kind != "spherical" and variance is not None:
-        raise options.refused(
-            "noise_variance",
-            f"is of spherical components, and covariance_type is {kind!r}.",
-            hint="Leave it out, or use covariance_type='spherical'.",
-            code="unused-parameter",
-        )
+        raise options.refused("noise_variance", "noise-variance-not-spherical", kind=kind)
     products = features * features * (count if kind == "full" else 1)
     if kind in ("full", "tied") and products > _MOST_SQUARES:
         raise options.refused(
             "covariance_type",
-            f"= {kind!r} takes {products:,} numbers for {count} components of {features} columns.",
-            hint="Use covariance_type='diag' or 'spherical', or fewer columns.",
-            code="bad-parameter",
+            "covariances-too-large",
+            type=kind,
+            numbers=products,
+            components=count,
+            features=features,
         )
     plan = MixturePlan(
         **common,

@@ -69,12 +69,7 @@ def make_plan(options: Options, *, features: int, noise_draws: int = 1) -> Topic
     common = fields_of_tensors(TopicPlan, options, features=features, noise_draws=noise_draws)
     clipped, auto = bool(options.clip_documents), options.alpha0 == "auto"
     if auto and common["pair"] == "sketch":
-        raise options.refused(
-            "alpha0",
-            "= 'auto' compares whole pair moments, and these are sketched.",
-            hint=f"Give a number (1: a few topics a document), or at most {TopicPlan.full_up_to} "
-            "words and no sketch.",
-        )
+        raise options.refused("alpha0", "sketched-pairs", words=TopicPlan.full_up_to)
     alpha0 = _USUAL_ALPHA0 if auto else float(options.alpha0)
     steps: dict[Step, float] = {"scale": _DOCUMENT_SCALE_SHARE} if clipped else {}
     if alpha0 > 0:
