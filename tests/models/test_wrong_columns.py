@@ -118,4 +118,4 @@ def test_a_site_that_the_study_has_not_is_named():
         FederatedPCA(1).fit_study(
             study, {"north": ArrayRows(ROWS), "sauth": ArrayRows(ROWS.copy())}
         )
-    assert "north, south" in caught.value.hint
+    assert "'south'" in caught.value.hint

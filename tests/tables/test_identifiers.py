@@ -44,10 +44,10 @@ def test_names_of_people_are_such_in_columns_of_text_only():
 def test_the_refusal_names_the_columns_and_the_ways_out():
     check_identifiers("rows.csv", None)
     check_identifiers("rows.csv", ["age", "width"])
-    with pytest.raises(DataError, match=r"rows\.csv: 'patient_id' looks like") as caught:
+    with pytest.raises(DataError, match=r"rows\.csv: column 'patient_id' looks like") as caught:
         check_identifiers("rows.csv", ["age", "patient_id"])
     assert caught.value.code == "identifier-column"
     for way in ("--unit", "--exclude", "role = 'feature'"):
         assert way in caught.value.hint
-    with pytest.raises(DataError, match="columns 'id', 'mrn' look like identifiers"):
+    with pytest.raises(DataError, match="column 'id' looks like an identifier, as does 'mrn', which"):
         check_identifiers("rows.csv", ["id", "mrn"])

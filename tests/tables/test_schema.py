@@ -148,6 +148,7 @@ BAD = {
 
 
 OWN_CODE = {
+    "unknown key": "unknown-key-of-schema",
     "no kind": "column-without-kind",
     "reversed": "range-reversed",
     "empty range": "range-reversed",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from eigenveil.errors import DataError, short_name
+from eigenveil.errors import DataError, listed, short_name
 
 _BREAK = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^0-9A-Za-z]+")
 
@@ -72,6 +72,8 @@ def check_identifiers(
     found = [name for name in names or () if looks_like_identifier(name, is_text=name in text)]
     if not found:
         return
-    shown = ", ".join(repr(short_name(name)) for name in found[:5])
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    raise DataError("identifier-column", whose=whose, columns=f"{shown}{more}")
+    shown = [repr(short_name(name)) for name in found[:5]]
+    if len(found) > 5:
+        shown.append(f"{len(found) - 5} more")
+    more = f", as does {listed(shown[1:])}" if shown[1:] else ""
+    raise DataError("identifier-column", whose=whose, column=shown[0], more=more)
