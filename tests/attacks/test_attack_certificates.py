@@ -39,7 +39,7 @@ from eigenveil.federated.tree_fit import fit_tree
 from eigenveil.federation.protocol.certificates import NOT_VALID, check
 from eigenveil.federation.tree.private import make_tree_study
 from eigenveil.federation.tree.tree import MergeTree
-from eigenveil.models.result import frozen, model_digest
+from eigenveil.models.result import frozen, made_of, model_digest
 from eigenveil.privacy.certificate import certificate_from, plan_hash
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import NoiseSource
@@ -208,7 +208,7 @@ class Made:
                 certificate[f"{part}_hash"] = plan_hash(certificate[part])
         try:
             model = tree["model"]
-            factors = self.factors(**model["arrays"], **model["numbers"])
+            factors = made_of(self.factors, model["arrays"] | model["numbers"])
             of = {name: model[name] for name in ("features", "names")}
             certificate["model"] = model_digest(frozen(factors), **of)
         except (TypeError, KeyError, ValueError, AttributeError):

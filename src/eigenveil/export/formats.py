@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from eigenveil.export.onnx_graph import model_proto
 from eigenveil.files import replacing
 from eigenveil.io.formats.extras import library
+from eigenveil.models.result import parts_of
 from eigenveil.models.stored import StoredModel
 
 TENSORS = "eigenveil-tensors-1"
@@ -31,8 +32,7 @@ def facts(model: StoredModel) -> dict[str, str]:
     """What every export says of its origin, as texts: guarantee, names and certificate."""
     result = model._check_fitted()
     factors = result.factors
-    values = {each.name: getattr(factors, each.name) for each in fields(factors)}
-    numbers = {n: v for n, v in values.items() if not isinstance(v, np.ndarray)}
+    numbers = {n: v for n, v in parts_of(factors).items() if not isinstance(v, np.ndarray)}
     return {
         "format": TENSORS,
         "estimator": type(model).__name__,
@@ -59,8 +59,8 @@ def write_safetensors(model: StoredModel, path: Path) -> None:
     """Every released array under its name, and :func:`facts` as metadata."""
     safetensors = library("safetensors.numpy", extra="safetensors", what="A .safetensors file")
     factors = model._check_fitted().factors
-    arrays = {each.name: getattr(factors, each.name) for each in fields(factors)}
-    kept = {n: np.array(v, order="C") for n, v in arrays.items() if isinstance(v, np.ndarray)}
+    parts = parts_of(factors).items()
+    kept = {n: np.array(v, order="C") for n, v in parts if isinstance(v, np.ndarray)}
     with replacing(path) as scratch:
         safetensors.save_file(kept, scratch, metadata=facts(model))
 

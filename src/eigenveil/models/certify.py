@@ -22,6 +22,7 @@ from eigenveil.models.options import Options, options_of
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan, Planned, Step
 from eigenveil.models.result import Result, changed, claim_of
+from eigenveil.models.rounds import MOST_KEPT
 from eigenveil.models.shapes import SHAPES, ranges_of, sizes_of
 from eigenveil.models.task import TASKS, task_of_plan
 from eigenveil.privacy.budget import StepBudget
@@ -124,12 +125,23 @@ def check_model(result: Result) -> None:
         ("what stays where it was fitted", all(given.get(name) is None for name in local)),
         ("the columns", result.features == plan.features),
         *((n, _is_a(getattr(result.factors, n), of)) for n, of in types.items()),
+        ("the released sums", _has_its_sums(result)),
         *columns,
         *((name, False) for name in other),
     ]
     for name, right in fits:
         if not right:
             raise changed(f"{name} of the model is not what its certificate was made for.")
+
+
+def _has_its_sums(result: Result) -> bool:
+    """Whether the released sums of a model are those that its certificate records."""
+    found = dict(result.factors.released)
+    for record in result.certificate.releases:
+        values, size = found.pop(record.name, None), record.noise.size
+        if record.mechanism.added and size <= MOST_KEPT and getattr(values, "size", -1) != size:
+            return False
+    return not found
 
 
 def _of_columns(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Never, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from eigenveil.errors import InvalidRowsWarning
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.charging import UNCHARGED, Charges
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, certificate_of
-from eigenveil.models.rounds import Answers, Round
+from eigenveil.models.rounds import Answers, Factors, Round, independent
 from eigenveil.models.task import task_of_plan
 from eigenveil.moments.engine import InvalidRows, accumulate
 from eigenveil.moments.independence import dependence
@@ -155,9 +158,15 @@ def driven(
     own result, whatever an answer raises.
     """
     queries, found = _step(rounds, None)
+    released: dict[str, NDArray[np.float64]] = {}
     while queries is not None:
         answers = yield from answer(queries)
+        for name, release in answers.items():
+            if (kept := independent(release)) is not None:
+                released[name] = kept
         queries, found = _step(rounds, answers)
+    if isinstance(found, Factors):
+        found = replace(found, released=released)
     return found  # type: ignore[return-value]  # there is one where there are no more queries
 
 

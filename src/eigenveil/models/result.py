@@ -11,7 +11,7 @@ import hashlib
 import json
 import numbers
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
 from typing import Any, Generic, NoReturn, TypeVar
@@ -146,14 +146,40 @@ def frozen(factors: F) -> F:
     """Factors whose arrays stand on bytes that cannot be written, and whose numbers are plain."""
     assert is_dataclass(factors)
     kept = {}
-    for each in fields(factors):
-        value = getattr(factors, each.name)
+    for name, value in parts_of(factors).items():
         if isinstance(value, np.ndarray):
             value = read_only(value)
         elif isinstance(value, np.generic):
             value = value.item()
-        kept[each.name] = value
-    return replace(factors, **kept)  # type: ignore[type-var]
+        kept[name] = value
+    return made_of(type(factors), kept)
+
+
+# Of the parts of factors, those that are released sums.
+_RELEASED = "released: "
+
+
+def parts_of(factors: Any) -> dict[str, Any]:
+    """All that is in factors, by name; each released sum is a part of its own."""
+    found = {each.name: getattr(factors, each.name) for each in fields(factors)}
+    released = found.pop("released")
+    return found | {f"{_RELEASED}{name}": values for name, values in released.items()}
+
+
+def released_sum(part: str) -> str:
+    """The name of the release that a part of factors is; empty of any other part."""
+    return part.removeprefix(_RELEASED) if part.startswith(_RELEASED) else ""
+
+
+def made_of(kind: Callable[..., F], parts: Mapping[str, Any]) -> F:
+    """Factors of these parts."""
+    released = {
+        name.removeprefix(_RELEASED): values
+        for name, values in parts.items()
+        if name.startswith(_RELEASED)
+    }
+    others = {name: value for name, value in parts.items() if not name.startswith(_RELEASED)}
+    return kind(**others, released=released)
 
 
 def model_digest(factors: Any, *, features: int, names: Sequence[str] | None) -> str:
@@ -164,13 +190,12 @@ def model_digest(factors: Any, *, features: int, names: Sequence[str] | None) ->
     """
     values: dict[str, Any] = {}
     arrays: list[NDArray[Any]] = []
-    for each in sorted(fields(factors), key=lambda each: each.name):
-        value = getattr(factors, each.name)
+    for name, value in sorted(parts_of(factors).items()):
         if isinstance(value, np.ndarray):
-            values[each.name] = ["array", value.dtype.newbyteorder("<").str, list(value.shape)]
+            values[name] = ["array", value.dtype.newbyteorder("<").str, list(value.shape)]
             arrays.append(value)
         else:
-            values[each.name] = _to_the_bit(_plain(value))
+            values[name] = _to_the_bit(_plain(value))
     head = {
         "format": _DIGEST,
         "factors": values,

@@ -33,6 +33,7 @@ from eigenveil.moments.accumulators import Accumulator, NormHistogram, RowSum
 from eigenveil.moments.columns import ColumnHistogram, range_of
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import AS_IT_IS, BITS, Precision, Preparation, RowRule
+from eigenveil.noise.entries import coordinates
 from eigenveil.noise.grid import deviation
 from eigenveil.privacy import statistics
 from eigenveil.privacy.budget import StepBudget
@@ -63,6 +64,34 @@ class Query:
 
 Round = tuple[Query, ...]
 Answers = Mapping[str, Release]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factors:
+    """What a fit made of its releases; ``released`` are these themselves, by their names.
+
+    Of a symmetric matrix or tensor its independent entries, the lower triangle first row by row;
+    of what is larger than 32 MiB the spectrum, descending, and of a vector nothing.
+    """
+
+    released: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+# Numbers of a release that a result keeps one by one: 32 MiB.
+MOST_KEPT = 1 << 22
+
+
+def independent(release: Release) -> NDArray[np.float64] | None:
+    """A release as a result keeps it."""
+    record, values = release.record, np.asarray(release.values, dtype=np.float64)
+    layout = STATISTICS[record.statistic].layout if record.mechanism.added else "matrix"
+    if record.noise.size <= MOST_KEPT:
+        return coordinates(layout, values) if layout in ("symmetric", "tensor") else values
+    if values.ndim != 2:
+        return None
+    if layout == "symmetric":
+        return np.array(np.linalg.eigvalsh(values)[::-1], dtype=np.float64)
+    return np.array(np.linalg.svd(values, compute_uv=False), dtype=np.float64)
 
 
 PlanT = TypeVar("PlanT", bound=BasePlan)

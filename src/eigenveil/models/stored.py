@@ -10,7 +10,6 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -35,12 +34,12 @@ from eigenveil.models.as_sklearn import not_exportable
 from eigenveil.models.certify import check_model
 from eigenveil.models.display import fitted_html
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.result import EstimatorSpec, Result, View
+from eigenveil.models.result import EstimatorSpec, Result, View, made_of, parts_of, released_sum
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
 from eigenveil.privacy.certificate import certificate_from
 from eigenveil.tables.adapters import validated
 
-_MODEL_FORMAT = "eigenveil-model-2"
+_MODEL_FORMAT = "eigenveil-model-3"
 # Columns named where some are left out.
 _SHOWN = 5
 _ALL_NOISE = (
@@ -68,6 +67,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
     certificate_ = View(lambda result: result.certificate.model_copy(deep=True))
     guarantee_ = View(lambda result: result.guarantee)
     n_components_ = View(lambda result: result.plan.n_components)
+    released_ = View(lambda result: dict(result.factors.released))
 
     @property
     def n_features_in_(self) -> int:
@@ -115,7 +115,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         """
         result = self._check_fitted()
         result.check()
-        factors = {each.name: getattr(result.factors, each.name) for each in fields(result.factors)}
+        factors = parts_of(result.factors)
         arrays: dict[str, Any] = {
             name: value for name, value in factors.items() if isinstance(value, np.ndarray)
         }
@@ -262,13 +262,14 @@ def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
                 raise KeyError(f"it was fitted by {header['estimator']}")
             arrays = {name: stored[name] for name in stored.files if name != "header"}
         check_model_arrays(arrays, header["features"], header["names"])
-        if {*arrays, *header["numbers"]} != {each.name for each in fields(kind._FACTORS)}:
+        factors = made_of(kind._FACTORS, arrays | header["numbers"])
+        if {*arrays, *header["numbers"]} != parts_of(factors).keys():
             raise ValueError("it leaves out a number")
         certificate = certificate_from(header["certificate"])
         found: dict[str, Any] = {
             "spec": EstimatorSpec(str(header["estimator"]), dict(header["parameters"])),
             "plan": kind._read_plan(certificate.plan),
-            "factors": kind._FACTORS(**arrays, **header["numbers"]),
+            "factors": factors,
             "features": int(header["features"]),
             "names": None if header["names"] is None else tuple(map(str, header["names"])),
             "certificate": certificate,
@@ -392,6 +393,10 @@ def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, nam
     if names is not None and not (isinstance(names, list) and len(names) == width):
         raise ValueError(f"{first} has {width} columns, and as many names there are not")
     for name, array in arrays.items():
+        if released_sum(name):  # its size is compared with its record's
+            if array.dtype != np.float64 or not np.isfinite(array).all():
+                raise ValueError(f"{name} is {array.dtype}, or has entries that are not finite")
+            continue
         size: tuple[int, ...] = (width if name in _OF_FEATURES else count,)
         if name == first:
             size = (count, width)

@@ -19,14 +19,14 @@ from eigenveil.models.pca.rounds import release_moment
 from eigenveil.models.pca.second_moment import Moment
 from eigenveil.models.pca.variances import ALL_HIDDEN, in_data_units, is_rounding, offset_left
 from eigenveil.models.plan import Step
-from eigenveil.models.rounds import Answers, Round, RoundState
+from eigenveil.models.rounds import Answers, Factors, Round, RoundState
 from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
 
 
 @dataclass(frozen=True)
-class CovarianceFactors:
+class CovarianceFactors(Factors):
     """The result: everything in it is computed from releases."""
 
     covariance: Array  # Symmetric, positive semidefinite, in the data's units squared

@@ -32,7 +32,7 @@ from eigenveil.models.mixture.em import (
 from eigenveil.models.mixture.em import Step as EMStep
 from eigenveil.models.mixture.plan import CANDIDATES, NO_COMPONENTS, SUMS, MixturePlan
 from eigenveil.models.plan import CENTERED_SCALE, Step
-from eigenveil.models.rounds import Answers, Round, RoundState, find_center
+from eigenveil.models.rounds import Answers, Factors, Round, RoundState, find_center
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import LARGEST_VARIANCE
 from eigenveil.models.tensors.polish import polished_means
@@ -75,7 +75,7 @@ _State = RoundState[MixturePlan]
 
 
 @dataclass(frozen=True)
-class MixtureFactors:
+class MixtureFactors(Factors):
     """The result: everything in it is computed from releases."""
 
     means: NDArray[np.float64]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.models import rounds
 from eigenveil.models.explained import (
     Explained,
     consistent_floor,
@@ -47,7 +48,7 @@ _State = RoundState[Plan]
 
 
 @dataclass(frozen=True)
-class Factors:
+class Factors(rounds.Factors):
     """The result: everything in it is computed from releases."""
 
     components: NDArray[np.float64]

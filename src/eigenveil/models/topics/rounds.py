@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from eigenveil.linalg.tensor import multilinear
 from eigenveil.models.plan import Step
-from eigenveil.models.rounds import Answers, Round, RoundState
+from eigenveil.models.rounds import Answers, Factors, Round, RoundState
 from eigenveil.models.shapes import SMALLEST_CLIP
 from eigenveil.models.tensors.polish import TopicMoments, polished_topics, triples_off
 from eigenveil.models.tensors.whitening import (
@@ -80,7 +80,7 @@ _State = RoundState[TopicPlan]
 
 
 @dataclass(frozen=True)
-class TopicFactors:
+class TopicFactors(Factors):
     """The result: everything in it is computed from releases."""
 
     topics: NDArray[np.float64]  # Probabilities of the words, a row a topic
