@@ -34,7 +34,7 @@ from eigenveil import (
     PrivateStreamingPCA,
     PrivateTopicModel,
 )
-from eigenveil.cli.commands.certify import other_model
+from eigenveil.app.certify import other_model
 from eigenveil.federated.tree_fit import fit_tree
 from eigenveil.federation.protocol.certificates import NOT_VALID, check
 from eigenveil.federation.tree.private import make_tree_study

@@ -115,7 +115,7 @@ class PrivateCovariance(TableFit, FittedCovariance):
         too few rows have to be seen above the noise are not in it.
     n_samples_ : float
         Released (noisy) number of rows; those that are left out are not in it.
-    guarantee_, certificate_
+    guarantee_, certificate_, released_
         As of :class:`eigenveil.PrivatePCA`.
 
     Examples

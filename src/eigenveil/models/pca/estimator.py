@@ -311,6 +311,9 @@ class PrivatePCA(TableFit, FittedPCA):
         What was promised, to whom, and how it is computed.
     certificate_ : Certificate
         The recorded releases, from which the guarantee can be recomputed.
+    released_ : dict of str to ndarray
+        The released sums by the certificate's names: of symmetric ones the independent entries, of
+        matrices beyond 32 MiB the spectrum.
 
     Examples
     --------
