@@ -37,7 +37,7 @@ from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
 from eigenveil.io import Dialect, ReadOptions, open_rows, read_vocabulary, write_table
-from eigenveil.io.follow import FollowedRows
+from eigenveil.io.text_stream import StreamedRows
 from eigenveil.moments.source import ArrayRows
 from eigenveil.tables.names import first_difference, is_counted, reads_as_value
 
@@ -204,8 +204,8 @@ def test_rows_are_counted_from_the_first_line_without_a_header(tmp_path):
 
 def test_followed_rows(tmp_path):
     file = headerless(tmp_path / "rows.csv")
-    refused(lambda: list(FollowedRows(file).blocks(8)), whose="rows.csv")
-    followed = FollowedRows(file, dialect=Dialect(header=False))
+    refused(lambda: list(StreamedRows(file).blocks(8)), whose="rows.csv")
+    followed = StreamedRows(file, dialect=Dialect(header=False))
     read = np.concatenate([block.values for block in followed.blocks(8)])
     np.testing.assert_allclose(read, people(), atol=1e-6)
     assert list(followed.names) == ["c1", "c2", "c3"]
@@ -357,7 +357,7 @@ def test_too_many_columns_are_refused_by_the_header_alone(tmp_path):
             lambda: open_rows([file]),
             lambda: open_rows([file], read=ReadOptions(dialect=Dialect(header=False))),
             lambda: open_rows([words]),
-            lambda: list(FollowedRows(file).blocks(1)),
+            lambda: list(StreamedRows(file).blocks(1)),
         ):
             with pytest.raises(DataError) as caught:
                 action()

@@ -21,14 +21,14 @@ from rich.table import Table
 
 import eigenveil.cli
 from eigenveil import PrivatePCA
-from eigenveil.app import results
+from eigenveil.app import results, watch
 from eigenveil.app.fit import Fitted, federation_parts
 from eigenveil.app.presenters import mixture as mixture_presenter
 from eigenveil.app.presenters import topics as topics_presenter
 from eigenveil.cli import app as whole
 from eigenveil.cli.commands import fit, ledger, site_decisions
 from eigenveil.cli.presenters import screen as progress
-from eigenveil.cli.presenters import site_console, watch
+from eigenveil.cli.presenters import site_console
 from eigenveil.cli.presenters import study as study_report
 from eigenveil.cli.presenters.screen import Screen, bold, coloured, notify, say
 from eigenveil.errors import (
@@ -200,7 +200,7 @@ def test_mixtures_and_topics(name, capsys):
 @NAMES
 def test_watching(name, capsys):
     model = SimpleNamespace(components_=np.array([[9.0, 1.0]]), explained_variance_ratio_=[0.5])
-    Screen().print(watch._components(model, [name, "b"]))
+    Screen().show([watch.component_table(model, [name, "b"])])
     literal(capsys.readouterr().out, name)
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from eigenveil import DataError, FileDialectWarning
 from eigenveil.io import Dialect, ReadOptions, open_rows
-from eigenveil.io.follow import FollowedRows
 from eigenveil.io.formats.dialect import settle
+from eigenveil.io.text_stream import StreamedRows
 
 ROWS = np.array([[1.5, -2.25], [0.125, 3.0], [-4.75, 1e3]])
 
@@ -134,11 +134,11 @@ def test_growing_text_is_read_alike(tmp_path, encoding):
     text = written(separator=";", decimal=",", names=("länge", "b"), before="# seen\n")
     path = put(tmp_path, text, encoding=encoding)
     for strict in (True, False):
-        followed = FollowedRows(path, strict=strict)
+        followed = StreamedRows(path, strict=strict)
         values = np.concatenate([block.values for block in followed.blocks(2)])
         assert list(followed.names) == ["länge", "b"]
         assert np.array_equal(values, ROWS)
-    followed = FollowedRows(path, dialect=Dialect(na=["3"]), strict=False)
+    followed = StreamedRows(path, dialect=Dialect(na=["3"]), strict=False)
     values = np.concatenate([block.values for block in followed.blocks(2)])
     assert np.isnan(values[1, 1])
 
@@ -190,7 +190,7 @@ def test_standard_input_is_guessed(monkeypatch):
 
     monkeypatch.setattr("sys.stdin", Standard())
     with pytest.warns(FileDialectWarning):
-        values = np.concatenate([block.values for block in FollowedRows(None).blocks(2)])
+        values = np.concatenate([block.values for block in StreamedRows(None).blocks(2)])
     assert np.array_equal(values, ROWS)
 
 

@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eigenveil.app import certify, fit, forecasts, plan, results, rows
+    from eigenveil.app import certify, fit, forecasts, plan, results, rows, watch
 
-__all__ = ["certify", "fit", "forecasts", "plan", "results", "rows"]
+__all__ = ["certify", "fit", "forecasts", "plan", "results", "rows", "watch"]
 
 
 def __getattr__(name: str) -> Any:

@@ -248,7 +248,10 @@ def read_split(text: str) -> dict[str, float]:
 
 
 # Options that are spelled otherwise on a command line: by their name, and a letter.
-_SPELLED = {"n_components": ("components", "-k"), "random_state": ("seed",)}
+_SPELLED = {
+    "n_components": ("components", "-k"),
+    "random_state": ("seed",),
+}
 # Those that commands have of their own, or none has: what is only one, name:epsilon of sites, and
 # what a schema says of each column.
 _NOT_HERE = ("noise", "site_epsilon", "ledger", "data_set", "ranges")
@@ -518,8 +521,19 @@ def kind_of(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
     return (kind if default is not None else kind | None), default, same
 
 
+_STREAMS = {"stream", "tracking"}  # A stream is private where it has an epsilon
+
+
 def _help(found: Sequence[Option], paths: Sequence[DataPath]) -> str:
     """Help of an option: of each declaration, saying of which tasks where it is not of all."""
+    if set(paths) == _STREAMS:
+        of_stream, others = (
+            [one.help for one in found if path in one.paths] for path in ("stream", "tracking")
+        )
+        if of_stream == others:
+            return of_stream[0]
+        said = [("With --epsilon: ", of_stream), ("Without --epsilon: ", others)]
+        return " ".join(f"{where}{text[0]}" for where, text in said if text)
     texts: dict[str, list[str]] = {}
     for option in found:
         kept = texts.setdefault(option.help, [])

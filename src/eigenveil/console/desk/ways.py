@@ -8,9 +8,10 @@ from pathlib import PurePath
 from typing import Any, ClassVar
 
 from eigenveil.app.plan import PlanRequest
+from eigenveil.app.watch import stream_values
 from eigenveil.cli.commands.fit import fit
 from eigenveil.cli.commands.plan import plan
-from eigenveil.cli.commands.watch import adjacency_of, usual_publish, watch
+from eigenveil.cli.commands.watch import watch
 from eigenveil.cli.options import typed_words
 from eigenveil.console.desk.forms import (
     Typed,
@@ -77,7 +78,7 @@ class Stream(Way):
     path = "stream"
     title = "as a stream"
     command = staticmethod(watch)
-    own = ("block_size", "follow", "limit")
+    own = ("block_size", "limit")
     told = ("epsilon",)  # without, it does not fit privately
 
     def takes(self, rows: Rows) -> bool:
@@ -92,14 +93,7 @@ class Stream(Way):
 
     def plan(self, spec: PlanRequest, **instead: Any) -> Any:
         """The stream's plan, with what the command chooses where nothing is said."""
-        values = {**spec.values, **instead}
-        publish = values.get("publish") or usual_publish(
-            values.get("horizon"), values.get("forgetting", 1.0)
-        )
-        values |= {
-            "publish": publish,
-            "adjacency": adjacency_of(publish, values.get("adjacency")),
-        }
+        values = stream_values({**spec.values, **instead})
         return spec.task.make_plan(spec.task.options("stream", **values), features=spec.features)
 
     def trials(self, spec: PlanRequest, made: Any) -> Trials:

@@ -1,4 +1,4 @@
-"""Rows of a growing file: the same whatever pieces they come in, and what is wrong has its line."""
+"""Rows of a stream of text: the same in whatever pieces they come; what is wrong has its line."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 from eigenveil.errors import DataError
 from eigenveil.io import open_rows
-from eigenveil.io.follow import FollowedRows
 from eigenveil.io.stopping import Stop
+from eigenveil.io.text_stream import StreamedRows
 
 
 def read(path, *, size=4, limit=None, **options):
     """All rows, and the error that ended them."""
-    blocks = FollowedRows(path, **options).blocks(size, limit=limit)
+    blocks = StreamedRows(path, **options).blocks(size, limit=limit)
     found, problem = [], None
     try:
         for block in blocks:
@@ -78,7 +78,7 @@ TEXTS = {
 @pytest.mark.parametrize("name", TEXTS)
 def test_values_are_those_of_the_other_commands(name, text):
     path = text("t.csv", TEXTS[name])
-    rows = FollowedRows(path)
+    rows = StreamedRows(path)
     found = np.concatenate([block.values for block in rows.blocks(2)])
     expected = open_rows([path])
     assert rows.names == expected.names
@@ -161,75 +161,19 @@ def test_what_cannot_be_watched(text, tmp_path):
         (text("two.csv", "a,a\n1,2\n"), "more than one column 'a'"),
     ):
         with pytest.raises(DataError, match=said):
-            list(FollowedRows(path).blocks(1))
+            list(StreamedRows(path).blocks(1))
 
 
-class Growing:
-    """A file that something happens to whenever its reader waits."""
-
-    def __init__(self, path, monkeypatch, *steps):
-        self.path, self.steps = path, list(steps)
-        monkeypatch.setattr("eigenveil.io.growing.time.sleep", self.sleep)
-        self.stop = Stop()
-
-    def sleep(self, seconds):
-        if self.steps:
-            self.steps.pop(0)(self.path)
-        else:
-            self.stop.requested = True
-
-    def read(self, **options):
-        return read(self.path, follow=True, stop=self.stop, **options)
-
-
-def adds(text):
-    def step(path):
-        with path.open("a") as file:
-            file.write(text)
-
-    return step
-
-
-def test_a_growing_file_is_read_line_by_whole_line(tmp_path, monkeypatch):
+def test_a_file_that_is_made_shorter_while_it_is_read_is_said_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("eigenveil.io.text_stream._READ_BYTES", 1 << 10)
     path = tmp_path / "t.csv"
-    path.write_text("a,")
-    steps = (adds("b\n1"), adds(",2"), adds("5\n3,4\n"), adds("5,6\n7,8\n9,1"))
-    found, problem = Growing(path, monkeypatch, *steps).read(size=2)
-    assert problem is None
-    # the line that had no end when the reader was stopped is not guessed at
-    assert [values.tolist() for values in found] == [[[1, 25], [3, 4]], [[5, 6], [7, 8]]]
-
-
-def test_a_limit_does_not_wait_for_more(tmp_path, monkeypatch):
-    path = tmp_path / "t.csv"
-    path.write_text("a\n1\n")
-    growing = Growing(path, monkeypatch, adds("2\n3\n4\n"))
-    found, _ = growing.read(size=100, limit=3)
-    assert np.concatenate(found).tolist() == [[1], [2], [3]]
-    assert not growing.stop.requested
-
-
-def replaced(path):
-    adds("3\n")(path)  # its last line
-    path.rename(path.with_name("old.csv"))
-    path.write_text("a\n1\n2\n3\n4\n5\n")
-
-
-@pytest.mark.parametrize(
-    ("step", "said", "values"),
-    [
-        (replaced, "was replaced by another file", [1, 2, 3]),
-        (lambda path: path.unlink(), "was moved or removed", [1, 2]),
-        (lambda path: path.write_text("a\n"), "was made shorter", [1, 2]),
-    ],
-)
-def test_a_file_that_moves_away_is_said_so(step, said, values, tmp_path, monkeypatch):
-    path = tmp_path / "t.csv"
-    path.write_text("a\n1\n2\n")
-    found, problem = Growing(path, monkeypatch, step).read()
-    assert np.concatenate(found).ravel().tolist() == values
-    assert problem.message == f"{path} {said} while it was read."
-    assert problem.code == "file-moved"
+    path.write_text("a\n" + "1\n" * 5000)
+    blocks = StreamedRows(path).blocks(10)
+    assert next(blocks).values.shape == (10, 1)
+    path.write_text("a\n")
+    with pytest.raises(DataError, match="was made shorter while it was read") as caught:
+        list(blocks)
+    assert caught.value.code == "file-moved"
 
 
 def test_a_pipe_with_a_name_is_read_to_the_end_of_its_writer(tmp_path):
@@ -244,10 +188,10 @@ def test_a_pipe_with_a_name_is_read_to_the_end_of_its_writer(tmp_path):
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("eigenveil.io.growing._READ_BYTES", 1 << 14)
+    monkeypatch.setattr("eigenveil.io.text_stream._READ_BYTES", 1 << 14)
     path = tmp_path / "t.csv"
     path.write_text("a,b,c\n" + "1.25,2.5,3.75\n" * 100_000)
-    rows = FollowedRows(path)
+    rows = StreamedRows(path)
     tracemalloc.start()
     try:
         assert sum(block.values.shape[0] for block in rows.blocks(1000)) == 100_000
@@ -277,7 +221,7 @@ def test_a_signal_while_lines_are_parsed_is_a_request_only(tmp_path):
     with stop.listening():
         timer = threading.Timer(0.002, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
         timer.start()
-        for block in FollowedRows(path).blocks(100):  # this stop is not that of the rows
+        for block in StreamedRows(path).blocks(100):  # this stop is not that of the rows
             found += block.values.shape[0]
         timer.join()
     assert found == 50_000

@@ -1,9 +1,15 @@
-"""Rows of a growing text file or of standard input, as they come."""
+"""Rows of a text file or of standard input in their order, as they come, each read once."""
 
 from __future__ import annotations
 
+import codecs
 import io
+import os
+import stat
+import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +20,8 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.io.formats.dialect import PLAIN, Dialect, Settled
+from eigenveil.io.files import reading
+from eigenveil.io.formats.dialect import PLAIN, Dialect, PlainLines, Settled, settle
 from eigenveil.io.formats.tabular import Table
 from eigenveil.io.formats.text import (
     BAD_CELL,
@@ -25,7 +32,6 @@ from eigenveil.io.formats.text import (
     plain,
     tell_guesses,
 )
-from eigenveil.io.growing import GrowingText
 from eigenveil.io.open import select
 from eigenveil.io.stopping import Stop
 from eigenveil.moments.rows import Block
@@ -34,6 +40,8 @@ from eigenveil.origins import TextOrigin
 from eigenveil.tables.encode import numbers_of
 from eigenveil.tables.names import check_width, numbered_names
 
+STANDARD_INPUT = Path("standard input")
+_READ_BYTES, _LONGEST_LINE = 1 << 20, 1 << 24
 _ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -42,7 +50,7 @@ _Part = tuple[NDArray[np.float64], NDArray[np.int64]]
 """Rows, and the line of each."""
 
 
-class FollowedRows:
+class StreamedRows:
     """Rows of delimited text under a line of names (or without one), each read once.
 
     Only what was read and not yet given is kept, some megabytes at most.
@@ -55,19 +63,12 @@ class FollowedRows:
         columns: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
         dialect: Dialect = PLAIN,
-        follow: bool = False,
-        poll: float = 0.5,
         stop: Stop | None = None,
         strict: bool = True,
     ) -> None:
         self._strict = strict
-        self._text = GrowingText(
-            None if path is None else Path(path),
-            follow=follow,
-            poll=poll,
-            stop=Stop() if stop is None else stop,
-            dialect=dialect,
-        )
+        stop = Stop() if stop is None else stop
+        self._text = _Pieces(None if path is None else Path(path), stop=stop, dialect=dialect)
         self._columns, self._exclude, self._dialect = columns, exclude, dialect
         self.path = self._text.path
         self.names: Sequence[str] | None = None
@@ -90,7 +91,7 @@ class FollowedRows:
     def _read(self) -> Iterator[_Part]:
         parser: _Parser | None = None
         line, told = 1, False
-        for piece in self._text.pieces():
+        for piece in self._text:
             rest = piece
             if parser is None:
                 first = next((begin for begin, text in self._text.lines(piece) if text.strip()), -1)
@@ -144,10 +145,121 @@ def _read_csv(text: bytes, **options: Any) -> Any:
             continue
 
 
+class _Pieces:
+    """Delimited text in pieces of whole lines, as they come; the last may have no newline."""
+
+    def __init__(self, path: Path | None, *, stop: Stop, dialect: Dialect) -> None:
+        if dialect.newlines_in_cells:
+            raise DataError("no-cells-over-lines")
+        self.path = STANDARD_INPUT if path is None else path
+        self._file, self._stop, self._dialect = path, stop, dialect
+        self._usual = "," if path is None else _usual_separator(path)
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._plain = True
+        self._plain_lines: PlainLines | None = None
+        self._head, self._decided = b"", False
+        self.settled: Settled | None = None
+        """How the text is written, once its first line is there."""
+
+    @property
+    def separator(self) -> str:
+        """What is between two cells."""
+        return self._usual if self.settled is None else self.settled.separator
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Whole lines, some 16 MiB at most."""
+        kept = b""
+        with reading(self.path), self._opened() as file:
+            while file is not None and (data := self._more(file)):
+                kept += self._in_utf8(data)
+                end = self._whole_lines(kept)
+                if end:
+                    self._head = b"" if self._decided else self._head + kept[:end]
+                    yield self._plainly(kept[:end])
+                    kept = kept[end:]
+                elif len(kept) > _LONGEST_LINE:
+                    kept = b"?"  # one row, which is not valid
+        if kept and not self._stop.requested:
+            self._whole_lines(kept + b"\n")  # for the separator
+            yield self._plainly(kept)
+
+    def lines(self, piece: bytes) -> Iterator[tuple[int, bytes]]:
+        """Each line of a piece with where it begins."""
+        place = 0
+        for line in piece.splitlines(keepends=True):
+            yield place, line
+            place += len(line)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        if self._file is None:
+            yield sys.stdin.buffer
+            return
+        path = self._file
+        # opening a pipe waits for its writer
+        file = self._stop.wait(lambda: path.open("rb", buffering=0))
+        try:
+            yield file
+        finally:
+            if file is not None:
+                file.close()
+
+    def _more(self, file: Any) -> bytes:
+        """What there is, after waiting for it; nothing at the end."""
+        # what a buffered reader has is taken as it comes, not when a megabyte is full
+        read = getattr(file, "read1", file.read)
+        data: bytes | None = self._stop.wait(lambda: read(_READ_BYTES))
+        if not data and self._file is not None and not self._stop.requested:
+            found = os.fstat(file.fileno())
+            if stat.S_ISREG(found.st_mode) and found.st_size < file.tell():
+                raise DataError("file-moved", path=self.path, moved="was made shorter")
+        return data or b""
+
+    def _whole_lines(self, text: bytes) -> int:
+        """Where the last whole line of a text ends; 0 if none does."""
+        end = text.rfind(b"\n") + 1
+        if end and not self._decided:
+            self._settle(self._head + text[:end])
+        return end
+
+    def _plainly(self, lines: bytes) -> bytes:
+        return lines if self._plain_lines is None else self._plain_lines(lines)
+
+    def _settle(self, start: bytes) -> None:
+        """How text that begins like this is written; its decimal point shows in the first row."""
+        found = settle(replace(self._dialect, encoding="utf-8"), start, usual=self._usual)
+        if self._plain_lines is None:
+            self._plain_lines = PlainLines(found, self._dialect)
+        self.settled = found
+        lines = [line for line in start.splitlines() if line.strip()]
+        self._decided = len(lines) - found.skipped > self._dialect.header
+
+    def _in_utf8(self, data: bytes) -> bytes:
+        if self._decoder is None:
+            encoding = self._dialect.encoding or settle(self._dialect, data, usual=",").encoding
+            self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+            self._plain = encoding == "utf-8"
+        return data if self._plain else self._decoder.decode(data).encode()
+
+
+def _usual_separator(path: Path) -> str:
+    with reading(path):
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
+            raise DataError("no-such-file", path=path) from None
+    kind = path.suffix.lower()
+    if kind in (".csv", ".tsv"):
+        return "\t" if kind == ".tsv" else ","
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        raise DataError("not-watched", path=path)
+    return ","
+
+
 class _Names(Table):
     """The columns of text, of which no more is known than the first line."""
 
-    def __init__(self, text: GrowingText, line: bytes, *, header: bool) -> None:
+    def __init__(self, text: _Pieces, line: bytes, *, header: bool) -> None:
         self._line, self._delimiter = line.removeprefix(_BYTE_ORDER_MARK), text.separator
         self._header = header
         super().__init__(text.path)
@@ -174,7 +286,7 @@ class _Parser:
 
     def __init__(
         self,
-        text: GrowingText,
+        text: _Pieces,
         names: _Names,
         columns: Sequence[str] | None,
         exclude: Sequence[str],
