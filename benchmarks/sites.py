@@ -212,6 +212,7 @@ def _sites(told: Connection, folders: Mapping[str, Path], rows: int, study: Stud
     from eigenveil.federation.approvals.desk import Decisions
     from eigenveil.federation.ledger.ledger import Budget, Ledger
     from eigenveil.moments.source import ArrayRows
+    from eigenveil.network.attendant import Attendant
     from eigenveil.network.carriers.https import HttpsCarrier
     from eigenveil.network.folder import open_party
     from eigenveil.network.parties import SiteParty
@@ -229,10 +230,12 @@ def _sites(told: Connection, folders: Mapping[str, Path], rows: int, study: Stud
         mailbox = _Counting(HttpsCarrier().open(opened, opened.mailbox_address()), computing)
         mailboxes.append(mailbox)
 
-        def serve(party: SiteParty = party, mailbox: _Counting = mailbox) -> None:
+        attendant = Attendant(party, mailbox)
+
+        def serve(attendant: Attendant = attendant) -> None:
             while True:
                 with computing:
-                    reached = party.attend(mailbox, 20.0)
+                    reached = attendant.attend(20.0)
                 if not reached:
                     time.sleep(1.0)
 

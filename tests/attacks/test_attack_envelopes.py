@@ -15,14 +15,14 @@ import pytest
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.sealing import encrypt_to
 from eigenveil.network import envelopes
-from eigenveil.network.envelopes import MEMBERS, OtherMembers
+from eigenveil.network.envelopes import OtherMembers
 from eigenveil.network.folder import identity_of, sealing_of
-from eigenveil.network.mailbox import MemoryMailboxes
+from mailbox_tools import MemoryMailboxes
 from network.contract import letter, parties, post_of
 from soak_tools import count, times
 
 SITES = ("north", "south", "west")
-STEPS = ("join", "keys", "round 1", "round 2", "end", MEMBERS, "status")
+STEPS = ("join", "keys", "round 1", "round 2", "end", "members", "status")
 BOUND = 600
 # What may be said of something that nobody sealed for this party.
 REFUSED = {
@@ -133,7 +133,7 @@ def test_parts_of_several_make_none(world):
     for _ in range(times(6_000)):
         first, _, recipient, _ = world.chance.choice(world.carried)
         other = world.chance.choice([each for each, *_ in world.carried if each != first])
-        heads = [envelopes._header(each) for each in (first, other)]
+        heads = [envelopes.header_of(each) for each in (first, other)]
         body = other[heads[1].size :]
         digest = hashlib.sha256(body).digest()
         signature = world.chance.choice(heads).signature
@@ -168,25 +168,25 @@ def test_no_member_speaks_for_another(world):
         recipient = world.chance.choice([each for each in world.posts if each != sender])
         identity, told, other = (known[name][0] for name in (liar, sender, recipient))
         to = known[recipient][1].public
-        start = envelopes._start(told, hashlib.sha256(to).digest(), recipient)
+        start = envelopes.start_of(told, hashlib.sha256(to).digest(), recipient)
         text = letter(sender, recipient, b"lies", session=world.chance.choice(["a1", "b2", "c3"]))
-        inside, _ = envelopes._encoded(text, BOUND)
+        inside = envelopes.encoded(text, BOUND)
         keys = [each.signer.public_key.text for each in (told, other)]
-        sealed = encrypt_to(to, inside, envelopes._info(start, *keys))
+        sealed = encrypt_to(to, inside, envelopes.info_of(start, *keys))
         data = start + hashlib.sha256(sealed).digest()
         match turn % 4:
             case 0:  # signed by the liar
-                made = envelopes._signed(identity, start, sealed)
+                made = envelopes.signed(identity, start, sealed)
             case 1:  # with a signature of the sender for something else
                 old = [each for each, who, *_ in world.carried if who == sender]
-                made = data + envelopes._header(world.chance.choice(old)).signature + sealed
+                made = data + envelopes.header_of(world.chance.choice(old)).signature + sealed
             case 2:  # with none
                 made = data + bytes(64) + sealed
             case _:  # what the sender did seal, under the liar's own name
                 old = world.chance.choice([e for e in world.carried if e[1] == sender and e[3]])
-                recipient, head = old[2], envelopes._header(old[0])
-                start = envelopes._start(identity, head.key, recipient)
-                made = envelopes._signed(identity, start, old[0][head.size :])
+                recipient, head = old[2], envelopes.header_of(old[0])
+                start = envelopes.start_of(identity, head.key, recipient)
+                made = envelopes.signed(identity, start, old[0][head.size :])
         accepted += world.brought(made, recipient) not in REFUSED
     count("forged", "envelopes", full, accepted)
     assert accepted == 0

@@ -14,13 +14,16 @@ from eigenveil.errors import ProtocolError
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import AGGREGATOR, Message, encode
-from eigenveil.network import parties
+from eigenveil.network import attendant
+from eigenveil.network.attendant import Attendant
 from eigenveil.network.channel import OVER, opening
-from eigenveil.network.envelopes import Envelope, MemoryKeys, OtherMembers, Post, is_hello
+from eigenveil.network.envelopes import Envelope, OtherMembers, is_hello
 from eigenveil.network.folder import identity_of, sealing_of
 from eigenveil.network.mailbox import digest_of
 from eigenveil.network.orders import new_session, read_order, sign_order
+from eigenveil.network.post import Post
 from federation_tools import SITES
+from mailbox_tools import MemoryKeys
 from network.contract import Lossy
 from network.study_tools import Federation, Site, ended, one_release, until
 from soak_tools import count, times
@@ -41,11 +44,12 @@ class Told:
             for name, each in self.folders.items()
         }
         self.site = Site(self.folders["north"], self.ledger)
+        self.mailbox = self.federation.opens(self.folders["north"])
+        self.attendant = Attendant(self.site, self.mailbox)
         for name, post in self.posts.items():
             if name != "north":
-                self.site.post.learn(post.hello("north"))
-                post.learn(self.site.post.hello(name))
-        self.mailbox = self.federation.opens(self.folders["north"])
+                self.attendant.at.post.learn(post.hello("north"))
+                post.learn(self.attendant.at.post.hello(name))
 
     def ask(self, sender, step, payload, *, session, study=None):
         """What the site answers: a code, the answer's bytes, or None."""
@@ -53,7 +57,7 @@ class Told:
         question = Envelope(study.hash, session, step, sender, "north", payload)
         data, mark = self.posts[sender].seal(question, bound=BOUND)
         self.mailbox.put("north", data)
-        self.site.turn(self.mailbox, 0.0)
+        self.attendant.turn(0.0)
         box = self.federation.opens(self.folders[sender])
         found = None
         for each in box.take(0.0):
@@ -137,7 +141,7 @@ def test_mail_of_a_run_that_is_brought_again_changes_no_ledger(tmp_path):
         with federation.lead() as lead:
             run = lead.submit(federation.study)
             assert ended(lead, run).state == "finished"
-            until(lambda: all(run in site._over for site in federation.sites.values()))
+            until(lambda: all(run in site.runs.over for site in federation.sites.values()))
             books = [federation.ledgers[name].verify() for name in SITES]
             full = times(4_000)
             seen = list(world.seen)
@@ -205,21 +209,21 @@ def test_what_nobody_expected_stops_no_party(told, monkeypatch):
         patched.setattr(told.folders["north"].known, "adopt", fails)
         hello = told.posts["south"].hello("north", b"?{}")
         told.mailbox.put("north", hello)
-        told.site.turn(told.mailbox, 0.0)
+        told.attendant.turn(0.0)
     assert not told.mailbox.take(0.0)
     assert isinstance(told.join("aggregator", "lead", session=new_session()), bytes)
 
 
 def test_a_site_holds_few_questions_at_once(told, monkeypatch):
     """However many an aggregator puts while the site computes: the rest stay where they lie."""
-    monkeypatch.setattr(told.site, "_work", SimpleNamespace(submit=lambda work: None))
-    monkeypatch.setattr(parties, "_MOST_BUSY", 5)
+    monkeypatch.setattr(told.attendant, "_work", SimpleNamespace(submit=lambda work: None))
+    monkeypatch.setattr(attendant, "_MOST_BUSY", 5)
     for number in range(9):
         question = Envelope("", new_session(), "keys", "aggregator", "north", bytes([number]))
         told.mailbox.put("north", told.posts["aggregator"].seal(question, bound=9)[0])
     for _ in range(2):
-        told.site.turn(told.mailbox, 0.0)
-    assert len(told.site._busy) == 5
+        told.attendant.turn(0.0)
+    assert len(told.attendant._held) == 5
     assert len(told.mailbox.take(0.0)) == 9
 
 
@@ -243,13 +247,13 @@ def test_no_member_pushes_anothers_session_key_out(told):
     """A key that was shown is sealed for, however many others a member shows."""
     session = new_session()
     question = Envelope(told.study.hash, session, "keys", "aggregator", "north", b"")
-    told.site.post.open(told.posts["aggregator"].seal(question, bound=9)[0], limit=9)
+    told.attendant.at.post.open(told.posts["aggregator"].seal(question, bound=9)[0], limit=9)
     for number in range(100):
         shown = Envelope("", f"{number}", "keys", "south", "north", b"")
-        told.site.post.open(told.posts["south"].seal(shown, bound=9)[0], limit=9)
-    assert sum(map(len, told.site.post._shown.values())) == 65
+        told.attendant.at.post.open(told.posts["south"].seal(shown, bound=9)[0], limit=9)
+    assert sum(map(len, told.attendant.at.post._shown.values())) == 65
     answer = Envelope(told.study.hash, session, "keys", "north", "aggregator", b"")
-    sealed, _ = told.site.post.seal(answer, bound=9)
+    sealed, _ = told.attendant.at.post.seal(answer, bound=9)
     told.posts["aggregator"].end(session)
     with pytest.raises(ProtocolError, match="key that is not here"):
         told.posts["aggregator"].open(sealed, limit=9)

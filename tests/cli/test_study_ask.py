@@ -7,7 +7,7 @@ import pytest
 
 from eigenveil.cli.commands import study_ask
 from eigenveil.federation.study.file import read_study, write_toml
-from eigenveil.network.survey import PartyAnswer, Report
+from eigenveil.network.survey import PartyAnswer, PartyReport
 from federation_tools import SITES, study_of
 
 
@@ -32,7 +32,9 @@ def sites(monkeypatch):
         def ask(self, names, study=None):
             self.asked.append((tuple(names), study))
             return [
-                Report(name, problem=found) if isinstance(found, str) else Report(name, found)
+                PartyReport(name, problem=found)
+                if isinstance(found, str)
+                else PartyReport(name, found)
                 for name in names
                 for found in [self.answers.get(name, "not-connected")]
             ]

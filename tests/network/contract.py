@@ -10,10 +10,12 @@ from pathlib import Path
 from eigenveil.network.carriers.folder import FolderCarrier, RelayCarrier
 from eigenveil.network.carriers.https import HttpsCarrier, make_tls
 from eigenveil.network.carriers.serving import Limits, serve_mail
-from eigenveil.network.envelopes import Envelope, MemoryKeys, Post
+from eigenveil.network.envelopes import Envelope
 from eigenveil.network.folder import identity_of, sealing_of
-from eigenveil.network.mailbox import CarrierError, MemoryMailboxes
+from eigenveil.network.mailbox import CarrierError
+from eigenveil.network.post import Post
 from federation_tools import make_federation
+from mailbox_tools import MemoryKeys, MemoryMailboxes
 
 
 def opener(address):

@@ -20,6 +20,7 @@ from study_tools import Site  # noqa: E402
 
 import disk_tools  # noqa: E402
 from eigenveil.federation.ledger.ledger import Ledger  # noqa: E402
+from eigenveil.network.attendant import Attendant  # noqa: E402
 from eigenveil.network.carriers.serving import serve  # noqa: E402
 from eigenveil.network.folder import open_party  # noqa: E402
 from eigenveil.network.service import serve_aggregator  # noqa: E402
@@ -29,7 +30,7 @@ def _party(folder, name, address):
     party = open_party(folder / "parties" / name)
     if party.role != "aggregator":
         ledger = Ledger(folder / f"{name}.ledger")
-        Site(party, ledger).serve(opener(address)(party), threading.Event())
+        Attendant(Site(party, ledger), opener(address)(party)).serve(threading.Event())
     elif address.startswith("https"):
         with serve(party, host="127.0.0.1") as server:
             serve_aggregator(party, server.mailbox, say=lambda _: None)

@@ -13,12 +13,13 @@ from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.moments.source import ArrayRows
 from eigenveil.network import parties
+from eigenveil.network.attendant import Attendant
 from eigenveil.network.lead import LeadSession
-from eigenveil.network.mailbox import MemoryMailboxes
 from eigenveil.network.parties import HelperParty, SiteParty
 from eigenveil.network.service import AggregatorService
 from eigenveil.noise.source import SeededSource
 from federation_tools import SITES, make_federation, study_of
+from mailbox_tools import MemoryMailboxes
 
 PATIENCE = 60.0
 
@@ -73,7 +74,7 @@ class Federation:
             ledger = self.ledgers[name] = Ledger(folder / f"{name}.ledger", durable=False)
             budget = requested_budget(settle(self.study))
             ledger.set_budget(replace(budget, epsilon=budget.epsilon * 20))
-        self.running, self.sites, self.said = {}, {}, []
+        self.running, self.sites, self.attendants, self.said = {}, {}, {}, []
         self.service = None
 
     def __enter__(self):
@@ -97,7 +98,8 @@ class Federation:
             seed = None if self.seed is None else self.seed + SITES.index(name)
             party = Site(folder, self.ledgers[name], seed=seed)
         mailbox = self.opens(folder)
-        thread = threading.Thread(target=party.serve, args=(mailbox, stop), daemon=True)
+        attendant = self.attendants[name] = Attendant(party, mailbox)
+        thread = threading.Thread(target=attendant.serve, args=(stop,), daemon=True)
         thread.start()
         self.running[name], self.sites[name] = (stop, mailbox, thread), party
         return party

@@ -10,13 +10,10 @@ from hypothesis import strategies as st
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.sealing import SEALING_BYTES, encrypt_to
-from eigenveil.network import envelopes, mailbox
+from eigenveil.network import envelopes, mailbox, post
 from eigenveil.network.envelopes import (
     BESIDE,
-    FileKeys,
-    MemoryKeys,
     OtherMembers,
-    Post,
     brought_list,
     is_hello,
     list_of_hello,
@@ -24,6 +21,8 @@ from eigenveil.network.envelopes import (
 )
 from eigenveil.network.folder import identity_of, sealing_of
 from eigenveil.network.mailbox import open_mailbox
+from eigenveil.network.post import FileKeys, Post
+from mailbox_tools import MemoryKeys
 
 WORDS = st.from_regex(r"[a-z0-9 _-]{0,64}", fullmatch=True)
 DIGESTS = st.just("") | st.binary(min_size=32, max_size=32).filter(any).map(bytes.hex)
@@ -60,23 +59,24 @@ def test_what_was_sealed_is_opened_and_one_text_has_one_encoding(
 ):
     text = letter("north", "aggregator", body, study=study, session=session, code=code)
     text = dataclasses.replace(text, question=question, sent=12.345, members="ab" * 32)
-    inside, mark = envelopes._encoded(text, 100)
-    found = envelopes._decoded(inside, "north", "aggregator")
+    inside, mark = envelopes.encoded(text, 100), envelopes.mark_of(text)
+    found = envelopes.decoded(inside, "north", "aggregator")
     assert found == dataclasses.replace(text, mark=mark)
-    assert envelopes._encoded(dataclasses.replace(found, mark=""), 100) == (inside, mark)
+    assert envelopes.encoded(dataclasses.replace(found, mark=""), 100) == inside
 
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_a_changed_text_is_refused_or_is_the_one_encoding_of_another(data):
-    inside, mark = envelopes._encoded(letter("north", "aggregator", b"body", code="x"), 20)
+    text = letter("north", "aggregator", b"body", code="x")
+    inside, mark = envelopes.encoded(text, 20), envelopes.mark_of(text)
     at = data.draw(st.integers(0, len(inside) - 1))
     changed = inside[:at] + bytes([data.draw(st.integers(0, 255))]) + inside[at + 1 :]
     try:
-        found = envelopes._decoded(changed, "north", "aggregator")
+        found = envelopes.decoded(changed, "north", "aggregator")
     except ProtocolError:
         return
-    assert envelopes._encoded(dataclasses.replace(found, mark=""), 20)[0] == changed
+    assert envelopes.encoded(dataclasses.replace(found, mark=""), 20) == changed
     outside_mark = range(32 + 8)  # the list and the time may differ between repetitions
     assert changed == inside or found.mark != mark or at in outside_mark
 
@@ -147,7 +147,7 @@ def test_no_key_is_taken_for_zeros_where_its_erasure_was_cut_off(tmp_path, monke
     keys.put("a1", "", b"k" * 96)
     keys.put("b2", "", b"l" * 96)
     with monkeypatch.context() as cut:
-        cut.setattr(envelopes.shutil, "rmtree", lambda *_, **__: 1 / 0)
+        cut.setattr(post.shutil, "rmtree", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             keys.end("a1")
     assert FileKeys(tmp_path).all() == {("b2", ""): b"l" * 96}
@@ -187,9 +187,8 @@ def test_a_party_with_another_list_is_named_and_can_be_told():
         aggregator.open(north.seal(text, bound=9)[0], limit=9)
     assert found.value.code == "other-members"
     assert found.value.envelope.payload == b"x"
-    for passes in ({"code": "other-members"}, {"step": "members"}):
-        sealed = north.seal(dataclasses.replace(text, **passes), bound=9)[0]
-        assert aggregator.open(sealed, limit=9).payload == b"x"
+    sealed = north.seal(dataclasses.replace(text, code="other-members"), bound=9)[0]
+    assert aggregator.open(sealed, limit=9).payload == b"x"
 
 
 def test_a_key_of_one_session_opens_no_other_and_no_other_federation():
@@ -201,11 +200,11 @@ def test_a_key_of_one_session_opens_no_other_and_no_other_federation():
 
     def made(text, federation=None):
         """As the sender itself would make it."""
-        start = envelopes._start(identity, hashlib.sha256(public).digest(), "aggregator")
+        start = envelopes.start_of(identity, hashlib.sha256(public).digest(), "aggregator")
         start = start if federation is None else start[:4] + federation + start[36:]
-        inside, _ = envelopes._encoded(text, 9)
-        sealed = encrypt_to(public, inside, envelopes._info(start, *keys))
-        return envelopes._signed(identity, start, sealed)
+        inside = envelopes.encoded(text, 9)
+        sealed = encrypt_to(public, inside, envelopes.info_of(start, *keys))
+        return envelopes.signed(identity, start, sealed)
 
     good = letter("north", "aggregator", b"x", members=identity.members.digest)
     assert aggregator.open(made(good), limit=9).payload == b"x"
@@ -218,19 +217,19 @@ def test_who_sealed_it_and_for_whom_are_part_of_the_seal():
     """What one party sealed is nobody else's message, even re-signed by a member."""
     north, south, aggregator = (post_of(name) for name in ("north", "south", "aggregator"))
     data = north.seal(letter("north", "aggregator", b"x"), bound=9)[0]
-    header = envelopes._header(data)
+    header = envelopes.header_of(data)
     identity = identity_of(parties()["south"])
-    start = envelopes._start(identity, header.key, "aggregator")
-    stolen = envelopes._signed(identity, start, data[header.size :])
+    start = envelopes.start_of(identity, header.key, "aggregator")
+    stolen = envelopes.signed(identity, start, data[header.size :])
     refused(lambda: aggregator.open(stolen, limit=9), "damaged")
     refused(lambda: south.open(data, limit=9), "wrong-recipient")
     large = north.seal(letter("north", "aggregator"), bound=999)[0]
     refused(lambda: aggregator.open(large, limit=9), "too-large")
-    inside, _ = envelopes._encoded(letter("north", "aggregator"), 9)
+    inside = envelopes.encoded(letter("north", "aggregator"), 9)
     key = sealing_of(parties()["aggregator"]).public
-    start = envelopes._start(identity, hashlib.sha256(key).digest(), "aggregator")
-    info = envelopes._info(start, "a", "b")
-    unbound = envelopes._signed(identity, start, encrypt_to(key, inside, info))
+    start = envelopes.start_of(identity, hashlib.sha256(key).digest(), "aggregator")
+    info = envelopes.info_of(start, "a", "b")
+    unbound = envelopes.signed(identity, start, encrypt_to(key, inside, info))
     refused(lambda: aggregator.open(unbound, limit=9), "damaged")
 
 

@@ -10,8 +10,9 @@ from eigenveil.errors import ProtocolError
 from eigenveil.federation.members import Evidence
 from eigenveil.network import lead as lead_module
 from eigenveil.network.lead import LeadSession
-from eigenveil.network.mailbox import CarrierError, MemoryMailboxes
+from eigenveil.network.mailbox import CarrierError
 from federation_tools import make_federation
+from mailbox_tools import MemoryMailboxes
 
 
 @pytest.fixture

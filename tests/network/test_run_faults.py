@@ -16,15 +16,15 @@ from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.site import Site as SiteRole
 from eigenveil.federation.protocol.terms import settle
-from eigenveil.network import lead as lead_module
-from eigenveil.network import parties, questions
-from eigenveil.network.envelopes import Envelope, MemoryKeys, Post
+from eigenveil.network import attendant, endpoint
+from eigenveil.network.envelopes import Envelope
 from eigenveil.network.folder import identity_of, sealing_of
-from eigenveil.network.mailbox import MemoryMailboxes
 from eigenveil.network.members import line
+from eigenveil.network.post import Post
 from eigenveil.network.registrar import Registrar
 from eigenveil.noise.source import SeededSource
 from federation_tools import SITES, identities
+from mailbox_tools import MemoryKeys, MemoryMailboxes
 from soak_tools import MANY, count, times
 
 SEED = 5
@@ -33,11 +33,10 @@ SEED = 5
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """What is lost is put again before long."""
-    monkeypatch.setattr(questions, "AGAIN", 0.1)
-    monkeypatch.setattr(questions, "SELDOM", 0.4)
-    monkeypatch.setattr(lead_module, "_AGAIN", 0.1)
-    monkeypatch.setattr(parties, "HELLO", 0.1)
-    monkeypatch.setattr(parties, "RETRY", 0.05)
+    monkeypatch.setattr(endpoint, "AGAIN", 0.1)
+    monkeypatch.setattr(endpoint, "SELDOM", 0.4)
+    monkeypatch.setattr(attendant, "HELLO", 0.1)
+    monkeypatch.setattr(attendant, "RETRY", 0.05)
 
 
 @functools.cache
@@ -154,7 +153,7 @@ def test_nothing_forged_replayed_or_of_somebody_else_has_an_effect(tmp_path):
         for sender, step in [("south", "round 1"), ("lead", "join"), ("south", "over")]:
             party = federation.parties[sender]
             post = Post(identity_of(party), sealing_of(party), MemoryKeys())
-            post.learn(federation.sites["north"].post.hello(sender))
+            post.learn(federation.attendants["north"].at.post.hello(sender))
             letter = Envelope(
                 federation.study.hash, run, step, sender, "north", run.encode() + bytes(64)
             )
@@ -187,5 +186,5 @@ def test_a_site_that_hears_of_a_run_that_is_over_does_not_admit_it_again(tmp_pat
         ended_file = federation.parties["north"].ended_file
         until(lambda: ended_file.exists() and run in ended_file.read_text())
         again = Site(federation.parties["north"], federation.ledgers["north"])
-        assert run in again._over
-        assert again._run(run) is None
+        assert run in again.runs.over
+        assert again.runs.find(run) is None

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from study_tools import Federation, Site, ended, one_release, until
 
+from eigenveil.app.fit import federation_parts, federation_values
 from eigenveil.console.desk.results import read_result
 from eigenveil.errors import EigenveilError, OutputError, ProtocolError
 from eigenveil.federation.study.study import make_study
 from eigenveil.network import lead as lead_module
 from eigenveil.network import questions, service
+from eigenveil.network.attendant import Attendant
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.mailbox import digest_of
 from eigenveil.network.orders import sign_end, sign_order
@@ -89,16 +91,13 @@ def test_a_lead_and_the_operator_may_end_a_run(federation, who):
         found = ended(lead, run)
         assert (found.state, found.error.code) == ("aborted", "aborted")
         assert f"by {who}" in found.error.message
-        until(lambda: not federation.sites["west"]._undecided)
+        until(lambda: not federation.attendants["west"]._undecided())
         with pytest.raises(ProtocolError, match="over already"):
             end_run(federation.parties["aggregator"], run)
 
 
 def test_a_study_with_dropouts_survives_a_lost_site(tmp_path, monkeypatch):
     """It ends well at the lead, who must accept that a site did not sign (D1)."""
-    from eigenveil.cli.commands.fit import federation_as_json, print_federation
-    from eigenveil.cli.presenters.screen import Screen
-
     study = one_release(dropouts=1)
     monkeypatch.setattr(questions, "PATIENCE", 0.5)
     with Federation(tmp_path, study) as federation:
@@ -118,8 +117,8 @@ def test_a_study_with_dropouts_survives_a_lost_site(tmp_path, monkeypatch):
         assert "2 of its sites have signed it, not 3: west did not" in shown["explanation"]
         assert signed.unsigned == ("west",)
         assert "west" in model.missing_
-        print_federation(model, Screen())
-        assert federation_as_json(model)["missing"].keys() == {"west"}
+        assert list(federation_parts(model))
+        assert federation_values(model)["missing"].keys() == {"west"}
 
 
 def test_the_console_shows_who_signed(federation, tmp_path):
@@ -255,7 +254,7 @@ def test_what_is_wrong_is_said_in_one_line(federation, tmp_path):
 
         put = take
 
-    north.serve(Away(), stop)
+    Attendant(north, Away()).serve(stop)
     assert [line for line in said if "Nobody is there." in line] == said[-1:]
 
 
@@ -275,25 +274,26 @@ def test_an_expired_list_begins_no_run_and_everybody_is_told_once(federation, mo
         assert "expire" in str(caught.value)
         monkeypatch.undo()
         box = federation.opens(federation.parties["lead"])
-        post = lead._post
+        post = lead._at.post
         query = Envelope("", "", "submit", "lead", "aggregator", bytes(16) + order.line)
         sealed = post.seal(query, bound=1 << 20)[0]
         monkeypatch.setattr("eigenveil.network.members.datetime", Later)
         box.put("aggregator", sealed)
         until(lambda: any("expired" in line for line in federation.said))
-        assert not lead._mailbox.take(0.5, lead._seen)
+        assert not lead._at.mailbox.take(0.5, lead._seen)
 
 
 def test_a_full_disk_is_told_of_once_and_nothing_is_charged_until_there_is_room(federation):
     north, full = federation.sites["north"], [True]
-    seal = north.post.seal
+    post = federation.attendants["north"].at.post
+    seal = post.seal
 
     def no_room(envelope, *, bound):
         if full and envelope.step == "keys":
             raise OutputError("keys: No space left on device.", code="cannot-write")
         return seal(envelope, bound=bound)
 
-    north.post.seal = no_room
+    post.seal = no_room
     with federation.lead() as lead:
         run = lead.submit(federation.study)
         until(lambda: any("No space left" in line for line in north.said))
@@ -317,15 +317,15 @@ def test_a_party_that_missed_the_end_hears_of_it_when_the_aggregator_starts(fede
         box.forget([digest_of(data) for data in box.take(0.0)])  # what was said is lost
         federation.start("north")
         federation.start_aggregator()
-        until(lambda: run in federation.sites["north"]._over)
+        until(lambda: run in federation.sites["north"].runs.over)
         until(lambda: not any(each.is_open for each in federation.ledgers["north"].sessions()))
 
 
 def test_clocks_that_differ_are_told_of_once_on_either_side(federation, monkeypatch):
-    from eigenveil.network import envelopes
+    from eigenveil.network.post import Post
 
     north = federation.sites["north"]
-    seal = envelopes.Post.seal
+    seal = Post.seal
 
     def ahead(post, envelope, *, bound):
         shown = replace(envelope, sent=time.time() + 3600)
@@ -333,7 +333,7 @@ def test_clocks_that_differ_are_told_of_once_on_either_side(federation, monkeypa
             post, shown if envelope.sender in ("aggregator", "west") else envelope, bound=bound
         )
 
-    monkeypatch.setattr(envelopes.Post, "seal", ahead)
+    monkeypatch.setattr(Post, "seal", ahead)
     with federation.lead() as lead:
         assert ended(lead, lead.submit(federation.study)).state == "finished"
     told = [line for line in north.said if "60 minutes ahead" in line]

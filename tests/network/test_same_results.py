@@ -15,8 +15,8 @@ from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import settle
-from eigenveil.network import lead as lead_module
-from eigenveil.network import parties, questions
+from eigenveil.network import attendant, endpoint, questions
+from eigenveil.network.attendant import Attendant
 from eigenveil.network.lead import LeadSession
 from eigenveil.noise.source import SeededSource
 from federation.roles_tools import sums_seen
@@ -75,13 +75,12 @@ def check(federation, run, wanted, found):
 def impatient(monkeypatch):
     """A carrier that loses mail is asked again soon."""
     for module, name, seconds in (
-        (lead_module, "_AGAIN", 0.2),
-        (questions, "AGAIN", 0.2),
-        (questions, "SELDOM", 0.5),
+        (endpoint, "AGAIN", 0.2),
+        (endpoint, "SELDOM", 0.5),
         (questions, "WAIT", 0.2),
-        (parties, "RETRY", 0.1),
-        (parties, "HELLO", 0.5),
-        (parties, "WAIT", 0.2),
+        (attendant, "RETRY", 0.1),
+        (attendant, "HELLO", 0.5),
+        (attendant, "WAIT", 0.2),
     ):
         monkeypatch.setattr(module, name, seconds)
 
@@ -154,13 +153,14 @@ _BIRTH = threading.Lock()  # a site's decisions are replaced while it is made
 def lives(federation, name, over, deaths):
     """A site that is started again whenever it was killed; all it knows is on its disk."""
     chance, place = random.Random(), federation.folder / f"{name}.ledger"
-    mailbox = federation.opens(federation.parties[name])
+    mailbox = Mortal(federation.opens(federation.parties[name]), chance)
     while not over.is_set():
         with _BIRTH:
             party = study_tools.Site(federation.parties[name], Ledger(place, durable=False))
+            mortal = Attendant(party, mailbox)
         try:
             while not over.is_set():
-                party.turn(Mortal(mailbox, chance), 0.05)
+                mortal.turn(0.05)
         except Killed:
             deaths.append(name)
 

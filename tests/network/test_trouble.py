@@ -10,7 +10,7 @@ import pytest
 from contract import opener
 from study_tools import Federation, ended
 
-from eigenveil.network import questions
+from eigenveil.network import endpoint
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_share_that_is_full_is_said_and_the_study_goes_on_when_there_is_room(
 
 def test_a_clock_that_is_an_hour_behind_is_said_once(federation, monkeypatch):
     behind = SimpleNamespace(time=lambda: time.time() - 3600, monotonic=time.monotonic)
-    monkeypatch.setattr(questions, "time", behind)
+    monkeypatch.setattr(endpoint, "time", behind)
     with federation.lead() as lead:
         assert ended(lead, lead.submit(federation.study)).state == "finished"
     for site in federation.sites.values():

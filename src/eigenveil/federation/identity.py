@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Protocol
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.members import ROLES, Membership, Role
@@ -22,21 +21,12 @@ from eigenveil.federation.secagg.keys import Context
 __all__ = [
     "ROLES",
     "SIGNATURE_BYTES",
-    "Current",
     "Identity",
     "Membership",
     "PublicKey",
     "Role",
     "Signer",
 ]
-
-
-class Current(Protocol):
-    """Has an identity that may change while it is in use."""
-
-    def now(self) -> Identity:
-        """The one that signs, and checks, now."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -47,10 +37,6 @@ class Identity:
     role: Role
     signer: Signer
     members: Membership
-
-    def now(self) -> Identity:
-        """Itself: it does not change (:class:`Current`)."""
-        return self
 
     def sign(self, text: bytes) -> bytes:
         """A signature by the party's key."""

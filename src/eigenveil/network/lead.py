@@ -22,19 +22,18 @@ from eigenveil.federation.study.study import Study
 from eigenveil.files import replacing
 from eigenveil.network import channel
 from eigenveil.network.channel import NONCE, PIECE, Answer, room
-from eigenveil.network.envelopes import Envelope, FileKeys, OtherMembers, Post, is_hello
-from eigenveil.network.folder import PartyFolder, identity_of, sealing_of
+from eigenveil.network.endpoint import Endpoint, Question
+from eigenveil.network.envelopes import Envelope
+from eigenveil.network.folder import PartyFolder
 from eigenveil.network.mailbox import CarrierError, Mailbox, digest_of, open_mailbox
 from eigenveil.network.orders import new_session, sign_end, sign_order
-from eigenveil.network.questions import greet, meet
 from eigenveil.network.results import FILES, MOST_BYTES, read_result_files
 from eigenveil.network.status import State, error_from
-from eigenveil.network.survey import REVOKED, Report, problem_of, question_about, report_of
+from eigenveil.network.survey import REVOKED, PartyReport, problem_of, question_about, report_of
 
-# Seconds: to wait for an answer, and for a mailbox; between two puts of a question, and of one look
-# into the mailbox.
+# Seconds: to wait for an answer, and for a mailbox; and of one look into the mailbox.
 ANSWER, CONNECT = 30.0, 10.0
-_AGAIN, _GLANCE = 2.0, 1.0
+_GLANCE = 1.0
 # Seconds after which mail that answers nothing of this process is dropped.
 _OLD = 600.0
 
@@ -64,9 +63,9 @@ class LeadSession:
     def __init__(
         self, party: PartyFolder, mailbox: Mailbox | None = None, *, timeout: float = ANSWER
     ) -> None:
-        self._identity, self._members = identity_of(party), party.known
-        self._post = Post(self._identity, sealing_of(party), FileKeys(party.state / "sessions"))
-        self._mailbox = open_mailbox(party) if mailbox is None else mailbox
+        mailbox = open_mailbox(party) if mailbox is None else mailbox
+        self._at = Endpoint(party, mailbox, lambda _: None)
+        self._identity, self._members = self._at.identity, self._at.members
         self._timeout = timeout
         self._seen: set[str] = set()
         self._one = threading.Lock()
@@ -84,7 +83,7 @@ class LeadSession:
 
     def close(self) -> None:
         """Give the connection back."""
-        self._mailbox.close()
+        self._at.mailbox.close()
 
     # -- what a lead can do
 
@@ -109,7 +108,7 @@ class LeadSession:
 
     def ask(
         self, names: Sequence[str], study: Study | None = None, *, timeout: float | None = None
-    ) -> list[Report]:
+    ) -> list[PartyReport]:
         """Ask parties what was decided about a study, and for their schemas, before it runs.
 
         A study that no owner has seen waits for each one from then on.
@@ -127,7 +126,7 @@ class LeadSession:
             self._timeout if timeout is None else timeout,
         )
         return [
-            Report(name, problem=problem)
+            PartyReport(name, problem=problem)
             if problem
             else report_of(name, found.get(name, Answer(channel.NOT_CONNECTED)))
             for name, problem in problems.items()
@@ -211,28 +210,18 @@ class LeadSession:
     def _exchange(
         self, queries: Sequence[Envelope], size: int, timeout: float, *, most: int = 0
     ) -> dict[str, Answer]:
-        """What each party answers until time is over; a question is put again from time to time."""
+        """What each party answers until time is over."""
         with self._one:
-            waiting = {each.recipient: each for each in queries}
-            sealed: dict[str, tuple[bytes, str]] = {}
+            asked = {each.recipient: Question(each, size) for each in queries}
             answers: dict[str, Answer] = {}
-            end, again, pause = time.monotonic() + timeout, 0.0, _AGAIN
-            limit = max(channel.MOST_SURVEYED, most)
-            reached = time.monotonic()
-            while waiting and (now := time.monotonic()) < end:
+            self._at.limit = max(channel.MOST_SURVEYED, most)
+            begun = reached = time.monotonic()
+            while len(answers) < len(asked) and (now := time.monotonic()) < begun + timeout:
                 try:
-                    if now >= again:
-                        for name, query in list(waiting.items()):
-                            try:
-                                self._put(query, size, sealed)
-                            except CarrierError as error:  # of a list that is newer than this one
-                                if name == AGGREGATOR or error.code != REVOKED:
-                                    raise
-                                self._mailbox.take(0.0)  # raises where it is this lead itself
-                                answers[name] = Answer(REVOKED)
-                                del waiting[name]
-                        again, pause = now + pause, min(2 * pause, ANSWER / 4)
-                    self._look(min(_GLANCE, end - now), size, limit, waiting, sealed, answers)
+                    for name, question in asked.items():
+                        if name not in answers and question.again <= now:
+                            self._put(question, answers)
+                    self._look(min(_GLANCE, begun + timeout - now), asked, answers)
                     reached = now
                 except CarrierError:
                     if now > reached + CONNECT:
@@ -240,68 +229,45 @@ class LeadSession:
                     time.sleep(_GLANCE / 4)
             return answers
 
-    def _look(
-        self,
-        wait: float,
-        size: int,
-        limit: int,
-        waiting: dict[str, Envelope],
-        sealed: dict[str, tuple[bytes, str]],
-        answers: dict[str, Answer],
-    ) -> None:
-        """Take what has come, once."""
-        done = []
-        for data in self._mailbox.take(wait, self._seen):
-            who = self._letter(data, limit, sealed, answers)
-            if who is None:  # of another process of this lead, perhaps
-                self._seen.add(digest_of(data))
-                continue
-            done.append(digest_of(data))
-            if who in answers:
-                waiting.pop(who, None)
-            elif who in waiting:
-                self._put(waiting[who], size, sealed)
-        if done:
-            self._mailbox.forget(done)
-
-    def _put(self, query: Envelope, size: int, sealed: dict[str, tuple[bytes, str]]) -> None:
-        name = query.recipient
-        if not self._post.knows(name):
-            self._mailbox.put(name, greet(self._post, self._members, name))
-            return
-        if name not in sealed:
-            sealed[name] = self._post.seal(query, bound=size)
-        self._mailbox.put(name, sealed[name][0])
-
-    def _letter(
-        self,
-        data: bytes,
-        limit: int,
-        sealed: dict[str, tuple[bytes, str]],
-        answers: dict[str, Answer],
-    ) -> str | None:
-        """Who has answered, or said hello; empty of what is nothing, None of others' mail."""
+    def _put(self, question: Question, answers: dict[str, Answer]) -> None:
         try:
-            if is_hello(data):
-                name, back = meet(self._post, self._members, data)
-                if back:
-                    self._mailbox.put(name, back)
-                return name
-            try:
-                found = self._post.open(data, limit=limit)
-            except OtherMembers as other:
-                found = other.envelope
+            question.put(self._at)
+        except CarrierError as error:
+            question.again = 0.0
+            # of a list that is newer than this one
+            if question.name == AGGREGATOR or error.code != REVOKED:
+                raise
+            self._at.mailbox.take(0.0)  # raises where it is this lead itself
+            answers[question.name] = Answer(REVOKED)
+
+    def _look(self, wait: float, asked: dict[str, Question], answers: dict[str, Answer]) -> None:
+        """Take what has come, once; mail of another process of this lead stays where it is."""
+        done = []
+        for data in self._at.mailbox.take(wait, self._seen):
+            digest = digest_of(data)
+            if self._letter(data, asked, answers):
+                done.append(digest)
+            else:
+                self._seen.add(digest)
+        if done:
+            self._at.mailbox.forget(done)
+
+    def _letter(self, data: bytes, asked: dict[str, Question], answers: dict[str, Answer]) -> bool:
+        """Deal with a message; whether nothing more is to be done about it by anybody."""
+        try:
+            came = self._at.receive(data)
         except EigenveilError:
-            return ""
-        if not found.question or found.question != sealed.get(found.sender, (b"", ""))[1]:
-            return None if time.time() - found.sent < _OLD else ""
-        if found.code != channel.OTHER_MEMBERS:
-            answers[found.sender] = Answer(found.code, found.payload)
-            return found.sender
-        listed = greet(self._post, self._members, found.sender, with_list=True)
-        self._mailbox.put(found.sender, listed)
-        del sealed[found.sender]
-        return ""
+            return True
+        question, found = asked.get(came.sender), came.message
+        if found is None:
+            if question is not None:
+                question.again = 0.0
+            return True
+        if question is None or found.question != question.mark:
+            return time.time() - found.sent >= _OLD
+        if (answer := question.take(self._at, found)) is not None:
+            answers[came.sender] = answer
+        return True
 
 
 def _status(fields: Any) -> StudyStatus:

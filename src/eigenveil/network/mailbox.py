@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
-import time
-from collections import defaultdict
 from collections.abc import Collection, Iterator
 from importlib.metadata import entry_points
 from typing import Protocol
@@ -105,50 +102,3 @@ def open_mailbox(party: PartyFolder, address: str | None = None) -> Mailbox:
 def schemes() -> Iterator[str]:
     """Schemes of the carriers that are installed."""
     return (each.name for each in entry_points(group=GROUP))
-
-
-class MemoryMailboxes:
-    """The mailboxes of parties in one process."""
-
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.mail: dict[str, dict[str, bytes]] = defaultdict(dict)
-
-    def of(self, name: str) -> Mailbox:
-        """The mailbox of one of them."""
-        return _Memory(self, check_recipient(name))
-
-
-class _Memory:
-    def __init__(self, boxes: MemoryMailboxes, name: str) -> None:
-        self._boxes, self._name, self._closed = boxes, name, False
-
-    def put(self, recipient: str, envelope: bytes) -> None:
-        if self._closed:
-            raise CarrierError(
-                f"The mailbox of {self._name} is closed.", hint="Open it.", code="no-mailbox"
-            )
-        with self._boxes.changed:
-            self._boxes.mail[check_recipient(recipient)].setdefault(digest_of(envelope), envelope)
-            self._boxes.changed.notify_all()
-
-    def take(self, wait: float, known: Collection[str] = ()) -> list[bytes]:
-        end = time.monotonic() + wait
-        with self._boxes.changed:
-            while True:
-                mail = self._boxes.mail[self._name]
-                found = [each for digest, each in mail.items() if digest not in known]
-                left = end - time.monotonic()
-                if found or left <= 0 or self._closed:
-                    return found
-                self._boxes.changed.wait(left)
-
-    def forget(self, digests: Collection[str]) -> None:
-        with self._boxes.changed:
-            for digest in digests:
-                self._boxes.mail[self._name].pop(digest, None)
-
-    def close(self) -> None:
-        with self._boxes.changed:
-            self._closed = True
-            self._boxes.changed.notify_all()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,86 +21,23 @@ from eigenveil.federation.protocol.messages import AGGREGATOR
 from eigenveil.federation.protocol.requests import Replies
 from eigenveil.network import channel
 from eigenveil.network.channel import Answer, failure, opening, room
-from eigenveil.network.envelopes import (
-    Envelope,
-    OtherMembers,
-    Post,
-    brought_list,
-    is_hello,
-    list_of_hello,
-)
-from eigenveil.network.mailbox import Mailbox, digest_of
-from eigenveil.network.members import KnownMembers
+from eigenveil.network.endpoint import AGAIN, Endpoint, Question
+from eigenveil.network.envelopes import Envelope
+from eigenveil.network.mailbox import digest_of
 from eigenveil.network.orders import Order, fewest_parties, parties_of
 from eigenveil.network.sizes import bound
 
 JOIN = "join"
 EXPIRED = "expired-list"
-# Seconds: of one look into the mailbox; between two puts of a question that waits, at first and at
-# the most; of patience for parties that are missing while enough are there; for those that were
-# silent before; and for last words.
+# Seconds: of one look into the mailbox; of patience for parties that are missing while enough are
+# there; for those that were silent before; and for last words.
 WAIT = 10.0
-AGAIN, SELDOM = 3.0, 60.0
 PATIENCE = 60.0
 GRACE = 2.0
 LAST_WORDS = 3.0
 _GLANCE = 0.1
 _NOTICES = 600.0
-MOST_APART = 120.0
-_SHORTLY = 0.3
-_MOST_LISTS = 5
-_ASKS, _KNOWN = b"?", b"."
 _log = logging.getLogger(__name__)
-
-
-def greet(post: Post, members: KnownMembers, to: str, *, with_list: bool = False) -> bytes:
-    """A hello, which asks for one where the other's key is not known; it may bring the list."""
-    listed = members.data() if with_list else b""
-    return post.hello(to, (_KNOWN if post.knows(to) else _ASKS) + listed)
-
-
-def meet(post: Post, members: KnownMembers, data: bytes) -> tuple[str, bytes]:
-    """Take a hello and the list that it brings: who sent it, and the hello to send back, if any."""
-    brought = brought_list(data)
-    if brought[1:]:
-        members.adopt(brought[1:])
-    name = post.learn(data)
-    differs = list_of_hello(data) != members.digest
-    if not differs and brought[:1] != _ASKS:
-        return name, b""
-    return name, greet(post, members, name, with_list=differs)
-
-
-def clock_problem(found: Envelope) -> str:
-    """A sentence where this clock is behind: a message can be late, but not early."""
-    ahead = found.sent - time.time()
-    if ahead <= MOST_APART:
-        return ""
-    return (
-        f"The clocks differ: that of {found.sender} is {ahead / 60:.0f} minutes ahead of this "
-        "machine's. Correct the one that is wrong: lists, decisions and ledgers are dated by it."
-    )
-
-
-@dataclass(eq=False)
-class Question:
-    """One question to one party; ``code`` says what is known while there is no answer."""
-
-    envelope: Envelope
-    room: int
-    batch: Batch
-    mark: str = ""
-    sealed: bytes = b""
-    code: str = channel.NOT_CONNECTED
-    again: float = 0.0
-    pause: float = AGAIN
-    lists: int = 0
-    until: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """Who is asked."""
-        return self.envelope.recipient
 
 
 class Closed(Exception):
@@ -107,16 +45,17 @@ class Closed(Exception):
 
 
 class Batch:
-    """Questions that somebody waits for together."""
+    """Questions that somebody waits for together, and their answers, by party."""
 
-    def __init__(self) -> None:
-        self.open: dict[str, Question] = {}
+    def __init__(self, questions: Iterable[Question]) -> None:
+        self.open = {each.name: each for each in questions}
         self.answers: dict[str, Answer] = {}
         self._changed = threading.Event()
 
     def take(self, question: Question, answer: Answer) -> None:
         """An answer has come."""
-        if self.open.pop(question.name, None) is not None:
+        if self.open.get(question.name) is question:
+            del self.open[question.name]
             self.answers[question.name] = answer
             if not self.open:
                 self._changed.set()
@@ -126,42 +65,34 @@ class Batch:
         self._changed.wait(seconds)
 
 
-class Desk:
+class QuestionDesk:
     """The aggregator's mail: questions go out here, and whatever comes is given to whom it is for.
 
-    ``receive`` gets questions of others, opened; it answers with :meth:`reply`.
+    ``receive`` gets questions of others, opened.
     """
 
-    def __init__(
-        self,
-        post: Post,
-        mailbox: Mailbox,
-        members: KnownMembers,
-        *,
-        receive: Callable[[Envelope], None],
-        say: Callable[[str], None],
-    ) -> None:
-        self._post, self._mailbox, self._members = post, mailbox, members
-        self._receive, self._say = receive, say
-        self._open: dict[tuple[str, str], Question] = {}
-        self._unknown: dict[str, set[Question]] = {}
-        self._notices: list[Question] = []
+    def __init__(self, at: Endpoint, receive: Callable[[Envelope], None]) -> None:
+        self._at, self._receive = at, receive
+        self._open: defaultdict[str, dict[str, tuple[Question, Batch]]] = defaultdict(dict)
+        self._notices: list[tuple[float, Batch]] = []
         self._guard = threading.RLock()
         self._stop = threading.Event()
-        self._limit = channel.MOST_STUDY
-        self._clocks: set[str] = set()
         self._told = False
         self.heard: dict[str, float] = {}
         self.problem = ""
 
     # -- out
 
-    def ask(self, batch: Batch, questions: Iterable[tuple[Envelope, int]]) -> None:
-        """Put questions, each padded to its size; answers come to the batch."""
-        asked = [Question(envelope, size, batch) for envelope, size in questions]
-        batch.open.update((each.name, each) for each in asked)  # before the first answer comes
-        for question in asked:
+    def ask(self, questions: Iterable[Question]) -> Batch:
+        """Put questions; answers come to the batch."""
+        batch = Batch(questions)
+        waiting = list(batch.open.values())
+        with self._guard:
+            for question in waiting:  # before the first answer comes
+                self._open[question.name][question.mark] = question, batch
+        for question in waiting:
             self._put(question)
+        return batch
 
     def again(self, batch: Batch) -> None:
         """Put those questions again for which it is time."""
@@ -178,51 +109,26 @@ class Desk:
 
     def notify(self, names: Iterable[str], step: str, payload: bytes) -> None:
         """Say something to parties for which nobody waits; it is repeated for some minutes."""
-        batch, size = Batch(), room(payload)
-        self.ask(batch, [(Envelope("", "", step, AGGREGATOR, n, payload), size) for n in names])
+        told = (Envelope("", "", step, AGGREGATOR, name, payload) for name in names)
+        batch = self.ask(Question(each, room(payload)) for each in told)
         with self._guard:
-            until = time.monotonic() + _NOTICES
-            for question in tuple(batch.open.values()):
-                question.until = until
-                self._notices.append(question)
-
-    def reply(self, query: Envelope, answer: Answer, size: int = 0) -> None:
-        """Answer a question that somebody has put."""
-        found = query.answered(answer.payload, answer.code)
-        sealed, _ = self._post.seal(found, bound=max(size, room(answer.payload)))
-        self._mailbox.put(query.sender, sealed)
-
-    def allow(self, size: int) -> None:
-        """Envelopes of this size may come from now on."""
-        self._limit = max(self._limit, size)
+            self._notices.append((time.monotonic() + _NOTICES, batch))
 
     def _put(self, question: Question) -> None:
-        question.again = time.monotonic() + question.pause
-        question.pause = min(2 * question.pause, SELDOM)
-        name = question.name
         try:
-            self._members.role(name)  # it may have been revoked since
-            if not question.sealed:
-                if not self._post.knows(name):
-                    with self._guard:
-                        self._unknown.setdefault(name, set()).add(question)
-                    self._mailbox.put(name, greet(self._post, self._members, name))
-                    return
-                sealed, question.mark = self._post.seal(question.envelope, bound=question.room)
-                with self._guard:
-                    question.sealed = sealed
-                    self._open[name, question.mark] = question
-                if question.code == channel.NOT_CONNECTED:
-                    question.code = channel.NO_ANSWER
-            self._mailbox.put(name, question.sealed)
+            question.put(self._at)
         except ProtocolError as error:
             if error.code in ("not-a-member", "revoked-party"):
                 self._take(question, Answer(channel.REFUSED))
-            self._warn(f"{name} was not asked", error)
+            self._warn(f"{question.name} was not asked", error)
 
-    def _close(self, question: Question) -> None:
-        self._open.pop((question.name, question.mark), None)
-        self._unknown.get(question.name, set()).discard(question)
+    def _close(self, question: Question) -> Batch | None:
+        _, batch = self._open[question.name].pop(question.mark, (None, None))
+        return batch
+
+    def allow(self, size: int) -> None:
+        """Envelopes of this size may come from now on."""
+        self._at.limit = max(self._at.limit, size)
 
     # -- in
 
@@ -233,7 +139,7 @@ class Desk:
     def close(self) -> None:
         """Take no more mail."""
         self._stop.set()
-        self._mailbox.close()
+        self._at.mailbox.close()
 
     @property
     def is_closed(self) -> bool:
@@ -241,42 +147,36 @@ class Desk:
         return self._stop.is_set()
 
     def _look_after(self) -> None:
+        mailbox = self._at.mailbox
         while not self._stop.is_set():
             try:
-                mail = self._mailbox.take(WAIT)
+                mail = mailbox.take(WAIT)
                 for data in mail:
                     self._one(data)
                 if mail:
-                    self._mailbox.forget([digest_of(data) for data in mail])
+                    mailbox.forget([digest_of(data) for data in mail])
                 self._repeat_notices()
                 self.problem = ""
             except Exception as error:
                 told = error.message if isinstance(error, EigenveilError) else repr(error)
                 if told != self.problem and not self._stop.is_set():
-                    self._say(f"The mailbox cannot be read; still trying: {told}")
+                    self._at.say(f"The mailbox cannot be read; still trying: {told}")
                     _log.warning("the mailbox cannot be read", exc_info=True)
                 self.problem = told
                 self._stop.wait(1.0)
 
     def _one(self, data: bytes) -> None:
         try:
-            if is_hello(data):
-                self._met(*meet(self._post, self._members, data))
-                return
-            known = True
-            try:
-                found = self._post.open(data, limit=self._limit)
-            except OtherMembers as other:
-                known, found = False, other.envelope
-            self.heard[found.sender] = time.monotonic()
-            if (told := clock_problem(found)) and found.sender not in self._clocks:
-                self._clocks.add(found.sender)
-                self._say(told)
-            if found.question:
+            came = self._at.receive(data)
+            self.heard[came.sender] = time.monotonic()
+            found = came.message
+            if found is None:
+                self._met(came.sender)
+            elif found.question:
                 self._answered(found)
-            elif not known:
-                self._bring_list(found.sender)
-                self.reply(found, Answer(channel.OTHER_MEMBERS))
+            elif not came.same_members:
+                self._at.greet(came.sender, with_list=True)
+                self._at.reply(found, Answer(channel.OTHER_MEMBERS))
             else:
                 self._receive(found)
         except EigenveilError as error:
@@ -289,63 +189,42 @@ class Desk:
         _log.warning("%s: %s", what, error.message)
         if error.code == EXPIRED and not self._told:
             self._told = True
-            self._say(str(error))
+            self._at.say(str(error))
 
-    def _met(self, name: str, back: bytes) -> None:
-        self.heard[name] = time.monotonic()
-        if back:
-            self._mailbox.put(name, back)
+    def _met(self, name: str) -> None:
         with self._guard:
-            waiting = self._unknown.pop(name, set())
+            waiting = [question for question, _ in self._open[name].values()]
         for question in waiting:
-            question.pause = AGAIN
-            self._put(question)
-
-    def _bring_list(self, name: str) -> None:
-        self._mailbox.put(name, greet(self._post, self._members, name, with_list=True))
+            if question.code == channel.NOT_CONNECTED:  # for want of the key that came now
+                question.pause = AGAIN
+                self._put(question)
 
     def _answered(self, found: Envelope) -> None:
         with self._guard:
-            question = self._open.get((found.sender, found.question))
-        if question is None:
-            return
-        if found.code == channel.OTHER_MEMBERS:
-            self._exchange_lists(question)
-        elif found.code in channel.WAITS:
-            question.code = found.code
-        else:
-            self._take(question, Answer(found.code, found.payload))
+            question, _ = self._open[found.sender].get(found.question, (None, None))
+        if question is not None and (answer := question.take(self._at, found)) is not None:
+            self._take(question, answer)
 
     def _take(self, question: Question, answer: Answer) -> None:
         with self._guard:
-            self._close(question)
-        question.batch.take(question, answer)
-
-    def _exchange_lists(self, question: Question) -> None:
-        """The party has another list: bring it this one; should its be newer, that comes."""
-        question.code, question.lists = channel.OTHER_MEMBERS, question.lists + 1
-        if question.lists > _MOST_LISTS:
-            self._take(question, Answer(channel.BAD_MEMBERS))
-            return
-        self._bring_list(question.name)
-        question.sealed, question.pause = b"", AGAIN
-        question.again = time.monotonic() + _SHORTLY * question.lists
+            batch = self._close(question)
+        if batch is not None:
+            batch.take(question, answer)
 
     def _repeat_notices(self) -> None:
         now = time.monotonic()
         with self._guard:
-            waiting = [each for each in self._notices if each.batch.open.get(each.name) is each]
-            self._notices = [each for each in waiting if each.until > now]
-            for old in waiting:
-                if old.until <= now:
-                    self._close(old)
-        for question in self._notices:
-            if question.again <= now:
-                self._put(question)
+            notices = self._notices
+            self._notices = [(until, each) for until, each in notices if until > now and each.open]
+        for until, batch in notices:
+            if until > now:
+                self.again(batch)
+            else:
+                self.drop(batch)
 
 
 @dataclass
-class Run:
+class PartyCalls:
     """Asks the parties of one run, as its lead ordered it.
 
     ``aborted`` says who stopped the study, if anybody, ``begin`` is called once all have joined,
@@ -353,7 +232,7 @@ class Run:
     for owners and absent parties, which are nobody's work.
     """
 
-    desk: Desk
+    desk: QuestionDesk
     order: Order
     identity: Identity
     aborted: Callable[[], str]
@@ -390,10 +269,9 @@ class Run:
         if method != JOIN and not self._begun and not self._ending:
             self._begun = True
             self.begin()
-        batch, study = Batch(), self.order.study
-        self.desk.allow(bound(study, method, answer=True))
         known = {name: body for name, body in payloads.items() if name not in failures}
-        self.desk.ask(batch, (self._question(n, method, body) for n, body in known.items()))
+        self.desk.allow(bound(self.order.study, method, answer=True))
+        batch = self.desk.ask(self._question(n, method, body) for n, body in known.items())
         try:
             if method == JOIN and not self._ending:
                 begun = self._until_joined(batch)
@@ -435,14 +313,13 @@ class Run:
         """Tell all that the run has ended: they erase its keys."""
         self.desk.notify(self._names, channel.OVER, self.order.session.encode())
 
-    def _question(self, name: str, method: str, body: bytes) -> tuple[Envelope, int]:
-        """A question, and what it is padded to."""
+    def _question(self, name: str, method: str, body: bytes) -> Question:
         study, session = self.order.study, self.order.session
         size = bound(study, method)
         if method == JOIN:
             body = opening(self.order.line, self.identity.members.digest, body)
             size = max(size, room(body))
-        return Envelope(study.hash, session, method, AGGREGATOR, name, body), size
+        return Question(Envelope(study.hash, session, method, AGGREGATOR, name, body), size)
 
     def _until_answered(self, batch: Batch, timeout: float) -> None:
         """Until all have answered, time is over, or only those are left that are silent."""

@@ -18,7 +18,7 @@ from eigenveil.federation.protocol.terms import settle
 from eigenveil.network.channel import ABORTED
 from eigenveil.network.journal import Calls, Journal, Journaled
 from eigenveil.network.orders import Order, parties_of
-from eigenveil.network.questions import PATIENCE, Closed, Desk, Run
+from eigenveil.network.questions import PATIENCE, Closed, PartyCalls, QuestionDesk
 from eigenveil.network.results import write_result_files
 from eigenveil.network.status import STATUS, Progress, error_fields
 
@@ -34,7 +34,7 @@ class StudyRunner:
     """
 
     order: Order
-    desk: Desk
+    desk: QuestionDesk
     identity: Identity
     aborted: Callable[[], str]
     folder: Path
@@ -59,7 +59,7 @@ class StudyRunner:
             progress.state, progress.missing = "running", {}
             progress.write()
 
-        asked = Run(
+        asked = PartyCalls(
             self.desk, self.order, self.identity, self.aborted, begin, note, patience=self.patience
         )
         problem: EigenveilError | None = None
@@ -87,7 +87,7 @@ class StudyRunner:
         asked.over()
         return problem
 
-    def _run(self, asked: Run, progress: Progress) -> None:
+    def _run(self, asked: PartyCalls, progress: Progress) -> None:
         study, session, begun = self.order.study, self.order.session, time.monotonic()
         calls: Calls = Journaled(asked, self.journal, asked.count_replayed)
         aggregator = Aggregator(

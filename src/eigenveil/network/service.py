@@ -21,8 +21,9 @@ from eigenveil.errors import DataError, EigenveilError, ProtocolError
 from eigenveil.files import replacing
 from eigenveil.network import channel
 from eigenveil.network.channel import NONCE, OVER, PIECE, Answer
-from eigenveil.network.envelopes import Envelope, FileKeys, Post
-from eigenveil.network.folder import PartyFolder, identity_of, sealing_of
+from eigenveil.network.endpoint import Endpoint
+from eigenveil.network.envelopes import Envelope
+from eigenveil.network.folder import PartyFolder, identity_of
 from eigenveil.network.journal import MOST_IDLE_STARTS, Journal, Opening
 from eigenveil.network.mailbox import Mailbox
 from eigenveil.network.orders import (
@@ -34,7 +35,7 @@ from eigenveil.network.orders import (
     read_order,
     sign_end,
 )
-from eigenveil.network.questions import PATIENCE, Closed, Desk
+from eigenveil.network.questions import PATIENCE, Closed, QuestionDesk
 from eigenveil.network.results import FILES
 from eigenveil.network.runner import StudyRunner
 from eigenveil.network.status import GOING_ON, STATUS, Progress, error_fields, read_progress
@@ -62,9 +63,9 @@ class AggregatorService:
         patience: float = PATIENCE,
     ) -> None:
         self._party, self._say, self._patience = party, say, patience
-        self.identity = identity_of(party)
-        self.post = Post(self.identity, sealing_of(party), FileKeys(party.state / "sessions"))
-        self.desk = Desk(self.post, mailbox, party.known, receive=self._receive, say=say)
+        self._at = Endpoint(party, mailbox, say)
+        self.identity, self.post = self._at.identity, self._at.post
+        self.desk = QuestionDesk(self._at, self._receive)
         self._answers = ThreadPoolExecutor(1, thread_name_prefix="eigenveil leads")
         self._guard = threading.Condition()
         self._alive: dict[str, str] = {}
@@ -214,7 +215,7 @@ class AggregatorService:
             _log.exception("a lead's request could not be answered")
             found = Answer(channel.TROUBLE)
         try:
-            self.desk.reply(query, found, PIECE if query.step == channel.RESULT else 0)
+            self._at.reply(query, found, PIECE if query.step == channel.RESULT else 0)
         except EigenveilError as error:
             _log.warning("%s was not answered: %s", query.sender, error.message)
 

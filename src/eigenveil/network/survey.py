@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
-from typing import Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, ValidationError
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
-from eigenveil.federation.approvals.record import Standing
 from eigenveil.federation.approvals.studies import MOST_ASKED, waiting_study
 from eigenveil.federation.members import Membership
 from eigenveil.federation.signed import Document
@@ -26,10 +24,11 @@ from eigenveil.federation.study.study import Study, parse_study
 from eigenveil.network import channel
 from eigenveil.network.channel import MOST_SURVEYED, NONCE, OTHER_MEMBERS, TROUBLE, Answer
 from eigenveil.network.envelopes import Envelope
-from eigenveil.network.folder import PartyFolder
-from eigenveil.network.members import KnownMembers
 from eigenveil.network.orders import parties_of
 from eigenveil.tables.schema import Schema, parse_schema
+
+if TYPE_CHECKING:
+    from eigenveil.network.parties import Party
 
 State = Literal[
     "new", "waiting", "full", "approved", "used", "expired", "refused", "revoked", "no-part",
@@ -92,7 +91,7 @@ class PartyAnswer(Document):
 
 
 @dataclass(frozen=True)
-class Report:
+class PartyReport:
     """What came of asking a party: its answer, or a code that says why there is none."""
 
     name: str
@@ -108,39 +107,7 @@ class Report:
 # -- a party's side
 
 
-class Asked(Protocol):
-    """What is needed of a party."""
-
-    @property
-    def folder(self) -> PartyFolder:
-        """Its folder."""
-        ...
-
-    @property
-    def members(self) -> KnownMembers:
-        """The lists that it has seen."""
-        ...
-
-    @property
-    def telling(self) -> Telling:
-        """What leads may read."""
-        ...
-
-    @property
-    def say(self) -> Callable[[str], None]:
-        """Tells the owner."""
-        ...
-
-    def standing(self, study: str) -> Standing:
-        """Where a study stands, by its hash."""
-        ...
-
-    def propose(self, study: Study, *, most: int) -> str:
-        """Put a study before the owner if need be."""
-        ...
-
-
-def told(party: Asked, question: Envelope, *, known: bool) -> Answer:
+def told(party: Party, question: Envelope, *, known: bool) -> Answer:
     """What a lead is answered; ``known`` says whether both have the same list of members."""
     if not known:
         return Answer(OTHER_MEMBERS)
@@ -157,7 +124,7 @@ def told(party: Asked, question: Envelope, *, known: bool) -> Answer:
     return Answer("", found.model_dump_json().encode())
 
 
-def _decided(party: Asked, study: Study) -> PartyAnswer:
+def _decided(party: Party, study: Study) -> PartyAnswer:
     """What the owner decided; who has not is asked."""
     if party.folder.name not in parties_of(study):
         return PartyAnswer(state="no-part")
@@ -233,13 +200,13 @@ def problem_of(members: Membership, name: str) -> str:
     return "" if found in ("site", "helper") else NOT_A_MEMBER
 
 
-def report_of(name: str, answer: Answer) -> Report:
+def report_of(name: str, answer: Answer) -> PartyReport:
     """What a party has answered."""
     if answer.code:
-        return Report(name, problem=answer.code)
+        return PartyReport(name, problem=answer.code)
     try:
         found = PartyAnswer.model_validate_json(answer.payload)
         _ = found.schema_told
     except (ValidationError, ValueError, RecursionError):
-        return Report(name, problem=UNREADABLE)
-    return Report(name, found)
+        return PartyReport(name, problem=UNREADABLE)
+    return PartyReport(name, found)

@@ -293,6 +293,7 @@ def _start(
     """Answer studies until stopped."""
     # imported here: the ledger's database library takes a moment to load
     from eigenveil.cli.presenters.site_console import ReportingLedger, end_at_once
+    from eigenveil.network.attendant import Attendant
     from eigenveil.network.folder import lock
     from eigenveil.network.health import Watched
     from eigenveil.network.mailbox import open_mailbox
@@ -302,7 +303,7 @@ def _start(
     books: ReportingLedger | None = None
 
     def run() -> dict[str, str]:
-        return {} if answers is None else answers.about()
+        return {} if answers is None else answers.runs.about()
 
     say = service.speaker(party.name, run)
     how = cast("Approve", approve)
@@ -323,5 +324,5 @@ def _start(
             )
         start_health(service.health, Watched(party, answers.activity, books), say)
         end_at_once(say)
-        answers.serve(mailbox)
+        Attendant(answers, mailbox).serve()
     return 0

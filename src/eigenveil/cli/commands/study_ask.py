@@ -16,7 +16,7 @@ from eigenveil.federation.study.file import read_study
 
 if TYPE_CHECKING:
     from eigenveil.federation.study.study import Study
-    from eigenveil.network.survey import Report
+    from eigenveil.network.survey import PartyReport
     from eigenveil.tables.schema import Schema
 
 
@@ -68,7 +68,7 @@ def schema_of_sites(names: Sequence[str], party: Path, *, quiet: bool) -> Schema
     return schema
 
 
-def _reports(names: Sequence[str], study: Study | None, party: Path) -> list[Report]:
+def _reports(names: Sequence[str], study: Study | None, party: Path) -> list[PartyReport]:
     with open_lead(party) as session:
         return session.ask(names, study)
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError
 from eigenveil.network.channel import sentence
-from eigenveil.network.survey import NOT_A_MEMBER, NOT_CONNECTED, REVOKED, Report
+from eigenveil.network.survey import NOT_A_MEMBER, NOT_CONNECTED, REVOKED, PartyReport
 from eigenveil.tables.common import Difference, common_schema
 from eigenveil.tables.schema import Schema
 
@@ -37,7 +37,7 @@ _PROBLEMS = {
 }
 
 
-def decision_text(report: Report) -> str:
+def decision_text(report: PartyReport) -> str:
     """What a party decided, or why that is not known."""
     found = report.answer
     if found is None:
@@ -51,7 +51,7 @@ def decision_text(report: Report) -> str:
     return f"approved: {runs}{until}"
 
 
-def is_connected(report: Report) -> bool:
+def is_connected(report: PartyReport) -> bool:
     """Whether the party was there: it answered, or the aggregator says so."""
     return report.problem not in (NOT_CONNECTED, NOT_A_MEMBER)
 
@@ -66,7 +66,7 @@ class Schemas:
     problem: str = ""  # Why there is no common one
 
 
-def schemas_of(reports: Sequence[Report]) -> Schemas:
+def schemas_of(reports: Sequence[PartyReport]) -> Schemas:
     """The schemas that were told, together."""
     told = {
         each.name: schema
@@ -81,7 +81,7 @@ def schemas_of(reports: Sequence[Report]) -> Schemas:
         return Schemas(told, problem=error.message)
 
 
-def survey_json(reports: Sequence[Report], study: Study | None) -> dict[str, Any]:
+def survey_json(reports: Sequence[PartyReport], study: Study | None) -> dict[str, Any]:
     """All of it as plain values."""
     schemas = schemas_of(reports)
     return {
@@ -105,7 +105,7 @@ def survey_json(reports: Sequence[Report], study: Study | None) -> dict[str, Any
     }
 
 
-def print_survey(reports: Sequence[Report], study: Study, screen: Screen) -> None:
+def print_survey(reports: Sequence[PartyReport], study: Study, screen: Screen) -> None:
     """A table of sites, and what it means for a start."""
     table = Table(title=f"study {study.name}, hash {study.hash[:12]}")
     for name in ("site", "decision", "connected", "version", "schema"):
@@ -136,7 +136,7 @@ def print_differences(schemas: Schemas, screen: Screen) -> None:
         screen.print(schemas.problem)
 
 
-def _schema_text(report: Report, study: Study | None) -> str:
+def _schema_text(report: PartyReport, study: Study | None) -> str:
     """Whether a party's schema reads its table as the study does."""
     schema = None if report.answer is None else report.answer.schema_told
     if schema is None:

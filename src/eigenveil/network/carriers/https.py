@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from eigenveil.errors import DataError, ProtocolError, first_line
-from eigenveil.federation.identity import Current
+from eigenveil.federation.identity import Identity
 from eigenveil.files import replacing
 from eigenveil.network.folder import PartyFolder, identity_of
 from eigenveil.network.mailbox import LARGEST, CarrierError, check_recipient, digest_of
@@ -64,7 +64,7 @@ class HttpsCarrier:
 class HttpsMailbox:
     """One member's mail on a server; several threads may use it."""
 
-    def __init__(self, identity: Current, address: str, *, ca: str = "") -> None:
+    def __init__(self, identity: Identity, address: str, *, ca: str = "") -> None:
         import httpx
 
         self._identity = identity
@@ -136,7 +136,7 @@ class HttpsMailbox:
         with self._guard:
             if time.monotonic() < self._until:
                 return self._token
-            found = self._identity.now()
+            found = self._identity
             challenge = self._answer("GET", "/challenge", b"").decode("latin-1")
             text = what_is_signed(found.members.federation, found.name, challenge)
             name = found.name.encode().hex()

@@ -26,7 +26,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from eigenveil.errors import DataError, OutputError, ProtocolError, first_line
-from eigenveil.federation.identity import Current
+from eigenveil.federation.identity import Identity
 from eigenveil.network.carriers.https import (
     CERTIFICATE,
     KEY,
@@ -85,7 +85,7 @@ class MailboxServer:
 
     def __init__(
         self,
-        identity: Current,
+        identity: Identity,
         store: Store,
         context: ssl.SSLContext,
         *,
@@ -139,7 +139,7 @@ class MailboxServer:
     @property
     def mailbox(self) -> OwnMailbox:
         """The aggregator's own mailbox."""
-        return OwnMailbox(self._store, self._identity.now().name)
+        return OwnMailbox(self._store, self._identity.name)
 
     def close(self) -> None:
         """Stop; mail stays in its files."""
@@ -202,7 +202,7 @@ class MailboxServer:
             name, signed = bytes.fromhex(name).decode(), bytes.fromhex(signature)
         except ValueError:
             raise ProtocolError("This is no request for a session.", code="malformed") from None
-        identity = self._identity.now()
+        identity = self._identity
         members = identity.members
         if federation != members.federation:
             raise ProtocolError("This is another federation's.", code="wrong-federation")
@@ -228,7 +228,7 @@ class MailboxServer:
         return name
 
     def _key(self, name: str) -> str:
-        members = self._identity.now().members
+        members = self._identity.members
         return members.key(role=members.role(name), name=name).fingerprint
 
     def _sealed(self, kind: str, content: str, seconds: float) -> str:
@@ -250,7 +250,7 @@ class MailboxServer:
     async def _put(self, request: Request) -> Response:
         name = self._member(request)
         recipient: str = request.path_params["recipient"]
-        self._identity.now().members.role(recipient)
+        self._identity.members.role(recipient)
         async with asyncio.timeout(self._limits.body):
             pieces = _pieces(request, self._limits.envelope, self._limits.pause)
             try:
@@ -324,7 +324,7 @@ def serve(
 
 
 def serve_mail(
-    identity: Current,
+    identity: Identity,
     folder: Path,
     *,
     host: str,
