@@ -165,14 +165,6 @@ def test_unit_rows_are_kept_where_length_says_nothing_of_direction():
         assert captured(rows, model.components_) > 0.99
 
 
-def test_saved_and_read_again(tmp_path):
-    model = PrivatePCA(3, epsilon=2.0).fit(DIGITS)
-    model.save(tmp_path / "model.npz")
-    again = PrivatePCA.load(tmp_path / "model.npz")
-    assert again.adapted_ == model.adapted_
-    assert again.predicted_losses_ == model.predicted_losses_
-
-
 def test_what_it_cannot_be():
     with pytest.raises(PrivacyError, match="delta = 0") as error:
         PrivatePCA(mechanism="adaptive", delta=0.0).fit(DIGITS)

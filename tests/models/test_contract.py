@@ -4,17 +4,24 @@ One suite over all estimators of the registry; what is a model's own stands in i
 """
 
 import json
+import math
+import pickle
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import eigenveil
-from eigenveil import DataError, OutputError, PrivacyError
+from eigenveil import DataError, EigenveilError, OutputError, PrivacyError
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models import rounds
 from eigenveil.models.task import TASKS, task_of_plan
+from eigenveil.moments.source import ArrayRows
+from eigenveil.privacy.gaussian import mu_of_epsilon
 from eigenveil.privacy.statistics import STATISTICS
 from results_tools import shown_by
 
@@ -50,14 +57,72 @@ def task(fitted):
     return KINDS[type(fitted).__name__][0]
 
 
-def test_a_fit_spends_what_was_asked_and_is_certified(fitted, task):
-    guarantee = fitted.guarantee_
-    assert 0.99 * 8.0 < guarantee.epsilon <= 8.0
+# What each estimator is fitted with beside its defaults; every model's, and a few of its own.
+ASKED = [{}, {"epsilon": 0.5, "delta": 1e-9}, {"adjacency": "replace-one"}, {"delta": 0.0}]
+OWN = {
+    "PrivatePCA": [{"mechanism": each, "delta": 0.0} for each in ("vector", "bingham", "power")]
+    + [{"mechanism": each} for each in ("gaussian", "sketch", "power")]
+    + [{"n_components": 0.8}, {"n_components": "auto", "whiten": True}, {"row_norm": "auto"}]
+    + [{"center": False, "row_bound": 30.0}, {"scale": "private"}],
+    "PrivateGaussianMixture": [
+        {"center": False},
+        {"row_bound": 30.0},
+        {"mechanism": "vector"},
+        {"pair": "sketch"},
+        *({"n_components": 2, "covariance_type": each} for each in ("diag", "full", "tied")),
+        {"noise_variance": 1.0, "center": np.full(6, 0.25), "n_components": 3},
+        {"n_components": 2, "pair": "sketch", "delta": 0.0},
+    ],
+    "PrivateTopicModel": [
+        {"clip_documents": False},
+        {"alpha0": 1.0},
+        {"mechanism": "vector"},
+        {"pair": "sketch", "delta": 0.0},
+        {"n_components": 3, "clip_documents": False, "budget_split": {"moment": 1, "tensor": 3}},
+    ],
+    "PrivateCovariance": [{"row_bound": 30.0}, {"center": False}, {"scale": "private"}],
+    "FederatedPCA": [{"protocol": each} for each in ("sketch", "dpdispca", "full", "local")],
+    "PrivateStreamingPCA": [{"publish": "continual", "horizon": 4}, {"publish": "blocks"}],
+}
+FITS = [(name, options) for name in KINDS for options in ASKED + OWN.get(name, [])]
+
+
+@pytest.mark.parametrize(("name", "options"), FITS, ids=str)
+def test_a_fit_spends_what_was_asked_and_its_certificate_holds(name, options, tmp_path):
+    task, path = KINDS[name]
+    model = new(name, **options).fit(rows_of(task, path))
+    asked = {"epsilon": 8.0, "delta": 1e-6} | options
+    guarantee, certificate = model.guarantee_, model.certificate_
+    verdict = check(certificate)
+    assert verdict.word == "VALID", verdict.explanation
+    assert verdict.guarantee == guarantee
     assert guarantee.certified
-    assert check(fitted.certificate_).word == "VALID"
-    assert task_of_plan(fitted.plan_) is task
-    assert fitted.n_features_in_ == 6
-    assert not np.isnan(fitted.n_samples_ if hasattr(fitted, "n_samples_") else 0.0)
+    assert guarantee.adjacency == asked.get("adjacency", "add-remove")
+    assert guarantee.epsilon <= asked["epsilon"]
+    assert guarantee.delta <= asked["delta"]
+    if certificate.stopped is None:
+        assert guarantee.epsilon > 0.999 * asked["epsilon"]
+    plan = model.plan_
+    assert plan.hash == certificate.plan_hash
+    assert task_of_plan(plan) is task
+    if path != "sites":  # settled before any row is read
+        made = task.make_plan(
+            model._options(), features=6, **({"variables": 6} if plan.finds_scales else {})
+        )
+        assert made == plan
+    kinds = [record.noise.kind for record in certificate.releases]
+    assert kinds == [plan.noises[each.step].name for each in plan.schedule[: len(kinds)]]
+    model.save(tmp_path / "model.npz")
+    for attribute, value in shown_by(type(model).load(tmp_path / "model.npz")).items():
+        np.testing.assert_equal(value, getattr(model, attribute))
+    if asked["delta"] == 0:
+        assert guarantee.delta == 0.0
+        assert guarantee.mu is None
+        assert all(record.mechanism.pure for record in certificate.releases)
+    elif path == "table" and certificate.stopped is None and not plan.mixed:
+        spent = math.hypot(*(record.mu() for record in certificate.releases))
+        assert 0.999 < spent / mu_of_epsilon(asked["epsilon"], asked["delta"]) <= 1.0
+        assert guarantee.mu == pytest.approx(spent)
 
 
 def test_what_is_released_is_what_the_plan_says(fitted):
@@ -84,6 +149,10 @@ def test_a_saved_fit_comes_back_whole(fitted, tmp_path):
     assert after.keys() == before.keys() - own
     again.save(tmp_path / "again.npz")
     assert (tmp_path / "again.npz").read_bytes() == file.read_bytes()
+    for other in (again, pickle.loads(pickle.dumps(fitted)), clone(fitted)):
+        np.testing.assert_equal(other.get_params(), fitted.get_params())
+    with pytest.raises(OutputError):
+        fitted.save(file / "model.npz")
 
 
 def test_the_released_sums_are_kept_on_their_grids(fitted):
@@ -180,3 +249,132 @@ def test_a_result_of_another_kind_is_no_model_of_this(name, tmp_path):
 def test_a_result_states_its_releases_as_json(fitted):
     found = json.loads(fitted.certificate_.model_dump_json())
     assert [each["name"] for each in found["releases"]] == list(fitted.released_)
+
+
+# -- rows, however they are given
+
+
+TABLES = [name for name, (_, path) in KINDS.items() if path == "table"]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_same_rows_in_another_form_are_the_same_fit(name):
+    task, _ = KINDS[name]
+    rows = np.rint(rows_of(task, "table")).astype(np.int64)
+    fit = lambda given: new(name, random_state=3).fit(given).released_  # noqa: E731
+    first = fit(rows)
+    forms = {
+        "order": rows[np.random.default_rng().permutation(len(rows))],
+        "floats": rows.astype(float),
+        "small integers": rows.astype(np.int8),
+        "objects": rows.astype(object),
+        "lists": rows.tolist(),
+        "sparse": scipy.sparse.csr_array(rows),
+        "columns": scipy.sparse.csc_matrix(rows),
+        "coordinates": scipy.sparse.coo_array(rows),
+        "pandas": pd.DataFrame(rows),
+        "polars": pl.DataFrame(rows, schema=list("abcdef")),
+    }
+    for what, form in forms.items():
+        again = fit(form)
+        for release, values in first.items():
+            assert np.array_equal(again[release], values), (what, release)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_rows_read_in_blocks_are_the_same_fit(name):
+    task, path = KINDS[name]
+    rows, told = rows_of(task, path).astype(float), []
+    model = new(name, random_state=3)
+    source = ArrayRows(rows, names=list("abcdef"))
+    model.fit_rows(source, progress=lambda release, count: told.append((release, count)))
+    whole = new(name, random_state=3).fit(pd.DataFrame(rows, columns=list("abcdef")))
+    for each in (model, whole):
+        assert list(each.feature_names_in_) == list("abcdef")
+    for release, values in whole.released_.items():
+        assert np.array_equal(model.released_[release], values)
+    last = told[-1][0]
+    assert last.split(", ")[-1] == whole.certificate_.releases[-1].name
+    assert sum(count for release, count in told if release == last) == len(rows)
+
+
+@pytest.mark.parametrize("name", [each for each in TABLES if hasattr(new(each), "set_output")])
+def test_frames_in_frames_out(name):
+    task, path = KINDS[name]
+    frame = pd.DataFrame(rows_of(task, path), columns=list("abcdef"))
+    model = new(name).set_output(transform="pandas").fit(frame)
+    scores = model.transform(frame)
+    assert list(scores.columns) == list(model.get_feature_names_out())
+    assert scores.columns[0] == f"{name.lower()}0"
+    model.set_output(transform="polars")
+    assert isinstance(model.transform(pl.from_pandas(frame)), pl.DataFrame)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_fit_changes_neither_parameters_nor_rows(name):
+    task, path = KINDS[name]
+    rows = rows_of(task, path)
+    before = pickle.dumps(rows)
+    options = {"center": np.zeros(6)} if task.has("center", path) else {}
+    if task.has("budget_split", path):
+        options["budget_split"] = dict.fromkeys(new(name, **options).fit(rows).plan_.fractions, 1)
+    model = new(name, **options)
+    asked = model.get_params()
+    model.fit(rows)
+    assert all(model.get_params()[each] is value for each, value in asked.items())
+    assert pickle.dumps(rows) == before
+    with pytest.raises(ValueError, match="Invalid parameter 'nothing'"):
+        model.set_params(nothing=1)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_one_table_is_a_study_with_one_site(name):
+    task, path = KINDS[name]
+    rows, options = rows_of(task, path), {"random_state": 3}
+    one = new(name, **options).fit(rows)
+    kind = task.estimator("sites")
+    study = kind(epsilon=8.0, delta=1e-6, protocol="local", **options).fit({"only": rows})
+    assert [each.noise for each in one.certificate_.releases] == [
+        each.noise for each in study.certificate_.releases
+    ]
+    for release, values in one.released_.items():
+        assert np.array_equal(study.released_[release], values)
+
+
+REFUSED = [
+    ("PrivatePCA", {"n_components": 7}, "too-many-components"),
+    ("PrivatePCA", {"row_bound": 1.0, "row_norm": "auto"}, "row-norm-without-norms"),
+    ("PrivateGaussianMixture", {"n_components": 7}, "too-many-components"),
+    ("PrivateGaussianMixture", {"n_components": 6, "center": False}, "noise-variance-needs-room"),
+    ("PrivateGaussianMixture", {"n_components": 6, "pair": "sketch"}, "noise-variance-needs-room"),
+    ("PrivateTopicModel", {"n_components": 7}, "too-many-components"),
+    ("PrivatePCA", {"mechanism": "sketch", "n_components": 2, "sketch_size": 1}, "small-sketch"),
+    ("PrivateGaussianMixture", {"n_components": 3, "sketch_size": 2}, "small-sketch"),
+    ("PrivateTopicModel", {"n_components": 3, "sketch_size": 2}, "small-sketch"),
+    *(
+        (name, options, code)
+        for name in TABLES
+        for options, code in (
+            ({"delta": 0.0, "mechanism": "gaussian"}, "pure-needs-other-mechanism"),
+            ({"delta": 1e-300}, "delta-below-resolution"),
+            ({"epsilon": 1e-9}, "hopeless-noise"),
+            ({"epsilon": 1e-9, "delta": 0.0}, "hopeless-noise"),
+        )
+    ),
+    *(
+        (name, {"center": center}, "bad-center")
+        for name in TABLES
+        if KINDS[name][0].has("center", "table")
+        for center in (np.zeros(3), np.full(6, np.nan))
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "code"), REFUSED, ids=str)
+def test_what_cannot_be_is_refused_before_anything_is_released(name, options, code):
+    with pytest.raises(EigenveilError) as caught:
+        new(name, **options).fit(rows_of(*KINDS[name]))
+    assert caught.value.code == code
+    assert caught.value.hint
+    assert caught.value.spent is None
+    assert caught.value.released == ()

@@ -15,13 +15,11 @@ from sklearn.covariance import EmpiricalCovariance
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
-import eigenveil
 from eigenveil import DataError, FederatedCovariance, NoisyResultWarning, PrivateCovariance
 from eigenveil.cli.app import main
 from eigenveil.errors import EigenveilError
 from eigenveil.federation.study.file import read_study, schema
 from eigenveil.models.certify import plan_of
-from eigenveil.models.covariance.estimator import FittedCovariance
 from eigenveil.models.explained import shrunk
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import rehearse
@@ -351,16 +349,6 @@ def test_rows_that_cannot_be_scored_are_refused(strong):
 # -- sites
 
 
-def test_one_table_is_a_study_with_one_site():
-    one = PrivateCovariance(**STRONG).fit(X[:5000])
-    study = FederatedCovariance(**STRONG, protocol="local").fit({"only": X[:5000]})
-    assert np.array_equal(one.covariance_, study.covariance_)
-    assert np.array_equal(one.location_, study.location_)
-    assert [r.noise.scale for r in one.certificate_.releases] == [
-        r.noise.scale for r in study.certificate_.releases
-    ]
-
-
 @pytest.mark.parametrize("delta", [1e-5, 0.0])
 def test_three_sites_find_what_one_would(delta):
     sites = {"a": X[:9000], "b": X[9000:20000], "c": X[20000:]}
@@ -405,16 +393,6 @@ def test_a_study_of_no_components_is_written_read_and_described(tmp_path):
 
 
 # -- files and commands
-
-
-def test_a_model_is_saved_and_loaded(tmp_path, strong):
-    strong.save(tmp_path / "model.npz")
-    for kind in (PrivateCovariance, FittedCovariance):
-        again = kind.load(tmp_path / "model.npz")
-        assert np.array_equal(again.covariance_, strong.covariance_)
-        assert again.clipped_energy_ == strong.clipped_energy_
-    with pytest.raises(DataError):
-        eigenveil.PrivatePCA.load(tmp_path / "model.npz")
 
 
 def test_the_commands_fit_show_certify_and_transform(tmp_path, capsys):

@@ -306,15 +306,6 @@ def test_streams_of_blocks_are_not_merged():
     assert caught.value.code == "merge-continual"
 
 
-def test_saved_and_loaded(tmp_path):
-    stream = stream_of().partial_fit(blocks_of(1)[0])
-    stream.save(tmp_path / "model.npz")
-    loaded = PrivateStreamingPCA.load(tmp_path / "model.npz")
-    np.testing.assert_array_equal(loaded.components_, stream.components_)
-    assert loaded.plan_.forgetting == 0.8
-    assert loaded.guarantee_ == stream.guarantee_
-
-
 def test_prefix_sums_are_not_taken_for_it():
     with pytest.raises(AssertionError):
         stream_sums.PrefixSum(SecondMoment(RULE, features=D), record_of_blocks(), SecureSource())

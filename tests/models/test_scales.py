@@ -438,15 +438,6 @@ def test_the_plan_of_scales_comes_back():
     assert plan.planned(COLUMNS).step == "columns"
 
 
-def test_a_saved_model_has_its_scales(tmp_path):
-    rows = table()
-    model = PrivatePCA(3, scale="private", **EXACT).fit(rows)
-    model.save(tmp_path / "model.npz")
-    again = PrivatePCA.load(tmp_path / "model.npz")
-    assert np.array_equal(again.scale_, model.scale_)
-    assert np.array_equal(again.transform(rows), model.transform(rows))
-
-
 def test_a_unit_counts_once_in_the_histograms():
     """Rows of units count 1 together: the histograms have the same sizes and sensitivities."""
     rows, groups = table(), np.repeat(np.arange(1000), 3)

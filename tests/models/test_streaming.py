@@ -403,31 +403,6 @@ def test_other_bad_rows():
             model.inverse_transform(scores)
 
 
-@pytest.mark.parametrize(
-    ("match", "options"),
-    [
-        ("n_components = 65", {"n_components": 65}),
-        ("'n_components' parameter of StreamingPCA must be .*Got 0", {"n_components": 0}),
-        ("'n_components' parameter of StreamingPCA must be .*Got 2.5", {"n_components": 2.5}),
-        ("'n_components' parameter of StreamingPCA must be .*Got True", {"n_components": True}),
-        ("'block_size' parameter of StreamingPCA must be .*Got 0", {"block_size": 0}),
-        ("'n_oversamples' parameter of StreamingPCA must be .*Got -1", {"n_oversamples": -1}),
-        ("'forgetting' parameter of StreamingPCA must be .*Got 0", {"forgetting": 0}),
-        ("'forgetting' parameter of StreamingPCA must be .*Got 1.5", {"forgetting": 1.5}),
-        ("'forgetting' parameter of StreamingPCA must be .*Got nan", {"forgetting": float("nan")}),
-        ("'forgetting' parameter of StreamingPCA must be .*Got 'some'", {"forgetting": "some"}),
-        ("0 <= alpha < beta <= 100", {"adaptive_rank": (10, 1)}),
-        ("0 <= alpha < beta <= 100", {"adaptive_rank": (1, 101)}),
-        ("'adaptive_rank' parameter", {"adaptive_rank": 5}),
-        ("'adaptive_rank' parameter", {"adaptive_rank": (1, 2, 3)}),
-    ],
-)
-def test_settings_out_of_range_are_one_clear_error(match, options):
-    with pytest.raises(DataError, match=match) as caught:
-        StreamingPCA(**options).partial_fit(DIGITS)
-    assert caught.value.hint
-
-
 @pytest.mark.parametrize("empty", [False, True])
 @pytest.mark.parametrize(
     ("match", "other"),

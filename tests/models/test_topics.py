@@ -10,7 +10,6 @@ million.
 
 import itertools
 import math
-import pickle
 
 import numpy as np
 import pandas as pd
@@ -18,18 +17,15 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 
-from eigenveil import DataError, OutputError, PrivacyError, PrivatePCA, PrivateTopicModel
+from eigenveil import DataError, PrivateTopicModel
 from eigenveil.errors import InvalidRowsWarning
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models.topics.plan import TopicPlan
-from eigenveil.moments.source import ArrayRows
-from eigenveil.privacy.gaussian import mu_of_epsilon
 from matching_tools import matched
-from results_tools import shown_by, with_factors
+from results_tools import with_factors
 from soak_tools import times
 
 
@@ -121,25 +117,6 @@ def test_clipping_can_be_left_out():
     }
 
 
-def test_replace_one_protects_a_changed_document():
-    corpus = Corpus()
-    model = PrivateTopicModel(3, epsilon=2.0, adjacency="replace-one").fit(corpus.counts)
-    assert_recovered(model, corpus)
-    assert model.guarantee_.adjacency == "replace-one"
-
-
-def test_vector_noise_beside_gaussian_noise():
-    corpus = Corpus()
-    model = PrivateTopicModel(3, epsilon=1.0, delta=1e-6, mechanism="vector").fit(corpus.counts)
-    assert_recovered(model, corpus, near=0.08)
-    kinds = {r.statistic: r.noise.kind for r in model.certificate_.releases}
-    assert kinds.pop("document-triples") == "vector"
-    assert set(kinds.values()) == {"gaussian"}
-    assert check(model.certificate_).word == "VALID"
-    assert 0.999 < model.guarantee_.epsilon <= 1.0
-    assert model.guarantee_.delta <= 1e-6
-
-
 @pytest.mark.parametrize("mechanism", ["auto", "vector"])
 @pytest.mark.parametrize("pair", ["full", "sketch"])
 def test_delta_zero_is_pure_in_every_step(mechanism, pair):
@@ -191,39 +168,6 @@ def test_sparse_dense_and_whole_floats_are_the_same_documents(pair):
         assert np.array_equal(again.weights_, first.weights_)
         assert np.allclose(again.transform(documents), first.transform(counts))
         assert np.allclose(again.score_samples(documents), first.score_samples(counts))
-
-
-def test_order_of_documents_changes_nothing():
-    counts = Corpus().counts
-    order = np.random.default_rng().permutation(counts.shape[0])
-    first = PrivateTopicModel(3, random_state=1).fit(counts)
-    second = PrivateTopicModel(3, random_state=1).fit(counts[order])
-    assert np.array_equal(first.topics_, second.topics_)
-    assert np.array_equal(first.weights_, second.weights_)
-
-
-def test_seeded_runs_repeat_and_are_not_certified():
-    counts = Corpus().counts
-    first = PrivateTopicModel(3, random_state=7).fit(counts)
-    second = PrivateTopicModel(3, random_state=7).fit(counts)
-    assert np.array_equal(first.topics_, second.topics_)
-    assert not first.guarantee_.certified
-    assert check(first.certificate_).word == "NOT CERTIFIED"
-    assert not np.array_equal(first.topics_, PrivateTopicModel(3).fit(counts).topics_)
-
-
-def test_documents_read_in_blocks_are_documents():
-    corpus, reported = Corpus(), []
-    names = [f"word {i}" for i in range(15)]
-    model = PrivateTopicModel(3, epsilon=2.0)
-    rows = ArrayRows(corpus.dense.astype(float), names=names)
-    model.fit_rows(rows, progress=lambda release, count: reported.append((release, count)))
-    assert list(model.feature_names_in_) == names
-    corpus.counts = pd.DataFrame(corpus.dense, columns=names)
-    assert_recovered(model, corpus)
-    counted = [count for release, count in reported if release == "triple moment"]
-    assert reported[-1][0] == "triple moment"
-    assert sum(counted) == len(corpus.labels)
 
 
 def test_words_come_from_a_vectorizer_and_go_back_to_words():
@@ -365,44 +309,6 @@ def test_a_document_that_is_not_valid_is_told_to_its_owner(match, rows):
         PrivateTopicModel(1).fit(rows)
 
 
-@pytest.mark.parametrize(
-    ("error", "match", "rows", "options"),
-    [
-        (DataError, "n_components = 6", COUNTS, {"n_components": 6}),
-        (PrivacyError, "delta = 0", COUNTS, {"delta": 0, "mechanism": "gaussian"}),
-        (PrivacyError, "delta = 1e-300", COUNTS, {"delta": 1e-300}),
-        (PrivacyError, "times a row", COUNTS, {"epsilon": 1e-9}),
-        (DataError, "at least n_components = 3. Got 2", COUNTS, {"sketch_size": 2}),
-        (PrivacyError, "'center'", COUNTS, {"budget_split": {"center": 1}}),
-        (PrivacyError, "must be a dict", COUNTS, {"budget_split": "half"}),
-        (PrivacyError, "nothing, and this fit releases it", COUNTS, {"budget_split": {}}),
-        (PrivacyError, "nothing, and this", COUNTS, {"budget_split": {"moment": 1}}),
-        (PrivacyError, "'moment': -1", COUNTS, {"budget_split": {"moment": -1}}),
-    ],
-)
-def test_bad_input_is_one_clear_error(error, match, rows, options):
-    with pytest.raises(error, match=match) as caught:
-        PrivateTopicModel(**{"n_components": 3, **options}).fit(rows)
-    assert caught.value.hint
-    assert getattr(caught.value, "spent", None) is None  # nothing was charged
-    assert not getattr(caught.value, "released", ())
-
-
-@pytest.mark.parametrize(
-    ("match", "rows"),
-    [
-        ("0 sample", COUNTS[:0]),
-        ("0 feature", COUNTS[:, :0]),
-        ("Expected 2D array", COUNTS[:, 0]),
-        ("Complex data", COUNTS + 1j),
-    ],
-)
-def test_what_is_no_matrix_of_numbers_is_refused_as_scikit_learn_does(match, rows):
-    with pytest.raises(ValueError, match=match) as caught:
-        PrivateTopicModel(1).fit(rows)
-    assert not getattr(caught.value, "released", ())
-
-
 # The fitted model
 
 
@@ -506,89 +412,7 @@ def test_top_words(fitted, tmp_path):
     assert loaded.top_words() == of_frame.top_words()
 
 
-def test_frames_keep_their_names():
-    corpus = Corpus()
-    names = [f"w{i}" for i in range(15)]
-    frame = pd.DataFrame(corpus.dense, columns=names)
-    model = PrivateTopicModel(3, epsilon=2.0).set_output(transform="pandas").fit(frame)
-    assert list(model.feature_names_in_) == names
-    assert list(model.transform(frame).columns) == [f"privatetopicmodel{k}" for k in range(3)]
-    with pytest.raises(ValueError, match="feature names"):
-        model.transform(frame.rename(columns={"w0": "v0"}))
-
-
-def test_clone_pickle_save_and_load(fitted, tmp_path):
-    model, corpus = fitted
-    assert clone(model).get_params() == model.get_params()
-    again = pickle.loads(pickle.dumps(model))
-    model.save(tmp_path / "model.npz")
-    loaded = PrivateTopicModel.load(tmp_path / "model.npz")
-    for other in (again, loaded):
-        assert np.array_equal(other.transform(corpus.counts), model.transform(corpus.counts))
-        for name, value in (shown_by(model) | model.get_params()).items():
-            assert np.array_equal(getattr(other, name), value), name
-        assert other.guarantee_ == model.guarantee_
-        assert check(other.certificate_).holds
-    assert loaded.usable_.dtype == bool
-    assert type(loaded.converged_) is bool
-
-
-def test_another_models_file_is_refused(fitted, tmp_path):
-    PrivatePCA(2, row_bound=9.0).fit(COUNTS).save(tmp_path / "pca.npz")
-    with pytest.raises(DataError, match=r"pca\.npz.*PrivatePCA"):
-        PrivateTopicModel.load(tmp_path / "pca.npz")
-    (tmp_path / "broken.npz").write_bytes(b"no model")
-    with pytest.raises(DataError, match=r"broken\.npz"):
-        PrivateTopicModel.load(tmp_path / "broken.npz")
-    with pytest.raises(OutputError):
-        PrivateTopicModel.load(tmp_path / "absent.npz")
-    with pytest.raises(OutputError):
-        fitted[0].save(tmp_path / "broken.npz" / "model.npz")
-
-
-def test_fit_does_not_change_parameters_or_documents(fitted):
-    counts = Corpus().counts
-    before = counts.copy()
-    split = dict.fromkeys(fitted[0].plan_.fractions, 1)
-    for options in ({"budget_split": split}, {"n_components": "auto"}, {"pair": "sketch"}):
-        model = PrivateTopicModel(**{"n_components": 3, "epsilon": 2.0, **options})
-        asked = model.get_params()
-        model.fit(counts)
-        assert all(model.get_params()[name] is value for name, value in asked.items())
-    assert set(split.values()) == {1}
-    assert (counts != before).nnz == 0
-    assert counts.dtype == before.dtype
-
-
 # Privacy
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"epsilon": 0.3, "delta": 1e-9},
-        {"adjacency": "replace-one"},
-        {"pair": "sketch"},
-        {"n_components": "auto"},
-        {"clip_documents": False},
-        {"clip_documents": False, "budget_split": {"moment": 1, "tensor": 3}},
-    ],
-    ids=str,
-)
-def test_the_records_add_up_to_the_wish_and_hold(options):
-    asked = {"n_components": 3, "epsilon": 1.0, "delta": 1e-6, **options}
-    model = PrivateTopicModel(**asked).fit(Corpus().counts)
-    verdict = check(model.certificate_)
-    assert verdict.word == "VALID"
-    assert verdict.guarantee == model.guarantee_
-    assert 0.999 * asked["epsilon"] < model.guarantee_.epsilon <= asked["epsilon"]
-    assert model.guarantee_.delta <= asked["delta"]
-    spent = math.hypot(*(record.mu() for record in model.certificate_.releases))
-    whole = mu_of_epsilon(asked["epsilon"], asked["delta"])
-    assert 0.999 * whole < spent <= whole
-    assert model.guarantee_.mu == pytest.approx(spent)
-    assert model.plan_.hash == model.certificate_.plan_hash
 
 
 def test_shares_are_relative():
