@@ -299,11 +299,9 @@ class FileRows(RowSource):
         self.features = widths[0]
 
     def blocks(self) -> Iterator[Block]:
-        """Read all rows once, in order; a block never spans two files."""
         return (block for block, _ in self.labelled_blocks(()))
 
     def sparse_blocks(self) -> Iterator[Block]:
-        """The same with values in scipy's compressed rows; files of sparse rows stay sparse."""
         return (block for block, _ in self.labelled_blocks((), sparse=True))
 
     def labelled_blocks(

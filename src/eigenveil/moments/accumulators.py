@@ -205,12 +205,10 @@ class CountSum(Accumulator):
         return -WEIGHT_BITS if self.weighted else 0
 
     def merge(self, other: Self) -> None:
-        """Add another's rows."""
         check_same_kind(self, other)
         self._counts += other._counts
 
     def integers(self) -> Integers:
-        """The counts, shape :attr:`shape`."""
         return self._counts.reshape(self.shape).copy()
 
 
@@ -248,12 +246,10 @@ class NormHistogram(CountSum):
         return self._counts.shape
 
     def merge_key(self) -> tuple[Any, ...]:
-        """What it is a sum of."""
         own = (self.center, self.precision, self.basis, self.bound, self.weighted)
         return (*own, *self.preparation.merge_key())
 
     def empty(self) -> Self:
-        """An empty histogram of the same kind."""
         return type(self)(
             self.center,
             precision=self.precision,
@@ -264,12 +260,10 @@ class NormHistogram(CountSum):
         )
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
         return spec_of(self._rule, basis=self.basis, weighted=self.weighted)
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
-        """An empty one, as described."""
         return cls(
             parts.center,
             precision=d.precision,
@@ -280,7 +274,6 @@ class NormHistogram(CountSum):
         )
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         norms, shares = self._norms(block), counted(block, weighted=self.weighted)
         norms = block.taking_part(norms)
         shares = None if shares is None else block.taking_part(shares)
@@ -329,24 +322,19 @@ class RowSum(Accumulator):
         return (self._width + (self.count_weight > 0),)
 
     def merge_key(self) -> tuple[Any, ...]:
-        """What it is a sum of."""
         return (*self.rule.merge_key(), self.features, self.count_weight)
 
     def empty(self) -> Self:
-        """An empty sum of the same kind."""
         return type(self)(self.rule, features=self.features, count_weight=self.count_weight)
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
         return spec_of(self.rule, count_weight=self.count_weight)
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
-        """An empty one, as described."""
         return cls(parts.rule, features=d.features, count_weight=d.count_weight)
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         rows, _ = self.rule(block, weighting="linear")
         step = int(self.rule.exact_below) >> self.rule.bits
         for start in range(0, rows.shape[0], step):
@@ -355,7 +343,6 @@ class RowSum(Accumulator):
         self._count += row_count(block, self._count_unit)
 
     def merge(self, other: Self) -> None:
-        """Add another sum's rows."""
         check_same_kind(self, other)
         self._sum.merge(other._sum)
         self._count += other._count
@@ -403,7 +390,6 @@ class SecondMoment(Accumulator):
 
     @property
     def size(self) -> int:
-        """Entries of the triangle."""
         return self._width * (self._width + 1) // 2
 
     @property
@@ -412,20 +398,16 @@ class SecondMoment(Accumulator):
         return (self._width, self._width)
 
     def merge_key(self) -> tuple[Any, ...]:
-        """What it is a sum of."""
         return (*self.rule.merge_key(), self.features)
 
     def empty(self) -> Self:
-        """An empty moment of the same kind."""
         return type(self)(self.rule, features=self.features)
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
         return spec_of(self.rule)
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
-        """An empty one, as described."""
         return cls(parts.rule, features=d.features)
 
     def update(self, block: Block) -> None:
@@ -445,19 +427,16 @@ class SecondMoment(Accumulator):
         self._waiting_rows = end
 
     def merge(self, other: Self) -> None:
-        """Add another moment's rows."""
         check_same_kind(self, other)
         other.flush()
         if other._sum is not None:
             self._total().merge(other._sum)
 
     def integers(self) -> Integers:
-        """The matrix."""
         self.flush()
         return self._total().integers()
 
     def flush(self) -> None:
-        """Multiply the rows that wait."""
         if self._waiting is None or self._waiting_rows == 0:
             return
         rows, self._waiting_rows = self._waiting[: self._waiting_rows], 0
@@ -493,24 +472,19 @@ class Sketch(Accumulator):
         return self.basis.shape
 
     def merge_key(self) -> tuple[Any, ...]:
-        """What it is a sum of."""
         return (*self.rule.merge_key(), self.clip, self.basis)
 
     def empty(self) -> Self:
-        """An empty sketch with the same basis."""
         return type(self)(self.rule, self.basis, clip=self.clip)
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
         return spec_of(self.rule, basis=self.basis, clip=self.clip)
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
-        """An empty one, as described."""
         return cls(parts.rule, parts.known_basis, clip=d.clip)
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         rows, _ = self.rule(block)
         # exact integers in units of 2**-(row bits + basis bits)
         seen: FloatArray = rows @ self._basis
@@ -525,12 +499,10 @@ class Sketch(Accumulator):
             self._sum.add(part, count)
 
     def merge(self, other: Self) -> None:
-        """Add another sketch's rows."""
         check_same_kind(self, other)
         self._sum.merge(other._sum)
 
     def integers(self) -> Integers:
-        """The sketch, shape (D, R)."""
         return self._sum.integers()
 
 
@@ -583,24 +555,19 @@ class ComponentEnergy(Accumulator):
         return (self.components.shape[0] + 1 + (self.count_weight > 0),)
 
     def merge_key(self) -> tuple[Any, ...]:
-        """What it is a sum of."""
         return (*self.rule.merge_key(), self.count_weight, self.components)
 
     def empty(self) -> Self:
-        """An empty accumulator with the same components."""
         return type(self)(self.rule, self.components, count_weight=self.count_weight)
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
         return spec_of(self.rule, basis=self.components.T, count_weight=self.count_weight)
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
-        """An empty one, as described."""
         return cls(parts.rule, parts.known_basis.T, count_weight=d.count_weight)
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         rows, lengths = self.rule(block)
         bits = self.rule.bits
         # exact integers, so that a row's projections do not depend on its neighbours in the block
@@ -616,7 +583,6 @@ class ComponentEnergy(Accumulator):
         self._count += row_count(block, self._count_unit)
 
     def merge(self, other: Self) -> None:
-        """Add another accumulator's rows."""
         check_same_kind(self, other)
         self._sum.merge(other._sum)
         self._count += other._count

@@ -96,12 +96,10 @@ class ColumnHistogram(CountSum):
         return {"variables": count_variables(self.features, self.variables)}
 
     def merge_key(self) -> tuple[Any, ...]:
-        """What it is a sum of."""
         own = (self.features, self.precision, self.variables, self.weighted)
         return (*own, *self.preparation.merge_key())
 
     def empty(self) -> Self:
-        """Empty histograms of the same kind."""
         return type(self)(
             self.features,
             precision=self.precision,
@@ -111,7 +109,6 @@ class ColumnHistogram(CountSum):
         )
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
         rule = RowRule(precision=self.precision, preparation=self.preparation)
         found = spec_of(rule, weighted=self.weighted, categories=self.variables is not None)
         if self.variables is None:
@@ -120,7 +117,6 @@ class ColumnHistogram(CountSum):
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
-        """Empty ones, as described."""
         return cls(
             d.features,
             precision=d.precision,
@@ -130,7 +126,6 @@ class ColumnHistogram(CountSum):
         )
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         columns = self._numbers
         rows = self._rows(block)
         shares = counted(block, weighted=self.weighted)

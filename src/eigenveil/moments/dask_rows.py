@@ -82,7 +82,6 @@ class DaskRows(PartitionedRows):
     def read_by(
         self, reader: Callable[..., RowSource], own: Sequence[Any] | None = None
     ) -> DaskRows:
-        """The same rows, each part read as ``reader(rows)``, or ``reader(rows, own[part])``."""
         found = copy(self)
         found._readers, found._own = (*self._readers, reader), (*self._own, own)
         return found

@@ -139,16 +139,13 @@ class EMSums(Accumulator):
         return (coordinates_of(self.squares, *self.mixture.means.shape),)
 
     def merge_key(self) -> tuple[Any, ...]:
-        """What it is a sum of."""
         own = (self.squares, self.weighted)
         return (*self.rule.merge_key(), *own, *self.mixture.arrays.values())
 
     def empty(self) -> Self:
-        """An empty sum of the same kind."""
         return type(self)(self.rule, self.mixture, squares=self.squares, weighted=self.weighted)
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
         forms = {1: "spherical", self.mixture.means.shape[1]: "diag"}
         form = "full" if self.mixture.factors.ndim == 3 else forms[self.mixture.factors.shape[1]]
         known = MixtureSpec(components=self.mixture.means.shape[0], squares=self.squares, form=form)
@@ -161,7 +158,6 @@ class EMSums(Accumulator):
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
-        """An empty one, as described."""
         assert d.mixture is not None
         arrays = {name: np.array(parts.arrays[name]) for name in d.mixture.shapes(d.features)}
         if d.mixture.form == "full":
@@ -170,7 +166,6 @@ class EMSums(Accumulator):
         return cls(parts.rule, mixture, squares=d.mixture.squares, weighted=d.weighted)
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         rows, _ = self.rule(block, weighting="none")
         shares = counted(block, weighted=self.weighted, bits=self._share_bits)
         for start in range(0, rows.shape[0], _ROWS_A_PRODUCT):
@@ -255,7 +250,6 @@ class EMSums(Accumulator):
             yield distances * distances
 
     def merge(self, other: Self) -> None:
-        """Add another sum's rows."""
         check_same_kind(self, other)
         self._counts.merge(other._counts)
         self._means.merge(other._means)

@@ -109,13 +109,11 @@ class _Sums(Reading[_PartSums]):
         self._empty = empty
 
     def read(self, rows: RowSource) -> _PartSums:
-        """The sums of a part."""
         sums = [each.empty() for each in self._empty]
         found = accumulate(rows, sums, most_workers=1)
         return self.merge([_PartSums(found.rows, sums, found.invalid)])  # without room for rows
 
     def merge(self, parts: Sequence[_PartSums]) -> _PartSums:
-        """The sums of all parts: exact, so that it does not matter how the rows are parted."""
         total = [each.empty() for each in self._empty]
         for part in parts:
             for mine, theirs in zip(total, part.sums, strict=True):
@@ -206,7 +204,6 @@ class LargestNorm(Reading[_LargestNorm]):
         self._center, self._precision = center, precision
 
     def read(self, rows: RowSource) -> _LargestNorm:
-        """Of a part."""
         count, largest = 0, 0.0
         for block in rows.blocks():
             norms = block.residuals(self._center, self._precision)[1]
@@ -215,7 +212,6 @@ class LargestNorm(Reading[_LargestNorm]):
         return _LargestNorm(count, largest)
 
     def merge(self, parts: Sequence[_LargestNorm]) -> _LargestNorm:
-        """Of all parts."""
         return _LargestNorm(
             sum(part.rows for part in parts), max((part.norm for part in parts), default=0.0)
         )

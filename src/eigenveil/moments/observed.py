@@ -32,25 +32,20 @@ class ObservedCounts(CountSum):
         return (self.features,)
 
     def merge_key(self) -> tuple[Any, ...]:
-        """What it is a sum of."""
         return (self.features, self.weighted)
 
     def empty(self) -> Self:
-        """An empty count of the same kind."""
         return type(self)(self.features, weighted=self.weighted)
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
         return Spec({"weighted": self.weighted, "holes": True})
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
-        """An empty one, as described."""
         del parts
         return cls(d.features, weighted=d.weighted)
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
         valid = np.asarray(~np.isinf(block.values).any(axis=1))
         there = np.asarray(~np.isnan(block.values)) & valid[:, None]
         shares = counted(block, weighted=self.weighted)
@@ -70,12 +65,10 @@ class ObservedPairs(ObservedCounts):
 
     @property
     def size(self) -> int:
-        """Entries of the triangle."""
         return self.features * (self.features + 1) // 2
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """D x D."""
         return (self.features, self.features)
 
     def _added(self, there: NDArray[np.bool_], shares: NDArray[np.int64] | None) -> NDArray[Any]:

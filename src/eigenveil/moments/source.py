@@ -145,7 +145,6 @@ class ArrayRows(RowSource):
         self._step = rows_a_block or block_rows(self.features)
 
     def blocks(self) -> Iterator[Block]:
-        """Views of consecutive rows."""
         for start in range(0, self._array.shape[0], self._step):
             yield Block(
                 self._array[start : start + self._step], origin=self._origin, first_row=start
@@ -165,7 +164,6 @@ class SparseRows(RowSource):
         self.features = int(matrix.shape[1])
 
     def blocks(self) -> Iterator[Block]:
-        """Dense copies of consecutive rows."""
         step = block_rows(self.features)
         for start in range(0, self._matrix.shape[0], step):
             # entries at the same place add up: in no narrower type than in any other table

@@ -86,26 +86,21 @@ class ThirdMoment(Accumulator):
 
     @property
     def size(self) -> int:
-        """Entries that differ."""
         return tensor_size(self.shape[0])
 
     def merge_key(self) -> tuple[Any, ...]:
-        """What it is a sum of."""
         return (*self.rule.merge_key(), self.clip, self._variance, self.weighted, self.basis)
 
     def empty(self) -> Self:
-        """An empty moment of the same kind."""
         known = {"clip": self.clip, "variance": self.variance}
         return type(self)(self.rule, self.basis, **known, weighted=self.weighted)
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
         known = {"clip": self.clip, "variance": self.variance, "weighted": self.weighted}
         return spec_of(self.rule, basis=self.basis, **known)
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
-        """An empty one, as described."""
         known = {"clip": d.clip, "variance": d.variance}
         return cls(parts.rule, parts.known_basis, **known, weighted=d.weighted)
 
@@ -134,7 +129,6 @@ class ThirdMoment(Accumulator):
                 self.flush()
 
     def flush(self) -> None:
-        """Multiply the rows that wait."""
         if self._waiting is None or self._waiting_rows == 0:
             return
         columns, count = self._waiting[:, :, : self._waiting_rows], self._waiting_rows
@@ -143,14 +137,12 @@ class ThirdMoment(Accumulator):
         self._cubes.add(cube_sums(columns[0], columns[-1]), count)
 
     def merge(self, other: Self) -> None:
-        """Add another moment's rows."""
         check_same_kind(self, other)
         other.flush()
         self._sum.merge(other._sum)
         self._cubes.merge(other._cubes)
 
     def integers(self) -> Integers:
-        """The tensor, shape (K, K, K)."""
         self.flush()
         total = whole_cube(self._cubes.integers())
         less = self._variance * self._sum.integers().astype(total.dtype)

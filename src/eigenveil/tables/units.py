@@ -55,7 +55,6 @@ class WeighedRows(RowsOf):
         self._table = table
 
     def blocks(self) -> Iterator[Block]:
-        """The rows' blocks, with weights."""
         table, seen = self._table, self._table.before.copy()
         for block in self._rows.blocks():
             units = _coded(block, table.codes)
@@ -82,7 +81,6 @@ class UnitRows(RowsOf):
         return self._tables()[0]
 
     def blocks(self) -> Iterator[Block]:
-        """The rows' blocks, with weights."""
         (table,) = self._tables()[1]
         yield from WeighedRows(self._rows, table).blocks()
 
@@ -104,7 +102,6 @@ class PartitionedUnits(UnitRows, PartitionedRows):
     _rows: PartitionedRows
 
     def fold(self, reading: Reading[FoundT]) -> FoundT:
-        """What a pass makes of all rows, with weights."""
         return self._rows.read_by(WeighedRows, self._tables()[1]).fold(reading)
 
     def read_by(
@@ -136,7 +133,6 @@ class _CountUnits(Reading[_PartUnits]):
     """How many rows of each unit there are."""
 
     def read(self, rows: RowSource) -> _PartUnits:
-        """Of a part."""
         codes: dict[str, int] = {}
         counts, without, read = np.zeros(1024, dtype=np.int64), 0, 0
         for block in rows.blocks():
@@ -150,7 +146,6 @@ class _CountUnits(Reading[_PartUnits]):
         return _PartUnits(read, ((codes, counts[: len(codes)], without),))
 
     def merge(self, parts: Sequence[_PartUnits]) -> _PartUnits:
-        """Of all parts, still one by one."""
         every = tuple(each for part in parts for each in part.parts)
         return _PartUnits(sum(part.rows for part in parts), every)
 
@@ -264,11 +259,9 @@ class LabelledRows(RowsOf):
         self._units = units
 
     def read_by(self, reader: Callable[[RowSource], RowSource]) -> LabelledRows:
-        """The same rows read as something else, one for one."""
         return LabelledRows(reader(self._rows), self._units)
 
     def blocks(self) -> Iterator[Block]:
-        """The rows' blocks, with units."""
         start = 0
         for block in self._rows.blocks():
             end = start + block.values.shape[0]

@@ -77,7 +77,6 @@ class SparseArrayFile(ArrayFile):
     _entry_type: ClassVar[np.dtype[Any]] = np.dtype(np.float64)
 
     def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        """Make consecutive rows dense."""
         for part in self.sparse_parts(step):
             yield part.toarray()
 
@@ -112,7 +111,6 @@ class NamedSparseFile(NamedArrayFile, SparseArrayFile):
     """Sparse rows with names and labels, of which many are read at once where blocks are small."""
 
     def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        """Make consecutive rows dense."""
         for part in self.sparse_parts(max(step, block_rows(1))):
             for start in range(0, part.shape[0], step):
                 yield part[start : start + step].toarray()
@@ -122,7 +120,6 @@ class NpyFile(ArrayFile):
     """A ``.npy`` file, mapped into memory."""
 
     def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        """Give views of consecutive rows."""
         yield from _slices(np.lib.format.open_memmap(self.path, mode="r"), step)
 
     def _header(self) -> Header:
@@ -142,7 +139,6 @@ class NpzFile(ArrayFile):
         super().__init__(path)
 
     def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        """Read consecutive rows."""
         rows, width = self._stored.shape
         with _Member(self.path, self._key) as member:
             if not self._stored.fortran:
@@ -171,7 +167,6 @@ class SparseFile(SparseArrayFile):
     """
 
     def sparse_parts(self, step: int) -> Iterator[Any]:
-        """Read consecutive rows."""
         if self._format == "csr":
             yield from self._compressed_rows(step)
             return

@@ -115,7 +115,6 @@ class DenseCells(_Cells):
     """Cells whose matrix is stored whole."""
 
     def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        """Read consecutive rows: whole chunks, where they are not large."""
         with opened(self.path) as root:
             stored = child(self.path, root, self._place, array=True)
             tall = 1 if not stored.chunks else int(stored.chunks[0])
@@ -143,7 +142,6 @@ class SparseCells(_Cells, NamedSparseFile):
     _sorted: SortedEntries | None = None
 
     def sparse_parts(self, step: int) -> Iterator[Any]:
-        """Read consecutive rows."""
         with opened(self.path) as root:
             stored = self._compressed(root)
             if not stored.by_rows:

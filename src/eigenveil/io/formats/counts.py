@@ -85,7 +85,6 @@ class MatrixMarketFile(SparseArrayFile):
     """A ``.mtx`` file, gzipped or not: loaded whole, for its entries are in no certain order."""
 
     def sparse_parts(self, step: int) -> Iterator[Any]:
-        """Rows of the loaded matrix."""
         if self._stored.shape[0] == 0:  # a dense one without rows ends scipy's reader, and Python
             return
         loaded = scipy.io.mmread(self.path, spmatrix=False)
@@ -149,7 +148,6 @@ class BagOfWordsFile(SparseArrayFile):
         return gzip.open(self.path) if self.path.suffix.lower() == ".gz" else self.path.open("rb")
 
     def _batches(self) -> Iterator[NDArray[np.int64]]:
-        """Entries as they are stored, shape (3, n)."""
         names = ["document", "word", "count"]
         kinds = dict.fromkeys(names, pa.int64())
         if self._entries == 0:

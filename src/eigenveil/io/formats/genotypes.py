@@ -92,7 +92,6 @@ class GenotypeFile(NamedArrayFile):
         return [None if family == NO_FAMILY else family for family, _ in self._samples]
 
     def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        """Read consecutive samples."""
         width = self._stored_places.size
         size = max(1, _BAND_BYTES // (max(1, width) * self._entry_bytes))
         for first in range(0, self.rows, size):

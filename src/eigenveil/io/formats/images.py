@@ -104,7 +104,6 @@ class _Images(NamedArrayFile):
             yield np.stack(waiting)
 
     def row_labels(self, name: str) -> NDArray[np.object_]:
-        """What is known of each image."""
         if name == "image":
             counted = [str(n) for stored in self._headers for n in range(stored.count)]
             return np.fromiter(counted, np.object_)

@@ -31,7 +31,6 @@ class PartTable(Table):
         return self._file.malformed
 
     def origin(self) -> FileOrigin:
-        """Where the file's rows are."""
         return self._file.origin()
 
     def origin_of_malformed(self) -> FileOrigin:

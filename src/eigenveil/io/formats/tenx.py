@@ -66,7 +66,6 @@ class _TenX(NamedSparseFile):
         return Header((shape[0], len(self._genes)), fortran=False, dtype=kind)
 
     def row_labels(self, name: str) -> NDArray[np.object_]:
-        """The cells' barcodes."""
         del name
         return np.fromiter(self._barcodes, np.object_)
 
@@ -78,7 +77,6 @@ class TenXFile(_TenX):
     """A ``.h5`` file of CellRanger, of version 3 or before: read a block at a time."""
 
     def sparse_parts(self, step: int) -> Iterator[Any]:
-        """Read consecutive cells."""
         with opened(self.path) as root:
             group = self._group(root)
             # its columns are cells, so that they are rows here
@@ -162,7 +160,6 @@ class TenXMarket(_TenX):
         super().__init__(path)
 
     def sparse_parts(self, step: int) -> Iterator[Any]:
-        """Consecutive cells."""
         if self._loaded is None:
             stored = scipy.sparse.csc_array(scipy.io.mmread(self.path, spmatrix=False))
             cells = stored.T if self._turned else stored

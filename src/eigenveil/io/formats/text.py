@@ -287,7 +287,6 @@ class TextTable(Table):
             raise self._located(str(error)) or error from None
 
     def origin(self) -> FileOrigin:
-        """Where its rows are, by lines."""
         return TextOrigin(str(self.path), partial(self._line_of, whole=True))
 
     def origin_of_malformed(self) -> FileOrigin:

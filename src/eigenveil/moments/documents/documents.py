@@ -132,7 +132,6 @@ class DocumentRows(RowSource):
         self._matrix, self._step = matrix, documents_a_block or step
 
     def blocks(self) -> Iterator[Block]:
-        """Copies of consecutive documents."""
         for start in range(0, self._matrix.shape[0], self._step):
             yield DocumentBlock(
                 self._matrix[start : start + self._step], origin=self._origin, first_row=start
@@ -143,7 +142,6 @@ class TableDocuments(RowsOf):
     """Documents that any source of rows holds as counts: one row a document, one column a word."""
 
     def blocks(self) -> Iterator[Block]:
-        """The documents of each block of rows."""
         for block in self._rows.sparse_blocks():
             yield DocumentBlock(
                 block.values,

@@ -46,25 +46,20 @@ class WordShares(ClippedSum):
         return (self.features,)
 
     def merge_key(self) -> tuple[Any, ...]:
-        """What it is a sum of."""
         return (self.features, self.clip)
 
     def empty(self) -> Self:
-        """An empty sum of the same kind."""
         return type(self)(self.features, clip=self.clip)
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
         return Spec({"clip": self.clip})
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
-        """An empty one, as described."""
         del parts
         return cls(d.features, clip=d.clip)
 
     def integers(self) -> Integers:
-        """The sums, shape (D,)."""
         self.flush()
         return self._sum.integers()
 

@@ -105,7 +105,6 @@ class DocumentSum(Accumulator):
             self.flush()
 
     def flush(self) -> None:
-        """Add the documents that wait."""
         blocks, self._waiting = self._waiting, []
         self._waiting_documents = self._waiting_entries = 0
         if not blocks:
@@ -119,7 +118,6 @@ class DocumentSum(Accumulator):
             self._add(documents.taken(slice(start, start + MOST_DOCUMENTS)))
 
     def merge(self, other: Self) -> None:
-        """Add another sum's documents."""
         check_same_kind(self, other)
         other.flush()
         self._merge(other)
@@ -226,7 +224,6 @@ class DocumentPairs(ClippedSum):
 
     @property
     def size(self) -> int:
-        """Entries of the triangle."""
         return self.features * (self.features + 1) // 2
 
     @property
@@ -236,31 +233,25 @@ class DocumentPairs(ClippedSum):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """D x D."""
         return (self.features, self.features)
 
     def merge_key(self) -> tuple[Any, ...]:
-        """What it is a sum of."""
         return (self.features, self.clip, self.nuclear, self.extra_bits)
 
     def empty(self) -> Self:
-        """An empty sum of the same kind."""
         return type(self)(
             self.features, clip=self.clip, nuclear=self.nuclear, extra_bits=self.extra_bits
         )
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
         return Spec({"clip": self.clip, "nuclear": self.nuclear, "extra_bits": self.extra_bits})
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
-        """An empty one, as described."""
         del parts
         return cls(d.features, clip=d.clip, nuclear=d.nuclear, extra_bits=d.extra_bits)
 
     def integers(self) -> Integers:
-        """The matrix, shape (D, D)."""
         self.flush()
         return self._total().integers()
 
@@ -382,27 +373,22 @@ class DocumentSketch(ClippedSum):
         return (self.features, self.columns)
 
     def merge_key(self) -> tuple[Any, ...]:
-        """What it is a sum of."""
         return (self.features, self.columns, self.clip)
 
     def empty(self) -> Self:
-        """An empty sketch with the same signs."""
         empty = type(self)(self.features, self.columns, clip=self.clip)
         empty.__dict__["signs"] = self.signs
         return empty
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
         return Spec({"clip": self.clip, "columns": self.columns})
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
-        """An empty one, as described."""
         del parts
         return cls(d.features, d.columns, clip=d.clip)
 
     def integers(self) -> Integers:
-        """The sketch, shape (D, R)."""
         self.flush()
         return self._total().integers()
 
@@ -555,21 +541,17 @@ class DocumentNorms(DocumentSum):
         return self._counts.shape
 
     def merge_key(self) -> tuple[Any, ...]:
-        """What it is a sum of."""
         return (self.of.statistic, self.weighted, *self.of.merge_key())
 
     def empty(self) -> Self:
-        """An empty histogram of the same kind."""
         return type(self)(self.of, weighted=self.weighted)
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
         inner = self.of.spec()
         own = {"of": self.of.statistic, "weighted": self.weighted}
         return replace(inner, fields={**inner.fields, **own})
 
     def integers(self) -> Integers:
-        """The counts."""
         self.flush()
         return self._counts.copy()
 

@@ -171,19 +171,15 @@ class DocumentTriples(ClippedSum):
 
     @property
     def size(self) -> int:
-        """Entries that differ."""
         return tensor_size(self.shape[0])
 
     def merge_key(self) -> tuple[Any, ...]:
-        """What it is a sum of."""
         return (self.basis, self.clip, self.weighted)
 
     def empty(self) -> Self:
-        """An empty sum with the same basis."""
         return type(self)(self.basis, clip=self.clip, weighted=self.weighted)
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
         fields = {
             "clip": self.clip,
             "columns": self.basis.shape[1],
@@ -193,11 +189,9 @@ class DocumentTriples(ClippedSum):
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
-        """An empty one, as described."""
         return cls(parts.known_basis, clip=d.clip, weighted=d.weighted)
 
     def integers(self) -> Integers:
-        """The tensor, shape (K, K, K)."""
         self.flush()
         entries = sum_of(self._whole.integers(), self._open_entries())
         return tensor_from_entries(self.shape[0], entries)

@@ -40,7 +40,6 @@ class CellTable(Adapter):
         return units_of(self.given, unit)
 
     def matrix(self, estimator: Any, *, genes: Sequence[str] | None = None, **checks: Any) -> Any:
-        """The same of the matrix, whose genes are taken by name."""
         found = CellRows(self.given, columns=genes).matrix()
         if scipy.sparse.issparse(found) and not checks.get("accept_sparse", False):
             found = found.toarray()
@@ -146,7 +145,6 @@ class CellRows(RowSource):
         self._kind = held_in(kind)
 
     def blocks(self) -> Iterator[Block]:
-        """All cells once, in order, dense."""
         for block in self._blocks(block_rows(self.features)):
             values: Any = block.values
             dense = values.toarray() if scipy.sparse.issparse(values) else values
@@ -154,7 +152,6 @@ class CellRows(RowSource):
             yield block
 
     def sparse_blocks(self) -> Iterator[Block]:
-        """The same as CSR arrays of floating-point entries."""
         for block in self._blocks(SPARSE_ROWS):
             block.values = scipy.sparse.csr_array(block.values).astype(self._kind)
             yield block

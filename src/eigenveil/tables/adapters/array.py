@@ -22,7 +22,6 @@ class ArrayTable(Adapter):
 
     @classmethod
     def of(cls, X: Any) -> Self:
-        """Of any object."""
         return cls(X)
 
     @property
@@ -50,7 +49,6 @@ class ArrayTable(Adapter):
         return self
 
     def check_kind(self) -> None:
-        """Refuse dates, and masked entries."""
         X = self.given
         if isinstance(X, np.ndarray) and X.dtype.kind in "mM":
             dates_refused(self)
@@ -69,11 +67,9 @@ class ArrayTable(Adapter):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the array."""
         return self.array.shape
 
     def columns(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Those of the array."""
         return enumerate(self.array.T)
 
 
@@ -97,11 +93,9 @@ class SparseTable(Adapter):
 
     @classmethod
     def of(cls, X: Any) -> Self | None:
-        """Of any format."""
         return cls(X) if scipy.sparse.issparse(X) else None
 
     def first(self, is_wrong: Callable[[NDArray[Any]], Any]) -> str | None:
-        """The first of the entries that are stored."""
         found = scipy.sparse.coo_array(self.given)
         at = next(iter(np.flatnonzero(is_wrong(found.data))), None)
         return None if at is None else Origin().cell(int(found.row[at]), int(found.col[at]))

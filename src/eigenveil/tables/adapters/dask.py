@@ -32,7 +32,6 @@ class DaskTable(Adapter):
         return cls(X) if _is_collection(X) else None
 
     def split(self, unit: str | None, groups: Any = None) -> tuple[Adapter, Any]:
-        """The same, computed."""
         return _in_memory(self.given.compute()).split(unit, groups)
 
     def without(self, unit: str | None) -> Adapter:

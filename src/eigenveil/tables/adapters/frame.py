@@ -32,7 +32,6 @@ class FrameTable(Adapter):
 
     @classmethod
     def of(cls, X: Any) -> Self | None:
-        """Of any library that narwhals knows."""
         try:
             found = nw.from_native(X, pass_through=True)
         except DuplicateError:
@@ -44,11 +43,9 @@ class FrameTable(Adapter):
         return cls(found) if isinstance(found, nw.DataFrame) else None
 
     def ids(self, unit: str) -> NDArray[Any]:
-        """The identifiers in a column."""
         return exact(self.frame[unit].to_native()) if unit in self.labels else super().ids(unit)
 
     def without(self, unit: str | None) -> FrameTable:
-        """The frame less a column, where it has it."""
         if unit is None or unit not in self.labels:
             return self
         return FrameTable(self.frame.drop(unit))
@@ -67,13 +64,11 @@ class FrameTable(Adapter):
         return FrameTable(frame.with_columns(*made)) if made else self
 
     def in_order(self, names: Sequence[str] | None) -> FrameTable:
-        """The columns in the order of these names, where they are these."""
         if names is None or set(self.labels) != set(names):
             return self
         return FrameTable(self.frame.select(*names))
 
     def check_kind(self) -> None:
-        """Refuse texts and dates."""
         self.refuse_texts()
         if any(kind.is_temporal() for kind in self.frame.schema.values()):
             dates_refused(self)
@@ -87,10 +82,8 @@ class FrameTable(Adapter):
                 raise NotNumbersError("column-no-numbers", column=name, kind=kind)
 
     def column_names(self) -> list[str]:
-        """As texts."""
         return [str(name) for name in self.labels]
 
     def columns(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """As NumPy has them."""
         for index, name in enumerate(self.labels):
             yield index, np.asarray(self.frame[name].to_numpy())

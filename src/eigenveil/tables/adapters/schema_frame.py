@@ -63,7 +63,6 @@ class FrameRows(RowSource):
         self._encoder.check_types(_WHOSE, types | whole)
 
     def blocks(self) -> Iterator[Block]:
-        """All rows once, in order, with their units where the schema names them."""
         step, first_row = block_rows(self.features), 0
         for part, *units in rechunk(self._parts(step), step):
             yield Block(part, first_row=first_row, units=units[0] if units else None)
