@@ -7,9 +7,11 @@ Chunks, threads, files, sites and trees all merge these.
 
 from __future__ import annotations
 
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -83,23 +85,30 @@ class Accumulator(ABC):
         """What its sensitivity depends on beyond its name."""
         return {}
 
-    @abstractmethod
+    def made_with(self) -> dict[str, Any]:
+        """The constructor's arguments, each of which is kept under its name."""
+        return {name: getattr(self, name) for name in _arguments(type(self))}
+
     def merge_key(self) -> tuple[Any, ...]:
         """Everything that two sums must share to be merged."""
+        return tuple(key for value in self.made_with().values() for key in _keys(value))
 
-    @abstractmethod
     def empty(self) -> Self:
         """An empty accumulator of the same kind."""
+        return type(self)(**self.made_with())
 
     def spec(self) -> Spec:
-        """What another process needs to add up the same."""
-        raise AssertionError(f"{type(self).__name__} is in one process only: a defect")
+        """What another process needs to add up the same, and states the number of features by."""
+        given = self.made_with()
+        given.pop("features", None)
+        return spec_of(**given)
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
         """An empty one, as described."""
-        del d, parts
-        raise AssertionError(f"{cls.__name__} is in one process only: a defect")
+        known = parts.by_name()
+        names = _arguments(cls)
+        return cls(**{name: known[name] if name in known else getattr(d, name) for name in names})
 
     @abstractmethod
     def update(self, block: Block) -> None:
@@ -127,6 +136,19 @@ class Accumulator(ABC):
         """
         draw = release_sum if record.mechanism.added else release_vectors
         return draw(self, record, source)
+
+
+@cache
+def _arguments(kind: type[Accumulator]) -> tuple[str, ...]:
+    """Names of a constructor's arguments."""
+    return tuple(inspect.signature(kind).parameters)
+
+
+def _keys(value: Any) -> tuple[Any, ...]:
+    """What must be the same of one argument."""
+    if isinstance(value, Accumulator):
+        return (value.statistic, *value.merge_key())
+    return value.merge_key() if isinstance(value, RowRule | Preparation) else (value,)
 
 
 # Quarter octaves from 2**-40 to 2**40, with one bin below (zero rows too) and one above.
@@ -245,34 +267,6 @@ class NormHistogram(CountSum):
         """Bins, and the count."""
         return self._counts.shape
 
-    def merge_key(self) -> tuple[Any, ...]:
-        own = (self.center, self.precision, self.basis, self.bound, self.weighted)
-        return (*own, *self.preparation.merge_key())
-
-    def empty(self) -> Self:
-        return type(self)(
-            self.center,
-            precision=self.precision,
-            basis=self.basis,
-            bound=self.bound,
-            preparation=self.preparation,
-            weighted=self.weighted,
-        )
-
-    def spec(self) -> Spec:
-        return spec_of(self._rule, basis=self.basis, weighted=self.weighted)
-
-    @classmethod
-    def from_spec(cls, d: Description, parts: Parts) -> Self:
-        return cls(
-            parts.center,
-            precision=d.precision,
-            basis=parts.basis,
-            bound=d.bound,
-            preparation=parts.rule.preparation,
-            weighted=d.weighted,
-        )
-
     def update(self, block: Block) -> None:
         norms, shares = self._norms(block), counted(block, weighted=self.weighted)
         norms = block.taking_part(norms)
@@ -320,19 +314,6 @@ class RowSum(Accumulator):
     def shape(self) -> tuple[int, ...]:
         """Entries of a prepared row, and the count if it has a weight."""
         return (self._width + (self.count_weight > 0),)
-
-    def merge_key(self) -> tuple[Any, ...]:
-        return (*self.rule.merge_key(), self.features, self.count_weight)
-
-    def empty(self) -> Self:
-        return type(self)(self.rule, features=self.features, count_weight=self.count_weight)
-
-    def spec(self) -> Spec:
-        return spec_of(self.rule, count_weight=self.count_weight)
-
-    @classmethod
-    def from_spec(cls, d: Description, parts: Parts) -> Self:
-        return cls(parts.rule, features=d.features, count_weight=d.count_weight)
 
     def update(self, block: Block) -> None:
         rows, _ = self.rule(block, weighting="linear")
@@ -397,19 +378,6 @@ class SecondMoment(Accumulator):
         """D x D; R x R of rows seen through R columns."""
         return (self._width, self._width)
 
-    def merge_key(self) -> tuple[Any, ...]:
-        return (*self.rule.merge_key(), self.features)
-
-    def empty(self) -> Self:
-        return type(self)(self.rule, features=self.features)
-
-    def spec(self) -> Spec:
-        return spec_of(self.rule)
-
-    @classmethod
-    def from_spec(cls, d: Description, parts: Parts) -> Self:
-        return cls(parts.rule, features=d.features)
-
     def update(self, block: Block) -> None:
         """Add a block of rows.
 
@@ -470,19 +438,6 @@ class Sketch(Accumulator):
     def shape(self) -> tuple[int, ...]:
         """D x R."""
         return self.basis.shape
-
-    def merge_key(self) -> tuple[Any, ...]:
-        return (*self.rule.merge_key(), self.clip, self.basis)
-
-    def empty(self) -> Self:
-        return type(self)(self.rule, self.basis, clip=self.clip)
-
-    def spec(self) -> Spec:
-        return spec_of(self.rule, basis=self.basis, clip=self.clip)
-
-    @classmethod
-    def from_spec(cls, d: Description, parts: Parts) -> Self:
-        return cls(parts.rule, parts.known_basis, clip=d.clip)
 
     def update(self, block: Block) -> None:
         rows, _ = self.rule(block)
@@ -554,18 +509,13 @@ class ComponentEnergy(Accumulator):
         """Components, the rest, and the count if it has a weight."""
         return (self.components.shape[0] + 1 + (self.count_weight > 0),)
 
-    def merge_key(self) -> tuple[Any, ...]:
-        return (*self.rule.merge_key(), self.count_weight, self.components)
-
-    def empty(self) -> Self:
-        return type(self)(self.rule, self.components, count_weight=self.count_weight)
-
     def spec(self) -> Spec:
         return spec_of(self.rule, basis=self.components.T, count_weight=self.count_weight)
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
-        return cls(parts.rule, parts.known_basis.T, count_weight=d.count_weight)
+        assert parts.basis is not None
+        return cls(parts.rule, parts.basis.T, count_weight=d.count_weight)
 
     def update(self, block: Block) -> None:
         rows, lengths = self.rule(block)

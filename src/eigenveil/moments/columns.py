@@ -6,13 +6,10 @@ sensitivity ``sqrt(V)``, V the number of variables (docs/proofs/scales.md; table
 
 from __future__ import annotations
 
-from typing import Any, Self
-
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.moments.accumulators import CountSum, counted
-from eigenveil.moments.exact import Description, Parts, Spec, spec_of
 from eigenveil.moments.rows import (
     AS_IT_IS,
     DTYPE,
@@ -20,7 +17,6 @@ from eigenveil.moments.rows import (
     FloatArray,
     Precision,
     Preparation,
-    RowRule,
 )
 from eigenveil.privacy.statistics import Layout, StatisticName
 
@@ -94,36 +90,6 @@ class ColumnHistogram(CountSum):
     def parameters(self) -> dict[str, float]:
         """The number of variables."""
         return {"variables": count_variables(self.features, self.variables)}
-
-    def merge_key(self) -> tuple[Any, ...]:
-        own = (self.features, self.precision, self.variables, self.weighted)
-        return (*own, *self.preparation.merge_key())
-
-    def empty(self) -> Self:
-        return type(self)(
-            self.features,
-            precision=self.precision,
-            preparation=self.preparation,
-            variables=self.variables,
-            weighted=self.weighted,
-        )
-
-    def spec(self) -> Spec:
-        rule = RowRule(precision=self.precision, preparation=self.preparation)
-        found = spec_of(rule, weighted=self.weighted, categories=self.variables is not None)
-        if self.variables is None:
-            return found
-        return Spec(found.fields, {**found.arrays, "variables": self.variables})
-
-    @classmethod
-    def from_spec(cls, d: Description, parts: Parts) -> Self:
-        return cls(
-            d.features,
-            precision=d.precision,
-            preparation=parts.rule.preparation,
-            variables=parts.variables,
-            weighted=d.weighted,
-        )
 
     def update(self, block: Block) -> None:
         columns = self._numbers

@@ -142,9 +142,6 @@ class EMSums(Accumulator):
         own = (self.squares, self.weighted)
         return (*self.rule.merge_key(), *own, *self.mixture.arrays.values())
 
-    def empty(self) -> Self:
-        return type(self)(self.rule, self.mixture, squares=self.squares, weighted=self.weighted)
-
     def spec(self) -> Spec:
         forms = {1: "spherical", self.mixture.means.shape[1]: "diag"}
         form = "full" if self.mixture.factors.ndim == 3 else forms[self.mixture.factors.shape[1]]

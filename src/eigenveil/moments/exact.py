@@ -293,8 +293,20 @@ class Spec:
     arrays: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
-def spec_of(rule: RowRule, *, basis: NDArray[np.float64] | None = None, **fields: Any) -> Spec:
-    """Of a sum of rows prepared by a rule."""
+# Of a rule, what some sums take by themselves.
+_OF_RULE = ("center", "bound", "precision", "preparation")
+
+
+def spec_of(
+    rule: RowRule | None = None,
+    *,
+    basis: NDArray[np.float64] | None = None,
+    variables: NDArray[np.float64] | None = None,
+    **fields: Any,
+) -> Spec:
+    """Of a sum of rows prepared by a rule, given whole or in parts."""
+    if rule is None:
+        rule = RowRule(**{name: fields.pop(name) for name in _OF_RULE if name in fields})
     first = rule.preparation
     found: dict[str, Any] = {
         "precision": rule.precision,
@@ -305,8 +317,10 @@ def spec_of(rule: RowRule, *, basis: NDArray[np.float64] | None = None, **fields
         "scaled": first.scale is not None,
         "limit": None if first.limit == math.inf else first.limit,
         "holes": first.holes,
+        "categories": variables is not None,
     }
     arrays = {"center": rule.center, "offset": first.offset, "scale": first.scale, "basis": basis}
+    arrays["variables"] = variables
     if first.effects is not None:
         found["covariates"] = first.effects.columns
         arrays["effects"] = first.effects.sizes
@@ -330,8 +344,12 @@ class Parts:
     variables: NDArray[np.float64] | None = None
     arrays: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
-    @property
-    def known_basis(self) -> NDArray[np.float64]:
-        """The basis of a sum that needs one."""
-        assert self.basis is not None
-        return self.basis
+    def by_name(self) -> dict[str, Any]:
+        """By the names of the arguments that take them."""
+        return {
+            "rule": self.rule,
+            "center": self.center,
+            "preparation": self.rule.preparation,
+            "basis": self.basis,
+            "variables": self.variables,
+        }

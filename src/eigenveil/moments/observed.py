@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.moments.accumulators import CountSum, counted
-from eigenveil.moments.exact import Description, Parts, Spec
+from eigenveil.moments.exact import Spec, spec_of
 from eigenveil.moments.rows import Block
 from eigenveil.privacy.statistics import Layout, StatisticName
 
@@ -31,19 +31,8 @@ class ObservedCounts(CountSum):
         """A number a column."""
         return (self.features,)
 
-    def merge_key(self) -> tuple[Any, ...]:
-        return (self.features, self.weighted)
-
-    def empty(self) -> Self:
-        return type(self)(self.features, weighted=self.weighted)
-
     def spec(self) -> Spec:
-        return Spec({"weighted": self.weighted, "holes": True})
-
-    @classmethod
-    def from_spec(cls, d: Description, parts: Parts) -> Self:
-        del parts
-        return cls(d.features, weighted=d.weighted)
+        return spec_of(holes=True, weighted=self.weighted)
 
     def update(self, block: Block) -> None:
         valid = np.asarray(~np.isinf(block.values).any(axis=1))

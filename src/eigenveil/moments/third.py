@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from eigenveil.moments.accumulators import (
     check_same_kind,
     counted,
 )
-from eigenveil.moments.exact import Description, ExactSum, Integers, Parts, Spec, spec_of
+from eigenveil.moments.exact import ExactSum, Integers
 from eigenveil.moments.rows import (
     Block,
     RowRule,
@@ -87,22 +87,6 @@ class ThirdMoment(Accumulator):
     @property
     def size(self) -> int:
         return tensor_size(self.shape[0])
-
-    def merge_key(self) -> tuple[Any, ...]:
-        return (*self.rule.merge_key(), self.clip, self._variance, self.weighted, self.basis)
-
-    def empty(self) -> Self:
-        known = {"clip": self.clip, "variance": self.variance}
-        return type(self)(self.rule, self.basis, **known, weighted=self.weighted)
-
-    def spec(self) -> Spec:
-        known = {"clip": self.clip, "variance": self.variance, "weighted": self.weighted}
-        return spec_of(self.rule, basis=self.basis, **known)
-
-    @classmethod
-    def from_spec(cls, d: Description, parts: Parts) -> Self:
-        known = {"clip": d.clip, "variance": d.variance}
-        return cls(parts.rule, parts.known_basis, **known, weighted=d.weighted)
 
     def update(self, block: Block) -> None:
         """Add a block of rows; what is seen of them waits until there is enough to multiply."""

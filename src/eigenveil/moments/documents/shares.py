@@ -7,13 +7,13 @@ rounded down to integers, a function of its document alone (docs/proofs/document
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.moments.documents.sums import ROUNDED_UP, ClippedSum, Documents
-from eigenveil.moments.exact import Description, ExactSum, Integers, Parts, Spec
+from eigenveil.moments.exact import ExactSum, Integers
 from eigenveil.privacy.statistics import Layout, StatisticName
 
 # Bits of a document's part: 2**15 documents together stay below 2**53.
@@ -44,20 +44,6 @@ class WordShares(ClippedSum):
     def shape(self) -> tuple[int, ...]:
         """One value a word."""
         return (self.features,)
-
-    def merge_key(self) -> tuple[Any, ...]:
-        return (self.features, self.clip)
-
-    def empty(self) -> Self:
-        return type(self)(self.features, clip=self.clip)
-
-    def spec(self) -> Spec:
-        return Spec({"clip": self.clip})
-
-    @classmethod
-    def from_spec(cls, d: Description, parts: Parts) -> Self:
-        del parts
-        return cls(d.features, clip=d.clip)
 
     def integers(self) -> Integers:
         self.flush()

@@ -30,7 +30,7 @@ from eigenveil.moments.accumulators import (
     shares_of,
 )
 from eigenveil.moments.documents.documents import MOST_DOCUMENTS, DocumentBlock
-from eigenveil.moments.exact import Description, ExactSum, Integers, Parts, Spec
+from eigenveil.moments.exact import ExactSum, Integers, Spec
 from eigenveil.moments.rows import Block, RowWeights
 from eigenveil.privacy.statistics import Layout, StatisticName
 
@@ -235,22 +235,6 @@ class DocumentPairs(ClippedSum):
     def shape(self) -> tuple[int, ...]:
         return (self.features, self.features)
 
-    def merge_key(self) -> tuple[Any, ...]:
-        return (self.features, self.clip, self.nuclear, self.extra_bits)
-
-    def empty(self) -> Self:
-        return type(self)(
-            self.features, clip=self.clip, nuclear=self.nuclear, extra_bits=self.extra_bits
-        )
-
-    def spec(self) -> Spec:
-        return Spec({"clip": self.clip, "nuclear": self.nuclear, "extra_bits": self.extra_bits})
-
-    @classmethod
-    def from_spec(cls, d: Description, parts: Parts) -> Self:
-        del parts
-        return cls(d.features, clip=d.clip, nuclear=d.nuclear, extra_bits=d.extra_bits)
-
     def integers(self) -> Integers:
         self.flush()
         return self._total().integers()
@@ -372,21 +356,10 @@ class DocumentSketch(ClippedSum):
         """D x R."""
         return (self.features, self.columns)
 
-    def merge_key(self) -> tuple[Any, ...]:
-        return (self.features, self.columns, self.clip)
-
     def empty(self) -> Self:
-        empty = type(self)(self.features, self.columns, clip=self.clip)
-        empty.__dict__["signs"] = self.signs
-        return empty
-
-    def spec(self) -> Spec:
-        return Spec({"clip": self.clip, "columns": self.columns})
-
-    @classmethod
-    def from_spec(cls, d: Description, parts: Parts) -> Self:
-        del parts
-        return cls(d.features, d.columns, clip=d.clip)
+        found = super().empty()
+        found.__dict__["signs"] = self.signs
+        return found
 
     def integers(self) -> Integers:
         self.flush()
@@ -539,12 +512,6 @@ class DocumentNorms(DocumentSum):
     def shape(self) -> tuple[int, ...]:
         """Bins, and the count."""
         return self._counts.shape
-
-    def merge_key(self) -> tuple[Any, ...]:
-        return (self.of.statistic, self.weighted, *self.of.merge_key())
-
-    def empty(self) -> Self:
-        return type(self)(self.of, weighted=self.weighted)
 
     def spec(self) -> Spec:
         inner = self.of.spec()

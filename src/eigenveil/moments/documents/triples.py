@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.moments.accumulators import shares_of
 from eigenveil.moments.documents.sums import ROUNDED_UP, ClippedSum, Documents
-from eigenveil.moments.exact import Description, Integers, IntegerSum, Parts, Spec, sum_of
+from eigenveil.moments.exact import Integers, IntegerSum, sum_of
 from eigenveil.moments.rows import integer_rows
 from eigenveil.moments.third import ROWS_A_PRODUCT, cube_sums
 from eigenveil.noise.cube import tensor_from_entries, tensor_indices, tensor_size
@@ -172,24 +172,6 @@ class DocumentTriples(ClippedSum):
     @property
     def size(self) -> int:
         return tensor_size(self.shape[0])
-
-    def merge_key(self) -> tuple[Any, ...]:
-        return (self.basis, self.clip, self.weighted)
-
-    def empty(self) -> Self:
-        return type(self)(self.basis, clip=self.clip, weighted=self.weighted)
-
-    def spec(self) -> Spec:
-        fields = {
-            "clip": self.clip,
-            "columns": self.basis.shape[1],
-            "weighted": self.weighted,
-        }
-        return Spec(fields, {"basis": self.basis})
-
-    @classmethod
-    def from_spec(cls, d: Description, parts: Parts) -> Self:
-        return cls(parts.known_basis, clip=d.clip, weighted=d.weighted)
 
     def integers(self) -> Integers:
         self.flush()
