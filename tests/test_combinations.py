@@ -195,7 +195,6 @@ def used(model, rows, folder):
     written.mkdir(exist_ok=True)
     for name, _ in presenter.write(shown, written):
         assert (written / name).stat().st_size
-    list(presenter.charts(shown))
     presenter.compare(shown, shown)
     with suppress(DataError if np.isnan(rows).any(axis=None) else ()):
         values = presenter.new_values(shown, np.asarray(rows))

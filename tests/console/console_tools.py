@@ -2,22 +2,18 @@
 
 import json
 import re
-import time
-from dataclasses import asdict
 from pathlib import Path
 
 from starlette.testclient import TestClient
 
-from eigenveil.app.presenters.charts import CHARTS, Arrows, Bars, Circles, Grid, Lists
-from eigenveil.cli.commands.study import new
 from eigenveil.console.app import make_app, make_console
-from eigenveil.console.desk.forms import declared, read_values
+from eigenveil.console.desk.forms import read_values
 from eigenveil.console.desk.lead import LeadDesk
 from eigenveil.console.desk.table import TableDesk
 from eigenveil.console.desk.ways import Kind
-from eigenveil.console.jobs import Job
+from eigenveil.console.runs import ABOUT, EVENTS
 from eigenveil.console.settings import Proxy, Rows, Settings
-from eigenveil.models.task import task_named
+from eigenveil.models.options import options_of
 
 STUDY = "a" * 64
 OPEN = []
@@ -60,22 +56,19 @@ def empty_ledger(**_):
 
 
 def table_desk(**more):
-    """Forms and commands as they are declared; there are no rows."""
-    rows = Rows(data=("t.csv",))
-    real = TableDesk(rows)
+    """Forms and checks as they are declared; there are no rows."""
+    real = TableDesk(Rows(data=("t.csv",)))
     return FakeDesk(
         **{
             "table": {"files": ["t.csv"], "columns": ["age", "bmi"]},
             "ledger": empty_ledger,
             "kinds": real.kinds,
             "form": real.form,
-            "words": lambda kind, given: {
-                "words": Kind(kind, rows).words(given), "title": Kind(kind, rows).summary(given)
-            },
+            "check": lambda kind, given: Kind(kind).summary(given),
             "point": point,
         }
         | more
-    )  # fmt: skip
+    )
 
 
 def point(epsilon=1.0, **fields):
@@ -87,23 +80,14 @@ def point(epsilon=1.0, **fields):
 
 
 def result(**fields):
-    """A result with every kind of chart, as a desk gives it."""
-    charts = [
-        Bars("Scree", "About bars.", "component", "variance", [3.0, 1.0], 1.2, [True, False]),
-        Arrows("Biplot", "About arrows.", [0.6, 0.8], [0.8, -0.6], ["age", "<script>"]),
-        Circles("Plane", "About dots.", [[1, 0], [-1, 0]], [0.5, 0.7], [0.6, 0.4], [True, False]),
-        Lists("Words", "About lists.", ["topic 1", "topic 2"], [["<b>", "heart"], []],
-              [[0.5, 0.25], []]),
-        Grid("Loadings", "About numbers.", "feature", ["PC1", "PC2"], ["age", "<script>"],
-             [[0.6, 0.8], [0.8, -0.6]]),
-    ]  # fmt: skip
-    assert {type(chart) for chart in charts} == set(CHARTS)
+    """A result, as a desk gives it."""
     return {
         "title": "principal components",
-        "said": '<div class="scroll" role="region" aria-label="2 components" tabindex="0"><table>'
-        "<caption>2 components</caption><thead><tr><th scope=\"col\">component</th></tr></thead>"
-        "<tbody><tr><td>PC1</td></tr></tbody></table></div>",
-        "charts": [chart.as_json() for chart in charts],
+        "parts": [
+            {"title": "2 components", "headings": ["component", "<b>"], "right": [False, True],
+             "rows": [["PC1", "-0.600"], ["<script>", "1"]]},
+            {"title": "", "sentence": "noise: <i>much</i>"},
+        ],
         "figures": [{"file": "scree.svg", "about": "A figure."}],
         "above": "1 of 2",
         "stopped": None,
@@ -175,7 +159,7 @@ def site_desk(**more):
 
 def lead_desk(**more):
     def draft(out, kind, given, fields, schema=None):
-        read_values(declared(task_named(kind), "sites", new), given)
+        read_values(options_of(kind, "sites").values(), given)
         Path(out).write_text("name = 'heart'\n")
         return study(**fields)
 
@@ -241,13 +225,34 @@ class Visitor:
         return [event.what for event in self.console.log.events()]
 
 
-def put_run(visitor, title, *, status=0, name="20300101000000-0badcafe"):
-    """A run that ended, without a result."""
-    place = visitor.console.jobs.folder / name
+def put_run(visitor, title="PCA", *, kind="fit", end="finished", told=(), about="", number=0):
+    """A run that ended so, without a result."""
+    runs = visitor.console.runs
+    name = f"2030010100000{number}-0badcafe"
+    place = runs.folder / name
     place.mkdir(exist_ok=True)
-    job = Job(name, "fit", title, (), "ann", time.time(), time.time(), status)
-    (place / "job.json").write_text(json.dumps(asdict(job)))
-    return job
+    fields = {"name": name, "kind": kind, "title": title, "who": "ann", "begun": 1.9e9,
+              "rows": {"data": ["t.csv"]}, "asked": {}, "about": about}  # fmt: skip
+    (place / ABOUT).write_text(json.dumps(fields))
+    events = [
+        *told,
+        *([{"event": end, "spent": ""} if isinstance(end, str) else end] if end else []),
+    ]
+    text = "".join(json.dumps({"time": 1.9e9 + 2} | each) + "\n" for each in events)
+    (place / EVENTS).write_text(text)
+    return runs.named(name)
+
+
+def recording(visitor):
+    """What is started from now on, and ends at once."""
+    started = []
+
+    def start(kind, title, *, rows, asked, who, about=""):
+        started.append({"kind": kind, "title": title, "asked": asked, "who": who, "about": about})
+        return put_run(visitor, title, kind=kind, about=about, number=len(started) % 10)
+
+    visitor.console.runs.start = start
+    return started
 
 
 def hidden(text, name):

@@ -1,56 +1,288 @@
-"""The console as a process: what it loads, how it starts, and what its command refuses."""
+"""The console's processes: what each loads, how runs live and end, and what the command refuses."""
 
-import json
+import asyncio
 import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 from console_tools import Visitor
 
+import eigenveil.console.workers as workers
 from eigenveil.cli.app import main
-from eigenveil.console.desk.serve import first_line
+from eigenveil.console.runs import MOST_RUNNING, Runs
 from eigenveil.console.settings import Rows
+from eigenveil.console.workers import DeskProcess, answer
+from eigenveil.errors import DataError, EigenveilError, OutputError
+from eigenveil.federation.ledger.ledger import Ledger
+
+HEAVY = ("numpy", "scipy", "sklearn", "pyarrow", "matplotlib", "authlib")
+
+
+def test_its_own_process_loads_no_numerical_library(tmp_path):
+    """Nor while desks answer it, and what they raise arrives."""
+    table = tmp_path / "t.csv"
+    table.write_text("a,b\n1,2\n")
+    code = f"""if __name__ == "__main__":
+    import asyncio, sys
+    import eigenveil.console.app, eigenveil.console.serving, eigenveil.console.command
+    from eigenveil.console.settings import Rows
+    from eigenveil.console.workers import DeskProcess
+    from eigenveil.errors import EigenveilError
+    async def run():
+        desk = DeskProcess("table", Rows(data=({str(table)!r},), ledger={str(tmp_path / "l")!r}))
+        assert (await desk.ask("table"))["columns"] == ["a", "b"]
+        await desk.ask("point", kind="pca", given={{}}, rows=100, epsilon=1.0)
+        try:
+            await desk.ask("check", kind="pca", given={{"epsilon": "much"}})
+        except EigenveilError as error:
+            print(type(error).__name__, "epsilon" in error.message)
+        await desk.close()
+    asyncio.run(run())
+    print([m for m in {HEAVY} if m in sys.modules])
+"""
+    file = tmp_path / "own.py"  # what is spawned reads the main module again
+    file.write_text(code)
+    found = subprocess.run(
+        [sys.executable, file], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert found.stdout.split("\n")[:2] == ["PrivacyError True", "[]"], found.stderr
+
+
+# -- desks
+
+
+class OddDesk:
+    """A desk that ends, waits, or breaks."""
+
+    def __init__(self, rows):
+        del rows
+
+    def pid(self):
+        return os.getpid()
+
+    def die(self):
+        os._exit(1)
+
+    def wait(self, seconds):
+        time.sleep(seconds)
+        return seconds
+
+    def odd(self):
+        raise ZeroDivisionError
+
+    def away(self):
+        raise FileNotFoundError(2, "No such file", "t.csv")
+
+    def nan(self):
+        return float("nan")
+
+
+@pytest.fixture
+def odd(monkeypatch):
+    monkeypatch.setitem(workers._DESKS, "odd", f"{__name__}:OddDesk")
+    return DeskProcess("odd", Rows())
+
+
+def test_what_a_desk_raises_is_of_the_packages_own(odd):
+    for method, kind, code in (
+        ("odd", EigenveilError, "unexpected"),
+        ("away", OutputError, "cannot-read"),
+        ("nan", EigenveilError, "unexpected"),
+        ("none", EigenveilError, "unexpected"),
+    ):
+        with pytest.raises(kind) as raised:
+            answer("odd", Rows(), method, {})
+        assert (type(raised.value), raised.value.code) == (kind, code)
+
+
+@pytest.fixture
+def spawned(monkeypatch):
+    """Processes that know the desk above: forked, not spawned."""
+    from multiprocessing import get_context
+
+    monkeypatch.setattr(workers, "get_context", lambda _: get_context("fork"))
+
+
+@pytest.mark.usefixtures("spawned")
+def test_a_desk_that_dies_is_said_and_another_takes_its_place(odd):
+    async def run():
+        first = await odd.ask("pid")
+        with pytest.raises(OutputError) as lost:
+            await odd.ask("die")
+        assert lost.value.code == "desk-lost"
+        assert await odd.ask("pid") not in (first, os.getpid())
+        await odd.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("spawned")
+def test_who_gives_a_question_up_does_not_end_what_others_wait_for(odd):
+    async def run():
+        first = await odd.ask("pid")
+        given_up = asyncio.create_task(odd.ask("wait", seconds=0.5))
+        await asyncio.sleep(0.1)
+        other = asyncio.create_task(odd.ask("wait", seconds=0.1))
+        given_up.cancel()
+        assert await other == 0.1
+        assert await odd.ask("pid") == first
+        await odd.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("spawned")
+def test_a_desk_that_does_not_answer_is_ended(odd, monkeypatch):
+    monkeypatch.setattr(workers, "_PATIENCE", 0.5)
+
+    async def run():
+        pid = await odd.ask("pid")
+        with pytest.raises(OutputError):
+            await odd.ask("wait", seconds=600)
+        until = time.monotonic() + 20
+        while lives(pid) and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        assert not lives(pid)
+        await odd.close()
+
+    asyncio.run(run())
+
+
+def lives(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+# -- runs
+
+
+@pytest.fixture
+def table(tmp_path):
+    values = np.random.default_rng(0).normal(size=(500, 4))
+    file = tmp_path / "t.csv"
+    np.savetxt(file, values, delimiter=",", header="a,b,c,d", comments="")
+    return Rows(data=(str(file),), ledger=str(tmp_path / "t.ledger"))
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return Runs(tmp_path / "runs")
+
+
+def start(runs, rows, kind="pca", **given):
+    asked = {"kind": kind, "given": {"epsilon": "5", **given}}
+    return runs.start("fit", "A fit", rows=rows, asked=asked, who="ann")
+
+
+def ended(runs, run, *, seconds=120):
+    until = time.monotonic() + seconds
+    while (found := runs.named(run.name)).state == "running":
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [("pca", {}), ("pca:stream", {"block_size": "100", "publish": "blocks"}), ("pca:stream", {})],
+)
+def test_a_run_is_a_process_that_tells_events_and_leaves_a_result(runs, table, kind, given):
+    run = start(runs, table, kind, **given)
+    assert run.state == "running"
+    found = ended(runs, run)
+    assert found.state == "finished", found.events
+    assert (runs.result(found) / "certificate.json").is_file()
+    assert any(each["count"] == 500 for each in found.told("advanced"))
+    assert found.ended >= found.begun
+    (standing,) = Ledger(table.ledger).standings()
+    assert standing.spent_epsilon > 0
+    assert not [each for each in Ledger(table.ledger).sessions() if each.is_open]
+    assert runs.all()[0].name == run.name
+
+
+def test_a_run_that_cannot_be_says_why_and_charges_nothing(runs, table):
+    run = start(runs, Rows(data=("no-such.csv",), ledger=table.ledger))
+    (failed,) = ended(runs, run).told("failed")
+    assert failed["code"]
+    assert "no-such.csv" in failed["message"]
+    assert runs.result(run) is None
+    assert not Path(table.ledger).exists()
+
+
+@pytest.fixture
+def slow(tmp_path):
+    """Rows that take a while."""
+    file = tmp_path / "slow.csv"
+    with file.open("w") as out:
+        out.write("a,b,c,d\n" + "1,2,3,4\n" * 3_000_000)
+    return Rows(data=(str(file),), ledger=str(tmp_path / "slow.ledger"))
+
+
+def begun(runs, run):
+    until = time.monotonic() + 60
+    while not (found := runs.named(run.name)).told("began"):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    return found
+
+
+def test_a_run_is_stopped_as_by_a_key(runs, slow):
+    run = begun(runs, start(runs, slow))
+    runs.stop(run)
+    found = ended(runs, run)
+    assert found.state == "stopped"
+    assert runs.result(run) is None
+    assert not list((runs.folder / run.name).glob("*result*"))
+    runs.stop(found)  # there is nothing to stop
+
+
+def test_a_run_outlives_the_console_and_is_lost_where_it_is_killed(tmp_path, slow):
+    visitor = Visitor(tmp_path)
+    runs = visitor.console.runs
+    run = begun(runs, start(runs, slow))
+    later = Runs(runs.folder)  # a console that was started again
+    assert later.named(run.name).state == "running"
+    (began,) = run.told("began")
+    os.kill(began["process"], signal.SIGKILL)
+    assert ended(later, run).state == "lost"
+    page = visitor.browser("ann").get(f"/runs/{run.name}")
+    assert "ended without a word" in page.text
+
+
+def test_so_many_runs_go_on_at_once(runs, slow):
+    going = [start(runs, slow) for _ in range(MOST_RUNNING)]
+    with pytest.raises(OutputError) as refused:
+        start(runs, slow)
+    assert refused.value.code == "too-many-runs"
+    for run in going:
+        os.kill(begun(runs, run).told("began")[0]["process"], signal.SIGKILL)
+        ended(runs, run)
+
+
+def test_runs_have_names_of_their_own_and_broken_ones_are_not_shown(runs):
+    (runs.folder / "20300101000000-0badcafe").mkdir()
+    (runs.folder / "20300101000000-0badcafe" / "run.json").write_text("{")
+    assert runs.all() == []
+    for name in ("20300101000000-0badcafe", "..", "../runs", "", "x" * 500):
+        with pytest.raises(DataError):
+            runs.named(name)
+
+
+# -- the command
 
 
 def command(*words):
     with pytest.raises(SystemExit) as ended:
         main(["console", *words])
     return ended.value.code
-
-
-def test_its_own_process_loads_no_numerical_library():
-    code = (
-        "import sys, eigenveil.console.app, eigenveil.console.serving, eigenveil.console.command\n"
-        "import eigenveil.console.desk.serve\n"
-        "print([m for m in ('numpy', 'scipy', 'sklearn', 'sqlalchemy', 'authlib') "
-        "if m in sys.modules])"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
-    )
-    assert found.stdout.strip() == "[]"
-
-
-def test_the_process_beside_it_answers_lines(tmp_path):
-    table = tmp_path / "t.csv"
-    table.write_text("a,b\n1,2\n")
-    rows = Rows(data=(str(table),), ledger=str(tmp_path / "t.ledger"))
-    asked = [first_line("table", rows)]
-    asked += [json.dumps({"number": 1, "method": "table", "arguments": {}})]
-    asked += [json.dumps({"number": 2, "method": "result", "arguments": {"folder": "none"}})]
-    found = subprocess.run(
-        [sys.executable, "-m", "eigenveil.console.desk.serve"],
-        input="\n".join(asked) + "\n",
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    first, second = (json.loads(line) for line in found.stdout.splitlines())
-    assert first["found"]["columns"] == ["a", "b"]
-    assert second["error"]["kind"] == "OutputError"
 
 
 @pytest.mark.parametrize(
@@ -69,15 +301,3 @@ def test_the_process_beside_it_answers_lines(tmp_path):
 )
 def test_what_cannot_be_served_is_refused(words, status, tmp_path):
     assert command(*words, "--state", str(tmp_path / "state")) == status
-
-
-def test_a_stopped_run_is_not_taken_for_one_that_goes_on(tmp_path):
-    found = Visitor(tmp_path)
-    place = found.console.jobs.folder / "20300101000000-0badcafe"
-    place.mkdir()
-    fields = {"name": place.name, "kind": "fit", "title": "t", "words": [], "who": "ann",
-              "begun": 0.0, "process": 2**22 + 1}  # fmt: skip
-    (place / "job.json").write_text(json.dumps(fields))
-    assert found.console.jobs.named(place.name).state == "lost"
-    (place / "result").mkdir()  # it ended well while no console was there
-    assert found.console.jobs.named(place.name).state == "finished"

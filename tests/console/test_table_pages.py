@@ -1,38 +1,32 @@
-"""The pages of an analyst: the plan's picture, a fit that is started once, results, the ledger."""
+"""The pages of an analyst: the plan, a fit that is started once, results, the ledger."""
 
 import asyncio
 
 import pytest
-from console_tools import Visitor, hidden, point, put_run, result, table_desk
+from console_tools import Visitor, hidden, point, put_run, recording, result
 
-from eigenveil.console.forecasts import EPSILONS, Forecasts
-from eigenveil.console.pictures import epsilon_at, quality_at, slide_at
+from eigenveil.console.forecasts import EPSILONS, Forecasts, epsilon_at, quality_at, slide_at
 from eigenveil.errors import DataError
 
 
 @pytest.fixture
-def visitor(tmp_path, monkeypatch):
+def visitor(tmp_path):
     found = Visitor(tmp_path)
     found.client = found.browser("ann")
-    started = found.started = []
-
-    async def start(kind, title, words, *, who, about=""):
-        started.append((kind, words, who))
-        return put_run(found, title)
-
-    monkeypatch.setattr(found.console.jobs, "start", start)
+    found.started = recording(found)
     return found
 
 
-def test_the_plan_draws_what_was_simulated_and_follows_the_slider(visitor):
-    page = visitor.client.get("/plan?rows=1000&slide=50&components=3&spectrum=spike:2:0.9")
-    assert "at epsilon 1" in page.text
+def test_the_plan_shows_what_was_simulated_and_follows_the_slider(visitor):
+    page = visitor.client.get("/plan?rows=1000&slide=50&n_components=3&spectrum=spike:2:0.9")
+    assert "of 1 at epsilon 1." in page.text
+    assert page.text.count("<meter") == len(EPSILONS)
     assert "one row more or less" in page.text
-    assert "/fit?kind=pca&amp;epsilon=1&amp;components=3" in page.text
-    visitor.client.get("/plan?rows=1000&slide=90&components=3&spectrum=spike:2:0.9")
+    assert "/fit?kind=pca&amp;epsilon=1&amp;n_components=3" in page.text
+    visitor.client.get("/plan?rows=1000&slide=90&n_components=3&spectrum=spike:2:0.9")
     asked = [each for method, each in visitor.desk.asked if method == "point"]
     assert len(asked) == len(EPSILONS)  # the slider simulates nothing
-    assert asked[0]["given"] == {"components": "3", "spectrum": "spike:2:0.9"}
+    assert asked[0]["given"] == {"n_components": "3", "spectrum": "spike:2:0.9"}
     assert visitor.client.get("/plan?rows=none&slide=x").status_code == 200
     assert "is not one of" in visitor.client.get("/plan?kind=none").text
 
@@ -42,7 +36,7 @@ def test_a_plan_that_cannot_be_forecast_says_so_and_what_it_takes(visitor):
     page = visitor.client.get("/plan?rows=1000&kind=topic-model").text
     assert "cannot be forecast: not for 3 words." in page
     assert all(each in page for each in ("168 bytes", "6 MB", "(1, 1e-06)-differential privacy"))
-    assert "<svg" not in page
+    assert "<meter" not in page
     visitor.desk.answers["point"] = refuse
     page = visitor.client.get("/plan?rows=1000&kind=topic-model&alpha0=x")
     assert "No such thing." in page.text
@@ -50,7 +44,7 @@ def test_a_plan_that_cannot_be_forecast_says_so_and_what_it_takes(visitor):
 
 
 def refuse(**_):
-    raise DataError("No such thing.", hint="Another.", code="bad-parameter")
+    raise DataError.relayed("No such thing.", hint="Another.", code="bad-parameter")
 
 
 def test_the_slider_goes_over_all_epsilons():
@@ -67,8 +61,12 @@ def test_a_fit_is_started_once_by_one_form(visitor):
     form = {name: hidden(page.text, name) for name in ("csrf", "number")}
     form |= {"kind": "gaussian-mixture", "epsilon": "0.5", "mechanism": "auto", "evil": "--out=/"}
     assert visitor.client.post("/fit", data=form).status_code == 303
-    words = ["fit", "t.csv", "--out", "{result}", "--task=gaussian-mixture", "--epsilon=0.5"]
-    assert visitor.started == [("fit", words, "ann")]
+    (started,) = visitor.started
+    assert (started["kind"], started["who"]) == ("fit", "ann")
+    assert started["title"].endswith(", epsilon 0.5")
+    assert started["asked"]["kind"] == "gaussian-mixture"
+    given = started["asked"]["given"]
+    assert (given["epsilon"], "evil" in given) == ("0.5", False)
     again = visitor.client.post("/fit", data=form)
     assert again.status_code == 409
     assert "sent before" in again.text
@@ -76,6 +74,20 @@ def test_a_fit_is_started_once_by_one_form(visitor):
     form["csrf"] = "forged"
     assert visitor.client.post("/fit", data=form).status_code == 403
     assert visitor.logged()[0] == "refused: bad-form"
+
+
+def test_a_refusal_is_beside_the_form_with_what_was_typed(visitor):
+    page = visitor.client.get("/fit?kind=gaussian-mixture")
+    form = {name: hidden(page.text, name) for name in ("csrf", "number", "kind")}
+    form |= {"epsilon": "much", "n_components": "3", "noise_variance": "0.5"}
+    page = visitor.client.post("/fit", data=form)
+    assert page.status_code == 400
+    assert "epsilon = &#39;much&#39; must be a float" in page.text
+    assert all(f'value="{text}"' in page.text for text in ("much", "3", "0.5"))
+    assert "<details open>" in page.text  # what was typed is not folded away
+    assert visitor.started == []
+    form |= {"number": hidden(page.text, "number"), "epsilon": "0.5"}
+    assert visitor.client.post("/fit", data=form).status_code == 303  # corrected
 
 
 def test_a_viewer_reads_and_starts_nothing(visitor):
@@ -89,74 +101,62 @@ def test_a_viewer_reads_and_starts_nothing(visitor):
     assert visitor.logged()[0] == "refused: page-not-for-role"
 
 
-def test_a_result_is_shown_with_its_pictures_and_downloads(visitor):
-    job = put_run(visitor, "PCA, epsilon 1")
-    place = visitor.console.jobs.folder / job.name / "result"
+def put_result(visitor, number=0):
+    run = put_run(visitor, "PCA, epsilon 1", number=number)
+    place = visitor.console.runs.folder / run.name / "result"
     place.mkdir()
     (place / "model.npz").write_bytes(b"model")
-    (visitor.console.jobs.folder / job.name / "errors.txt").write_text("moment: 3 sites answered\n")
     (place / "scree.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    return run
+
+
+def test_a_result_is_shown_with_its_figures_and_downloads(visitor):
+    run = put_result(visitor)
     visitor.desk.answers |= {"result": result(), "compare": {
         "about": "Angles.", "headings": ["component", "degrees"], "lines": [["1", "12.5"]]
     }}  # fmt: skip
-    page = visitor.client.get(f"/runs/{job.name}")
-    assert page.text.count('<svg class="picture') == 3
+    page = visitor.client.get(f"/runs/{run.name}")
     assert "<script>" not in page.text.replace('<script src="/static/htmx.min.js" defer>', "")
-    assert "<b>" not in page.text
+    assert not any(each in page.text for each in ("<b>", "<i>"))
     assert "the aggregator" in page.text
     assert '<td class="num">-0.600</td>' in page.text
-    shown = f"/runs/{job.name}/files/scree.svg?show=picture"
+    shown = f"/runs/{run.name}/files/scree.svg?show=picture"
     assert shown in page.text
-    assert visitor.client.get(shown).headers["content-type"].startswith("image/svg+xml")
-    assert visitor.client.get(f"/runs/{job.name}/files/model.npz").content == b"model"
-    for wrong in ("../job.json", "job.json", "..%2Fjob.json", "model.npz?show=picture"):
-        assert visitor.client.get(f"/runs/{job.name}/files/{wrong}").status_code == 404
+    answer = visitor.client.get(shown)
+    assert answer.headers["content-type"].startswith("image/svg+xml")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert visitor.client.get(f"/runs/{run.name}/files/model.npz").content == b"model"
+    for wrong in ("../run.json", "run.json", "..%2Frun.json", "model.npz?show=picture"):
+        assert visitor.client.get(f"/runs/{run.name}/files/{wrong}").status_code == 404
     assert visitor.client.get("/runs/..%2F..").status_code == 404
-    other = put_run(visitor, "other", name="20300101000001-0badcafe")
-    (visitor.console.jobs.folder / other.name / "result").mkdir()
-    compare = f"/runs/compare?run={job.name}&run={other.name}"
+    other = put_result(visitor, 1)
+    assert "Compare two results" in visitor.client.get("/runs").text
+    compare = f"/runs/compare?run={run.name}&run={other.name}"
     assert "12.5" in visitor.client.get(compare).text
     visitor.desk.answers["compare"] = refuse
-    compare = f"/runs/compare?run={other.name}&run={job.name}"
+    compare = f"/runs/compare?run={other.name}&run={run.name}"
     assert "No such thing." in visitor.client.get(compare).text
 
 
-def test_a_failed_run_says_why(visitor):
-    job = put_run(visitor, "PCA", status=5)
-    errors = visitor.console.jobs.folder / job.name / "errors.txt"
-    errors.write_text("reading\nerror: The budget is spent.\nhint: Ask for less.\n")
-    page = visitor.client.get(f"/runs/{job.name}").text
-    assert "<p>The budget is spent.</p><p>Ask for less.</p>" in page
+FAILED = {"event": "failed", "code": "bad-rows", "spent": "",
+          "message": "56 rows are not valid, the first is row 789.", "hint": "See it."}  # fmt: skip
 
 
-@pytest.mark.parametrize("role", ["viewer", "lead", "approver"])
-@pytest.mark.parametrize("status", [0, 5])
-def test_exact_numbers_of_a_fit_stay_with_the_owner_of_the_rows(visitor, role, status):
-    job = put_run(visitor, "PCA", status=status)
-    told = (
-        "moment: 1,234 rows\nerror: 56 rows are not valid, the first is row 789.\nhint: See it.\n"
-    )
-    (visitor.console.jobs.folder / job.name / "errors.txt").write_text(told)
-    own = visitor.client.get(f"/runs/{job.name}").text
-    assert all(number in own for number in ("1,234", "56", "789", "Not private"))
-    other = visitor.browser("vic")
-    seen = other.get(f"/runs/{job.name}").text
-    assert not any(number in seen for number in ("1,234", "56 rows", "789", "What it reported"))
-    assert ("an owner sees" in seen) == (status != 0)
-
-
-def test_a_run_is_a_process_with_what_it_said(tmp_path):
-    found = Visitor(tmp_path, desk=table_desk())
-
-    async def run():
-        job = await found.console.jobs.start("fit", "none", ["--no-such-option"], who="ann")
-        while found.console.jobs.named(job.name).state in ("running", "lost"):
-            await asyncio.sleep(0.05)
-        return found.console.jobs.named(job.name)
-
-    job = asyncio.run(run())
-    assert job.state == "failed"
-    assert any("No such option" in line for line in found.console.jobs.lines(job))
+@pytest.mark.parametrize("end", ["finished", "stopped", FAILED], ids=str)
+def test_exact_numbers_of_a_fit_stay_with_the_owner_of_the_rows(visitor, end):
+    told = [
+        {"event": "advanced", "what": "moment", "count": 1234, "sites": None},
+        {"event": "told", "kind": "warning", "text": "9,876 rows were left out."},
+    ]
+    run = put_run(visitor, told=told, end=end)
+    own = visitor.client.get(f"/runs/{run.name}").text
+    numbers = ("1,234", "9,876", *(("56", "789") if end is FAILED else ()))
+    assert all(number in own for number in (*numbers, "Not private"))
+    for name in ("vic", "lea", "bob"):
+        seen = visitor.browser(name).get(f"/runs/{run.name}").text
+        hidden_ = (*numbers, "What it reported")
+        assert not any(number in seen for number in hidden_)
+        assert ("an owner sees" in seen) == (end != "finished")
 
 
 def test_a_forecast_grows_and_says_its_problem_once():

@@ -10,7 +10,7 @@ import pytest
 from study_tools import Federation, Site, ended, one_release, until
 
 from eigenveil.app.fit import federation_parts, federation_values
-from eigenveil.console.desk.results import read_result
+from eigenveil.console.desk.results import Results
 from eigenveil.errors import EigenveilError, OutputError, ProtocolError
 from eigenveil.federation.study.study import make_study
 from eigenveil.network import lead as lead_module
@@ -112,7 +112,7 @@ def test_a_study_with_dropouts_survives_a_lost_site(tmp_path, monkeypatch):
             assert caught.value.code == "unsigned-result"
             model, signed = lead.result(run, study, signatures=2)
             lead.fetch(run, tmp_path)
-        shown = read_result(str(tmp_path))
+        shown = Results().result(str(tmp_path))
         assert shown["word"] == "NOT VALID"
         assert "2 of its sites have signed it, not 3: west did not" in shown["explanation"]
         assert signed.unsigned == ("west",)
@@ -126,10 +126,10 @@ def test_the_console_shows_who_signed(federation, tmp_path):
         run = lead.submit(federation.study)
         assert (found := ended(lead, run)).state == "finished", found.error
         lead.fetch(run, tmp_path)
-    assert "3 of 3 sites (north, south, west)" in read_result(str(tmp_path))["signed"]
+    assert "3 of 3 sites (north, south, west)" in Results().result(str(tmp_path))["signed"]
     certificate = read_certificate(tmp_path / "certificate.json")
     certificate.model_copy(update={"signatures": None}).write(tmp_path / "certificate.json")
-    assert read_result(str(tmp_path))["signed"] == "nobody has signed it"
+    assert Results().result(str(tmp_path))["signed"] == "nobody has signed it"
 
 
 def test_a_lead_takes_no_result_of_another_run(federation, monkeypatch):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +35,12 @@ class Started:
 
 @dataclass(frozen=True)
 class Moved:
-    """How far it is, in words."""
+    """How far it is: in words, and the step, how many answered it, and who is missing, and why."""
 
     text: str
+    step: str = ""
+    answered: int = 0
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def _followed(
     """Yield what changes until the result is there; returns whether the lead ended the study."""
     begun = heard = moved = time.monotonic()
     last: object = None
-    told = ""
+    told: Moved | None = None
     while True:
         if stop.requested:
             session.end(run)
@@ -118,9 +121,10 @@ def _followed(
             if time.monotonic() - heard > _SILENT:
                 what = f"The aggregator has not answered for {_SILENT:g} s: {error.message}"
                 raise _left(run, what, "no-answer") from None
-            text = f"no answer: {error.message}"
+            now = Moved(f"no answer: {error.message}")
         else:
-            heard, text = time.monotonic(), sentence_of(found)
+            heard = time.monotonic()
+            now = Moved(sentence_of(found), found.step, found.answered, dict(found.missing))
             if found.is_over and found.state != "finished":
                 raise _why_over(found)
             if found.state == "running" and (found.step, found.answered) != last:
@@ -136,10 +140,10 @@ def _followed(
                     hint="Run it again when they are, or wait longer: --wait-for-sites.",
                     code="sites-not-ready",
                 )
-        if text != told:
-            told = text
-            yield Moved(text)
-        if heard > begun and text == "finished":
+        if now != told:
+            told = now
+            yield now
+        if heard > begun and now.text == "finished":
             return False
         stop.wait(lambda: time.sleep(_EVERY))
 

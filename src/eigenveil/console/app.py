@@ -15,9 +15,9 @@ from starlette.staticfiles import StaticFiles
 
 from eigenveil.console.door import Door, make_door
 from eigenveil.console.guards import Guards, Limits
-from eigenveil.console.jobs import Jobs
 from eigenveil.console.log import Log
 from eigenveil.console.pages import lead, owner, table
+from eigenveil.console.runs import Runs
 from eigenveil.console.sessions import Sessions
 from eigenveil.console.settings import Settings
 from eigenveil.console.web import STATIC, Console, Link, sign_in_routes
@@ -59,7 +59,7 @@ def make_console(
         log=Log(settings.state),
         desk=desk or DeskProcess(settings.section, settings.rows),
         planner=planner or DeskProcess(settings.section, settings.rows),
-        jobs=Jobs(settings.state / "runs"),
+        runs=Runs(settings.state / "runs"),
         title=section.title,
         links=section.links,
     )
@@ -82,7 +82,6 @@ def make_app(console: Console, *, limits: Limits | None = None) -> Guards:
         warm = asyncio.ensure_future(_warm(console))
         yield
         warm.cancel()
-        await console.jobs.close()
         await console.desk.close()
         await console.planner.close()
 

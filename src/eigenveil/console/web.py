@@ -18,8 +18,8 @@ from starlette.routing import BaseRoute, Route
 
 from eigenveil.console.door import Door
 from eigenveil.console.forecasts import Forecasts
-from eigenveil.console.jobs import Jobs
 from eigenveil.console.log import Log
+from eigenveil.console.runs import Runs
 from eigenveil.console.sessions import Person, Session, Sessions
 from eigenveil.console.settings import ROLES, Settings
 from eigenveil.console.workers import Desk
@@ -44,6 +44,7 @@ _STATUS = {
     "decided-meanwhile": 409,
     "unknown-run": 404,
     "unknown-study": 404,
+    "unknown-draft": 404,
     "no-page": 404,
     "too-many-runs": 429,
     "desk-lost": 503,
@@ -97,7 +98,7 @@ class Console:
     log: Log
     desk: Desk  # For what must be quick, and for what takes long
     planner: Desk
-    jobs: Jobs
+    runs: Runs
     title: str = ""  # Whose pages these are
     links: Sequence[Link] = ()
     later: Later = field(default_factory=Later)

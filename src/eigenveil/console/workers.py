@@ -1,18 +1,33 @@
-"""The console's side of the process beside it: started when it is needed, ended when it is idle."""
+"""Processes beside the console, which read parties' folders, ledgers, studies and results.
+
+The console's own process loads neither NumPy nor scikit-learn: what it asks is answered by a desk
+in another process, in plain values.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
+import os
+import pkgutil
+import signal
 import sys
+import traceback
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache
+from multiprocessing import get_context
 from typing import Any, Protocol
 
-import eigenveil.errors as errors
 from eigenveil.console.settings import Rows
-from eigenveil.errors import EigenveilError, OutputError
+from eigenveil.errors import EigenveilError, OutputError, of_system
 
-_LONGEST_LINE = 1 << 24
+_DESKS = {
+    "site": "eigenveil.console.desk.site:SiteDesk",
+    "lead": "eigenveil.console.desk.lead:LeadDesk",
+    "table": "eigenveil.console.desk.table:TableDesk",
+}
 _IDLE = 900.0
 _PATIENCE = 300.0
 
@@ -21,97 +36,87 @@ class Desk(Protocol):
     """Answers what pages ask of parties, ledgers and results."""
 
     async def ask(self, method: str, **arguments: Any) -> Any:
-        """What a function returns."""
+        """What a desk's method returns."""
 
     async def close(self) -> None:
         """End what runs."""
 
 
 class DeskProcess:
-    """A process that answers; one request at a time, in their order."""
+    """A process that answers one question after the other; it ends when nobody asks."""
 
     def __init__(self, section: str, rows: Rows) -> None:
         self._section, self._rows = section, rows
-        self._process: asyncio.subprocess.Process | None = None
-        self._turn = asyncio.Lock()
-        self._number = 0
+        self._pool: ProcessPoolExecutor | None = None
+        self._process: asyncio.Future[int] | None = None
         self._ending: asyncio.TimerHandle | None = None
 
     async def ask(self, method: str, **arguments: Any) -> Any:
-        """As of :class:`Desk`."""
-        async with self._turn:
-            process = await self._running()
-            self._number += 1
-            line = json.dumps({"number": self._number, "method": method, "arguments": arguments})
-            try:
-                found = await asyncio.wait_for(self._exchange(process, line), _PATIENCE)
-            except BaseException as error:  # a lost place in the conversation ends it
-                await self._end()
-                if isinstance(error, (TimeoutError, OSError, ValueError, KeyError)):
-                    raise OutputError(
-                        "The process beside the console ended or did not answer.",
-                        hint="Try again; the console's own output may say why.",
-                        code="desk-lost",
-                    ) from None
-                raise
-            self._rest()
-        if (raised := found.get("error")) is not None:
-            raise made_error(raised)
-        return found["found"]
+        """As of :class:`Desk`; a question that is given up keeps nobody from the next."""
+        loop = asyncio.get_running_loop()
+        if self._ending is not None:
+            self._ending.cancel()
+        pool = self._running()
+        try:
+            text = await asyncio.wait_for(
+                loop.run_in_executor(pool, answer, self._section, self._rows, method, arguments),
+                _PATIENCE,
+            )
+        except (TimeoutError, BrokenProcessPool):
+            if pool is self._pool:
+                await self.close()
+            raise OutputError("desk-lost") from None
+        self._ending = loop.call_later(_IDLE, lambda: loop.create_task(self.close()))
+        return json.loads(text)
+
+    def _running(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                1, mp_context=get_context("spawn"), initializer=_ignore_interrupts
+            )
+            loop = asyncio.get_running_loop()
+            self._process = loop.run_in_executor(self._pool, os.getpid)
+        return self._pool
 
     async def close(self) -> None:
-        """End the process."""
-        async with self._turn:
-            await self._end()
-
-    async def _exchange(self, process: asyncio.subprocess.Process, line: str) -> dict[str, Any]:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(line.encode() + b"\n")
-        await process.stdin.drain()
-        found: dict[str, Any] = json.loads(await process.stdout.readline())
-        if found["number"] != self._number:
-            raise ValueError("an answer to something else")
-        return found
-
-    async def _running(self) -> asyncio.subprocess.Process:
-        from eigenveil.console.desk.serve import first_line
-
+        """End the process, whatever it does."""
+        pool, process = self._pool, self._process
+        self._pool = self._process = None
         if self._ending is not None:
             self._ending.cancel()
-        if self._process is not None and self._process.returncode is None:
-            return self._process
-        self._process = process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "eigenveil.console.desk.serve",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=_LONGEST_LINE,
-            start_new_session=True,  # Ctrl-C is the console's
-        )
-        assert process.stdin is not None
-        process.stdin.write(first_line(self._section, self._rows).encode() + b"\n")
-        return process
-
-    def _rest(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._ending = loop.call_later(_IDLE, lambda: loop.create_task(self.close()))
-
-    async def _end(self) -> None:
-        process, self._process = self._process, None
-        if self._ending is not None:
-            self._ending.cancel()
-        if process is None or process.returncode is not None:
+        if pool is None or process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        if process.done() and not process.cancelled() and process.exception() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.result(), signal.SIGKILL)
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
-def made_error(fields: dict[str, str]) -> EigenveilError:
-    """An error as it was raised in the other process."""
-    kind = getattr(errors, fields["kind"], EigenveilError)
-    if not (isinstance(kind, type) and issubclass(kind, EigenveilError)):
-        kind = EigenveilError
-    return kind(fields["message"], hint=fields["hint"], code=fields["code"])
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the console's
+
+
+@cache
+def _desk(section: str, rows: Rows) -> Any:
+    return pkgutil.resolve_name(_DESKS[section])(rows)
+
+
+def answer(section: str, rows: Rows, method: str, arguments: dict[str, Any]) -> str:
+    """What a desk answers, as JSON; its errors are of the package's own families."""
+    try:
+        found = getattr(_desk(section, rows), method)(**arguments)
+        return json.dumps(found, allow_nan=False)
+    except EigenveilError as error:
+        # of a family, so that nothing else is loaded where it goes
+        kinds: list[type[EigenveilError]] = [
+            kind
+            for kind in type(error).__mro__
+            if issubclass(kind, EigenveilError) and kind.__module__ == EigenveilError.__module__
+        ]
+        raise kinds[0].relayed(error.message, hint=error.hint, code=error.code) from None
+    except OSError as error:
+        what = f"{error.filename or 'A file'}: {of_system(error)}."
+        raise OutputError.relayed(what, code="cannot-read") from None
+    except Exception:
+        traceback.print_exc(file=sys.stderr)
+        raise EigenveilError("unexpected") from None

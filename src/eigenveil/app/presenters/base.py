@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.app.parts import Part
-from eigenveil.app.presenters.charts import Chart, Comparison
 from eigenveil.errors import NoisyResultWarning
 from eigenveil.models.stored import StoredModel
 
@@ -29,6 +28,15 @@ class Drawing:
     draw: Callable[[], Any]
     files: tuple[str, ...]
     what: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two results beside each other: a sentence, and a line of numbers a component."""
+
+    about: str
+    headings: Sequence[str]
+    lines: Sequence[Sequence[str]]
 
 
 class Presenter(ABC):
@@ -59,11 +67,6 @@ class Presenter(ABC):
     @abstractmethod
     def drawings(self, model: Any) -> Iterator[Drawing]:
         """Figures of what is released."""
-
-    def charts(self, model: Any) -> Iterator[Chart]:
-        """The same as plain numbers, for pages; where there are none, they show the figures."""
-        del model
-        yield from ()
 
     def compare(self, one: Any, other: Any) -> Comparison | None:
         """How two results of the same columns differ; ``None`` where that is not worked out."""

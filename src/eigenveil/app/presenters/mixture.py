@@ -14,26 +14,23 @@ from numpy.typing import NDArray
 from eigenveil import plots
 from eigenveil.app.parts import Part, TextTable
 from eigenveil.app.presenters.base import (
+    Comparison,
     Drawing,
     Presenter,
     columns_matched,
-    labels_of,
     matched,
     name_of,
     names_of,
 )
-from eigenveil.app.presenters.charts import MOST_LINES, Chart, Circles, Comparison, Grid, Lists
 from eigenveil.app.presenters.tensors import (
     strength_parts,
     strength_values,
-    strengths_chart,
     strengths_drawing,
     write_by_feature,
     write_csv,
 )
 from eigenveil.errors import short_name
 from eigenveil.models.mixture.estimator import FittedMixture
-from eigenveil.plots.mixtures import leading_plane
 
 _MOST_COLUMNS = 6
 _SHOWN_FEATURES = 3
@@ -117,40 +114,6 @@ class MixturePresenter(Presenter):
             partial(plots.plot_mixture, model),
             ("mixture.png", "mixture.svg"),
             "the components along two directions; shows no row",
-        )
-
-    def charts(self, model: Any) -> Iterator[Chart]:
-        """Strengths, the components in a plane, their weights, and the means."""
-        yield strengths_chart(model, "variance that it explains")
-        places, shares = leading_plane(model)
-        yield Circles(
-            "Components",
-            "The means along the two directions in which they differ most, which show "
-            f"{100 * float(shares.sum()):.0f} % of how they differ. A dot's area is its weight, a "
-            "circle one standard deviation of a feature. Rows are not drawn.",
-            places.tolist(),
-            np.sqrt(model.variances_).tolist(),
-            model.weights_.tolist(),
-            model.usable_.tolist(),
-        )
-        headings = [f"component {index + 1}" for index in range(len(model.means_))]
-        yield Lists(
-            "Weights",
-            "The part of the rows that each component makes up.",
-            [""],
-            [headings],
-            [model.weights_.tolist()],
-        )
-        spread = np.ptp(model.means_, axis=0)
-        widest = np.argsort(-spread, kind="stable")[:MOST_LINES]
-        labels = labels_of(model)
-        yield Grid(
-            "Means",
-            "Of the features in which the means differ most; means.csv has all.",
-            "feature",
-            headings[:_MOST_COLUMNS],
-            [labels[index] for index in widest],
-            model.means_[:_MOST_COLUMNS, widest].T.tolist(),
         )
 
     def compare(self, one: Any, other: Any) -> Comparison:

@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 from eigenveil import plots
 from eigenveil.app.parts import Part, TextTable
 from eigenveil.app.presenters.base import (
+    Comparison,
     Drawing,
     Presenter,
     columns_matched,
-    labels_of,
     name_of,
     names_of,
     or_none,
 )
-from eigenveil.app.presenters.charts import MOST_LINES, Arrows, Bars, Chart, Comparison, Grid
 from eigenveil.errors import short_name
 from eigenveil.files import replacing
 from eigenveil.models.pca.estimator import FittedPCA
@@ -115,39 +114,6 @@ class PCAPresenter(Presenter):
             partial(plots.plot_biplot, model),
             ("biplot.png", "biplot.svg"),
             "features along the components",
-        )
-
-    def charts(self, model: Any) -> Iterator[Chart]:
-        """Scree, the features along two components, and the loadings of those with the largest."""
-        yield Bars(
-            "Scree",
-            "Released variances. The shaded band is what noise alone would show; a component "
-            "without a bar is hidden in it.",
-            "component",
-            "explained variance",
-            or_none(model.explained_variance_),
-            model.noise_floor_,
-            model.usable_.tolist(),
-        )
-        labels, components = np.array(labels_of(model)), model.components_
-        largest = np.argsort(-np.abs(components).max(axis=0, initial=0.0), kind="stable")
-        largest = largest[:MOST_LINES]
-        if len(components) > 1:
-            yield Arrows(
-                "Biplot",
-                "The loadings of components 1 and 2. Rows are not drawn: their scores are as "
-                "private as they are.",
-                components[0, largest].tolist(),
-                components[1, largest].tolist(),
-                labels[largest].tolist(),
-            )
-        yield Grid(
-            "Loadings",
-            "Of the features with the largest; components.csv has all.",
-            "feature",
-            self.new_names(model)[:_MOST_COLUMNS],
-            labels[largest].tolist(),
-            components[:_MOST_COLUMNS, largest].T.tolist(),
         )
 
     def compare(self, one: Any, other: Any) -> Comparison:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from eigenveil.app.parts import Part, strongly
 from eigenveil.app.presenters.base import Drawing, name_of
-from eigenveil.app.presenters.charts import Bars, Chart
 
 
 def strength_values(model: Any) -> dict[str, Any]:
@@ -27,20 +26,6 @@ def strength_values(model: Any) -> dict[str, Any]:
 
 
 _MOST_STRENGTHS = 8
-
-
-def strengths_chart(model: Any, what: str) -> Chart:
-    """Strengths of the directions, over the noise."""
-    return Bars(
-        "Strengths",
-        "Of the released directions. In the shaded band noise alone would give such values; paler "
-        "bars do not stand above it, or are not taken.",
-        "direction",
-        what,
-        model.strengths_.tolist(),
-        model.noise_floor_,
-        [*model.usable_.tolist(), *[False] * (model.strengths_.size - model.usable_.size)],
-    )
 
 
 def strength_parts(model: Any, *, things: str) -> Iterator[Part]:

@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 from eigenveil import plots
 from eigenveil.app.parts import Part, TextTable
 from eigenveil.app.presenters.base import (
+    Comparison,
     Drawing,
     Presenter,
     columns_matched,
     matched,
     names_of,
 )
-from eigenveil.app.presenters.charts import Chart, Comparison, Lists
 from eigenveil.app.presenters.tensors import (
     strength_parts,
     strength_values,
-    strengths_chart,
     strengths_drawing,
     write_by_feature,
     write_csv,
@@ -103,25 +102,6 @@ class TopicPresenter(Presenter):
             ("topics.png", "topics.svg"),
             "the likeliest words of each topic",
         )
-
-    def charts(self, model: Any) -> Iterator[Chart]:
-        """The likeliest words, the weights, and strengths."""
-        words = model.top_words(n_words=_LISTED_WORDS)
-        order = np.sort(model.topics_, axis=1)[:, ::-1]
-        yield Lists(
-            "Words",
-            "The likeliest words of each topic and their probabilities; a bar is as long in every "
-            "topic.",
-            [
-                f"topic {number} ({100 * weight:.1f} %)" + ("" if above else ": not usable")
-                for number, (weight, above) in enumerate(
-                    zip(model.weights_, model.usable_, strict=True), start=1
-                )
-            ],
-            words,
-            [order[index, : len(own)].tolist() for index, own in enumerate(words)],
-        )
-        yield strengths_chart(model, "strength, of pairs of words")
 
     def compare(self, one: Any, other: Any) -> Comparison:
         """What topics have in common, matched as well as can be."""

@@ -91,7 +91,7 @@ def run(
                                 f"run {began}; to follow it: eigenveil study status {began}",
                                 soft_wrap=True,
                             )
-                        case Moved(text) if not (quiet or json):
+                        case Moved(text=text) if not (quiet or json):
                             notify(text)
                         case Ended():
                             if not (quiet or json):

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from eigenveil.app.plan import PlanRequest
-from eigenveil.cli.commands.study import plan as plan_of_study
-from eigenveil.console.desk.forms import read_parameters
-from eigenveil.console.desk.ways import Kind
+from eigenveil.console.desk.forms import read_values
+from eigenveil.console.desk.ways import Kind, expected_of
 from eigenveil.errors import EigenveilError
 from eigenveil.federation.study.study import Study
 from eigenveil.models.task import TASKS
@@ -24,18 +23,12 @@ def point_of_table(
     kind: Kind, given: Mapping[str, str], features: int, rows: int, epsilon: float
 ) -> dict[str, Any]:
     """What a fit of one table, or a stream, would give at an epsilon."""
-    spec = kind.way.spec(
-        kind.task,
-        kind.values(given),
-        features=features,
-        rows=rows,
-        fits=FITS,
-        **kind.expected(given),
-    )
-    spec.scenario()
+    values, expected = kind.values(given), kind.expected(given)
+    request = PlanRequest(kind.task, values, features, rows, fits=FITS, **expected)
+    request.scenario()
     try:
-        made = kind.way.plan(spec, epsilon=epsilon)
-        trials = kind.way.trials(spec, made)
+        made = kind.way.plan(request, epsilon=epsilon)
+        trials = kind.way.trials(request, made)
     except EigenveilError as error:  # at this epsilon
         return _refused(epsilon, error)
     return _point(epsilon, trials) | {
@@ -51,14 +44,9 @@ def point_of_study(
 ) -> dict[str, Any]:
     """What a study's protocol would give at an epsilon, with all sites taking part."""
     task = TASKS[study.task]
-    spec = PlanRequest(
-        task,
-        {"n_components": study.components},
-        features=study.width,
-        rows=rows,
-        **read_parameters(plan_of_study, task.command_options, given),
-    )
-    data = spec.scenario()
+    expected = read_values(expected_of(task), given)
+    components = {"n_components": study.components}
+    data = PlanRequest(task, components, study.width, rows, **expected).scenario()
     try:
         there = study.with_epsilon(epsilon)
         sizes = forecast(there, there.width, None)

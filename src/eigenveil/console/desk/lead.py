@@ -6,23 +6,25 @@ from pathlib import Path
 from typing import Any
 
 from eigenveil.app.study import settled
-from eigenveil.cli.commands.study import by_schema, draft_study, new, plan
+from eigenveil.cli.commands.study import by_schema, draft_study
 from eigenveil.cli.presenters.study import adversaries_json, summary
 from eigenveil.console.desk.curves import point_of_study
-from eigenveil.console.desk.forms import command_fields, declared, fields_of, read_values
+from eigenveil.console.desk.forms import fields_of, read_values
+from eigenveil.console.desk.results import Results
 from eigenveil.console.desk.site import fixed_values
-from eigenveil.console.desk.ways import title_of
+from eigenveil.console.desk.ways import expected_of, title_of
 from eigenveil.console.settings import Rows
 from eigenveil.errors import EigenveilError
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.federation.study.study import make_study
+from eigenveil.models.options import options_of
 from eigenveil.models.task import TASKS, task_named
 from eigenveil.network.folder import PartyFolder, open_party
 from eigenveil.planning.forecast import forecast
 from eigenveil.tables.schema import parse_schema, read_schema
 
 
-class LeadDesk:
+class LeadDesk(Results):
     """What the pages of a lead need."""
 
     def __init__(self, rows: Rows) -> None:
@@ -52,7 +54,7 @@ class LeadDesk:
         return {
             "name": task.name,
             "title": title_of(task),
-            "options": fields_of(declared(task, "sites", new)),
+            "options": fields_of(options_of(task.name, "sites").values()),
         }
 
     def draft(
@@ -68,7 +70,7 @@ class LeadDesk:
         table = None if schema is None else read_schema(schema)
         if table is not None:
             fields = fields | {"columns": table.names, "table_schema": table}
-        values = read_values(declared(task, "sites", new), given)
+        values = read_values(options_of(task.name, "sites").values(), given)
         study, reason = settled(draft_study(task, values, table, **fields))
         write_toml(study, Path(out))
         return {**fixed_values(study), "reason": reason}
@@ -104,7 +106,7 @@ class LeadDesk:
             "summary": {k: v for k, v in summary(study, None).items() if k != "table_schema"},
             "expected_rows": study.expected_rows,
             "quality": task.quality,
-            "expected": command_fields(task, plan, task.command_options),
+            "expected": fields_of(expected_of(task), first=True),
         }
 
     def point(self, file: str, given: dict[str, str], rows: int, epsilon: float) -> dict[str, Any]:

@@ -104,6 +104,12 @@ class LedgerPages:
         return dict(self._names)
 
 
+def empty_page(name: str) -> dict[str, Any]:
+    """A page where there is no ledger yet."""
+    nothing = {"page": 1, "pages": 1, "count": 0, "last": "", "ledger": name}
+    return nothing | {"entries": [], "accounts": [], "names": {}}
+
+
 def _follow(new: Sequence[Entry], known: Head, head: Head) -> bool:
     """Whether entries go on from one head to the other; what is known was checked before."""
     number, last = known.count, known.hash

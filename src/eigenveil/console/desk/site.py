@@ -12,7 +12,7 @@ from typing import Any, cast
 from eigenveil.app.decisions import can_be_shown, cost_of, desk_of, owner_of, sentence_of
 from eigenveil.app.parts import bytes_text
 from eigenveil.cli.presenters.study import adversaries, summary
-from eigenveil.console.desk.ledger import LedgerPages
+from eigenveil.console.desk.ledger import LedgerPages, empty_page
 from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation.approvals import studies as approvals
@@ -59,11 +59,7 @@ class SiteDesk:
     @property
     def _decisions(self) -> Decisions:
         if self._ledger is None:
-            raise OutputError(
-                "The console does not know the site's ledger.",
-                hint="Start it with --ledger.",
-                code="no-ledger",
-            )
+            raise OutputError("ledger-not-named")
         return desk_of(self._party, self._ledger, self._data_set)
 
     # -- what the pages show
@@ -143,7 +139,7 @@ class SiteDesk:
     def ledger(self, page: int, only: str = "") -> dict[str, Any]:
         """A page of the ledger's entries, and where its accounts stand."""
         if self._pages is None:
-            return {"entries": [], "page": 1, "pages": 1, "count": 0, "accounts": [], "ledger": ""}
+            return empty_page("")
         found = self._pages.page(page, only=only)
         return found | {"accounts": self._pages.accounts(), "names": self._names()}
 
@@ -166,11 +162,7 @@ class SiteDesk:
         decisions, found = self._decisions, self._find(study)
         signer = open_key(self._key(by), password)
         if seen is not None and len(self._about(found.hash)) != seen:
-            raise ProtocolError(
-                "Somebody else decided about this study after the page was shown.",
-                hint="Nothing was recorded now. Look at what was decided.",
-                code="decided-meanwhile",
-            )
+            raise ProtocolError("decided-meanwhile")
         match action:
             case "approve":
                 end = None if until is None else datetime.fromisoformat(until) + timedelta(days=1)
@@ -239,18 +231,9 @@ class SiteDesk:
             self._party, study
         )
         if found is None or found.hash != study:
-            raise ProtocolError(
-                "The study with this hash does not wait here (any longer): it was changed or "
-                "withdrawn.",
-                hint="Nothing was decided. Look at what waits now.",
-                code="study-changed",
-            )
+            raise ProtocolError("study-changed")
         if not can_be_shown(found):
-            raise DataError(
-                "This study has names that cannot be shown, and so cannot be decided about here.",
-                hint="Ask its lead to change them.",
-                code="not-shown",
-            )
+            raise DataError("not-shown")
         return found
 
     def _study(self, study: Study) -> dict[str, Any]:

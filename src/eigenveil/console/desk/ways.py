@@ -2,123 +2,105 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePath
-from typing import Any, ClassVar
+from typing import Any
 
 from eigenveil.app.plan import PlanRequest
 from eigenveil.app.watch import stream_values
-from eigenveil.cli.commands.fit import fit
-from eigenveil.cli.commands.plan import plan
-from eigenveil.cli.commands.watch import watch
-from eigenveil.cli.options import typed_words
-from eigenveil.console.desk.forms import (
-    Typed,
-    declared,
-    parameter_words,
-    read_parameters,
-    read_values,
-    words_of,
-)
+from eigenveil.console.desk.forms import fields_of, read_values, typed
 from eigenveil.console.settings import Rows
-from eigenveil.errors import DataError
-from eigenveil.models.options import Path
+from eigenveil.errors import DataError, short_name
+from eigenveil.models.options import Name, Number, Option, Path, Whole, options_of
 from eigenveil.models.task import TASKS, Task, task_named
+from eigenveil.planning.forecast import DEFAULT_SPECTRUM
 from eigenveil.planning.trials import Trials
 
+_NOTHING: tuple[Any, ...] = ((), ())
+# What is expected of data that nobody has seen, for a plan; a task has some of it.
+_EXPECTED = {
+    each.name: each
+    for each in (
+        Option(
+            "spectrum", (Name(),), DEFAULT_SPECTRUM,
+            "Expected eigenvalues: power:1.0, exponential:20, spike:5:0.8, or numbers.", *_NOTHING,
+        ),
+        Option(
+            "mean_norm", (Number(0.0, 1e9),), 0.0,
+            "Norm of the mean, divided by the root mean square of centred rows.", *_NOTHING,
+        ),
+        Option(
+            "distance", (Number(0.0, 1e9, open_low=True),), 3.0,
+            "Expected distance of the means, in standard deviations of a feature within one.",
+            *_NOTHING,
+        ),
+        Option(
+            "topic_words", (Whole(),), 20,
+            "Expected number of words that make up a topic.", *_NOTHING,
+        ),
+        Option(
+            "document_words", (Whole(3, 100_000),), 20,
+            "Expected number of words of a document.", *_NOTHING,
+        ),
+    )
+}  # fmt: skip
+_BLOCK_SIZE = Option("block_size", (Whole(),), 100, "Rows of a block.", *_NOTHING)
 
-class Way(ABC):
-    """One way of fitting: a command, and its plan."""
 
-    path: ClassVar[Path]  # How rows come
-    title: ClassVar[str] = ""  # After the task's, in a list of what can be fitted
-    command: ClassVar[Callable[..., Any]]
-    own: ClassVar[tuple[str, ...]] = ()  # The command's own parameters that a form has
-    # Options that the command is given in any case, since it has another default
-    told: ClassVar[tuple[str, ...]] = ()
+def expected_of(task: Task) -> list[Option]:
+    """What a plan of a task is told of the data, as options."""
+    return [each for name, each in _EXPECTED.items() if name in task.command_options]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of fitting."""
+
+    path: Path  # How rows come
+    title: str = ""  # After the task's, in a list of what can be fitted
+    own: tuple[Option, ...] = ()  # What only this way has
+    without: tuple[str, ...] = ()  # Options that it cannot take
 
     def takes(self, rows: Rows) -> bool:
-        """Whether the command reads such files."""
-        del rows
-        return True
+        """Whether it reads such files: a stream is one text file without a schema."""
+        texts = {PurePath(file).suffix.lower() for file in rows.data} <= {".csv", ".tsv"}
+        return self.path == "table" or (len(rows.data) == 1 and texts and rows.schema is None)
 
-    @abstractmethod
-    def start(self, task: Task, rows: Rows) -> list[str]:
-        """The command's first words."""
-
-    def spec(self, task: Task, values: dict[str, Any], **expected: Any) -> PlanRequest:
-        """What is planned, and the data that are expected of it; checked."""
-        return PlanRequest(task, values, **expected)
-
-    def plan(self, spec: PlanRequest, **instead: Any) -> Any:
+    def plan(self, request: PlanRequest, **instead: Any) -> Any:
         """The plan, with other values of some options."""
-        return spec.plan(**instead)
+        if self.path == "table":
+            return request.plan(**instead)
+        values = stream_values({**request.values, **instead})
+        options = request.task.options(self.path, **values)
+        return request.task.make_plan(options, features=request.features)
 
-    def trials(self, spec: PlanRequest, made: Any) -> Trials:
-        """Simulated fits of a plan."""
-        return spec.simulated(made)
-
-
-class OneTable(Way):
-    """All rows at once, by ``eigenveil fit``."""
-
-    path = "table"
-    command = staticmethod(fit)
-
-    def start(self, task: Task, rows: Rows) -> list[str]:
-        """Files, result, schema and task."""
-        schema = [] if rows.schema is None else ["--schema", rows.schema]
-        return ["fit", *rows.data, "--out", "{result}", *schema, f"--task={task.name}"]
-
-
-class Stream(Way):
-    """Rows as they come, by ``eigenveil watch``; they are read once."""
-
-    path = "stream"
-    title = "as a stream"
-    command = staticmethod(watch)
-    own = ("block_size", "limit")
-    told = ("epsilon",)  # without, it does not fit privately
-
-    def takes(self, rows: Rows) -> bool:
-        """One text file without a schema."""
-        kinds = {PurePath(file).suffix.lower() for file in rows.data}
-        return len(rows.data) == 1 and kinds <= {".csv", ".tsv"} and rows.schema is None
-
-    def start(self, task: Task, rows: Rows) -> list[str]:
-        """The file and the result."""
-        del task
-        return ["watch", *rows.data, "--out", "{result}"]
-
-    def plan(self, spec: PlanRequest, **instead: Any) -> Any:
-        """The stream's plan, with what the command chooses where nothing is said."""
-        values = stream_values({**spec.values, **instead})
-        return spec.task.make_plan(spec.task.options("stream", **values), features=spec.features)
-
-    def trials(self, spec: PlanRequest, made: Any) -> Trials:
-        """None: what a stream shows after each block is not simulated."""
-        del spec, made
+    def trials(self, request: PlanRequest, made: Any) -> Trials:
+        """Simulated fits of a plan; what a stream shows after each block is not simulated."""
+        if self.path == "table":
+            return request.simulated(made)
         return Trials(note="streams are not simulated")
 
 
-WAYS: Mapping[str, Way] = {way.path: way for way in (OneTable(), Stream())}
+WAYS: Mapping[str, Way] = {
+    way.path: way
+    for way in (
+        Way("table"),
+        Way("stream", "as a stream", (_BLOCK_SIZE,), ("unit", "max_rows_per_unit")),
+    )
+}
 
 
 class Kind:
     """What can be fitted: a task in one of its ways; named ``task`` or ``task:path``."""
 
-    def __init__(self, name: str, rows: Rows) -> None:
+    def __init__(self, name: str) -> None:
         first, _, second = name.partition(":")
-        self.name, self.rows = name, rows
-        self.task = task_named(first)
+        self.name, self.task = name, task_named(first)
         path = second or "table"
-        if path not in WAYS or path not in self.task.plans or not WAYS[path].takes(rows):
-            raise DataError(
-                f"{name!r} cannot be fitted to these files.",
-                hint="The form's own list has what can be.",
-                code="bad-choice",
-            )
+        if path not in WAYS or path not in self.task.plans:
+            raise DataError("no-such-fit", name=short_name(name))
         self.way = WAYS[path]
 
     @property
@@ -126,36 +108,45 @@ class Kind:
         """What is computed, for people."""
         return f"{title_of(self.task)} {self.way.title}".rstrip()
 
+    @cached_property
+    def options(self) -> list[Option]:
+        """The task's options on this way."""
+        found = options_of(self.task.name, self.way.path)
+        return [each for name, each in found.items() if name not in self.way.without]
+
     @property
-    def options(self) -> dict[str, Typed]:
-        """The options that its command takes."""
-        return declared(self.task, self.way.path, self.way.command)
+    def epsilon(self) -> float:
+        """The privacy target where none is typed: what is fitted here is always private."""
+        return next(float(each.default) for each in self.options if each.name == "epsilon")
+
+    def form(self) -> dict[str, Any]:
+        """The fields of a fit and of its plan."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "quality": self.task.quality,
+            "options": fields_of(self.options),
+            "own": fields_of(self.way.own, first=True),
+            "expected": fields_of(expected_of(self.task), first=True),
+        }
 
     def values(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Checked values of what was typed."""
         return read_values(self.options, given)
 
+    def own(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """The values that only this way has."""
+        usual = {each.name: each.default for each in self.way.own}
+        return usual | read_values(self.way.own, given)
+
     def expected(self, given: Mapping[str, str]) -> dict[str, Any]:
         """What was typed of the data that are expected, for a plan."""
-        return read_parameters(plan, self.task.command_options, given)
-
-    def words(self, given: Mapping[str, str]) -> list[str]:
-        """The command with what was typed."""
-        options = self.options
-        told = {name: options[name].option.default for name in self.way.told}
-        ledger = [] if self.rows.ledger is None else ["--ledger", self.rows.ledger]
-        return [
-            *self.way.start(self.task, self.rows),
-            *ledger,
-            *words_of(typed_words(told | self.values(given))),
-            *parameter_words(read_parameters(self.way.command, self.way.own, given)),
-        ]
+        return read_values(expected_of(self.task), given)
 
     def summary(self, given: Mapping[str, str]) -> str:
         """What was chosen, in a line."""
-        own = read_parameters(self.way.command, self.way.own, given)
-        words = [*words_of(typed_words(self.values(given))), *parameter_words(own)]
-        chosen = [word.removeprefix("--").replace("=", " ", 1) for word in words]
+        values = self.values(given) | read_values(self.way.own, given)
+        chosen = [f"{name.replace('_', ' ')} {typed(value)}" for name, value in values.items()]
         return f"{self.title}, {', '.join(chosen) or 'with the defaults'}"
 
 
@@ -165,9 +156,9 @@ def title_of(task: Task) -> str:
     return f"{title[:1].upper()}{title[1:]}"
 
 
-def kinds_of(rows: Rows) -> Iterator[Kind]:
-    """All that can be fitted to files, tasks in their order."""
+def kinds() -> Iterator[Kind]:
+    """All that can be fitted, tasks in their order."""
     for task in TASKS.values():
-        for path, way in WAYS.items():
-            if path in task.plans and way.takes(rows):
-                yield Kind(task.name if path == "table" else f"{task.name}:{path}", rows)
+        for path in WAYS:
+            if path in task.plans:
+                yield Kind(task.name if path == "table" else f"{task.name}:{path}")

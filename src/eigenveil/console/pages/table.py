@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from eigenveil.console.forecasts import forecast_values
 from eigenveil.console.pages import runs
-from eigenveil.console.pages.forecasts import forecast_values
 from eigenveil.console.pages.forms import FormPage, can_be_corrected, form_for, typed, whole
 from eigenveil.console.sessions import Session
 from eigenveil.console.web import Console, Link, away, page_number
@@ -98,14 +98,20 @@ async def _start(console: Console, request: Request, session: Session) -> Respon
     fields = [*found["form"]["options"], *found["form"]["own"]]
     given = {each["name"]: form.get(each["name"], "") for each in fields}
     try:
-        made = await console.desk.ask("words", kind=kind, given=given)
+        title = await console.desk.ask("check", kind=kind, given=given)
     except EigenveilError as error:
         if not can_be_corrected(error):
             raise
         return FIT.show(console, request, session, found, given, error)
-    job = await console.jobs.start("fit", made["title"], made["words"], who=session.person.name)
-    console.note(request, "started a fit", session, job.title)
-    return away(f"/runs/{job.name}")
+    run = console.runs.start(
+        "fit",
+        title,
+        rows=console.settings.rows,
+        asked={"kind": kind, "given": given},
+        who=session.person.name,
+    )
+    console.note(request, "started a fit", session, run.title)
+    return away(f"/runs/{run.name}")
 
 
 async def ledger_page(console: Console, request: Request, session: Session) -> Response:

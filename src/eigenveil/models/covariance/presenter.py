@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from eigenveil import plots
 from eigenveil.app.parts import Part, TextTable
 from eigenveil.app.presenters.base import (
+    Comparison,
     Drawing,
     Presenter,
     columns_matched,
     name_of,
     names_of,
 )
-from eigenveil.app.presenters.charts import Comparison
 from eigenveil.app.presenters.tensors import write_csv
 from eigenveil.errors import short_name
 from eigenveil.models.covariance.estimator import FittedCovariance

@@ -1,0 +1,185 @@
+"""The process of one run: ``python -m eigenveil.console.running FOLDER``.
+
+What happens is written as a line of JSON each, of an event of the use case that is called; the last
+line says how it ended. What libraries print goes elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from eigenveil.app.events import Advanced, FitEvent
+from eigenveil.app.fit import Account, TableFit, fit_table
+from eigenveil.app.results import new_folder, write_result
+from eigenveil.app.rows import WantedColumns
+from eigenveil.app.study import Ended, Finished, Moved, open_lead, run_study, settled
+from eigenveil.app.watch import Moment, Unpublished, Watch, WatchEvent, watch
+from eigenveil.cli.presenters.survey import survey_json
+from eigenveil.console.desk.ways import Kind
+from eigenveil.console.runs import ABOUT, RESULT
+from eigenveil.console.runs import Kind as RunKind
+from eigenveil.console.settings import Rows
+from eigenveil.errors import EigenveilError
+from eigenveil.federation.study.file import read_study, write_toml
+from eigenveil.io import read_schema
+from eigenveil.io.stopping import Stop
+from eigenveil.network.orders import parties_of
+
+_EVERY = 0.5
+_TIMEOUT, _WAIT_FOR_SITES = 600.0, 3600.0
+
+
+class Events:
+    """The lines that a run tells."""
+
+    def __init__(self, handle: int) -> None:
+        self._file = os.fdopen(handle, "w", encoding="utf-8", buffering=1)
+        self._steps: dict[str, Advanced] = {}
+        self._written: dict[str, float] = {}
+
+    def tell(self, event: str, **fields: Any) -> None:
+        """Write one."""
+        line = {"event": event, "time": time.time(), **fields}
+        self._file.write(json.dumps(line, default=str) + "\n")
+
+    def of_fit(self, event: FitEvent) -> None:
+        """Write an event of a fit; of a step that goes on, some a second, with all until then."""
+        if not isinstance(event, Advanced):
+            self.tell("told", **asdict(event))
+            return
+        before = self._steps.get(event.what)
+        event = event if before is None else replace(event, count=before.count + event.count)
+        self._steps[event.what] = event
+        now = time.monotonic()
+        if now - self._written.get(event.what, 0.0) > _EVERY:
+            self._written[event.what] = now
+            self.tell("advanced", **asdict(event))
+
+    def rest(self) -> None:
+        """Write where all steps of a fit ended."""
+        for event in self._steps.values():
+            self.tell("advanced", **asdict(event))
+
+
+def fit(rows: Rows, asked: dict[str, Any], out: Path, events: Events) -> None:
+    """A fit of a table or a stream, with what was typed in its form."""
+    kind = Kind(asked["kind"])
+    if kind.way.path == "stream":
+        _stream(kind, rows, asked["given"], out, events)
+        return
+    schema = None if rows.schema is None else read_schema(rows.schema)
+    wanted = WantedColumns(schema=schema)
+    values = kind.values(asked["given"])
+    account = Account(rows.ledger)
+    fit_table(TableFit(rows.data, out, kind.task.name, values, wanted, account), events.of_fit)
+
+
+def _stream(kind: Kind, rows: Rows, given: dict[str, str], out: Path, events: Events) -> None:
+    """Rows block by block, each read once; a stop ends it in good order, with its result."""
+    stop, read = Stop(), 0
+
+    def tell(event: WatchEvent) -> None:
+        nonlocal read
+        if isinstance(event, Moment | Unpublished):
+            now = event.moment.rows if isinstance(event, Unpublished) else event.rows
+            events.of_fit(Advanced("rows", now - read))
+            read = now
+        else:
+            events.of_fit(event)
+
+    asked = Watch(
+        Path(rows.data[0]),
+        {"epsilon": kind.epsilon, **kind.values(given)},
+        account=Account(rows.ledger),
+        block=kind.own(given)["block_size"],
+        out=out,
+    )
+    with stop.listening():
+        problem = watch(asked, tell, stop).problem
+    if problem is not None:
+        raise problem
+
+
+def study(rows: Rows, asked: dict[str, Any], out: Path, events: Events) -> None:
+    """A study over its sites, until its result is there or the lead ends it."""
+    stop = Stop()
+    with new_folder(out) as folder, open_lead(Path(str(rows.party))) as session, stop.listening():
+        for event in run_study(
+            session,
+            read_study(Path(asked["file"])),
+            timeout=_TIMEOUT,
+            patience=_WAIT_FOR_SITES,
+            signatures=None,
+            stop=stop,
+        ):
+            match event:
+                case Moved():
+                    events.tell("moved", **asdict(event))
+                case Ended():
+                    raise KeyboardInterrupt
+                case Finished(model=model):
+                    agreed = model.study_
+                    write_result(model, folder, figures=True, schema=agreed.table_schema)
+                    write_toml(agreed, folder / "study.toml")
+
+
+def ask(rows: Rows, asked: dict[str, Any], out: Path, events: Events) -> None:
+    """A question to the sites of a study: who has agreed, and what their schemas share."""
+    del out
+    agreed, _ = settled(read_study(Path(asked["file"])))
+    with open_lead(Path(str(rows.party))) as session:
+        reports = session.ask(parties_of(agreed), agreed)
+    events.tell("answered", **survey_json(reports, agreed))
+
+
+USE_CASES: dict[RunKind, Callable[[Rows, dict[str, Any], Path, Events], None]] = {
+    "fit": fit,
+    "study": study,
+    "ask": ask,
+}
+
+
+def main(folder: Path, events: Events) -> None:
+    """Do what the folder says, and how it ended."""
+    events.tell("began", process=os.getpid())
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        rows = Rows(**{**about["rows"], "data": tuple(about["rows"]["data"])})
+        USE_CASES[about["kind"]](rows, about["asked"], folder / RESULT, events)
+    except KeyboardInterrupt as stopped:
+        events.rest()
+        events.tell("stopped", spent=_spent(stopped))
+    except EigenveilError as error:
+        events.rest()
+        events.tell(
+            "failed", code=error.code, message=error.message, hint=error.hint, spent=_spent(error)
+        )
+    except BaseException as error:
+        traceback.print_exc()
+        found = EigenveilError("unexpected")
+        events.tell(
+            "failed", code=found.code, message=found.message, hint=found.hint, spent=_spent(error)
+        )
+    else:
+        events.rest()
+        events.tell("finished")
+
+
+def _spent(error: BaseException) -> str:
+    """What was released before it ended, in words."""
+    found = getattr(error, "spent", None)
+    return "" if found is None else str(found)
+
+
+if __name__ == "__main__":
+    handle = os.dup(1)
+    os.dup2(2, 1)
+    main(Path(sys.argv[1]), Events(handle))
