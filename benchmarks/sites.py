@@ -152,7 +152,8 @@ def _most_memory() -> float:
 
 
 def _aggregator(told: Connection, folder: Path) -> None:
-    from eigenveil.network.carriers.serving import Limits, serve
+    from eigenveil.network.carriers.connections import Limits
+    from eigenveil.network.carriers.serving import serve
     from eigenveil.network.folder import open_party
     from eigenveil.network.service import AggregatorService
 

@@ -36,7 +36,7 @@ from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.network.journal import Journal, Opening
 from eigenveil.network.orders import sign_order
-from eigenveil.network.runner import StudyRunner
+from eigenveil.network.service import StudyRunner
 from eigenveil.network.status import STATUS, error_fields, error_from, read_progress
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.spending import Spending
@@ -227,7 +227,7 @@ def test_a_study_of_an_aggregator_tells_the_lead_what_was_spent(stop, tmp_path, 
     from eigenveil.federation.ledger.ledger import Ledger
     from eigenveil.federation.protocol.site import Site
     from eigenveil.federation.protocol.terms import settle
-    from eigenveil.network import runner
+    from eigenveil.network import service
     from eigenveil.noise.source import SecureSource
 
     rows = sites()
@@ -240,8 +240,8 @@ def test_a_study_of_an_aggregator_tells_the_lead_what_was_spent(stop, tmp_path, 
             name=name, terms=settle(study), rows=part, ledger=ledger, source=SecureSource()
         )
     transport = InThisProcess(parties, stop)
-    monkeypatch.setattr(runner, "Run", lambda *given, **more: transport)
-    logging.getLogger("eigenveil.network.runner").addHandler(logging.NullHandler())
+    monkeypatch.setattr(service, "PartyCalls", lambda *given, **more: transport)
+    logging.getLogger("eigenveil.network.service").addHandler(logging.NullHandler())
     party = identities(tuple(rows))
     order = sign_order(party["lead"], study, session="00" * 12, timeout=60.0)
     journal = Journal.begin(tmp_path / "journal", Opening(order, party["lead"].members.digest))

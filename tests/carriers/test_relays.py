@@ -15,10 +15,10 @@ from study_tools import SITES, Federation, ended, one_release, until
 import soak_tools
 from eigenveil.network.carriers.folder import (
     FolderMailbox,
-    LocalShelf,
     RelayCarrier,
     folder_name,
 )
+from eigenveil.network.carriers.shelves import LocalShelf
 from eigenveil.network.mailbox import digest_of
 
 FORGED = 200

@@ -26,7 +26,7 @@ from eigenveil.moments.source import ArrayRows
 from eigenveil.network import journal as journal_module
 from eigenveil.network.journal import Journal, Journaled, Opening
 from eigenveil.network.orders import sign_order
-from eigenveil.network.runner import carry_to_the_end
+from eigenveil.network.service import carry_to_the_end
 from federation_tools import identities
 from soak_tools import count, times
 

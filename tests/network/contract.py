@@ -7,9 +7,11 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
+from eigenveil.network.carriers.connections import Limits
 from eigenveil.network.carriers.folder import FolderCarrier, RelayCarrier
-from eigenveil.network.carriers.https import HttpsCarrier, make_tls
-from eigenveil.network.carriers.serving import Limits, serve_mail
+from eigenveil.network.carriers.https import HttpsCarrier
+from eigenveil.network.carriers.serving import serve_mail
+from eigenveil.network.carriers.tls import make_tls
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.folder import identity_of, sealing_of
 from eigenveil.network.mailbox import CarrierError

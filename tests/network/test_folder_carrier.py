@@ -20,10 +20,10 @@ from eigenveil.network.carriers.folder import (
     FolderCarrier,
     FolderMailbox,
     RelayCarrier,
-    StoreShelf,
     folder_name,
     member_name,
 )
+from eigenveil.network.carriers.shelves import StoreShelf
 from eigenveil.network.mailbox import CarrierError, digest_of
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,63}", fullmatch=True)

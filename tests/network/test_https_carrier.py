@@ -27,8 +27,10 @@ from cryptography.x509.oid import NameOID
 
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.identity import Identity, PublicKey
-from eigenveil.network.carriers.https import HttpsMailbox, make_tls, parse, what_is_signed
-from eigenveil.network.carriers.serving import Limits, serve_mail
+from eigenveil.network.carriers.connections import Limits
+from eigenveil.network.carriers.https import HttpsMailbox, parse, what_is_signed
+from eigenveil.network.carriers.serving import serve_mail
+from eigenveil.network.carriers.tls import make_tls
 
 NAMES = ("aggregator", "north", "south")
 

@@ -57,7 +57,7 @@ def test_files_arrive_whole_whatever_happens_to_messages(tmp_path, seed):
         if not any(end.outgoing() for end in (server, client)):
             break
         if desk is None or chance.random() < 0.1:  # the server's process is new
-            desk = ends.Desk(server, "node", patience=0.0, idle=0.0, recipient="north")
+            desk = ends.Peer(server, "node", patience=0.0, idle=0.0, recipient="north")
         desk.next = 0.0
         message = desk.due()
         if message is None or chance.random() < 0.2:

@@ -23,14 +23,8 @@ from typing import IO, Any
 
 from eigenveil.errors import OutputError
 from eigenveil.files import replacing, sync_folder
-from eigenveil.network.carriers.folder import (
-    ENDING,
-    Found,
-    LocalShelf,
-    folder_name,
-    member_name,
-    spool_of,
-)
+from eigenveil.network.carriers.folder import folder_name, member_name, spool_of
+from eigenveil.network.carriers.shelves import ENDING, LocalShelf, MailFile
 from eigenveil.network.folder import PartyFolder
 from eigenveil.network.mailbox import LARGEST, digest_of
 
@@ -76,7 +70,7 @@ def exchange_out(party: PartyFolder, disk: Path, *, wait: float = 0.0) -> Carrie
     shelf = _spool(party)
     _check_disk(disk)
     _settle(shelf, wait)
-    chosen: list[tuple[str, Found]] = []
+    chosen: list[tuple[str, MailFile]] = []
     left = length = 0
     for box in _boxes(shelf):
         for each in sorted(shelf.found(f"out/{box}")):
@@ -187,7 +181,7 @@ def _settle(shelf: LocalShelf, wait: float) -> None:
 
 
 def _pack(
-    path: Path, shelf: LocalShelf, chosen: list[tuple[str, Found]], taken: dict[str, bytes]
+    path: Path, shelf: LocalShelf, chosen: list[tuple[str, MailFile]], taken: dict[str, bytes]
 ) -> None:
     with replacing(path) as scratch:
         with scratch.open("wb") as file:

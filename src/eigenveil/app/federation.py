@@ -13,8 +13,9 @@ from eigenveil.federation.members import MemberList, Role, plain_fingerprint
 from eigenveil.federation.protocol.terms import active_sites
 from eigenveil.federation.public_key import PublicKey
 from eigenveil.federation.study.study import Study
-from eigenveil.network.carriers.folder import LocalShelf, place_of
-from eigenveil.network.carriers.https import make_tls
+from eigenveil.network.carriers.folder import place_of
+from eigenveil.network.carriers.shelves import LocalShelf
+from eigenveil.network.carriers.tls import make_tls
 from eigenveil.network.folder import (
     FILE,
     MEMBERS_FILE,

@@ -60,12 +60,10 @@ class Answer:
 
 
 def sentence(code: str) -> str:
-    """A code in words."""
     return _SENTENCES.get(code, _SENTENCES[TROUBLE])
 
 
 def failure(code: str) -> ProtocolError:
-    """A code as an error."""
     return ProtocolError(sentence(code), code=received_code(code))
 
 

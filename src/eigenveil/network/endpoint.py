@@ -124,7 +124,6 @@ class Question:
 
     @property
     def name(self) -> str:
-        """Who is asked."""
         return self.envelope.recipient
 
     def put(self, at: Endpoint) -> None:

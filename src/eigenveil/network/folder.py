@@ -31,7 +31,6 @@ _FIELDS = ("role", "name", "organisation", "origin", "address", "ca", "signer")
 
 
 def described(role: str) -> str:
-    """A role in a sentence."""
     return {
         "site": "a site",
         "aggregator": "an aggregator",
@@ -42,8 +41,6 @@ def described(role: str) -> str:
 
 
 class _Inside:
-    """A place within a party's folder."""
-
     def __init__(self, place: str) -> None:
         self._place = place
 
@@ -212,7 +209,6 @@ def identity_of(party: PartyFolder, members: str = "") -> Identity:
 
 
 def sealing_of(party: PartyFolder, members: str = "") -> SealingKey:
-    """What others seal for the party with."""
     return keys_of(party, party.known.at(members or party.known.digest).members).sealing
 
 

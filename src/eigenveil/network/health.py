@@ -53,16 +53,13 @@ class Activity:
         self.last = time.time()
 
     def reached(self) -> None:
-        """The mailbox was reached."""
         self.reached_at = self.clock()
 
     def lost(self) -> None:
-        """The mailbox was not reached."""
         self.reached_at = -math.inf
 
     @property
     def is_ready(self) -> bool:
-        """Whether the party can be asked."""
         return self.clock() - self.reached_at <= LONGEST_SILENCE
 
 
@@ -300,7 +297,6 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Answer one of the three paths."""
         found = self.answers.get(self.path.partition("?")[0])
         status, kind, text = found() if found is not None else (404, _TEXT, b"no such page\n")
         self.send_response(status)
@@ -312,7 +308,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(text)
 
     def do_HEAD(self) -> None:
-        """The same without the text."""
         self.do_GET()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002

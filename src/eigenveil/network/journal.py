@@ -164,7 +164,6 @@ class Journal:
         return (replies, failures), float(header["seconds"])
 
     def answer(self, number: int, answers: Replies, seconds: float) -> None:
-        """Note what came of call ``number``."""
         replies, failures = answers
         header = {
             "kind": "answered",
@@ -277,13 +276,10 @@ _NO_OPENING: Any = None
 class Calls(Protocol):
     """A transport of a study between organisations."""
 
-    def call(self, method: str, payloads: Mapping[str, bytes], timeout: float) -> Replies:
-        """Give each party its message."""
-        ...
+    def call(self, method: str, payloads: Mapping[str, bytes], timeout: float) -> Replies: ...
 
     def hurry(self) -> None:
         """From now on calls are last words."""
-        ...
 
 
 # Told of each call that the journal answers: method, messages, replies, and the seconds it took.
@@ -298,11 +294,9 @@ class Journaled:
         self._next = 0
 
     def hurry(self) -> None:
-        """From now on calls are last words."""
         self._transport.hurry()
 
     def call(self, method: str, payloads: Mapping[str, bytes], timeout: float) -> Replies:
-        """Each party's answer, from the journal where it has it."""
         number, self._next = self._next, self._next + 1
         self._journal.ask(number, method, payloads)
         if (known := self._journal.answers(number)) is not None:

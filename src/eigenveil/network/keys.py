@@ -32,8 +32,6 @@ SIGNERS = "eigenveil.signers"
 
 @dataclass(frozen=True, repr=False)
 class PartyKeys:
-    """What a party signs with and what others seal for it with."""
-
     signer: Signer
     sealing: SealingKey
 
@@ -56,7 +54,6 @@ class PartyKeys:
 
     @staticmethod
     def name_of(key: str) -> str:
-        """What the folder of a signing key is called."""
         return PublicKey.parse(key).fingerprint[:16]
 
     def write(self, folder: Path) -> None:
@@ -79,7 +76,6 @@ def read_signer(file: Path) -> KeySigner:
 
 
 def plug_in(name: str, party: Path) -> Signer:
-    """A signer that another package brings, such as for a smart card."""
     for each in entry_points(group=SIGNERS, name=name):
         signer: Signer = each.load()(party)
         return signer

@@ -53,7 +53,6 @@ class StudyStatus:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come of it."""
         return self.state not in ("waiting", "running")
 
 
@@ -82,7 +81,6 @@ class LeadSession:
         self.close()
 
     def close(self) -> None:
-        """Give the connection back."""
         self._at.mailbox.close()
 
     # -- what a lead can do
@@ -94,7 +92,6 @@ class LeadSession:
         return order.session
 
     def status(self, run: str) -> StudyStatus:
-        """How far a study is."""
         return _status(_plain(self._ask(channel.STATUS, run.encode())))
 
     def studies(self) -> dict[str, StudyStatus]:

@@ -34,19 +34,15 @@ class Mailbox(Protocol):
 
     def put(self, recipient: str, envelope: bytes) -> None:
         """Leave an envelope; twice the same is once. Raises :class:`CarrierError`."""
-        ...
 
     def take(self, wait: float, known: Collection[str] = ()) -> list[bytes]:
         """Own mail whose digest is not ``known``, oldest first; waits for some, removes nothing."""
-        ...
 
     def forget(self, digests: Collection[str]) -> None:
         """Own mail that is dealt with, by digest."""
-        ...
 
     def close(self) -> None:
         """End all waiting and give connections back."""
-        ...
 
 
 class Carrier(Protocol):
@@ -54,13 +50,10 @@ class Carrier(Protocol):
 
     scheme: str
 
-    def open(self, party: PartyFolder, address: str) -> Mailbox:
-        """A party's mailbox."""
-        ...
+    def open(self, party: PartyFolder, address: str) -> Mailbox: ...
 
 
 def digest_of(envelope: bytes) -> str:
-    """What a carrier calls an envelope."""
     return hashlib.sha256(envelope).hexdigest()
 
 
@@ -100,5 +93,4 @@ def open_mailbox(party: PartyFolder, address: str | None = None) -> Mailbox:
 
 
 def schemes() -> Iterator[str]:
-    """Schemes of the carriers that are installed."""
     return (each.name for each in entry_points(group=GROUP))

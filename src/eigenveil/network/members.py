@@ -66,7 +66,7 @@ def write_members(file: Path, members: MemberList) -> None:
 
 
 @dataclass
-class View:
+class MembersView:
     """Who is in by one list, as far as the newest does not revoke them (``Membership``)."""
 
     members: MemberList
@@ -79,7 +79,6 @@ class View:
 
     @property
     def federation(self) -> str:
-        """The fingerprint of the federation's first registrar."""
         return self.newest.origin
 
     @cached_property
@@ -88,19 +87,15 @@ class View:
         return self.members.digest
 
     def role(self, name: str) -> Role:
-        """A member's role."""
         return self.entry(name).role
 
     def key(self, *, role: str, name: str) -> PublicKey:
-        """What a member signs with."""
         return PublicKey.parse(self.entry(name, role).key)
 
     def sealing(self, name: str) -> str:
-        """SHA-256, in hex, of what is sealed for a member with."""
         return self.entry(name).sealing
 
     def evidence(self, names: Collection[str]) -> Evidence:
-        """What shows others, later, who these members were."""
         return Evidence.of(self.members, names)
 
     def entry(self, name: str, role: str | None = None) -> Entry:
@@ -127,50 +122,43 @@ class KnownMembers:
     _mark: tuple[int, int, int] | None = None
     _known: MemberList | None = None
     _looked: float = 0.0
-    _views: dict[str, View] = field(default_factory=dict)
-    _newest: View | None = None
+    _views: dict[str, MembersView] = field(default_factory=dict)
+    _newest: MembersView | None = None
     _seen: MemberList | None = None
     _guard: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def federation(self) -> str:
-        """What the federation is called in documents."""
         return self.origin
 
     @property
     def digest(self) -> str:
-        """Of the newest list's head."""
         return self.view().digest
 
     def role(self, name: str) -> Role:
-        """A member's role."""
         return self.view().role(name)
 
     def key(self, *, role: str, name: str) -> PublicKey:
-        """What a member signs with."""
         return self.view().key(role=role, name=name)
 
     def sealing(self, name: str) -> str:
-        """SHA-256, in hex, of what is sealed for a member with."""
         return self.view().sealing(name)
 
     def evidence(self, names: Collection[str]) -> Evidence:
-        """What shows others, later, who these members were."""
         return Evidence.of(self.current(), names)
 
     def names(self, role: str) -> tuple[str, ...]:
-        """Who is in with a role."""
         now = datetime.now(UTC)
         entries = self.current().entries
         return tuple(each.name for each in entries if each.role == role and each.is_in(now))
 
-    def at(self, digest: str) -> View:
+    def at(self, digest: str) -> MembersView:
         """Who is in by a list that was seen, as a run that began with it goes on with it."""
         with self._guard:
             if digest == self.digest:
                 return self.view()
             if digest not in self._views:
-                self._views[digest] = View(self._kept(digest), self)
+                self._views[digest] = MembersView(self._kept(digest), self)
             return self._views[digest]
 
     def check_begins(self, digest: str, names: Collection[str]) -> None:
@@ -206,7 +194,6 @@ class KnownMembers:
                 find(same, each.name, datetime.now(UTC))  # says so
 
     def current(self) -> MemberList:
-        """The newest list."""
         with self._guard:
             now = time.monotonic()
             if self._known is None or now - self._looked >= _LOOK:
@@ -222,7 +209,6 @@ class KnownMembers:
             return self._known
 
     def data(self) -> bytes:
-        """The newest list, to be sent."""
         return line(self.current())
 
     def mark(self) -> tuple[int, str]:
@@ -284,12 +270,11 @@ class KnownMembers:
             self._follows(new, head.number, head.digest, "its file was replaced by an older one")
         self._known, self._mark = new, mark
 
-    def view(self) -> View:
-        """Who is in by the newest list."""
+    def view(self) -> MembersView:
         with self._guard:
             known = self.current()
             if self._newest is None or known is not self._seen:
-                made = View(known, self)
+                made = MembersView(known, self)
                 self._newest, self._seen = self._views.setdefault(made.digest, made), known
             return self._newest
 

@@ -65,7 +65,6 @@ def is_session(text: str) -> bool:
 
 
 def new_session() -> str:
-    """A name for a run that no other has."""
     return os.urandom(12).hex()
 
 
@@ -116,7 +115,6 @@ def read_order(line: bytes, identity: Identity) -> Order:
 
 
 def kept_order(line: bytes) -> Order:
-    """An order that was checked when it was written down."""
     return Order(Signed[Word].read(line, limit=MOST_STUDY, what="an order").said, line)
 
 

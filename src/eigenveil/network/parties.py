@@ -86,7 +86,6 @@ class Party(ABC):
         return channel.NOT_APPROVED
 
     def answer(self, query: Envelope) -> Answer:
-        """What a question of a run is answered."""
         try:
             return self._answered(query)
         except _Refused as refused:
@@ -227,7 +226,6 @@ class SiteParty(Party):
         self._reported: tuple[EigenveilError | None, InvalidRows | None] = None, None
 
     def standing(self, study: str) -> Standing:
-        """Where a study stands, by the ledger's decisions."""
         return self._decisions.standing(study)
 
     def _may_run(self, run: AdmittedRun) -> bool:
@@ -287,7 +285,6 @@ class HelperParty(Party):
         return Helper(settle(run.order.study), identity=identity, memory=self._memory(run))
 
     def _ended(self, run: AdmittedRun) -> None:
-        """Forget the run's secrets."""
         self._memory(run).unlink(missing_ok=True)
 
     def _memory(self, run: AdmittedRun) -> Path:

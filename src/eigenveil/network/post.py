@@ -57,7 +57,6 @@ class FileKeys:
         self._folder = folder
 
     def all(self) -> dict[tuple[str, str], bytes]:
-        """By session and name."""
         for gone in self._folder.glob(f"{_GONE}*"):  # an end was cut off
             shutil.rmtree(gone, ignore_errors=True)
         return {
@@ -81,7 +80,6 @@ class FileKeys:
             sync_folder(self._folder)
 
     def end(self, session: str) -> None:
-        """Overwrite and delete a session's."""
         gone = self._folder / f"{_GONE}{session}"
         if not session or not is_word(session.encode()):
             raise RuntimeError("a session has another name")

@@ -53,7 +53,6 @@ class Batch:
         self._changed = threading.Event()
 
     def take(self, question: Question, answer: Answer) -> None:
-        """An answer has come."""
         if self.open.get(question.name) is question:
             del self.open[question.name]
             self.answers[question.name] = answer
@@ -61,7 +60,6 @@ class Batch:
                 self._changed.set()
 
     def wait(self, seconds: float) -> None:
-        """Return when all have answered, or after these seconds."""
         self._changed.wait(seconds)
 
 
@@ -127,23 +125,19 @@ class QuestionDesk:
         return batch
 
     def allow(self, size: int) -> None:
-        """Envelopes of this size may come from now on."""
         self._at.limit = max(self._at.limit, size)
 
     # -- in
 
     def start(self) -> None:
-        """Look after the mail in a thread of its own."""
         threading.Thread(target=self._look_after, daemon=True, name="eigenveil mail").start()
 
     def close(self) -> None:
-        """Take no more mail."""
         self._stop.set()
         self._at.mailbox.close()
 
     @property
     def is_closed(self) -> bool:
-        """Whether no more mail is taken."""
         return self._stop.is_set()
 
     def _look_after(self) -> None:
@@ -251,15 +245,12 @@ class PartyCalls:
         self._ending = self._begun = False
 
     def sites(self) -> Sequence[str]:
-        """Names of the parties."""
         return self._names
 
     def hurry(self) -> None:
-        """From now on calls are last words: they are short, and go out although it is over."""
         self._ending = True
 
     def call(self, method: str, payloads: Mapping[str, bytes], timeout: float) -> Replies:
-        """Give each party its message."""
         begun = time.monotonic()
         failures: dict[str, EigenveilError] = {
             name: ProtocolError("there is no such party here", code="unknown-party")

@@ -109,7 +109,6 @@ class Registrar:
 
     @classmethod
     def new(cls, folder: Path, name: str, *, address: str = "", days: int = 90) -> Registrar:
-        """A new federation, with nobody in it."""
         made, (own, later) = cls(folder.absolute()), (KeySigner.new(), KeySigner.new())
         if (folder / MEMBERS_FILE).exists():
             raise OutputError(
@@ -136,7 +135,6 @@ class Registrar:
 
     @property
     def file(self) -> Path:
-        """The newest list, to be sent to all."""
         return self.folder / MEMBERS_FILE
 
     @property
@@ -164,7 +162,6 @@ class Registrar:
                 write_private(self.folder, {file.name: pem_of(each.private)})
 
     def current(self) -> MemberList:
-        """The newest list."""
         try:
             data = self.file.read_bytes()
             origin = MemberList.model_validate_json(data).head.origin
@@ -198,7 +195,6 @@ class Registrar:
         return self._next(change, address=addresses[-1] if addresses else None)
 
     def revoke(self, name: str, reason: str) -> MemberList:
-        """A list without a party, whose keys are good for nothing any more."""
 
         def change(members: MemberList, now: datetime) -> tuple[Entry, ...]:
             if not any(each.name == name and each.is_in(now) for each in members.entries):
@@ -244,7 +240,6 @@ class Registrar:
         taking: KeySigner | None = None,
         later: KeySigner | None = None,
     ) -> MemberList:
-        """Sign and write the list that follows."""
         if not 1 <= days <= LONGEST.days:
             raise DataError(
                 f"A list of members cannot be good for {days} days.",

@@ -26,8 +26,6 @@ _MOST_OPEN = 4
 
 
 class Role(Protocol):
-    """What answers in a run."""
-
     def handle(self, request: bytes) -> bytes: ...
 
 
@@ -41,12 +39,10 @@ class AdmittedRun:
 
     @cached_property
     def sizes(self) -> Sizes:
-        """Of its messages."""
         return Sizes(self.order.study)
 
     @property
     def key(self) -> SessionKey:
-        """Its name in the ledger."""
         return SessionKey(self.order.study.hash, self.order.session)
 
 
@@ -77,7 +73,6 @@ class Runs:
         return self._know(run)
 
     def admit(self, order: Order, members: str) -> AdmittedRun:
-        """A new one."""
         write_json(self._file(order.session), {"order": order.line.decode(), "members": members})
         return self._know(AdmittedRun(order, members))
 
@@ -115,7 +110,6 @@ class Runs:
         self._file(session).unlink(missing_ok=True)
 
     def forget(self, session: str) -> None:
-        """Let go of what is in memory."""
         with self._guard:
             self._known.pop(session, None)
 

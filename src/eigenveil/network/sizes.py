@@ -47,11 +47,9 @@ class Sizes:
         self._sites, self._partners = len(study.sites), study.degree
 
     def bound(self, step: str, *, answer: bool = False) -> int:
-        """As of :func:`bound`."""
         return SMALL + self._of(step, answer=answer)
 
     def largest(self) -> int:
-        """Most bytes of any question."""
         rounds = range(1, len(self._rounds) + 1)
         steps = [f"{kind} {n}" for kind in ("round", "masks", "unmask") for n in rounds]
         return max(map(self.bound, ["join", "keys", "shares", "end", *steps]))

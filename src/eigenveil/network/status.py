@@ -55,14 +55,12 @@ class Progress:
     _written: float = 0.0
 
     def notify(self, step: str, parties: int) -> None:
-        """Note answers to a step."""
         self.answered = self.answered + parties if step == self.step else parties
         if step != self.step or time.monotonic() > self._written + _SELDOM:
             self.step = step
             self.write()
 
     def write(self) -> None:
-        """Write it, whole or not at all."""
         self._written = time.monotonic()
         found = {name: value for name, value in vars(self).items() if name not in _NOT_WRITTEN}
         write_json(self.file, found | {"time": time.time()})
@@ -78,7 +76,6 @@ def read_progress(folder: Path) -> dict[str, Any] | None:
 
 
 def error_fields(error: EigenveilError) -> dict[str, Any]:
-    """An error as plain values."""
     spent = error.spent
     return {
         "kind": next((name for name, kind in _KINDS.items() if type(error) is kind), ""),

@@ -80,12 +80,10 @@ class PartyAnswer(Document):
 
     @property
     def agreed(self) -> bool:
-        """Whether a run may begin there."""
         return self.state == "approved"
 
     @property
     def schema_told(self) -> Schema | None:
-        """The schema."""
         found = self.table_schema
         return None if found is None else parse_schema(found, origin="The schema that was told")
 
@@ -100,7 +98,6 @@ class PartyReport:
 
     @property
     def agreed(self) -> bool:
-        """Whether a run may begin there."""
         return self.answer is not None and self.answer.agreed
 
 
@@ -201,7 +198,6 @@ def problem_of(members: Membership, name: str) -> str:
 
 
 def report_of(name: str, answer: Answer) -> PartyReport:
-    """What a party has answered."""
     if answer.code:
         return PartyReport(name, problem=answer.code)
     try:

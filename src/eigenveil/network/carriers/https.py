@@ -7,9 +7,6 @@ federation's list, and is given a session. Nothing that comes is believed: envel
 from __future__ import annotations
 
 import contextlib
-import datetime
-import hashlib
-import ipaddress
 import os
 import random
 import socket
@@ -17,35 +14,24 @@ import ssl
 import threading
 import time
 from collections.abc import Collection, Iterator
-from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
-
 from eigenveil.errors import DataError, ProtocolError, first_line
 from eigenveil.federation.identity import Identity
-from eigenveil.files import replacing
+from eigenveil.network.carriers.tls import PIN, OtherPin, client_context
 from eigenveil.network.folder import PartyFolder, identity_of
 from eigenveil.network.mailbox import LARGEST, CarrierError, check_recipient, digest_of
 
 if TYPE_CHECKING:
     import httpx
 
-CERTIFICATE, KEY = "tls.crt", "tls.key"
-"""In the aggregator's folder: what its server shows."""
 KIND = "application/x-eigenveil"
 LONGEST_POLL = 25.0
 _MOST = LARGEST + (64 << 20)  # bytes of one answer
 _DOMAIN = b"eigenveil mailbox session 1\0"
 _RENEWED = 3000.0  # seconds; the server's sessions last an hour
 _TRIES = 3
-_PIN = "sha256="
 
 
 class HttpsCarrier:
@@ -69,7 +55,7 @@ class HttpsMailbox:
 
         self._identity = identity
         self._url, pin = parse(address)
-        context = _context("" if pin else ca or os.environ.get("SSL_CERT_FILE", ""), pin)
+        context = client_context("" if pin else ca or os.environ.get("SSL_CERT_FILE", ""), pin)
         try:
             self._client = httpx.Client(
                 verify=context,
@@ -85,14 +71,12 @@ class HttpsMailbox:
         self._closed = False
 
     def put(self, recipient: str, envelope: bytes) -> None:
-        """Put an envelope where its recipient takes it."""
         self._session()
         if len(envelope) > self._largest:
             raise _refused(self._url, "too-large")
         self._ask("PUT", f"/mail/{quote(check_recipient(recipient), safe='')}", envelope)
 
     def take(self, wait: float, known: Collection[str] = ()) -> list[bytes]:
-        """Own mail that is not known; waits for it."""
         until = time.monotonic() + wait
         while True:
             left = max(0.0, min(until - time.monotonic(), LONGEST_POLL))
@@ -200,14 +184,13 @@ class HttpsMailbox:
 
 
 def what_is_signed(federation: str, name: str, challenge: str) -> bytes:
-    """What a member signs for a session."""
     return _DOMAIN + b"\0".join(each.encode() for each in (federation, name, challenge))
 
 
 def parse(address: str) -> tuple[str, str]:
     """URL and pinned certificate of an address; of one that is none, an error."""
     found = urlsplit(address)
-    pin = found.fragment.removeprefix(_PIN)
+    pin = found.fragment.removeprefix(PIN)
     with contextlib.suppress(ValueError):  # of the port
         if (
             found.scheme == "https"
@@ -222,85 +205,6 @@ def parse(address: str) -> tuple[str, str]:
         hint="https://host:port, or https://host:port#sha256=... with its certificate's digest.",
         code="bad-mailbox-address",
     )
-
-
-def make_tls(folder: Path, host: str) -> str:
-    """Make the server's own certificate; what stands behind ``#`` in the address that pins it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
-    try:
-        other: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        other = x509.DNSName(host)
-    made = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(made - datetime.timedelta(days=1))
-        .not_valid_after(made + datetime.timedelta(days=3650))
-        .add_extension(x509.SubjectAlternativeName([other]), critical=False)
-        .sign(key, SHA256())
-    )
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    for file, content in ((KEY, private), (CERTIFICATE, certificate.public_bytes(Encoding.PEM))):
-        with replacing(folder / file) as scratch:
-            scratch.write_bytes(content)
-    return _PIN + certificate.fingerprint(SHA256()).hex()
-
-
-# -- TLS.
-
-
-class _OtherPin(ssl.SSLError):
-    pass
-
-
-class _Pinned(ssl.SSLContext):
-    """Takes the one certificate whose digest is known, and asks no authority."""
-
-    pin = ""
-
-    def check(self, shown: bytes | None) -> None:
-        if shown is None or hashlib.sha256(shown).hexdigest() != self.pin:
-            raise _OtherPin("other certificate")
-
-
-class _PinnedSocket(ssl.SSLSocket):
-    def do_handshake(self, block: bool = False) -> None:
-        super().do_handshake(block)
-        if isinstance(self.context, _Pinned):
-            self.context.check(self.getpeercert(True))
-
-
-class _PinnedObject(ssl.SSLObject):  # in the TLS of a proxy
-    def do_handshake(self) -> None:
-        super().do_handshake()
-        if isinstance(self.context, _Pinned):
-            self.context.check(self.getpeercert(True))
-
-
-@lru_cache(maxsize=16)
-def _context(ca: str, pin: str) -> ssl.SSLContext:
-    if pin:
-        context: ssl.SSLContext = _Pinned(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        context.sslsocket_class, context.sslobject_class = _PinnedSocket, _PinnedObject
-        context.pin = pin  # type: ignore[attr-defined]
-    else:
-        try:
-            context = ssl.create_default_context(cafile=ca or None)
-        except (OSError, ssl.SSLError) as problem:
-            raise DataError(
-                f"The file of authorities {ca} cannot be used: "
-                f"{first_line(problem.strerror or problem, empty='unreadable')}.",
-                hint="Give certificates as PEM, in SSL_CERT_FILE or as the party's ca.",
-                code="bad-tls-certificate",
-            ) from None
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
 
 
 # -- What came.
@@ -396,7 +300,7 @@ def _named(problem: httpx.HTTPError, url: str) -> tuple[CarrierError, bool]:
     if isinstance(problem, httpx.ProxyError):
         return _bad_proxy(url, problem), False
     for cause in causes:
-        if isinstance(cause, _OtherPin):
+        if isinstance(cause, OtherPin):
             return CarrierError(
                 f"{url} shows another certificate than the one that its address pins.",
                 hint="A proxy may open TLS on the way; or ask the registrar for the address.",

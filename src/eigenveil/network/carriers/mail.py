@@ -36,12 +36,11 @@ class Mail:
 class Writing:
     """An envelope that is coming in, counted against its sender's share from the first byte."""
 
-    def __init__(self, store: Store, sender: str, file: BinaryIO) -> None:
+    def __init__(self, store: MailStore, sender: str, file: BinaryIO) -> None:
         self._store, self._sender, self._file = store, sender, file
         self._digest, self.size = hashlib.sha256(), 0
 
     def write(self, data: bytes) -> None:
-        """Take in a piece."""
         self._store.count(self._sender, len(data))
         self.size += len(data)
         self._digest.update(data)
@@ -49,11 +48,10 @@ class Writing:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what came so far."""
         return self._digest.hexdigest()
 
 
-class Store:
+class MailStore:
     """The mail of all members: ``FOLDER/<recipient>/<sender>-<SHA-256>.eve``, names as digests."""
 
     def __init__(self, folder: Path, *, most_bytes: int, most_mails: int) -> None:
@@ -134,7 +132,6 @@ class Store:
             call()
 
     def has(self, recipient: str, digest: str) -> bool:
-        """Whether an envelope lies in a mailbox."""
         return digest in self._lying.get(_key(recipient), {})
 
     def lying(self, recipient: str, known: Collection[str]) -> list[Mail]:
@@ -151,7 +148,6 @@ class Store:
         return there
 
     def forget(self, recipient: str, digests: Collection[str]) -> None:
-        """Throw a member's mail away."""
         who = _key(recipient)
         with self._guard:
             for digest in digests:
@@ -176,17 +172,15 @@ class Store:
 class OwnMailbox:
     """The mailbox of the member in whose process the store is."""
 
-    def __init__(self, store: Store, name: str) -> None:
+    def __init__(self, store: MailStore, name: str) -> None:
         self._store, self._name, self._closed = store, name, False
 
     def put(self, recipient: str, envelope: bytes) -> None:
-        """Put an envelope where its recipient takes it."""
         if not self._store.has(check_recipient(recipient), digest_of(envelope)):
             with self._store.writing(self._name, recipient) as coming:
                 coming.write(envelope)
 
     def take(self, wait: float, known: Collection[str] = ()) -> list[bytes]:
-        """Own mail that is not known; waits for it."""
         until = time.monotonic() + wait
         there = threading.Event()
         with self._store.watching(self._name, there.set):
@@ -203,11 +197,9 @@ class OwnMailbox:
                 there.wait(min(left, 0.5))
 
     def forget(self, digests: Collection[str]) -> None:
-        """Throw own mail away."""
         self._store.forget(self._name, digests)
 
     def close(self) -> None:
-        """Nothing is waited for any more."""
         self._closed = True
 
 

@@ -11,33 +11,23 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
-import ipaddress
 import logging
 import secrets
 import socket
 import ssl
 import threading
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlsplit
 
-from eigenveil.errors import DataError, OutputError, ProtocolError, first_line
+from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation.identity import Identity
-from eigenveil.network.carriers.https import (
-    CERTIFICATE,
-    KEY,
-    KIND,
-    LONGEST_POLL,
-    parse,
-    what_is_signed,
-)
-from eigenveil.network.carriers.mail import Mail, OwnMailbox, Store
+from eigenveil.network.carriers.https import KIND, LONGEST_POLL, parse, what_is_signed
+from eigenveil.network.carriers.mail import Mail, MailStore, OwnMailbox
+from eigenveil.network.carriers.tls import CERTIFICATE, KEY, server_context
 from eigenveil.network.folder import PartyFolder, identity_of
-from eigenveil.network.mailbox import LARGEST
 
 try:
     import uvicorn
@@ -45,8 +35,17 @@ try:
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import Response, StreamingResponse
     from starlette.routing import Route
-    from uvicorn.protocols.http.h11_impl import H11Protocol
     from uvicorn.server import ServerState
+
+    from eigenveil.network.carriers.connections import (
+        Connection,
+        Guest,
+        Guests,
+        Limits,
+        WithinLimits,
+        allow_many_files,
+        listen,
+    )
 except ImportError as problem:
     raise DataError(
         f"To serve mailboxes over https needs {problem.name}, which is not installed.",
@@ -54,30 +53,9 @@ except ImportError as problem:
         code="extra-missing",
     ) from None
 
-_log = logging.getLogger(__name__)
 _CHALLENGE = 30.0  # seconds that a challenge is good for
 _SESSION = 3600.0
 _PIECE = 1 << 18
-_ASKED = 8  # requests of a stranger on one connection
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What hosts and members may take of the server."""
-
-    envelope: int = LARGEST  # Bytes of an envelope
-    bytes: int = 16 * LARGEST  # Of a member, of all that it put and nobody took
-    mails: int = 4096
-    connections: int = 64  # Of a member
-    # Connections of hosts that did not show that they are members: of one address; of all
-    address: int = 256
-    strangers: int = 1024
-    # Seconds for a stranger's handshake, head and body, each; between two pieces of a member's
-    # envelope; for all of it; and between a member's requests
-    head: float = 5.0
-    pause: float = 30.0
-    body: float = 3600.0
-    idle: float = 90.0
 
 
 class MailboxServer:
@@ -86,7 +64,7 @@ class MailboxServer:
     def __init__(
         self,
         identity: Identity,
-        store: Store,
+        store: MailStore,
         context: ssl.SSLContext,
         *,
         host: str,
@@ -95,9 +73,9 @@ class MailboxServer:
     ) -> None:
         self._identity, self._store, self._context, self._limits = identity, store, context, limits
         self._secret = secrets.token_bytes(32)
-        self._guests = _Guests(limits)
-        _many_files()
-        self._listening = _listen(host, port)
+        self._guests = Guests(limits)
+        allow_many_files()
+        self._listening = listen(host, port)
         self.port: int = self._listening.getsockname()[1]
         app = Starlette(
             routes=[
@@ -111,7 +89,7 @@ class MailboxServer:
             ),
         )
         self._config = uvicorn.Config(
-            _Watched(app, limits),
+            WithinLimits(app, limits),
             lifespan="off",
             ws="none",
             log_config=None,
@@ -138,7 +116,6 @@ class MailboxServer:
 
     @property
     def mailbox(self) -> OwnMailbox:
-        """The aggregator's own mailbox."""
         return OwnMailbox(self._store, self._identity.name)
 
     def close(self) -> None:
@@ -174,11 +151,11 @@ class MailboxServer:
                 handshakes.add(task)
                 task.add_done_callback(handshakes.discard)
 
-    async def _handshake(self, found: socket.socket, guest: _Guest) -> None:
+    async def _handshake(self, found: socket.socket, guest: Guest) -> None:
         try:
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.connect_accepted_socket(
-                lambda: _Connection(self._config, self._state, guest),
+                lambda: Connection(self._config, self._state, guest),
                 found,
                 ssl=self._context,
                 ssl_handshake_timeout=self._limits.head,
@@ -223,7 +200,7 @@ class MailboxServer:
         name = bytes.fromhex(shown).decode()
         if self._key(name) != key:  # raises for a name that was revoked
             raise ProtocolError("The session is of another key.", code="no-session")
-        guest: _Guest = request.scope["state"]["guest"]
+        guest: Guest = request.scope["state"]["guest"]
         guest.admit(name)
         return name
 
@@ -334,169 +311,9 @@ def serve_mail(
     limits: Limits,
 ) -> MailboxServer:
     """Serve mailboxes, whose mail lies in a folder, in a thread of its own."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as problem:
-        raise DataError(
-            f"{certificate} and {key.name} are no certificate for TLS and its key: "
-            f"{first_line(problem.strerror or problem, empty='unreadable')}.",
-            hint="Put the organisation's there, as PEM, the key without a password; 'eigenveil "
-            "federation join --role aggregator --address https://HOST:PORT' makes a pair.",
-            code="bad-tls-certificate",
-        ) from None
-    store = Store(folder, most_bytes=limits.bytes, most_mails=limits.mails)
+    context = server_context(certificate, key)
+    store = MailStore(folder, most_bytes=limits.bytes, most_mails=limits.mails)
     return MailboxServer(identity, store, context, host=host, port=port, limits=limits)
-
-
-# -- Connections.
-
-
-class _Guest:
-    """One connection: of a stranger until a session was shown on it."""
-
-    def __init__(self, guests: _Guests, address: str, found: socket.socket) -> None:
-        self._guests, self.address, self._socket = guests, address, found
-        self.member: str | None = None
-        self.asked = 0
-        self.transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._left = False
-
-    def wait(self, seconds: float | None) -> None:
-        """Close the connection after some seconds, unless this is called again."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if seconds is not None and not self._left:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self.end)
-
-    def end(self) -> None:
-        """Close the connection."""
-        if self.transport is not None:
-            self.transport.abort()
-        else:  # the handshake ends with an error
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
-
-    def admit(self, name: str) -> None:
-        """Count the connection as a member's."""
-        if self.member is None:
-            self._guests.admit(self, self.address, name)
-            self.member = name
-
-    def leave(self) -> None:
-        """The connection is gone."""
-        if not self._left:
-            self._left = True
-            self.wait(None)
-            self._guests.leave(self, self.address)
-
-
-class _Guests:
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._strangers: dict[_Guest, None] = {}  # in the order in which they came
-        self._addresses: Counter[str] = Counter()
-        self._members: Counter[str] = Counter()
-        self._all: set[_Guest] = set()
-
-    def enter(self, address: str, found: socket.socket) -> _Guest | None:
-        address = _block(address)
-        if self._addresses[address] >= self._limits.address:
-            found.close()
-            return None
-        if len(self._strangers) >= self._limits.strangers:
-            oldest = next(iter(self._strangers))
-            self._forget_stranger(oldest, oldest.address)
-            oldest.end()
-        guest = _Guest(self, address, found)
-        self._strangers[guest] = None
-        self._all.add(guest)
-        self._addresses[address] += 1
-        return guest
-
-    def admit(self, guest: _Guest, address: str, name: str) -> None:
-        if self._members[name] >= self._limits.connections:
-            raise ProtocolError("This member has too many connections.", code="mailbox-full")
-        self._members[name] += 1
-        self._forget_stranger(guest, address)
-
-    def leave(self, guest: _Guest, address: str) -> None:
-        self._all.discard(guest)
-        if guest.member is None:
-            self._forget_stranger(guest, address)
-        else:
-            _less(self._members, guest.member)
-
-    def _forget_stranger(self, guest: _Guest, address: str) -> None:
-        if guest in self._strangers:
-            del self._strangers[guest]
-            _less(self._addresses, address)
-
-    def close(self) -> None:
-        for guest in tuple(self._all):
-            guest.end()
-
-
-def _less(counts: Counter[str], key: str) -> None:
-    counts[key] -= 1
-    if counts[key] <= 0:
-        del counts[key]
-
-
-def _block(address: str) -> str:
-    """What an owner of addresses has at least: one of IPv4, 2^64 of IPv6."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return str(found)
-
-
-class _Connection(H11Protocol):
-    """HTTP on one connection, whose owner is known to the handlers."""
-
-    def __init__(self, config: uvicorn.Config, state: ServerState, guest: _Guest) -> None:
-        super().__init__(config, state, {"guest": guest})
-        self._guest, self._limit = guest, config.loaded_app.limits.head
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is over; a head must follow."""
-        super().connection_made(transport)  # type: ignore[arg-type]
-        self._guest.transport = transport  # type: ignore[assignment]
-        self._guest.wait(self._limit)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Give its place back."""
-        self._guest.leave()
-        super().connection_lost(exc)
-
-
-class _Watched:
-    """Lets a connection wait for its next head no longer than it may."""
-
-    def __init__(self, app: Starlette, limits: Limits) -> None:
-        self.app, self.limits = app, limits
-
-    async def __call__(
-        self,
-        scope: dict[str, Any],
-        receive: Callable[[], Awaitable[Any]],
-        send: Callable[[Any], Awaitable[None]],
-    ) -> None:
-        guest: _Guest = scope["state"]["guest"]
-        guest.wait(None)
-        guest.asked += 1
-        try:
-            await self.app(scope, receive, send)
-        except Exception:
-            _log.exception("A request failed.")
-            guest.end()
-        finally:
-            if guest.member is None and guest.asked >= _ASKED:
-                guest.end()
-            guest.wait(self.limits.head if guest.member is None else self.limits.idle)
 
 
 # -- Requests and answers.
@@ -542,32 +359,3 @@ async def _refusal(request: Request, problem: Exception) -> Response:
     answer = _said(code, _STATUS.get(code, 403))
     answer.headers["connection"] = "close"  # what is left of its body is not read
     return answer
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        if not host and socket.has_dualstack_ipv6():
-            listening = socket.create_server(
-                ("", port), family=socket.AF_INET6, backlog=4096, dualstack_ipv6=True
-            )
-        else:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            listening = socket.create_server((host, port), family=family, backlog=4096)
-    except (OSError, OverflowError) as problem:
-        raise OutputError(
-            f"Nothing can listen on {host or 'this machine'}, port {port}: "
-            f"{getattr(problem, 'strerror', None) or problem}.",
-            hint="Give an address of this machine and a free port.",
-            code="bad-address",
-        ) from None
-    listening.setblocking(False)
-    return listening
-
-
-def _many_files() -> None:
-    """A connection is a file: as many as this process may have."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

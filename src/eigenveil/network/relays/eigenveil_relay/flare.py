@@ -15,7 +15,7 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from .spool import Desk, Spool, SpoolError, answer
+from .spool import Peer, Spool, SpoolError, answer
 
 TASK, BODY = "eigenveil", "pieces"
 SILENT = 30  # seconds after which a message without an answer is sent again
@@ -66,7 +66,7 @@ class Server(Controller):
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """One message at a time to each client of the job."""
         desks = {
-            client.name: Desk(
+            client.name: Peer(
                 self.spool,
                 client.name,
                 self.patience,
@@ -85,7 +85,7 @@ class Server(Controller):
                     tasks[name] = self._send(name, desk, message, fl_ctx)
             time.sleep(0.02)
 
-    def _send(self, name: str, desk: Desk, message: bytes, fl_ctx: FLContext) -> Task:
+    def _send(self, name: str, desk: Peer, message: bytes, fl_ctx: FLContext) -> Task:
         def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
             result, client_task.result = client_task.result, None
             try:

@@ -12,7 +12,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from .spool import Desk, Spool, SpoolError, answer
+from .spool import Peer, Spool, SpoolError, answer
 
 KIND, RECORD, BODY = "eigenveil", "eigenveil", "pieces"
 LOST = 120  # seconds after which a message without an answer is sent again
@@ -41,7 +41,7 @@ def serve(grid: Grid, context: Context) -> None:
     config = context.run_config
     spool = Spool(str(config["spool"]))
     patience, idle = float(config["patience"]), float(config["idle"])
-    desks: dict[int, Desk] = {}
+    desks: dict[int, Peer] = {}
     sent: dict[str, tuple[int, float]] = {}  # message -> node, since when
     looked = 0.0
     while True:
@@ -49,7 +49,7 @@ def serve(grid: Grid, context: Context) -> None:
         if now > looked + 2:
             spool.parts.joinpath("alive").touch()  # for flower_keep.py
             nodes, looked = set(grid.get_node_ids()), now
-            desks = {n: desks.get(n) or Desk(spool, str(n), patience, idle) for n in nodes}
+            desks = {n: desks.get(n) or Peer(spool, str(n), patience, idle) for n in nodes}
         sent = {m: s for m, s in sent.items() if s[0] in desks and now < s[1] + LOST}
         for node in desks.keys() - {node for node, _ in sent.values()}:
             if (body := desks[node].due()) is not None:
@@ -68,7 +68,7 @@ def serve(grid: Grid, context: Context) -> None:
         time.sleep(0.2)
 
 
-def _take(desk: Desk, reply: Message) -> None:
+def _take(desk: Peer, reply: Message) -> None:
     """A client's answer, or why there is none."""
     try:
         if not reply.has_content():

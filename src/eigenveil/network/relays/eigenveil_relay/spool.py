@@ -209,7 +209,7 @@ def answer(
         time.sleep(0.02)
 
 
-class Desk:
+class Peer:
     """The server's side of one client: when to send it something, and what.
 
     A client that has got a file waits up to ``patience`` seconds for the answer to it; one that
