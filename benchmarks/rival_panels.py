@@ -24,7 +24,7 @@ from benchmarks.rivals.budget import Array, Budget
 from benchmarks.rivals.rival import Rival, Size
 from eigenveil import PrivatePCA
 from eigenveil.linalg.subspace import captured_energy
-from eigenveil.privacy.gaussian import mu_of_epsilon
+from eigenveil.privacy.accountant import mu_of_epsilon
 
 DOCS = Path(__file__).parents[1] / "docs"
 NUMBERS = DOCS / "images" / "rivals.json"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from eigenveil.noise.bingham import sequential_bingham
 from eigenveil.noise.source import SecureSource
-from eigenveil.privacy.gaussian import mu_of_epsilon
+from eigenveil.privacy.accountant import mu_of_epsilon
 
 Array = NDArray[np.float64]
 

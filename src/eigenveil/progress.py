@@ -16,7 +16,7 @@ from typing import Any
 
 from eigenveil.cli.presenters.screen import fit_progress
 from eigenveil.markup import Node, fragment, html_of, node, table
-from eigenveil.models.progress import told_to
+from eigenveil.models.driver import told_to
 
 _PAUSE = 0.2  # seconds between two changes of a notebook's output
 

@@ -12,7 +12,7 @@ import pytest
 from eigenveil.audit import delta_lower_bounds, epsilon_lower_bound, mu_lower_bound
 from eigenveil.audit.bounds import chance_bounds, least_trials
 from eigenveil.privacy import epsilon_of_mu
-from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil.privacy.accountant import delta_of_mu
 
 N = 40_000
 

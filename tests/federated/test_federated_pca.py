@@ -24,7 +24,7 @@ from eigenveil.linalg.subspace import captured_energy
 from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.models.pca.federated import DATA_SET
 from eigenveil.moments.source import ArrayRows
-from eigenveil.privacy.gaussian import mu_of_epsilon
+from eigenveil.privacy.accountant import mu_of_epsilon
 from statistics_tools import ended_early
 
 ROWS = load_digits().data

@@ -26,7 +26,7 @@ from eigenveil.models.mixture.estimator import FittedMixture
 from eigenveil.models.topics.estimator import FittedTopics
 from eigenveil.models.topics.plan import TopicPlan
 from eigenveil.moments.source import ArrayRows
-from eigenveil.privacy.gaussian import mu_of_epsilon
+from eigenveil.privacy.accountant import mu_of_epsilon
 from noise_tools import silence
 from statistics_tools import ended_early
 

@@ -23,9 +23,8 @@ from eigenveil.federation.study.study import (
     make_study,
     parse_study,
 )
-from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.gaussian import mu_of_epsilon
-from eigenveil.privacy.sampling import lattice_error
+from eigenveil.privacy.accountant import Loss, mu_of_epsilon
+from eigenveil.privacy.mechanisms.base import lattice_error
 from eigenveil.tables.identifiers import looks_like_identifier
 from eigenveil.tables.names import reads_as_value
 from soak_tools import times

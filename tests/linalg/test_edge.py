@@ -7,7 +7,7 @@ where few rows are strong; its deviation is below 1 %, so that each test fails o
 import numpy as np
 import pytest
 
-from eigenveil.linalg.edge import edge_of_variances
+from eigenveil.linalg.eigen import edge_of_variances
 
 
 def largest(variances, rng):

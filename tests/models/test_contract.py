@@ -21,7 +21,7 @@ from eigenveil.federation.protocol.certificates import check
 from eigenveil.models import rounds
 from eigenveil.models.task import TASKS, task_of_plan
 from eigenveil.moments.source import ArrayRows
-from eigenveil.privacy.gaussian import mu_of_epsilon
+from eigenveil.privacy.accountant import mu_of_epsilon
 from eigenveil.privacy.statistics import STATISTICS
 from results_tools import shown_by
 

@@ -26,7 +26,6 @@ from eigenveil.models.tensors.whitening import (
     usable,
 )
 from eigenveil.moments.documents.sums import public_signs
-from eigenveil.noise.grid import spectral_edge
 from eigenveil.privacy.releases import Noise
 from statistics_tools import clopper_pearson
 
@@ -484,5 +483,5 @@ def test_the_edge_is_that_of_the_recorded_noise():
     kinds.append(Noise(kind="wishart", scale=math.sqrt(40) / (3.3302 * 20), size=size, grid=-40))
     pairs = [full_pair(whole, noise, Bulk(0.0), components=1, most=3) for noise in kinds]
     for noise, pair in zip(kinds, pairs, strict=True):
-        assert spectral_edge(noise, 20, 20) == pytest.approx(math.sqrt(40), rel=1e-4)
+        assert noise.edge(20, 20) == pytest.approx(math.sqrt(40), rel=1e-4)
         assert pair.floors == pytest.approx(pairs[0].floors, rel=1e-4)

@@ -36,7 +36,7 @@ from eigenveil.moments.engine import accumulate
 from eigenveil.moments.release import release_sum
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows, SparseRows
-from eigenveil.noise.cube import tensor_size
+from eigenveil.noise.entries import tensor_size
 from eigenveil.noise.source import SecureSource
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.calibration import calibrated_record

@@ -15,8 +15,7 @@ from eigenveil.moments import release
 from eigenveil.moments.exact import modulo
 from eigenveil.moments.release import noisy_integers, release_sum, release_vectors
 from eigenveil.moments.rows import Block
-from eigenveil.noise.cube import tensor_copies
-from eigenveil.noise.entries import coordinates
+from eigenveil.noise.entries import coordinates, tensor_copies
 from eigenveil.noise.sampler import NoiseSampler
 from eigenveil.noise.source import SecureSource, SeededSource
 from eigenveil.privacy.budget import StepBudget

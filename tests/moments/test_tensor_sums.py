@@ -18,8 +18,7 @@ from eigenveil.moments.accumulators import (
 )
 from eigenveil.moments.rows import Block, RowRule, basis_bits, integer_basis, integer_rows
 from eigenveil.moments.third import ROWS_A_PRODUCT, ThirdMoment, cube_sums, whole_cube
-from eigenveil.noise.cube import tensor_indices, tensor_size
-from eigenveil.noise.entries import coordinates, from_coordinates
+from eigenveil.noise.entries import coordinates, from_coordinates, tensor_indices, tensor_size
 from eigenveil.privacy import statistics
 from soak_tools import times
 

@@ -9,7 +9,7 @@ import pytest
 from eigenveil.noise import lattice
 from eigenveil.noise.lattice import lattice_noise
 from eigenveil.noise.source import SecureSource, SeededSource
-from eigenveil.privacy.sampling import lattice_error
+from eigenveil.privacy.mechanisms.base import lattice_error
 from statistics_tools import FALSE_ALARM, REJECTED, chi_square, mutant
 
 # of one coordinate, without what the grid adds: docs/proofs/release-grid.md

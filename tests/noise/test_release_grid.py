@@ -10,7 +10,6 @@ from scipy import stats
 
 from eigenveil.errors import PrivacyError
 from eigenveil.noise import draws, vector, wishart
-from eigenveil.noise.grid import spectral_edge
 from eigenveil.noise.sampler import sampler_of
 from eigenveil.noise.source import SecureSource
 from eigenveil.privacy.calibration import grid_exponent
@@ -102,7 +101,7 @@ def test_spectral_edge_is_what_noise_alone_shows(case):
     matrices is not yet reached. (Gaussian, proved: one deviates by sigma at most, which is 5%.)
     """
     (rows, columns, size, kind), draw = CASES[case]
-    edge = spectral_edge(Noise(kind=kind, scale=1.0, size=size, grid=-30), rows, columns)
+    edge = Noise(kind=kind, scale=1.0, size=size, grid=-30).edge(rows, columns)
     mean = mean_edge(draw, 12)
     assert mean == pytest.approx(edge, rel=0.1)
     for factor in OFF_BY_30_PERCENT:
@@ -111,9 +110,7 @@ def test_spectral_edge_is_what_noise_alone_shows(case):
 
 def test_edge_scales_with_the_noise():
     for kind in ("gaussian", "wishart", "vector"):
-        one, three = (
-            spectral_edge(Noise(kind=kind, scale=s, size=55, grid=-30), 10, 10) for s in (1.0, 3.0)
-        )
+        one, three = (Noise(kind=kind, scale=s, size=55, grid=-30).edge(10, 10) for s in (1.0, 3.0))
         assert three == pytest.approx(3 * one)
 
 

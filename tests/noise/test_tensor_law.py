@@ -8,10 +8,10 @@ import pytest
 from test_vector_law import law as vector_law
 
 from eigenveil.noise import draws, vector
-from eigenveil.noise.cube import tensor_copies, tensor_from_entries, tensor_indices
+from eigenveil.noise.entries import tensor_copies, tensor_from_entries, tensor_indices
 from eigenveil.noise.source import SecureSource
+from eigenveil.privacy.mechanisms.base import lattice_error
 from eigenveil.privacy.releases import Noise, ReleaseRecord
-from eigenveil.privacy.sampling import lattice_error
 from eigenveil.privacy.statistics import tensor_size
 from statistics_tools import (
     FALSE_ALARM,

@@ -12,7 +12,7 @@ import pytest
 
 from eigenveil.audit import all_cases, epsilon_lower_bound, mu_lower_bound
 from eigenveil.audit.case import Randomness
-from eigenveil.privacy.gaussian import classic_sigma, epsilon_of_mu
+from eigenveil.privacy.accountant import classic_sigma, epsilon_of_mu
 from eigenveil.privacy.views import published_cape_mu
 from eigenveil_papers import published
 from eigenveil_papers.audits import (

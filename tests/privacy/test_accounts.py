@@ -16,9 +16,11 @@ from scipy.stats import norm
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import (
     Loss,
+    delta_of_mu,
     delta_of_product,
     gaussian_equivalent,
     mu_beside_pure,
+    mu_of_epsilon,
     pure_epsilon_beside,
 )
 from eigenveil.privacy.budget import (
@@ -29,10 +31,9 @@ from eigenveil.privacy.budget import (
     replaced,
     usual_room,
 )
-from eigenveil.privacy.gaussian import delta_of_mu, mu_of_epsilon
 from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.mechanisms.base import SamplingError
 from eigenveil.privacy.releases import Noise, ReleaseRecord
-from eigenveil.privacy.sampling import SamplingError
 from eigenveil.privacy.statistics import STATISTICS
 from soak_tools import times
 

@@ -11,7 +11,7 @@ from eigenveil.checks import LARGEST_EPSILON
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.budget import StepBudget, split_budget
-from eigenveil.privacy.sampling import lattice_error
+from eigenveil.privacy.mechanisms.base import lattice_error
 
 EPSILONS = st.floats(math.log(0.01), math.log(30)).map(math.exp)
 SHARES = st.dictionaries(

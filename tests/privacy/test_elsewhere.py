@@ -7,10 +7,8 @@ import pytest
 from scipy.special import logsumexp
 
 from eigenveil import Budget, BudgetExceeded, DataError, Ledger, PrivacyError
-from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.elsewhere import Elsewhere, Statement, mu_of_rho
-from eigenveil.privacy.events import from_event
-from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil.privacy.accountant import Loss, delta_of_mu
+from eigenveil.privacy.elsewhere import Elsewhere, Statement, from_event, mu_of_rho
 
 DELTA = 1e-6
 

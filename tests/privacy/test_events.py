@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from eigenveil import FederatedPCA, PrivacyError, PrivatePCA
-from eigenveil.privacy.events import dp_event
+from eigenveil.privacy.elsewhere import dp_event
 
 accounting = pytest.importorskip("dp_accounting", reason="dp_accounting is not installed")
 ROWS = np.random.default_rng(0).normal(size=(400, 3)) * [5.0, 2.0, 1.0]

@@ -10,10 +10,9 @@ import pytest
 
 import eigenveil
 from eigenveil.errors import DataError
-from eigenveil.privacy import proof_files
-from eigenveil.privacy.certificate import proofs_of
+from eigenveil.privacy import certificate as proof_files
+from eigenveil.privacy.certificate import proof_titles, proofs_of, read_proof
 from eigenveil.privacy.mechanisms import MECHANISMS
-from eigenveil.privacy.proof_files import proof_titles, read_proof
 from eigenveil.privacy.statistics import STATISTICS
 
 PACKAGE = Path(eigenveil.__file__).parent

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from eigenveil.audit.case import Case, Claim, FloatArray, Randomness, Samples, Witness
-from eigenveil.privacy.gaussian import classic_sigma, epsilon_of_mu, mu_of_epsilon
+from eigenveil.privacy.accountant import classic_sigma, epsilon_of_mu, mu_of_epsilon
 from eigenveil_papers import published
 from eigenveil_papers.published.orthogonal import (
     Moments,

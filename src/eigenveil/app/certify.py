@@ -14,8 +14,8 @@ from eigenveil.federation.members import plain_fingerprint
 from eigenveil.federation.protocol.certificates import NOT_VALID, WHAT_SITES_SIGN, Verdict, check
 from eigenveil.network.folder import open_party
 from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, Certificate, read_certificate
-from eigenveil.privacy.proof_files import proof_titles as proof_titles
-from eigenveil.privacy.proof_files import read_proof as read_proof
+from eigenveil.privacy.certificate import proof_titles as proof_titles
+from eigenveil.privacy.certificate import read_proof as read_proof
 
 
 @dataclass(frozen=True)

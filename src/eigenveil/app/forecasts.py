@@ -24,7 +24,6 @@ from eigenveil.models.pca.plan import Plan
 from eigenveil.models.shapes import rehearse
 from eigenveil.models.task import Task
 from eigenveil.models.tensors.plan import TensorPlan
-from eigenveil.noise.grid import spectral_edge
 from eigenveil.planning.forecast import noise_factors
 from eigenveil.planning.predict import parse_spectrum
 from eigenveil.planning.quality import (
@@ -254,7 +253,7 @@ class Outlook:
         """
         noise = next(r for r in self.records if r.name == "second moment").noise
         size = self.plan.features
-        edge = self.louder * spectral_edge(noise, size, size)
+        edge = self.louder * noise.edge(size, size)
         return None if self.rows is None else strength_floor(edge, 0.0, size=size) / self.rows
 
     def above(self) -> int | None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
-from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil.privacy.accountant import delta_of_mu
 from eigenveil.privacy.guarantee import Adjacency
 
 FloatArray = NDArray[np.float64]

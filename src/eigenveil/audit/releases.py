@@ -15,9 +15,9 @@ from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import release_sum, release_vectors
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows
+from eigenveil.privacy.accountant import epsilon_of_mu
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.calibration import calibrated_record
-from eigenveil.privacy.gaussian import epsilon_of_mu
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism, NoiseKind
 from eigenveil.privacy.releases import ReleaseRecord

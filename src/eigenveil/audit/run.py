@@ -25,7 +25,7 @@ from eigenveil.audit.bounds import (
 from eigenveil.audit.case import Case, FloatArray, Randomness, Samples, joined
 from eigenveil.audit.sound import many_party_cases, sound_cases
 from eigenveil.errors import DataError, PrivacyError, nearest
-from eigenveil.privacy.gaussian import delta_of_mu, epsilon_of_mu
+from eigenveil.privacy.accountant import delta_of_mu, epsilon_of_mu
 
 # Words that stand for many cases.
 EVERYTHING = "all"

@@ -12,7 +12,7 @@ from eigenveil.federation.tree.nodes import Node, publish
 from eigenveil.federation.tree.private import Leaf, TreeStudy
 from eigenveil.federation.tree.tree import Place
 from eigenveil.linalg.threads import small_matrix_threads
-from eigenveil.models.charging import Charges
+from eigenveil.models.driver import Charges
 from eigenveil.models.result import EstimatorSpec, Result
 from eigenveil.models.stored import noise_source
 from eigenveil.models.streaming.private import PrivateStreamingPCA

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
@@ -96,3 +98,68 @@ def truncated_root(matrix: NDArray[np.float64], rank: int) -> NDArray[np.float64
     """
     values, vectors = leading_eigenpairs(matrix, rank)
     return np.asarray(vectors.T * np.sqrt(np.maximum(values, 0.0)))
+
+
+# Relative width of the bracket that is left, and steps in which a level above the edge must show.
+_CLOSE, _STEPS, _STILL = 5e-3, 60, 1e-3
+
+
+def edge_of_variances(variances: NDArray[np.float64]) -> float:
+    """What the largest eigenvalue of a large symmetric matrix of such noise tends to, from above.
+
+    Parameters
+    ----------
+    variances : array of shape (D, D), symmetric
+        Of the entries.
+
+    Returns
+    -------
+    float
+        The least ``max_i (1/u_i + sum_j v_ij u_j)`` over positive u (Lehner 1999; Bandeira,
+        Boedihardjo & van Handel 2023: within a factor that tends to 1), rounded up by at most one
+        part in a hundred. ``2 sqrt(D v)`` where all are v; never more than twice the root of the
+        largest row.
+    """
+    sums = variances.sum(axis=1)
+    high = 2.0 * math.sqrt(float(sums.max(initial=0.0)))
+    if high == 0.0 or float(sums.min()) > (1.0 - _CLOSE) * float(sums.max()):
+        return high
+    low, start = 0.5 * high, np.zeros(sums.size)
+    while high - low > _CLOSE * high:
+        middle = 0.5 * (low + high)
+        found = _solution(variances, middle, start)
+        if found is None:
+            low = middle
+        else:
+            high, start = middle, found  # that of a lower level is larger
+    return high
+
+
+def _solution(
+    variances: NDArray[np.float64], level: float, start: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """The least u with ``1/u = level - V u``; ``None`` where none shows in a few steps."""
+    u = start
+    for _ in range(_STEPS):
+        left = level - variances @ u
+        if not float(left.min()) > 0:
+            return None
+        u, before = 1.0 / left, u
+        if float(np.max(u - before)) <= _STILL * float(np.max(u)):
+            return u
+    return None
+
+
+def truncated_edge(edge: float, features: int, rank: int, parties: int) -> float:
+    """Largest eigenvalue of a sum of noise matrices of this edge, each cut off at ``rank``.
+
+    Each has a semicircle's upper eigenvalues in independent directions: their mean everywhere, and
+    twice the root of ``parties`` times their variance on top (free central limit).
+    """
+    middles = (np.arange(rank) + 0.5) / features  # shares of the eigenvalues that are above
+    grid = np.linspace(-1.0, 1.0, 20001)
+    above = 0.5 - (grid * np.sqrt(1 - grid**2) + np.arcsin(grid)) / np.pi
+    kept = edge * np.maximum(0.0, np.interp(middles, above[::-1], grid[::-1]))
+    mean, square = float(np.sum(kept)) / features, float(np.sum(kept**2)) / features
+    free = parties * mean + 2.0 * math.sqrt(parties * max(0.0, square - mean * mean))
+    return max(free, edge) if parties > 1 else edge

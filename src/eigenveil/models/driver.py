@@ -2,29 +2,119 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Never, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.errors import InvalidRowsWarning
+from eigenveil.errors import DataError, InvalidRowsWarning
+from eigenveil.files import Place
 from eigenveil.linalg.threads import small_matrix_threads
-from eigenveil.models.charging import UNCHARGED, Charges
+from eigenveil.models.options import Options
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, certificate_of
 from eigenveil.models.rounds import Answers, Factors, Round, independent
-from eigenveil.models.task import task_of_plan
+from eigenveil.models.task import part, task_of_plan
 from eigenveil.moments.engine import InvalidRows, accumulate
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.source import PartitionedRows, RowSource
 from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.certificate import reasons_of, rule_of_rows
+from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import Spending
 from eigenveil.tables.units import unit_rows
+
+if TYPE_CHECKING:
+    from eigenveil.federation.ledger.ledger import Ledger
+
+LedgerPlace: TypeAlias = "str | os.PathLike[str] | Ledger"
+_BEGIN = "federation.ledger.fits:begin_fit"
+
+
+class Charges(Protocol):
+    """What a fit's releases are charged to."""
+
+    counted: bool  # Whether they are charged at all
+    accounts: tuple[str, ...]  # The ledger, and its accounts that are charged
+
+    def charge(self, records: Sequence[ReleaseRecord]) -> None:
+        """Charge releases, durably, before their noise is drawn."""
+
+    def end(self, outcome: str) -> None:
+        """No more releases come: what was reserved and not charged is free again."""
+
+
+class _Uncharged:
+    """No ledger: nothing is charged."""
+
+    counted = False
+    accounts: tuple[str, ...] = ()
+
+    def charge(self, records: Sequence[ReleaseRecord]) -> None:
+        """Nothing."""
+
+    def end(self, outcome: str) -> None:
+        """Nothing."""
+
+
+UNCHARGED: Charges = _Uncharged()
+
+
+@dataclass(frozen=True)
+class FitTerms:
+    """What a fit says of itself to a ledger."""
+
+    adjacency: Adjacency
+    # What one neighbour has more, or other, than the other: all rows of a unit, or one row
+    unit: str | None
+    epsilon: float  # Its target: the budget of an account that is opened for it
+    delta: float
+    pure_part: float
+    reserve: Loss  # The most that it costs, under its own adjacency, and where one unit is changed
+    replacing: Loss
+    note: str  # For the owner, who reads it in the ledger
+
+    @classmethod
+    def of(cls, plan: BasePlan, *, by: str) -> FitTerms:
+        """Those of a plan, whatever its number of rows; ``by`` is the estimator's name."""
+        return cls(
+            adjacency=plan.adjacency,
+            unit=plan.unit,
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            pure_part=plan.pure_part,
+            reserve=plan.reservation(),
+            replacing=plan.reservation(replacing=True),
+            note=f"{by}, noise: {plan.noise_source}, plan {plan.hash}",
+        )
+
+
+def begin_charges(
+    options: Options, plan: BasePlan, *, files: Sequence[Place] | None = None
+) -> Charges:
+    """Reserve what a fit may cost, before any of its rows is read."""
+    if options.ledger is None:
+        if options.data_set is not None:
+            raise options.refused("data_set", "data-set-without-ledger", data_set=options.data_set)
+        return UNCHARGED
+    if getattr(plan, "row_norm", None) == "max":
+        raise options.refused("row_norm", "norm-not-private")
+    terms = FitTerms.of(plan, by=options.owner)
+    charges: Charges = part(_BEGIN)(options.ledger, options.data_set, files, terms)
+    return charges
+
+
+def no_data_set() -> DataError:
+    """The error of rows that no account can be found for."""
+    return DataError("no-data-set")
 
 
 def rounds_of(plan: BasePlan, **context: Any) -> Generator[Round, Answers, Any]:
@@ -232,3 +322,23 @@ def told_owner(invalid: InvalidRows, plan: BasePlan) -> str:
     """What the owner of rows is told of those that are left out, and the rule."""
     rule = f" By rule, {rule_of_rows(plan.model_dump())}." if invalid.count else ""
     return f"{invalid}.{rule}"
+
+
+FitProgress = Callable[[str, int], None]
+"""Called with what is done, and how many more rows (of a study: sites) it is done for."""
+_LISTENER: ContextVar[FitProgress | None] = ContextVar("listener", default=None)
+
+
+def current_progress() -> FitProgress | None:
+    """Who is told now, if anybody."""
+    return _LISTENER.get()
+
+
+@contextmanager
+def told_to(listener: FitProgress | None) -> Iterator[None]:
+    """Tell this listener of the fits in the block, in this thread and those of its context."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.linalg.edge import edge_of_variances
-from eigenveil.linalg.eigen import leading_eigenpairs
+from eigenveil.linalg.eigen import edge_of_variances, leading_eigenpairs
 from eigenveil.moments.release import Release
-from eigenveil.noise.grid import deviation
 
 Array = NDArray[np.float64]
 
@@ -36,7 +34,7 @@ class Observed:
     @classmethod
     def of(cls, release: Release) -> Observed:
         """As they were released."""
-        return cls(release.values, deviation(release.record.noise, release.record.noise.size))
+        return cls(release.values, release.record.noise.deviation(release.record.noise.size))
 
     def shares(self, rows: float) -> Array:
         """The share of rows that have each column, shape (D,), from 0.05 to 1.

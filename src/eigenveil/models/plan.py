@@ -21,8 +21,8 @@ from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism
+from eigenveil.privacy.mechanisms.base import SamplingError, lattice_error
 from eigenveil.privacy.releases import NoiseSource, Settled
-from eigenveil.privacy.sampling import SamplingError, lattice_error
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
 Step = Literal[

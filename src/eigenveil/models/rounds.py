@@ -34,7 +34,6 @@ from eigenveil.moments.columns import ColumnHistogram, range_of
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import AS_IT_IS, BITS, Precision, Preparation, RowRule
 from eigenveil.noise.entries import coordinates
-from eigenveil.noise.grid import deviation
 from eigenveil.privacy import statistics
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.calibration import calibrated_record
@@ -333,5 +332,5 @@ def _mean(
     # of the rows that have a column, as the entries of others are the centre's
     shares = np.ones(features) if state.observed is None else state.observed.shares(state.rows)
     unit = bound / (state.rows * shares)
-    error = deviation(noise, features) ** 2 * (unit @ unit)
+    error = noise.deviation(features) ** 2 * (unit @ unit)
     return np.asarray(values[:features] * unit), float(error)

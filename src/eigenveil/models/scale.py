@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from eigenveil.moments.accumulators import BINS, OCTAVE_PARTS, bin_upper_edges
 from eigenveil.moments.release import Release
-from eigenveil.noise.grid import deviation
 from eigenveil.tables.runs import CORE, exceeded, run_strengths, standing_runs
 
 # Bins below the longest norm about one point in which those about another are looked for.
@@ -155,7 +154,7 @@ def read_scale(
     counts = release.values[:BINS]
     rows = float(release.values[BINS])
     noise = release.record.noise
-    each = deviation(noise, noise.size)
+    each = noise.deviation(noise.size)
     strength = run_strengths(counts, each)
     chance, longest = _FALSE / BINS, 0.0
     if known is not None and known.found:

@@ -13,7 +13,7 @@ from eigenveil.models.plan import BasePlan, Planned, Step, exactly
 from eigenveil.moments.accumulators import BINS, WEIGHT_BITS
 from eigenveil.moments.documents.triples import triples_error
 from eigenveil.moments.exact import Description
-from eigenveil.noise.cube import tensor_size
+from eigenveil.noise.entries import tensor_size
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.calibration import Shape, calibrated_record
 from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing

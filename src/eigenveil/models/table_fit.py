@@ -8,13 +8,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eigenveil.models.charging import begin_charges
 from eigenveil.models.constraints import Configured
-from eigenveil.models.driver import RoundProgress, certified_fit, rows_for
+from eigenveil.models.driver import (
+    RoundProgress,
+    begin_charges,
+    certified_fit,
+    current_progress,
+    rows_for,
+)
 from eigenveil.models.options import Options, Path
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.progress import current_progress
 from eigenveil.models.result import EstimatorSpec
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.stored import StoredModel, noise_source, public_center

@@ -22,8 +22,7 @@ from eigenveil.moments.rows import (
     integer_rows,
     seen_through,
 )
-from eigenveil.noise.cube import tensor_size
-from eigenveil.noise.entries import coordinates, from_coordinates
+from eigenveil.noise.entries import coordinates, from_coordinates, tensor_size
 from eigenveil.privacy.statistics import Layout, StatisticName
 
 # Bits of a projected entry: a product of three has 36, as has the variance times an entry. Where

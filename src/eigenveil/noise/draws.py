@@ -14,8 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.noise.cube import tensor_copies, tensor_from_entries
-from eigenveil.noise.entries import coordinates
+from eigenveil.noise.entries import coordinates, tensor_copies, tensor_from_entries
 from eigenveil.noise.lattice import lattice_noise
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.statistics import Layout

@@ -11,8 +11,8 @@ from eigenveil.noise.draws import open_uniform
 from eigenveil.noise.lattice import gamma, lattice_noise
 from eigenveil.noise.sampler import NoiseSampler
 from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.mechanisms.base import SHARE_SMOOTHING
 from eigenveil.privacy.releases import Noise
-from eigenveil.privacy.sampling import SHARE_SMOOTHING
 from eigenveil.privacy.statistics import Layout
 
 

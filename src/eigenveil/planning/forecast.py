@@ -30,7 +30,7 @@ from eigenveil.moments.engine import accumulate
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import FloatArray
 from eigenveil.moments.source import ArrayRows, block_rows
-from eigenveil.noise.cube import tensor_size
+from eigenveil.noise.entries import tensor_size
 from eigenveil.planning.predict import (
     Drive,
     components_expected,

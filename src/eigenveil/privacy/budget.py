@@ -11,15 +11,17 @@ from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import (
     NEGLIGIBLE,
     Loss,
+    check_delta,
+    check_epsilon,
     delta_below_resolution,
     gaussian_equivalent,
     mu_beside_pure,
+    mu_of_epsilon,
     pure_epsilon_beside,
 )
-from eigenveil.privacy.gaussian import check_delta, check_epsilon, mu_of_epsilon
 from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.mechanisms.base import SamplingError
 from eigenveil.privacy.releases import ReleaseRecord
-from eigenveil.privacy.sampling import SamplingError
 
 # A hair of the budget, so that rounding, of the noise scales and of the conversion from delta, can
 # never overspend it.

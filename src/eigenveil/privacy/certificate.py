@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from eigenveil.errors import DataError, OutputError, PrivacyError, of_system
+import eigenveil
+from eigenveil.errors import DataError, OutputError, PrivacyError, nearest, of_system, short_name
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import UNNAMED_UNIT, Adjacency, Guarantee
 from eigenveil.privacy.releases import NoiseSource, ReleaseRecord
@@ -350,3 +351,35 @@ def _first_line(error: Exception) -> str:
         first = error.errors()[0]
         return f"{'.'.join(str(part) for part in first['loc']) or 'file'}: {first['msg']}"
     return str(error)
+
+
+_PACKAGE = Path(eigenveil.__file__).parent
+# In an installed package, and in a checkout that is installed as editable.
+_FOLDERS = (_PACKAGE / "proofs", _PACKAGE.parents[1] / "docs" / "proofs")
+
+
+def proof_titles() -> dict[str, str]:
+    """The title of each proof, by the name of its file without ``.md``."""
+    return {
+        file.stem: file.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+        for file in sorted(_folder().glob("*.md"))
+    }
+
+
+def read_proof(name: str) -> str:
+    """The text of one proof, as Markdown.
+
+    Parameters
+    ----------
+    name : str
+        As a certificate names it (``"gaussian.md"``), or without ``.md``.
+    """
+    known = proof_titles()
+    stem = name.removesuffix(".md")
+    if stem not in known:
+        raise DataError("unknown-proof", proof=short_name(name), near=nearest(name, known))
+    return (_folder() / f"{stem}.md").read_text(encoding="utf-8")
+
+
+def _folder() -> Path:
+    return next((folder for folder in _FOLDERS if folder.is_dir()), _FOLDERS[0])

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism, NoiseKind
-from eigenveil.privacy.sampling import UNPROVED, SamplingError
+from eigenveil.privacy.mechanisms.base import UNPROVED, SamplingError
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 from eigenveil.privacy.streams import StreamFactor
 
@@ -47,14 +47,12 @@ class Settled(BaseModel):
         return self
 
 
-class Noise(BaseModel):
+class Noise(Settled):
     """The noise of one release.
 
     What ``scale`` is, its kind states (:mod:`eigenveil.privacy.mechanisms`). Released values are
     integer multiples of ``2**grid``.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: NoiseKind
     scale: float = Field(gt=0, allow_inf_nan=False)
@@ -68,6 +66,22 @@ class Noise(BaseModel):
     masks: int = Field(
         default=0, ge=0, description="Gaussian masks that the adversary sees beside the noise"
     )
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """Whose noise it is."""
+        return MECHANISMS[self.kind]
+
+    def edge(self, rows: int, columns: int) -> float:
+        """Largest eigenvalue (square, symmetric) or singular value (rows > columns) of it alone."""
+        return self.mechanism.edge(self, rows, columns)
+
+    def deviation(self, rows: int) -> float:
+        """Standard deviation of a coordinate, isometric ones where the statistic is symmetric.
+
+        ``rows`` is the statistic's side, on which it may depend.
+        """
+        return self.mechanism.deviation(self, rows)
 
 
 @dataclass(frozen=True)
@@ -156,7 +170,7 @@ class ReleaseRecord(Settled):
     @cached_property
     def mechanism(self) -> Mechanism:
         """The mechanism of its noise."""
-        return MECHANISMS[self.noise.kind]
+        return self.noise.mechanism
 
     @cached_property
     def pure(self) -> bool:

@@ -24,7 +24,6 @@ from eigenveil.moments.columns import (
 )
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import AS_IT_IS, Preparation
-from eigenveil.noise.grid import deviation
 from eigenveil.origins import Origin
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.tables.runs import CORE, exceeded, run_strengths, standing_runs
@@ -126,7 +125,7 @@ class BinNoise:
             for count in (1, _RUNS_A_BIN)
         )
         core = _CORE_PURE if record.pure else CORE
-        return cls(deviation(record.noise, 1), core, alone, further)
+        return cls(record.noise.deviation(1), core, alone, further)
 
 
 def ranges_of(release: Release, features: int) -> Ranges:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eigenveil.errors import DataError, PrivacyError
-from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil.privacy.accountant import delta_of_mu
 from eigenveil.privacy.views import published_cape_mu
 from eigenveil_papers.published import cape, capepca, pooled
 from statistics_tools import (

@@ -13,7 +13,7 @@ from scipy import stats
 
 from eigenveil.errors import DataError
 from eigenveil.linalg.tensor import multilinear
-from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil.privacy.accountant import delta_of_mu
 from eigenveil.privacy.views import published_cape_mu
 from eigenveil_papers.published import data as tensor_data
 from eigenveil_papers.published import orthogonal as otd

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from eigenveil.errors import DataError
-from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil.privacy.accountant import delta_of_mu
 from eigenveil_papers.published import power, private_power, second_moment
 from statistics_tools import FALSE_ALARM, OFF_BY_30_PERCENT, REJECTED, kolmogorov
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil.privacy.accountant import delta_of_mu
 from eigenveil_papers.published import analyze_gauss, sn, wishart_sn
 from eigenveil_papers.published.moments import leading, with_gaussian
 from statistics_tools import (

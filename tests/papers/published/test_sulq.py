@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from eigenveil.errors import DataError, PrivacyError
-from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil.privacy.accountant import delta_of_mu
 from eigenveil_papers.published.data import synth
 from eigenveil_papers.published.result import LARGEST_NORM
 from eigenveil_papers.published.sulq import (

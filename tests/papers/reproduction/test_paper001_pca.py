@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil.privacy.accountant import delta_of_mu
 from eigenveil_papers.reproduction.distributed_claims import as_authors, at_its_guarantee
 from eigenveil_papers.reproduction.experiment import Settings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers

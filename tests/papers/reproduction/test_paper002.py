@@ -11,7 +11,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil.privacy.accountant import delta_of_mu
 from eigenveil_papers.published.data import synth
 from eigenveil_papers.published.federated_pca import FPCA
 from eigenveil_papers.published.sulq import mod_sulq, omega

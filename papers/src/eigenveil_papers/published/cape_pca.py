@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.errors import DataError, PrivacyError
-from eigenveil.privacy.gaussian import classic_sigma
+from eigenveil.privacy.accountant import classic_sigma
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.views import mu_of_view, published_cape_mu
 from eigenveil_papers.published.moments import (

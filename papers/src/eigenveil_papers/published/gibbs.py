@@ -27,7 +27,7 @@ import scipy.linalg
 
 from eigenveil.linalg.eigen import fix_signs, orthonormal_basis
 from eigenveil.linalg.threads import small_matrix_threads
-from eigenveil.privacy.gaussian import check_epsilon
+from eigenveil.privacy.accountant import check_epsilon
 from eigenveil_papers.published.moments import Rows, check_components, second_moment
 from eigenveil_papers.published.result import MARKOV_CHAIN, FloatArray, PublishedPCA, Seed, claimed
 from eigenveil_papers.published.trackers import checked_count

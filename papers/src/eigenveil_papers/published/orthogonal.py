@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from eigenveil.errors import DataError
 from eigenveil.linalg.tensor import cubes, identity_terms, multilinear
-from eigenveil.privacy.gaussian import classic_sigma
+from eigenveil.privacy.accountant import classic_sigma
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil_papers.published.cape_pca import (
     FloatArray,

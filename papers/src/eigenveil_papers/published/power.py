@@ -14,7 +14,7 @@ import numpy as np
 
 from eigenveil.errors import DataError
 from eigenveil.linalg.eigen import fix_signs, orthonormal_basis
-from eigenveil.privacy.gaussian import check_delta, check_epsilon
+from eigenveil.privacy.accountant import check_delta, check_epsilon
 from eigenveil_papers.published.moments import Rows, SecondMoment, check_components, second_moment
 from eigenveil_papers.published.result import ONE_ENTRY, ROUNDS, PublishedPCA, Seed, claimed
 from eigenveil_papers.published.trackers import checked_count

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from eigenveil.privacy.gaussian import check_epsilon, classic_sigma
+from eigenveil.privacy.accountant import check_epsilon, classic_sigma
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil_papers.published.moments import (
     RankBy,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from eigenveil.privacy.gaussian import epsilon_of_mu
+from eigenveil.privacy.accountant import epsilon_of_mu
 from eigenveil.privacy.views import published_cape_mu
 from eigenveil_papers.published.sn import gauss_deviation
 from eigenveil_papers.reproduction.authors import AuthorsCurve

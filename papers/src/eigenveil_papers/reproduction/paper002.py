@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from eigenveil.linalg.eigen import left_singular
 from eigenveil.linalg.subspace import Subspace, append
-from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
+from eigenveil.privacy.accountant import epsilon_of_mu, mu_of_epsilon
 from eigenveil.privacy.statistics import second_moment
 from eigenveil_papers.published.federated_pca import streaming_mod_sulq
 from eigenveil_papers.published.sulq import omega, symmetric_omega

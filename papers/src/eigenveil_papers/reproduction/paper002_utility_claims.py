@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from eigenveil.privacy.gaussian import mu_of_epsilon
+from eigenveil.privacy.accountant import mu_of_epsilon
 from eigenveil_papers.published.sulq import omega, sulq_omega, symmetric_omega
 from eigenveil_papers.reproduction.experiment import Claim, Settings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers

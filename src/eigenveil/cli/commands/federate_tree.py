@@ -25,7 +25,7 @@ from eigenveil.cli.options import WrongOption
 from eigenveil.cli.presenters.screen import Screen, counted
 from eigenveil.files import Place
 from eigenveil.io import ReadOptions
-from eigenveil.models.charging import Charges, FitTerms
+from eigenveil.models.driver import Charges, FitTerms
 from eigenveil.models.options import OF_SKETCH
 
 _SITES, _CHILDREN, _COMPONENTS = 2, 2, 2

@@ -22,7 +22,7 @@ from eigenveil.planning.forecast import POOLED, Forecast, forecast, noise_factor
 from eigenveil.planning.predict import parse_spectrum
 from eigenveil.planning.protocol import Choice
 from eigenveil.planning.tensors import Expected, Parties, expect
-from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
+from eigenveil.privacy.accountant import epsilon_of_mu, mu_of_epsilon
 from eigenveil.privacy.guarantee import neighbours_text
 from eigenveil.tables.schema import Schema
 

@@ -17,8 +17,7 @@ from eigenveil.errors import short_name
 from eigenveil.federation.protocol.certificates import Verdict
 from eigenveil.markup import Node, block, html_of, listing, node, table
 from eigenveil.models.task import TASKS
-from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, Certificate
-from eigenveil.privacy.proof_files import proof_titles
+from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, Certificate, proof_titles
 
 _SECTIONS = {
     "result": "Result",

@@ -26,7 +26,7 @@ from eigenveil.federation.study.study import Study
 from eigenveil.models.task import TASKS
 from eigenveil.network.folder import PartyFolder, lock, open_party
 from eigenveil.planning.forecast import forecast
-from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
+from eigenveil.privacy.accountant import epsilon_of_mu, mu_of_epsilon
 from eigenveil.privacy.guarantee import neighbours_text
 
 _SENT = {

@@ -34,7 +34,7 @@ from eigenveil.federation.ledger.placing import (
     place,
 )
 from eigenveil.files import Place
-from eigenveil.models.charging import FitTerms, no_data_set
+from eigenveil.models.driver import FitTerms, no_data_set
 from eigenveil.privacy.releases import ReleaseRecord
 
 
@@ -78,7 +78,7 @@ def begin_fit(
 
 
 class FitCharges:
-    """The sessions of one fit, one an account; :class:`eigenveil.models.charging.Charges`."""
+    """The sessions of one fit, one an account; :class:`eigenveil.models.driver.Charges`."""
 
     counted = True
 

@@ -270,7 +270,7 @@ class Ledger:
         ----------
         work : Elsewhere
             From :meth:`eigenveil.privacy.elsewhere.Elsewhere.stated`, or of an event of
-            dp_accounting (:func:`eigenveil.privacy.events.from_event`).
+            dp_accounting (:func:`eigenveil.privacy.elsewhere.from_event`).
         unit : str
             Whose rows the statement is about, as the account names it.
         by, reason : str

@@ -25,12 +25,11 @@ from eigenveil.federation.ledger.entries import (
     BudgetBody,
     budget_command,
 )
-from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.accountant import Loss, check_delta, check_epsilon
 from eigenveil.privacy.budget import as_gaussian, caps_of, rooms_for, usual_room
-from eigenveil.privacy.gaussian import check_delta, check_epsilon
 from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
+from eigenveil.privacy.mechanisms.base import SamplingError
 from eigenveil.privacy.releases import ReleaseRecord
-from eigenveil.privacy.sampling import SamplingError
 
 # Caps and losses that were computed again, maybe on another machine, differ by less.
 RECOMPUTED = 1.0 + 1e-9

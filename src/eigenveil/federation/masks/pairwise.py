@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.federation.masks.base import Integers, PairMask, Pairs, Part
-from eigenveil.noise.cube import tensor_copies, tensor_rows
+from eigenveil.noise.entries import tensor_copies, tensor_rows
 from eigenveil.noise.lattice import lattice_noise
 from eigenveil.noise.source import KeyedSource
 

@@ -32,7 +32,7 @@ from eigenveil.federation.secagg.client import pair_letter_bytes
 from eigenveil.federation.secagg.keys import Context, SiteKeys, derive, lock
 from eigenveil.files import replacing, sync_folder
 from eigenveil.models.shapes import sizes_of
-from eigenveil.noise.cube import tensor_size
+from eigenveil.noise.entries import tensor_size
 from eigenveil.noise.source import process
 from eigenveil.privacy.statistics import STATISTICS
 

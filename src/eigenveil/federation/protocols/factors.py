@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocols.base import Protocol, SentSum
 from eigenveil.federation.protocols.full import Full
-from eigenveil.linalg.eigen import truncated_root
+from eigenveil.linalg.eigen import truncated_edge, truncated_root
 from eigenveil.models.plan import BasePlan
 from eigenveil.moments.release import Release, release_of
 from eigenveil.noise.entries import from_coordinates
-from eigenveil.noise.grid import truncated_edge
 from eigenveil.privacy.releases import ReleaseRecord
 
 if TYPE_CHECKING:
@@ -64,7 +63,12 @@ class SentFactor(SentSum):
         self, query: Query, total: NDArray[Any], plan: BasePlan, *, arrived: int
     ) -> Release:
         """The sum, with the edge of noise that was cut."""
-        edge = truncated_edge(query.record.noise, plan.features, plan.sketch_columns, arrived)
+        edge = truncated_edge(
+            query.record.noise.edge(plan.features, plan.features),
+            plan.features,
+            plan.sketch_columns,
+            arrived,
+        )
         return Release(query.record, total, edge)
 
 

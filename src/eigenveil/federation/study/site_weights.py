@@ -14,7 +14,7 @@ from eigenveil.errors import PrivacyError
 from eigenveil.models.plan import BasePlan
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.budget import split_budget
-from eigenveil.privacy.sampling import SamplingError, lattice_error
+from eigenveil.privacy.mechanisms.base import SamplingError, lattice_error
 
 
 def site_weight(plan: BasePlan, site: str, epsilon: float, *, whole: int) -> int:

@@ -27,7 +27,6 @@ from eigenveil.moments.em import (
 )
 from eigenveil.moments.exact import Squares
 from eigenveil.moments.release import Release
-from eigenveil.noise.grid import deviation
 
 Array = NDArray[np.float64]
 
@@ -200,7 +199,7 @@ class Step:
 def read_sums(release: Release, found: Components, squares: Squares) -> Step:
     """A released sum about these components."""
     count, features = found.means.shape
-    noise = deviation(release.record.noise, release.values.size)
+    noise = release.record.noise.deviation(release.values.size)
     values, reach = release.values, reaches(found)
     sums = values[: count * features].reshape(count, features)
     counts = values[count * features : count * (features + 1)] / COUNT_WEIGHT

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_random_state
 
 from eigenveil.errors import DataError
 from eigenveil.models.as_sklearn import mixture_of
-from eigenveil.models.charging import LedgerPlace
+from eigenveil.models.driver import LedgerPlace
 from eigenveil.models.mixture.plan import CovarianceType, MixturePlan
 from eigenveil.models.mixture.rounds import MixtureFactors
 from eigenveil.models.result import Result, View, of_factors

@@ -53,7 +53,6 @@ from eigenveil.moments.accumulators import NormHistogram, SecondMoment, Sketch
 from eigenveil.moments.em import EMSums
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.third import ThirdMoment
-from eigenveil.noise.grid import deviation, spectral_edge
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
 
@@ -167,7 +166,7 @@ def _by_moments(
     total = None if place.offset is None else place.offset * state.rows
     release = answers["triple moment"]
     triple = release.values * clip**3
-    triple_noise = deviation(release.record.noise, third.shape[0]) * clip**3
+    triple_noise = release.record.noise.deviation(third.shape[0]) * clip**3
     found = recover(pair, triple, rows=state.rows, total=total)
     seen, weights = polished_means(
         pair.core,
@@ -223,7 +222,7 @@ def _wanted_candidates(state: _State, spectrum: Spectrum, rule: RowRule) -> int:
         squares=plan.squares(name),
         weighted=plan.weighted,
     )
-    noise = deviation(state.query(name, sums).record.noise, sums.size)
+    noise = state.query(name, sums).record.noise.deviation(sums.size)
     known = int(state.rows / (_ROWS_OF_A_CANDIDATE * noise))
     return int(np.clip(known, min(plan.candidates, 2 * plan.n_components), plan.candidates))
 
@@ -431,4 +430,4 @@ def _edge(state: _State) -> float:
         return math.sqrt(2 * plan.features) / (budget.mu or budget.epsilon or 1.0)
     rule = state.rule(centered=False, extra_bits=state.coarser(state.arithmetic))
     noise = state.query("pair moment", SecondMoment(rule, features=plan.features)).record.noise
-    return spectral_edge(noise, plan.features, plan.features)
+    return noise.edge(plan.features, plan.features)

@@ -24,7 +24,6 @@ from eigenveil.models.scale import NormScale, read_scale
 from eigenveil.moments.accumulators import ComponentEnergy, NormHistogram, RowSum, SecondMoment
 from eigenveil.moments.exact import SHORTEST_SEEN
 from eigenveil.moments.rows import RowRule
-from eigenveil.noise.grid import deviation, spectral_edge
 
 # Of two releases: part of the energy that may be cut off what the second sees of rows that have
 # lengths; and the noise of whole rows that is next to none, as :meth:`NormScale.least_lost` has it.
@@ -61,7 +60,7 @@ def once_released(
     answers = yield (state.query(MOMENT, moment), *beside)
     release, left = answers[MOMENT], mean_left(state, answers)
     matrix = release.values if left is None else release.values - left.outer()
-    edge = spectral_edge(release.record.noise, state.plan.features, state.plan.features)
+    edge = release.record.noise.edge(state.plan.features, state.plan.features)
     if release.edge is not None:
         return Released(matrix, release.edge, answers, left, rule.bound, cut_off=True)
     return Released(matrix, edge, answers, left, rule.bound)
@@ -167,7 +166,7 @@ def _length_needed(
     if scale is None:
         return 0.0
     assert state.rows is not None
-    noise = deviation(release.record.noise, plan.n_components)
+    noise = release.record.noise.deviation(plan.n_components)
     along, total = (
         release.values[:components],
         float(np.sum(release.values[: plan.n_components + 1])),
@@ -196,7 +195,7 @@ def _of_whole_rows(
     matrix = answers[ADAPTED].values
     if left is not None:
         matrix = matrix - left.outer()
-    edge = spectral_edge(answers[ADAPTED].record.noise, d, d)
+    edge = answers[ADAPTED].record.noise.edge(d, d)
     own = once(first.matrix, first.edge, components=components).matrix
     directions = leading_eigenpairs(own, components)[1]
     values = leading_eigenpairs(matrix, components)[0]
@@ -247,7 +246,7 @@ def mean_left(state: _State, answers: Answers, name: str = MEAN_LEFT) -> MeanLef
     release = answers.get(name)
     if release is None:
         return None
-    error = deviation(release.record.noise, state.plan.features)
+    error = release.record.noise.deviation(state.plan.features)
     return MeanLeft(release.values, error, known_rows(state, answers), release.record.mechanism)
 
 

@@ -22,7 +22,6 @@ from eigenveil.models.rounds import Answers, Query, Round, RoundState
 from eigenveil.models.scale import NormScale
 from eigenveil.moments.accumulators import SecondMoment
 from eigenveil.moments.rows import LARGEST_EFFECT, Effects, Precision
-from eigenveil.noise.grid import spectral_edge
 from eigenveil.privacy.releases import ReleaseRecord
 
 Array = NDArray[np.float64]
@@ -88,7 +87,7 @@ def _joint_moment(state: RoundState[Any], bound: float, precision: Precision) ->
 def _edge_of(record: ReleaseRecord) -> float:
     """Largest eigenvalue that the noise of a joint moment alone shows."""
     features = math.isqrt(2 * record.noise.size)  # of D (D + 1) / 2 values
-    return spectral_edge(record.noise, features, features)
+    return record.noise.edge(features, features)
 
 
 def effects_in_data_units(state: RoundState[Any]) -> Array | None:

@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 
 from eigenveil.errors import DataError, NoisyResultWarning, callers_level, listed
 from eigenveil.models.as_sklearn import pca_of
-from eigenveil.models.charging import LedgerPlace
+from eigenveil.models.driver import LedgerPlace
 from eigenveil.models.holes import scores_of_observed
 from eigenveil.models.pca.derived import ProbabilisticPCA, whitening
 from eigenveil.models.pca.plan import Plan

@@ -20,8 +20,7 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from eigenveil.linalg.edge import edge_of_variances
-from eigenveil.linalg.eigen import leading_eigenpairs
+from eigenveil.linalg.eigen import edge_of_variances, leading_eigenpairs
 from eigenveil.models.pca.denoise import denoised, empirical_bayes, judged
 
 Array = NDArray[np.float64]

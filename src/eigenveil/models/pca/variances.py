@@ -30,7 +30,6 @@ from eigenveil.models.rounds import Answers, Round, RoundState
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import COUNT_WEIGHT
 from eigenveil.moments.accumulators import ComponentEnergy
-from eigenveil.noise.grid import deviation
 
 # Of what shortening rows cuts off the explained variances, the part that is worth saying.
 _CUT_SAID = 0.1
@@ -157,7 +156,7 @@ def _released_energies(
         state.rows = max(1.0, float(values[-1]) / COUNT_WEIGHT)
     unit = bound * bound / state.rows
     along, total = values[:k] * unit, float(np.sum(values[: k + 1])) * unit
-    error = deviation(release.record.noise, k) * unit
+    error = release.record.noise.deviation(k) * unit
     if found.mended is None:
         return _Energies(along, total, error)
     more = found.mended.seen(found.components)  # what rows with holes have less

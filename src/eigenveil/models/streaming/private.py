@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from eigenveil.errors import DataError, PrivacyError
-from eigenveil.models.charging import LedgerPlace, begin_charges
 from eigenveil.models.constraints import Configured
-from eigenveil.models.driver import warn_owner
+from eigenveil.models.driver import LedgerPlace, begin_charges, warn_owner
 from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.models.result import EstimatorSpec, Result
 from eigenveil.models.stored import noise_source

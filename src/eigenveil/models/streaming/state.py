@@ -15,8 +15,7 @@ import numpy as np
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.linalg.threads import small_matrix_threads
-from eigenveil.models.charging import UNCHARGED, Charges
-from eigenveil.models.driver import certified
+from eigenveil.models.driver import UNCHARGED, Charges, certified
 from eigenveil.models.result import EstimatorSpec, Result
 from eigenveil.models.streaming.plan import StreamPlan, stream_factors, stream_queries
 from eigenveil.moments.accumulators import Accumulator

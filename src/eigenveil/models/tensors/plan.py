@@ -16,7 +16,7 @@ from eigenveil.models.plan import (
     columns_of_sketch,
     fields_of,
 )
-from eigenveil.noise.cube import tensor_size
+from eigenveil.noise.entries import tensor_size
 from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.tensor import multilinear, power_iteration
 from eigenveil.models.tensors.plan import TensorPlan
-from eigenveil.noise.grid import deviation, spectral_edge
 from eigenveil.privacy.releases import Noise
 
 # Whitening divides by the root of an eigenvalue: one that noise leaves nothing of counts as this
@@ -122,7 +121,7 @@ def full_pair(
         strengths[:most],
         floors[:most],
         typical[:most],
-        deviation(noise, size),
+        noise.deviation(size),
         _hidden(strengths[:most], floors[:most], count),
     )
 
@@ -196,7 +195,7 @@ def _common(
 
 def _radius(noise: Noise, size: int, sampling: float) -> float:
     """Half the edge of the semicircle that noise and sampling show together."""
-    edge = spectral_edge(noise, size, size)
+    edge = noise.edge(size, size)
     return 0.5 * math.hypot(edge, 2.0 * sampling * math.sqrt(size))
 
 
@@ -232,9 +231,7 @@ def sketched_pair(
         rest = values - common * test
         u, singular, _ = scipy.linalg.svd(rest, full_matrices=False, check_finite=False)
         # sampling acts on the moment, and reaches the sketch through the test matrix
-        sigma = math.hypot(
-            deviation(noise, size), bulk.spread(common) * math.sqrt(length / columns)
-        )
+        sigma = math.hypot(noise.deviation(size), bulk.spread(common) * math.sqrt(length / columns))
         edges = sigma * _edges(size, columns, singular.size)
         floors = edges * _shown(size, singular.size, _CLEARLY)
         count = components or int(np.clip(_leading(singular > floors), 1, min(most, columns)))

@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eigenveil.errors import DataError
-from eigenveil.models.charging import LedgerPlace
+from eigenveil.models.driver import LedgerPlace
 from eigenveil.models.result import View, of_factors
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.table_fit import TableFit

@@ -47,8 +47,7 @@ from eigenveil.moments.documents.sums import (
 )
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.release import Release
-from eigenveil.noise.cube import tensor_size
-from eigenveil.noise.grid import deviation, spectral_edge
+from eigenveil.noise.entries import tensor_size
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
 
@@ -128,7 +127,7 @@ def private_topics(
     triples = DocumentTriples(pair.basis, clip=clip, weighted=plan.weighted)
     answers = yield (state.query("triple moment", triples),)
     triple = _Moment(answers["triple moment"], triples.unit)
-    seen = _Triples(triple.values, deviation(triple.noise, pair.core.shape[0]), clip, state.rows)
+    seen = _Triples(triple.values, triple.noise.deviation(pair.core.shape[0]), clip, state.rows)
     alpha0 = _found_alpha0(plan, pairs, pair, seen) if plan.auto_alpha0 else plan.alpha0
     return _fitted(plan, pairs, pair, seen, alpha0, keep_all=keep_all)
 
@@ -259,7 +258,7 @@ def _documents(pairs: _Moment, rows: float | None) -> float:
     """
     size = pairs.values.shape[0]
     mass = max(1.0, float(np.sum(pairs.values)))
-    clear = _CLEARLY * size * deviation(pairs.noise, size)
+    clear = _CLEARLY * size * pairs.noise.deviation(size)
     return mass if rows is None or (abs(mass - rows) > clear and mass > clear) else rows
 
 
@@ -318,7 +317,7 @@ class _Moment:
         self.known: Frequencies | None = None
         if shares is not None:
             of_shares, unit = shares
-            error = deviation(of_shares.record.noise, self.values.shape[0]) * unit
+            error = of_shares.record.noise.deviation(self.values.shape[0]) * unit
             self.known = frequencies(of_shares.values * unit, error, self.values, test)
 
 
@@ -376,7 +375,7 @@ def _off(state: _State, pairs: ClippedSum, rows: float, reach: float) -> float:
     """Half the edge of a pair moment's noise, over what one of equal components has at the most."""
     plan, noise = state.plan, state.query("pair moment", pairs).record.noise
     columns = plan.features if plan.pair == "full" else plan.sketch_columns
-    edge = spectral_edge(noise, plan.features, columns)
+    edge = noise.edge(plan.features, columns)
     if plan.pair == "sketch":
         edge /= math.sqrt(columns)
     return 0.5 * edge * plan.n_components / (rows * reach)
@@ -390,7 +389,7 @@ def _off_triples(
     count, noise = pair.core.shape[0], state.query("triple moment", triples).record.noise
     energies = np.linalg.eigvalsh(pair.core)
     usual = math.exp(1.5 * float(np.mean(np.log(energies))))
-    edge = _TENSOR_EDGE * math.sqrt(count) * deviation(noise, count) * triples.rho**3
+    edge = _TENSOR_EDGE * math.sqrt(count) * noise.deviation(count) * triples.rho**3
     return edge * math.sqrt(rows / count) / usual
 
 
@@ -460,7 +459,7 @@ def _sampling(pairs: _Moment) -> float:
     size, total = frequencies.size, float(np.sum(frequencies))
     if total <= 0:
         return 0.0
-    own = size * size * deviation(pairs.noise, size) ** 2 / 2.0  # what the noise adds to squares
+    own = size * size * pairs.noise.deviation(size) ** 2 / 2.0  # what the noise adds to squares
     squares = float(np.sum(frequencies**2)) - own
     uneven = max(1.0, squares * size / total**2)
     return float(pairs.square * total * uneven / (size * size))

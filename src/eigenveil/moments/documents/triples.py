@@ -18,7 +18,7 @@ from eigenveil.moments.documents.sums import ROUNDED_UP, ClippedSum, Documents
 from eigenveil.moments.exact import Integers, IntegerSum, sum_of
 from eigenveil.moments.rows import integer_rows
 from eigenveil.moments.third import ROWS_A_PRODUCT, cube_sums
-from eigenveil.noise.cube import tensor_from_entries, tensor_indices, tensor_size
+from eigenveil.noise.entries import tensor_from_entries, tensor_indices, tensor_size
 from eigenveil.privacy.statistics import Layout, StatisticName
 
 # Of the basis; of products of two of its entries; of the two factors of the second part, and of the

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
-from eigenveil.privacy.mechanisms.base import Mechanism, Norm
-from eigenveil.privacy.sampling import SamplingError
+from eigenveil.privacy.mechanisms.base import Mechanism, Norm, SamplingError
 
 if TYPE_CHECKING:
     from eigenveil.privacy.releases import Noise

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from eigenveil.privacy.mechanisms.base import FloatArray, Mechanism, Norm
-from eigenveil.privacy.sampling import (
+from eigenveil.privacy.mechanisms.base import (
     FEWEST_STEPS,
     SHARE_SMOOTHING,
     STEPS_A_SPREAD,
     UNPROVED,
+    FloatArray,
+    Mechanism,
+    Norm,
     SamplingError,
     hidden_error,
     lattice_error,

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from eigenveil.privacy.mechanisms.base import FloatArray, Mechanism, Norm
-from eigenveil.privacy.sampling import (
+from eigenveil.privacy.mechanisms.base import (
     FEWEST_STEPS,
     SHARE_SMOOTHING,
     UNPROVED,
+    FloatArray,
+    Mechanism,
+    Norm,
     SamplingError,
     lattice_error,
 )
