@@ -17,8 +17,8 @@ from eigenveil.noise import lattice as gamma_module
 from eigenveil.noise.entries import from_coordinates
 from eigenveil.noise.lattice import exponential, gamma
 from eigenveil.noise.source import SecureSource, SeededSource
-from eigenveil.privacy import sampling
 from eigenveil.privacy.accountant import NEGLIGIBLE
+from eigenveil.privacy.mechanisms import base as sampling
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 from statistics_tools import (
     FALSE_ALARM,
