@@ -171,6 +171,7 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, str]]:
     if not codes and name in _classes():
         codes = [a for a in node.args[:1] if (own := _texts(a)) and all(map(_is_code, own))]
     if name == "__init__":  # of a class that names its own code
+        codes += [a for a in node.args[:1] if set(_texts(a)) & set(error_codes())]
         name = "DataError"
     if not codes and name in _classes() and name not in _OWN_CODE:
         yield name, name  # the class's name is its code then
@@ -198,9 +199,9 @@ def _of_default(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
 
 
 def _of_row(node: ast.Tuple) -> Iterator[tuple[str, str]]:
-    """A row of a table of errors: class, sentence, hint, code."""
-    if len(node.elts) == 4 and isinstance(node.elts[0], ast.Name):
-        last = node.elts[3]
+    """A row of a table of errors: class and code, or class, sentence, hint, code."""
+    if len(node.elts) in (2, 4) and isinstance(node.elts[0], ast.Name):
+        last = node.elts[-1]
         if node.elts[0].id in {kind.__name__ for kind in FAMILY} and isinstance(last, ast.Constant):
             yield str(last.value), node.elts[0].id
 

@@ -249,7 +249,7 @@ def test_a_ledger_knows_a_query_by_the_database_and_its_text():
 def test_what_names_no_database_is_refused_unquoted(uri):
     with pytest.raises(DataError) as caught:
         Query(ALL, uri)
-    assert caught.value.code == "bad-url"
+    assert caught.value.code == "bad-database-url"
     assert "hush" not in caught.value.message
 
 

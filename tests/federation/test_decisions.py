@@ -228,7 +228,7 @@ def test_a_budget_of_another_unit_is_refused_when_it_is_approved(desk, party, le
     if charged:
         desk.approve(STUDY.hash)
         begin_run(ledger)
-    error = refused("other-unit", desk.approve, study)
+    error = refused("account-does-not-count-so", desk.approve, study)
     assert "counts what each row loses" in error.message
     assert "protects each patient id" in error.message
     assert desk.standing(study.hash).state == "waiting"
@@ -357,7 +357,7 @@ def test_two_at_once(desk, party, ledger):
 @pytest.mark.parametrize("role", ["viewer", "lead"])
 def test_only_some_roles_decide(desk, party, role):
     signer = appointed(desk, party, "ann", role)
-    error = refused("wrong-role", desk.approve, STUDY.hash, signer, by="ann")
+    error = refused("may-not-decide", desk.approve, STUDY.hash, signer, by="ann")
     assert role in error.message
     assert desk.history() == []
 
@@ -367,7 +367,7 @@ def test_an_approver_who_left(desk, party, ledger):
     assert desk.approve(STUDY.hash, signer, by="ann", runs=3).approved
     desk.dismiss("ann")
     assert desk.standing(STUDY.hash).approved  # what was decided stays decided
-    refused("wrong-role", desk.approve, STUDY.hash, signer, by="ann")
+    refused("may-not-decide", desk.approve, STUDY.hash, signer, by="ann")
     refused("unknown-approver", desk.dismiss, "ann")
     refused("unknown-approver", desk.approve, STUDY.hash, signer, by="nobody")
     refused("bad-approvers", desk.dismiss, FIRST_OWNER)  # nobody would be left
@@ -459,10 +459,10 @@ def test_a_strangers_folder_decides_nothing_here(desk, stranger, tmp_path):
     """A stranger's self-made approvers, named as ours, signed budgets and studies (L1)."""
     theirs = Decisions(stranger, desk.ledger)
     entries, more = len(list(desk.ledger.entries())), Budget("default", "add-remove", 90.0, 1e-6)
-    refused("other-place", theirs.begin)
-    refused("other-place", theirs.set_budget, more)
-    refused("other-place", theirs.approve, STUDY)
-    refused("other-place", theirs.appoint, "me", "viewer")
+    refused("folder-of-other-site", theirs.begin)
+    refused("folder-of-other-site", theirs.set_budget, more)
+    refused("folder-of-other-site", theirs.approve, STUDY)
+    refused("folder-of-other-site", theirs.appoint, "me", "viewer")
     own = Decisions(stranger, Ledger(tmp_path / "own.ledger"))
     own.approve(STUDY)
     taken = own.ledger.entries()
@@ -548,10 +548,10 @@ def test_a_ledger_that_somebody_else_began_is_not_the_sites(party, tmp_path):
     planted = planted.model_copy(update={"approvers": tuple(mine)})
     body = ApproversBody(signed=Signed[ApproverList].by(planted, stranger))
     ledger.add(lambda _: [body])
-    assert "never signed by" in refused("no-approvers", desk.begin).message
+    assert "never signed by" in refused("approvers-not-signed", desk.begin).message
     key = desk.party.signer_now.public_key.text  # as where the site's keys were lost
     assert desk.renew(FIRST_OWNER, key, signer=stranger)
-    refused("no-approvers", desk.begin)
+    refused("approvers-not-signed", desk.begin)
     assert desk.set_needed(1)
     desk.begin()
     own = Decisions(party, Ledger(tmp_path / "own.ledger"))
@@ -693,8 +693,8 @@ def test_keys_under_a_password(tmp_path):
     with pytest.raises(OutputError, match="exists"):
         make_key(tmp_path / "keys" / "ann.key", PASSWORD)
     (tmp_path / "c.key").write_text("no key")
-    refused("bad-key", open_key, tmp_path / "c.key", PASSWORD)
-    refused("cannot-read", open_key, tmp_path / "d.key", PASSWORD)
+    refused("not-an-approvers-key", open_key, tmp_path / "c.key", PASSWORD)
+    refused("cannot-read-key", open_key, tmp_path / "d.key", PASSWORD)
 
 
 def test_many_decisions_are_read_quickly(desk):

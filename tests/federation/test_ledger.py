@@ -873,9 +873,9 @@ def test_an_sqlite_url_is_its_file(path):
 @pytest.mark.parametrize(
     ("url", "code"),
     [
-        ("sqlite://", "bad-url"),
-        ("sqlite:///:memory:", "bad-url"),
-        ("sqlite:///file:x?uri=true", "bad-url"),
+        ("sqlite://", "no-file-of-ledger"),
+        ("sqlite:///:memory:", "no-file-of-ledger"),
+        ("sqlite:///file:x?uri=true", "no-file-of-ledger"),
         ("://x", "bad-url"),
         ("postgresql+psycopg://me:hush@host:port/x", "bad-url"),
         ("nodatabase://me:hush@host/x", "no-driver"),

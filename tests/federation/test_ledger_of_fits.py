@@ -139,7 +139,7 @@ def test_a_replace_one_fit_is_refused_by_an_add_remove_account(place):
     ledger = Ledger(place, budget=budget_of(3.0))
     with pytest.raises(PrivacyError) as caught:
         fit_of("PrivatePCA", ledger=ledger, adjacency="replace-one")
-    assert caught.value.code == "other-adjacency"
+    assert caught.value.code == "account-of-other-adjacency"
 
 
 def test_another_unit_is_refused(place):
@@ -275,9 +275,9 @@ def test_ledgers_of_sites_count(tmp_path):
 @pytest.mark.parametrize(
     ("given", "code"),
     [
-        ({"data_set": "x"}, "unused-parameter"),
+        ({"data_set": "x"}, "data-set-without-ledger"),
         ({"ledger": "PLACE"}, "no-data-set"),
-        ({"ledger": "PLACE", "data_set": "x", "row_norm": "max"}, "not-countable"),
+        ({"ledger": "PLACE", "data_set": "x", "row_norm": "max"}, "norm-not-private"),
         ({"ledger": "PLACE", "data_set": "x\n"}, "bad-parameter"),
         ({"ledger": "no://such", "data_set": "x"}, "no-driver"),
         ({"ledger": "PLACE/none/there", "data_set": "x"}, "cannot-write"),
@@ -384,6 +384,6 @@ def test_streams_are_merged_within_one_account_only(place):
     for each in foreign:
         with pytest.raises(DataError) as caught:
             one.merge(each.partial_fit(X))
-        assert caught.value.code == "merge-mismatch"
+        assert caught.value.code == "merge-accounts"
     one.merge(other).release()
     assert [each.outcome for each in Ledger(place).sessions()] == ["finished", "merged", None]

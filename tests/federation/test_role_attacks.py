@@ -74,18 +74,18 @@ def test_partners_that_do_not_hide_a_site_are_refused(kind, dropouts, tmp_path):
     right = body_of(request)["partners"]
     for what, wrong in wrong_partners(right).items():
         code = refusal(party, "s0", changed(request, body={"partners": wrong}))
-        assert code in ("other-neighbours", "bad-key"), what
+        assert code in ("other-neighbours", "bad-public-key"), what
     assert query(party, "s0", request).step == "keys"
 
 
 @pytest.mark.parametrize(
     ("dropouts", "lost", "code"),
     [
-        (0, ["s3"], "too-few-sites"),
-        (1, ["s2", "s3"], "too-few-sites"),
-        (1, ["s3", "s3"], "unknown-site"),
-        (1, ["s0"], "unknown-site"),
-        (1, ["s9"], "unknown-site"),
+        (0, ["s3"], "too-few-for-noise"),
+        (1, ["s2", "s3"], "too-few-for-noise"),
+        (1, ["s3", "s3"], "lost-sites-wrong"),
+        (1, ["s0"], "lost-sites-wrong"),
+        (1, ["s9"], "lost-sites-wrong"),
         (1, ["s3"], "other-neighbours"),  # it is named as one
         (1, "s3", "malformed"),
         (1, 1, "malformed"),
@@ -183,9 +183,9 @@ def test_letters_that_are_withheld_count_as_lost(tmp_path):
     call = until(Aggregator(settle(consortium.study), session="s").run(), wire, "round 1")
     (round_1,) = {bytes(each) for each in call.payloads.values()}
     for members, code in (
-        (names, "other-neighbours"),  # with s4 it has agreed on nothing
+        (names, "no-secret-agreed"),  # with s4 it has agreed on nothing
         (names[1:], "bad-unmask"),  # it is not among them
-        (["s0", "s1", "s2"], "too-few-sites"),
+        (["s0", "s1", "s2"], "too-few-for-noise"),
         ([*names[:4], "s9"], None),
     ):
         body = {"members": bitmap([*names, "s9"], members)}

@@ -206,7 +206,7 @@ def test_too_few_that_help_to_unmask_end_the_study(tmp_path):
 
     with pytest.raises(ProtocolError, match="can help to take off") as caught:
         run_study(consortium, fate=fate)
-    assert caught.value.code == "too-few-sites"
+    assert caught.value.code == "too-few-for-mask"
     for name in consortium.ledgers:
         assert not consortium.ledgers[name].sessions()[0].is_open
 
@@ -310,8 +310,8 @@ def ready_for(step, folder, **fields):
     [
         ({"survivors": bits("0111")}, "bad-unmask"),  # without the site itself
         ({"survivors": bits("0000")}, "bad-unmask"),
-        ({"survivors": bits("1100")}, "too-few-sites"),
-        ({"survivors": bits("1000")}, "too-few-sites"),
+        ({"survivors": bits("1100")}, "too-few-for-noise"),
+        ({"survivors": bits("1000")}, "too-few-for-noise"),
         ({"survivors": bits("11111")}, "malformed"),  # a site that the study has not
         ({"survivors": bits("1111") + "00"}, "malformed"),
         ({"survivors": ""}, "malformed"),
@@ -341,10 +341,10 @@ def test_nothing_is_revealed_without_enough_signatures_of_one_set(tmp_path):
         ({"signatures": signed[:2]}, {"signed": bits("1100")}, "too-few-signatures"),
         ({"signatures": signed[:0]}, {"signed": bits("0000")}, "too-few-signatures"),
         ({"signatures": signed[:2]}, {}, "malformed"),
-        ({}, {"signed": bits("1101")}, "bad-signature"),  # by another site
-        ({"signatures": signed[[0, 0, 0]]}, {}, "bad-signature"),
-        ({"signatures": signed[[1, 0, 2]]}, {}, "bad-signature"),
-        ({"signatures": other}, {}, "bad-signature"),
+        ({}, {"signed": bits("1101")}, "bad-signature-of-sites"),  # by another site
+        ({"signatures": signed[[0, 0, 0]]}, {}, "bad-signature-of-sites"),
+        ({"signatures": signed[[1, 0, 2]]}, {}, "bad-signature-of-sites"),
+        ({"signatures": other}, {}, "bad-signature-of-sites"),
         ({}, {"signed": bits("11111")}, "malformed"),
         ({}, {"round_number": 2}, "malformed"),
     ):
@@ -405,7 +405,11 @@ def test_sites_lost_before_count_among_those_that_may_be_lost(tmp_path):
     call = until(Aggregator(settle(consortium.study)).run(), wire, "survivors 1")
     request, party = call.payloads["s0"], consortium.parties["s0"]
     assert decode(request, sender=AGGREGATOR, limit=LIMIT).body["survivors"] == bits("1110")
-    for story, code in (("1100", "too-few-sites"), ("1101", "bad-unmask"), ("1111", "bad-unmask")):
+    for story, code in (
+        ("1100", "too-few-for-noise"),
+        ("1101", "bad-unmask"),
+        ("1111", "bad-unmask"),
+    ):
         body = {"survivors": bits(story)}
         assert refusal(party, "s0", changed(request, body=body)) == code
     assert query(party, "s0", request).step == "survivors 1"

@@ -81,7 +81,7 @@ def columned(*names):
 @pytest.mark.parametrize("study", [study_of(3), columned("a", "b", "c")], ids=["number", "names"])
 def test_a_site_with_another_number_of_columns_does_not_start(study, width, tmp_path):
     ledger = Ledger(tmp_path / "ledger")
-    with pytest.raises(DataError, match=f"site s0: its rows have {width} features") as caught:
+    with pytest.raises(DataError, match=f"site s0 has {width} columns") as caught:
         Site(name="s0", terms=settle(study), rows=ArrayRows(np.zeros((5, width))), ledger=ledger)
     assert caught.value.code == "other-features"
     assert not (tmp_path / "ledger").exists()

@@ -104,7 +104,7 @@ def test_the_flattest_tree_for_so_many_leaves(leaves, fan_out):
 def test_trees_that_cannot_be(fan_out, depth, leaves):
     with pytest.raises(DataError) as error:
         MergeTree(fan_out, depth, leaves)
-    assert error.value.code == "no-tree"
+    assert error.value.code in ("bad-fan-out", "bad-depth", "bad-leaves", "too-many-leaves")
 
 
 @pytest.mark.parametrize(
@@ -619,8 +619,8 @@ def test_a_leaf_draws_its_noise_once(study):
 @pytest.mark.parametrize(
     ("rows", "code"),
     [
-        (np.ones((2, 4)), "other-features"),
-        (np.ones(3), "other-features"),
+        (np.ones((2, 4)), "rows-features"),
+        (np.ones(3), "rows-features"),
     ],
 )
 def test_rows_that_cannot_be_used_add_nothing(study, rows, code):
@@ -860,7 +860,7 @@ def test_the_result_is_certified_and_holds():
     [
         ({"lost": -1}, "bad-lost"),
         ({"lost": 9}, "bad-lost"),
-        ({"protect": "nobody"}, "bad-choice"),
+        ({"protect": "nobody"}, "bad-protect"),
         ({"n_components": 4}, "too-many-components"),
     ],
 )

@@ -117,7 +117,7 @@ def test_a_leaf_that_was_away_takes_its_rows_with_it_and_one_that_sent_does_not(
     further = leaf.again("two")
     with pytest.raises(ProtocolError) as caught:
         leaf.send()
-    assert caught.value.code == "already-sent"
+    assert caught.value.code == "rows-in-other-round"
     with pytest.raises(ProtocolError):
         leaf.partial_fit(np.ones((1, D)))
     assert any(np.any(sums.integers()) for sums in further._sums)
@@ -316,4 +316,4 @@ def test_a_study_of_one_round_has_no_further_ones():
 def test_what_leaves_do_not_apply_is_refused(option):
     with pytest.raises(DataError, match="is of one stream") as caught:
         make_tree_study(TREE, **ONCE, **option)
-    assert caught.value.code == "unused-parameter"
+    assert caught.value.code == "not-of-a-tree"

@@ -69,9 +69,4 @@ class Identity:
 
 
 def _refused(name: str, what: str) -> ProtocolError:
-    return ProtocolError(
-        f"{name}: {what}.",
-        hint="It is refused: keys of a stranger would undo the masks. Ask that party and the "
-        "registrar.",
-        code="bad-identity",
-    )
+    return ProtocolError("bad-identity", party=name, what=what)

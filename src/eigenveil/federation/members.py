@@ -141,11 +141,7 @@ def check_heads(heads: Sequence[Signed[Head]], origin: str, *, whole: bool = Tru
         head = signed.said
         key = PublicKey.parse(head.registrar)
         if head.origin != origin:
-            raise ProtocolError(
-                "The list of members is another federation's.",
-                hint="Give the list of the federation whose registrar this party pinned.",
-                code="other-federation",
-            )
+            raise ProtocolError("list-of-other-federation")
         if not signed.holds(key):
             raise bad_members("its registrar did not sign it")
         if before is None:
@@ -276,37 +272,17 @@ def find(
             return each
     if any(each.revoked for each in named):
         why = next(each.reason for each in reversed(named) if each.revoked)
-        raise ProtocolError(
-            f"{name} was revoked by the registrar{f': {why}' if why else ''}.",
-            hint="It is refused. It may ask the registrar to be admitted with new keys.",
-            code="revoked-party",
-        )
+        raise ProtocolError("revoked-party", party=name, why=f": {why}" if why else "")
     what = f"no {role} of this federation" if role else "no member of this federation"
-    raise ProtocolError(
-        f"{printable(name, most=80)} is {what}, by its list of members.",
-        hint="It is refused. The registrar admits parties: 'eigenveil federation admit'.",
-        code="not-a-member",
-    )
+    raise ProtocolError("not-a-member", party=printable(name, most=80), what=what)
 
 
 def check_time(head: Head, time: datetime) -> None:
     """Raise where a list is not good now."""
     if time >= head.until:
-        raise ProtocolError(
-            f"The list of members, number {head.number}, expired at {head.until:%Y-%m-%d %H:%M} "
-            f"UTC; this machine's clock says {time:%Y-%m-%d %H:%M} UTC.",
-            hint="Ask the registrar for the newest list ('eigenveil federation members REGISTRAR "
-            "--renew' makes it), or set the clock.",
-            code="expired-list",
-        )
+        raise ProtocolError("expired-list", number=head.number, until=head.until, time=time)
     if time < head.since - SLACK:
-        raise ProtocolError(
-            f"The list of members, number {head.number}, begins at {head.since:%Y-%m-%d %H:%M} "
-            f"UTC; this machine's clock says {time:%Y-%m-%d %H:%M} UTC.",
-            hint="The clocks of this machine and of the registrar's differ: set the one that is "
-            "wrong.",
-            code="clock-differs",
-        )
+        raise ProtocolError("clock-differs", number=head.number, since=head.since, time=time)
 
 
 def digest_of(digests: Iterable[str]) -> str:
@@ -318,18 +294,10 @@ def plain_fingerprint(text: str) -> str:
     """A fingerprint as people write it: with blanks, colons, or in capitals."""
     found = "".join(text.split()).replace(":", "").lower()
     if len(found) != 64 or not set(found) <= set("0123456789abcdef"):
-        raise DataError(
-            f"{text!r} is not a fingerprint.",
-            hint="It has 64 digits and letters from a to f; blanks between them do not count.",
-            code="bad-fingerprint",
-        )
+        raise DataError("bad-fingerprint", text=text)
     return found
 
 
 def bad_members(why: str) -> ProtocolError:
     """What is raised for a list that does not hold."""
-    return ProtocolError(
-        f"The list of members is refused: {why}.",
-        hint="Give the list that the registrar of this federation signed.",
-        code="bad-members",
-    )
+    return ProtocolError("bad-members", why=why)

@@ -72,11 +72,7 @@ class SealingKey:
         try:
             return _SUITE.decrypt(sealed, self._private, info=info)
         except (InvalidTag, ValueError):
-            raise ProtocolError(
-                "A sealed message cannot be opened.",
-                hint="It was damaged on its way, or sealed for another key. It is refused.",
-                code="damaged",
-            ) from None
+            raise ProtocolError("seal-broken") from None
 
     @cached_property
     def halves(self) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
@@ -132,8 +128,4 @@ def point_of(key: bytes) -> bytes:
 
 def bad_key(why: str) -> ProtocolError:
     """What is raised for a public key that is none."""
-    return ProtocolError(
-        f"A public key is refused: {why}.",
-        hint="It is refused; check the software of the party that sent it.",
-        code="bad-key",
-    )
+    return ProtocolError("bad-public-key", why=why)

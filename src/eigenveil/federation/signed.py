@@ -70,11 +70,7 @@ class Signed(BaseModel, Generic[T]):
                 raise ValueError  # there is one text of what is said
             return found
         except (ValidationError, ValueError):
-            raise ProtocolError(
-                f"{what[:1].upper()}{what[1:]} cannot be read.",
-                hint="It was cut off or changed on its way. Ask for it again.",
-                code="bad-document",
-            ) from None
+            raise ProtocolError("bad-document", what=f"{what[:1].upper()}{what[1:]}") from None
 
     def also(self, *signers: Signer) -> Self:
         """The same, signed by these as well."""
@@ -89,12 +85,7 @@ class Signed(BaseModel, Generic[T]):
     def check(self, key: PublicKey, who: str) -> None:
         """Raise where the holder of a key has not signed it."""
         if not self.holds(key):
-            raise ProtocolError(
-                f"{who} has not signed this {self.said.DOMAIN.rpartition(' ')[0]}.",
-                hint="It is refused: anybody can have made it. Ask there for the one that is "
-                "signed.",
-                code="bad-signature",
-            )
+            raise ProtocolError("not-signed", who=who, what=self.said.DOMAIN.rpartition(" ")[0])
 
     def line(self) -> bytes:
         """As it is kept and sent."""

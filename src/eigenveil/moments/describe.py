@@ -94,29 +94,29 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     scale = np.array(arrays["scale"]) if d.scaled else None
     for name, array in (("centre", center), ("middle", offset), ("scale", scale)):
         if array is not None and not np.abs(array).max() <= _farthest(d):
-            raise ProtocolError("bad-query", what=f"A {d.kind} about a {name} far off")
+            raise ProtocolError("bad-query", what=f"a {d.kind} about a {name} far off")
     lengths = np.array([d.bound]) if scale is None else np.append(scale, d.bound)
     limit = math.inf if d.limit is None else d.limit
     if not _are_lengths(lengths) or LARGEST_LIMIT < limit < math.inf:
         raise ProtocolError(
-            "bad-query", what=f"A {d.kind} of rows with scales or bounds out of all range"
+            "bad-query", what=f"a {d.kind} of rows with scales or bounds out of all range"
         )
     effects = Effects(d.covariates, np.array(arrays["effects"])) if d.covariates else None
     if effects is not None and (not _are_effects(effects, d.features) or not _takes_effects(d)):
         raise ProtocolError(
-            "bad-query", what=f"A {d.kind} less the effects of what are no covariates"
+            "bad-query", what=f"a {d.kind} less the effects of what are no covariates"
         )
     basis = np.array(arrays["basis"]) if d.with_basis else None
     most = min(d.features, _MOST_MODES) if STATISTICS[d.kind].layout == "tensor" else d.features
     if (d.with_basis or STATISTICS[d.kind].layout == "matrix") and not 1 <= d.columns <= most:
         raise ProtocolError(
-            "bad-query", what=f"A {d.kind} with {d.columns} columns, of {most} at the most,"
+            "bad-query", what=f"a {d.kind} with {d.columns} columns, of {most} at the most,"
         )
     if basis is not None and not _longest_column(basis) <= _LONGEST_COLUMN:
-        raise ProtocolError("bad-query", what=f"A {d.kind} with columns that are not unit vectors")
+        raise ProtocolError("bad-query", what=f"a {d.kind} with columns that are not unit vectors")
     made = ACCUMULATORS.get(d.kind)
     if made is None:
-        raise ProtocolError("bad-query", what="A sum of directions, which one party draws,")
+        raise ProtocolError("bad-query", what="a sum of directions, which one party draws")
     seen = basis is not None and STATISTICS[d.kind].seen_through
     rule = RowRule(
         center=center,
@@ -128,12 +128,12 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
         clip=d.clip if seen else 1.0,
     )
     if made.prepares and (rule.bits < 1 or (rule.extra_bits > 0 and made.multiplies)):
-        raise ProtocolError("bad-query", what=f"A {d.kind} of entries with {rule.bits} bits")
+        raise ProtocolError("bad-query", what=f"a {d.kind} of entries with {rule.bits} bits")
     variables = np.array(arrays["variables"]) if d.categories else None
     if variables is not None and not np.isfinite(variables).all():
-        raise ProtocolError("bad-query", what=f"A {d.kind} of columns that belong to no variable")
+        raise ProtocolError("bad-query", what=f"a {d.kind} of columns that belong to no variable")
     if (d.mixture is None) == (made is EMSums) or not _is_mixture(d, arrays):
-        raise ProtocolError("bad-query", what=f"A {d.kind} about a mixture that cannot be one")
+        raise ProtocolError("bad-query", what=f"a {d.kind} about a mixture that cannot be one")
     return made.from_spec(d, Parts(rule, center, basis, variables, dict(arrays)))
 
 
@@ -159,7 +159,7 @@ def _norms(description: Description, arrays: Arrays) -> DocumentNorms:
         of = rebuild(description.model_copy(update=update), arrays)
         if isinstance(of, ClippedSum):
             return DocumentNorms(of, weighted=description.weighted)
-    raise ProtocolError("bad-query", what=f"A {description.kind} of a {description.of}")
+    raise ProtocolError("bad-query", what=f"a {description.kind} of a {description.of}")
 
 
 def _farthest(d: Description) -> float:

@@ -91,12 +91,7 @@ class Decisions(Roster):
             was = f"rows of {self.data_set!r} that have changed since, or are others"
         else:
             return
-        raise DecisionRefused(
-            f"Study {study[:12]} was approved for {was}.",
-            hint="Approve it again for the rows that are there now; 'site approve --any-rows' is "
-            "for rows that go on growing.",
-            code="other-rows",
-        )
+        raise DecisionRefused("other-rows", study=study[:12], was=was)
 
     # -- deciding
 
@@ -155,11 +150,13 @@ class Decisions(Roster):
             "--epsilon E --delta D", f"--epsilon {budget.epsilon:g} --delta {budget.delta:g}"
         )
         raise DecisionRefused(
-            f"The budget of data set {self.data_set!r} counts what {counts} loses, and study "
-            f"{study.name!r} protects {protects}: no run of it could begin.",
-            hint=f"Open an account that counts so{also}: {command} --party "
-            f"{quote(str(self.party.folder))} --as {quote(by)}",
-            code="other-unit",
+            "account-does-not-count-so",
+            data_set=self.data_set,
+            counts=counts,
+            study=study.name,
+            protects=protects,
+            also=also,
+            command=f"{command} --party {quote(str(self.party.folder))} --as {quote(by)}",
         )
 
     def refuse(
@@ -189,13 +186,7 @@ class Decisions(Roster):
         if standing.approved and standing.data_set == self.data_set:
             return standing
         if self.approvers().needed > 1:
-            raise DecisionRefused(
-                "Two approvers must agree on every study here, so none can be approved as it "
-                "comes.",
-                hint="Start with --approve manual, or change the rule: 'eigenveil site approver "
-                "rule'.",
-                code="two-persons",
-            )
+            raise DecisionRefused("two-persons")
         return self.decide(
             "approve",
             EVERY_STUDY,
@@ -275,30 +266,14 @@ class Decisions(Roster):
         """The study of a hash, as it waits or was decided about."""
         found = waiting_study(self.party, study) or decided_study(self.party, study)
         if found is None:
-            raise DataError(
-                f"No study has the hash {study} here.",
-                hint="It may have been changed or withdrawn meanwhile: look at what waits now.",
-                code="unknown-study",
-            )
+            raise DataError("no-study-with-hash", hash=study)
         return found
 
 
 def _check_sensible(decision: Decision, record: Record) -> None:
     if decision.action == "refuse" and decision.study == EVERY_STUDY:
-        raise DecisionRefused(
-            "A refusal is about one study.",
-            hint="Revoke the standing approval of all studies instead.",
-            code="bad-decision",
-        )
+        raise DecisionRefused("refusal-of-all-studies")
     if decision.action == "revoke" and not record.standing(decision.study).rule.revocable:
-        raise DecisionRefused(
-            "There is no approval that could be revoked.",
-            hint="'eigenveil site status' shows what is approved.",
-            code="nothing-approved",
-        )
+        raise DecisionRefused("nothing-approved")
     if decision.until is not None and decision.until <= decision.time:
-        raise DecisionRefused(
-            f"The approval would end at {decision.until:%Y-%m-%d %H:%M} UTC, before it begins.",
-            hint="Give a later date.",
-            code="bad-decision",
-        )
+        raise DecisionRefused("approval-already-over", until=decision.until)

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from eigenveil.errors import DataError, DecisionRefused, EigenveilError, OutputError
+from eigenveil.errors import DataError, DecisionRefused, EigenveilError, OutputError, of_system
 from eigenveil.federation.public_key import KeySigner, PublicKey
 from eigenveil.files import replacing
 
@@ -30,17 +30,11 @@ def make_key(path: str | Path, password: str, *, overwrite: bool = False) -> Key
     """Make an approver's key, in a new file of its owner's that is encrypted with a password."""
     if len(password) < SHORTEST_PASSWORD:
         raise DataError(
-            f"The password has {len(password)} characters, fewer than {SHORTEST_PASSWORD}.",
-            hint="Choose a longer one, for example of four words.",
-            code="weak-password",
+            "weak-password", password=len(password), shortest_password=SHORTEST_PASSWORD
         )
     key, place = Ed25519PrivateKey.generate(), Path(path)
     if place.exists() and not overwrite:
-        raise OutputError(
-            f"{place} exists.",
-            hint="A key is never written over another; choose another name.",
-            code="cannot-write",
-        )
+        raise OutputError("key-exists", path=place)
     with replacing(place) as scratch:
         scratch.write_bytes(
             key.private_bytes(
@@ -63,11 +57,7 @@ def open_key(path: str | Path, password: str) -> KeySigner:
     except ValueError:
         if b"BEGIN ENCRYPTED PRIVATE KEY" not in text:
             raise _no_key(place, "is not a private key") from None
-        raise DecisionRefused(
-            f"{place}: the password is wrong, or the file is damaged.",
-            hint="Try again; a lost password needs a new key, put in the list by an approver.",
-            code="wrong-password",
-        ) from None
+        raise DecisionRefused("wrong-password", place=place) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise _no_key(place, "is another kind of key than Ed25519")
     return KeySigner(key)
@@ -95,13 +85,9 @@ def _read(place: Path, hint: str) -> bytes:
         return place.read_bytes()
     except OSError as problem:
         raise OutputError(
-            f"{place}: {problem.strerror or problem}.", hint=hint, code="cannot-read"
+            "cannot-read-key", path=place, reason=of_system(problem), way_out=hint
         ) from None
 
 
 def _no_key(place: Path, why: str) -> DataError:
-    return DataError(
-        f"{place} {why}.",
-        hint="Give the file that 'eigenveil site approver add' made.",
-        code="bad-key",
-    )
+    return DataError("not-an-approvers-key", place=place, why=why)

@@ -79,11 +79,7 @@ def signed_by(signed: Signed[Any], approver: Approver) -> bool:
 
 
 def _bad_list(why: str) -> DecisionRefused:
-    return DecisionRefused(
-        f"The list of approvers is refused: {why}.",
-        hint="'eigenveil site approver' changes it, signed by those who are in it.",
-        code="bad-approvers",
-    )
+    return DecisionRefused("bad-approvers", why=why)
 
 
 def _rows_of(each: Recorded) -> tuple[str, str]:
@@ -268,46 +264,24 @@ class Record:
         """
         said, listed = signed.said, self.listed
         if listed is not None and said.place != listed.place:
-            raise DecisionRefused(
-                f"The decision was made for {_whose(said)}, and this ledger is of "
-                f"{listed.whose}, or it was made for another ledger.",
-                hint="Decide again, with the folder of the site whose ledger it is.",
-                code="other-place",
-            )
+            raise DecisionRefused("other-place", whose=_whose(said), own=listed.whose)
         if said.nonce in self._seen:
-            raise DecisionRefused(
-                "This decision is in the ledger already: it was brought a second time.",
-                hint="Make a new decision.",
-                code="replayed-decision",
-            )
+            raise DecisionRefused("replayed-decision")
         if abs(now - said.time) > CLOCK:
-            raise DecisionRefused(
-                f"The decision states {said.time:%Y-%m-%d %H:%M:%S} UTC, the ledger's clock "
-                f"{now:%Y-%m-%d %H:%M:%S} UTC.",
-                hint="Set the clocks, and decide again.",
-                code="clock-off",
-            )
+            raise DecisionRefused("clock-off", decided=said.time, now=now)
         approver = None if listed is None else listed.called(said.by)
         if approver is None:
-            raise DecisionRefused(
-                f"{said.by!r} is not in this site's list of approvers.",
-                hint="'eigenveil site approver list' shows it.",
-                code="unknown-approver",
-            )
+            raise DecisionRefused("unknown-approver", name=said.by)
         if not approver.decides_at(now):
             raise DecisionRefused(
-                f"{said.by!r} may not decide here, being {approver.role} "
-                f"since {approver.since:%Y-%m-%d}"
-                + ("." if approver.until is None else f" until {approver.until:%Y-%m-%d}."),
-                hint="An owner or an approver decides, as long as the list says so.",
-                code="wrong-role",
+                "may-not-decide",
+                name=said.by,
+                role=approver.role,
+                since=approver.since,
+                until="" if approver.until is None else f" until {approver.until:%Y-%m-%d}",
             )
         if len(signed.signatures) != 1 or not signed_by(signed, approver):
-            raise DecisionRefused(
-                f"The decision is not signed by the key of {said.by!r}.",
-                hint="Sign it with the key whose public part is in the list.",
-                code="bad-signature",
-            )
+            raise DecisionRefused("bad-signature", what="The decision", name=said.by)
         return approver
 
     # -- budgets

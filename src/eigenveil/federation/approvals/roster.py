@@ -73,11 +73,7 @@ class Site(Protocol):
 def key_file(party: Site, name: str) -> Path:
     """Where a party keeps an approver's key, encrypted."""
     if not name or name.startswith(".") or any(c in "/\\\0" for c in name):
-        raise DataError(
-            f"No file can be called {name!r}.",
-            hint="Give --key FILE, or choose another name.",
-            code="bad-name",
-        )
+        raise DataError("bad-name-of-file", name=name)
     return party.approver_keys / f"{name}.key"
 
 
@@ -116,12 +112,7 @@ class Roster:
         if known is not None and known.until is None and known.public_key != own.public_key.text:
             former = self.party.folder_of(known.public_key) / "signing.pem"
             raise DecisionRefused(
-                f"The party in {self.party.folder} has another key than the list in the ledger has "
-                f"for {FIRST_OWNER!r}.",
-                hint="Where the party got a new key, an approver who is in the list puts it there: "
-                f"'eigenveil site approver renew owner --party {self.party.folder} --as APPROVER' "
-                f"(or with the owner's former key: --key {former}).",
-                code="owner-key",
+                "owner-key", folder=self.party.folder, first_owner=FIRST_OWNER, former=former
             )
         return own
 
@@ -132,12 +123,10 @@ class Roster:
         self._pin()
         if not any(map(self._signed_here, self.record().lists)):
             raise DecisionRefused(
-                f"The approvers in {self.ledger.name} were never signed by {self.party.name}: "
-                f"somebody else made it, or the keys in {self.party.folder} were lost.",
-                hint="Give the site a ledger of its own. Where keys were lost, and an approver has "
-                "put the new one into the list, the owner signs the list with it: 'eigenveil site "
-                "approver rule'.",
-                code="no-approvers",
+                "approvers-not-signed",
+                ledger=self.ledger.name,
+                party=self.party.name,
+                folder=self.party.folder,
             )
 
     def _pin(self) -> None:
@@ -166,13 +155,7 @@ class Roster:
             self._check_place(record.listed)
             return
         if not books.is_empty:
-            raise DecisionRefused(
-                f"{self.ledger.name} was begun without approvers, and gets none later: whoever can "
-                "write it could put themselves there.",
-                hint="Give the site a ledger of its own: 'eigenveil site start --ledger NEW' makes "
-                "it.",
-                code="no-approvers",
-            )
+            raise DecisionRefused("no-approvers", ledger=self.ledger.name)
         first = self._first_list(record.ledger)
         yield ApproversBody(signed=Signed[ApproverList].by(first, self.party.signer_now))
 
@@ -196,11 +179,7 @@ class Roster:
         listed = self.approvers()
         known = listed.called(name)
         if known is not None and known.until is None:
-            raise DataError(
-                f"{name!r} is in the list already, as {known.role}.",
-                hint="Remove it first, or choose another name.",
-                code="name-taken",
-            )
+            raise DataError("name-taken", name=name, role=known.role)
         new = {"name": name, "role": role, "public_key": public_key, "since": _now()}
         others = [each.model_dump() for each in listed.approvers if each.name != name]
         return self._change(signer, by, approvers=[*others, new])
@@ -225,22 +204,14 @@ class Roster:
         """Sign the latest change of the list that waits for another approver."""
         waiting = self.proposed()
         if not waiting:
-            raise DataError(
-                "No change of the list waits for another approver.",
-                hint="'eigenveil site approver list' shows the list.",
-                code="nothing-waits",
-            )
+            raise DataError("nothing-waits")
         return self._propose(waiting[-1][0], signer, by)
 
     def _edit(self, name: str, signer: Signer | None, by: str, **fields: object) -> bool:
         listed = self.approvers()
         known = listed.called(name)
         if known is None or known.until is not None:
-            raise DataError(
-                f"{name!r} is not in the list.",
-                hint="'eigenveil site approver list' shows it.",
-                code="unknown-approver",
-            )
+            raise DataError("unknown-approver", name=name)
         changed = [
             each.model_dump() | (fields if each.name == name else {}) for each in listed.approvers
         ]
@@ -261,11 +232,7 @@ class Roster:
         signed: SignedList = Signed[ApproverList].by(new, signer or self.owner())
         known = self.approvers().called(by)
         if known is None or known.public_key not in signed.signatures:
-            raise DecisionRefused(
-                f"The change is not signed by the key that the list has for {by!r}.",
-                hint="Give --as and --key of an approver in 'eigenveil site approver list'.",
-                code="bad-signature",
-            )
+            raise DecisionRefused("bad-signature", what="The change of the list", name=by)
 
         def make(books: Books) -> Sequence[Body]:
             Record.of(books, new.ledger).take(signed, datetime.now(UTC))
@@ -283,10 +250,12 @@ class Roster:
     def _check_place(self, listed: ApproverList) -> None:
         if (listed.site, listed.federation) != (self.party.name, self.party.origin):
             raise DecisionRefused(
-                f"{self.ledger.name} is the ledger of {listed.whose}, and {self.party.folder} is "
-                f"the folder of {self.party.name}, federation {self.party.origin[:16]}.",
-                hint="Give the folder of the site whose ledger it is.",
-                code="other-place",
+                "folder-of-other-site",
+                ledger=self.ledger.name,
+                owner=listed.whose,
+                folder=self.party.folder,
+                party=self.party.name,
+                federation=self.party.origin[:16],
             )
 
     def _made(self, kind: type[_T], fields: dict[str, Any]) -> _T:
@@ -307,8 +276,4 @@ def _now() -> datetime:
 def _bad_fields(error: ValidationError) -> DataError:
     first = error.errors(include_url=False)[0]
     where = ".".join(str(each) for each in first["loc"]) or "decision"
-    return DataError(
-        f"The decision cannot be made so: {where}: {first['msg']}.",
-        hint="Correct what is named.",
-        code="bad-decision",
-    )
+    return DataError("bad-decision", field=where, reason=first["msg"])

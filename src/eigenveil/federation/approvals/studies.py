@@ -11,7 +11,7 @@ import json
 import re
 from pathlib import Path
 
-from eigenveil.errors import DataError, EigenveilError, OutputError
+from eigenveil.errors import DataError, EigenveilError, OutputError, of_system
 from eigenveil.federation.approvals.roster import Site
 from eigenveil.federation.study.study import Study, parse_study
 from eigenveil.files import replacing
@@ -48,11 +48,7 @@ def ask_owner(party: Site, study: Study, *, most: int = MOST_WAITING) -> bool:
     if known.exists():
         return False
     if len(list(party.waiting.glob("*.json"))) >= most:
-        raise DataError(
-            f"{most} studies wait for approval already.",
-            hint="Approve or delete some of them.",
-            code="too-many-waiting",
-        )
+        raise DataError("too-many-waiting", most=most)
     _write(known, study)
     return True
 
@@ -60,11 +56,7 @@ def ask_owner(party: Site, study: Study, *, most: int = MOST_WAITING) -> bool:
 def keep(party: Site, study: Study) -> None:
     """Keep the text of a study, whose protocol is settled, that is decided about."""
     if study.protocol == "auto":
-        raise DataError(
-            f"Study {study.name!r} does not fix its protocol.",
-            hint="Approve the study that the lead sent; its protocol is fixed.",
-            code="unsettled",
-        )
+        raise DataError("unsettled", study=study.name)
     _write(_place(party.decided, study.hash), study)
 
 
@@ -82,15 +74,9 @@ def _read(folder: Path, study_hash: str) -> Study | None:
     except (OSError, ValueError) as problem:
         if isinstance(problem, EigenveilError):
             raise
-        raise OutputError(
-            f"{place} cannot be read.", hint="Delete it and approve again.", code="cannot-read"
-        ) from None
+        raise OutputError("damaged-approval", path=place) from None
     if study.hash != study_hash:
-        raise DataError(
-            f"{place} holds another study than its name states.",
-            hint="Delete it and approve again.",
-            code="other-study",
-        )
+        raise DataError("approval-of-other-study", path=place)
     return study
 
 
@@ -103,20 +89,12 @@ def _write(place: Path, study: Study) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as problem:
-        raise OutputError(
-            f"{place.parent}: {problem.strerror or problem}.",
-            hint="Check who may write the party's folder.",
-            code="cannot-write",
-        ) from None
+        raise OutputError("cannot-write", path=place.parent, reason=of_system(problem)) from None
     with replacing(place) as scratch:
         scratch.write_text(study.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
 def _place(folder: Path, study_hash: str) -> Path:
     if not _HASH.fullmatch(study_hash):
-        raise DataError(
-            f"{study_hash[:80]!r} is not a study's hash.",
-            hint="'eigenveil site approve --list' shows them.",
-            code="bad-hash",
-        )
+        raise DataError("bad-hash", study_hash=study_hash[:80])
     return folder / f"{study_hash}.json"

@@ -74,12 +74,7 @@ class BrokenChain(DataError):
     """An entry is not what was once written; ``entry`` is its number, ``why`` a clause."""
 
     def __init__(self, entry: int, why: str) -> None:
-        super().__init__(
-            f"The ledger's chain does not hold: entry {entry} {why}.",
-            hint="Something other than eigenveil changed it; restore a copy that "
-            "passes 'ledger verify'.",
-            code="chain-broken",
-        )
+        super().__init__("chain-broken", entry=entry, why=why)
         self.entry, self.why = entry, why
 
 

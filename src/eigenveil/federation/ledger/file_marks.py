@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from eigenveil.errors import DataError
+from eigenveil.errors import DataError, of_system
 from eigenveil.federation.ledger.entries import FileMark
 from eigenveil.files import Place
 
@@ -48,11 +48,7 @@ def content_mark(file: Place, key: bytes) -> str:
                 stream.seek(start)
                 digest.update(stream.read(_PIECE))
     except OSError as error:
-        raise DataError(
-            f"{file} cannot be read: {error.strerror or error}.",
-            hint="Check that the file is there, and that you may read it.",
-            code="unreadable",
-        ) from None
+        raise DataError("cannot-read", path=file, reason=of_system(error)) from None
     return digest.hexdigest()
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError, OutputError, of_system
 from eigenveil.federation.ledger.entries import Head
 from eigenveil.files import hold, state_folder
 
@@ -30,13 +30,7 @@ def is_there(head: Head, noted: Sequence[Head], *, last: bool, place: str) -> bo
             last and other.count > head.count
         ):
             its = "is another" if other.count == head.count else "is missing"
-            raise DataError(
-                f"{place}: entry {other.count} was noted there, and this ledger's {its}.",
-                hint="The ledger was cut, deleted, replaced by an old copy, or is another one; "
-                "nothing more is charged. Restore the copy that was used last, or keep another "
-                "ledger in another place, with heads of its own.",
-                code="heads-differ",
-            )
+            raise DataError("heads-differ", place=place, count=other.count, own=its)
     return bool(noted)
 
 
@@ -97,11 +91,7 @@ class HeadsFile:
                 return Head(found["number"], found["hash"])
         except (ValueError, AttributeError, RecursionError):
             pass
-        raise DataError(
-            f"{self._path}: a line holds no head of a ledger.",
-            hint="Something other than eigenveil changed it; restore a copy of it.",
-            code="heads-damaged",
-        )
+        raise DataError("heads-damaged", path=self._path)
 
     @contextmanager
     def _open(self, mode: str, *, create: bool = False) -> Iterator[IO[Any]]:
@@ -116,9 +106,7 @@ class HeadsFile:
 
     def _unusable(self, error: Exception) -> OutputError:
         return OutputError(
-            f"{self._path}: {getattr(error, 'strerror', None) or error}.",
-            hint=self._way_out,
-            code="cannot-write",
+            "heads-not-written", path=self._path, reason=of_system(error), way_out=self._way_out
         )
 
 

@@ -72,13 +72,7 @@ class Counted:
 def opened(budget: Budget, books: Books) -> BudgetBody:
     """The same as :func:`capped`, of a budget that nobody signed."""
     if books.has_approvers:
-        raise DecisionRefused(
-            f"The ledger has approvers, and nobody of them signed the budget of data set "
-            f"{budget.data_set!r}.",
-            hint="An approver signs it: 'eigenveil ledger budget LEDGER --data-set NAME --party "
-            "FOLDER --as APPROVER'.",
-            code="budget-unsigned",
-        )
+        raise DecisionRefused("budget-unsigned", data_set=budget.data_set)
     return capped(budget, books)
 
 
@@ -91,10 +85,7 @@ def capped(budget: Budget, books: Books) -> BudgetBody:
         and (before.budget.adjacency, before.budget.unit) != (budget.adjacency, budget.unit)
     ):
         raise PrivacyError(
-            f"The account of data set {budget.data_set!r} is for {_neighbours(before.budget)}; "
-            "losses were counted so, and cannot be counted otherwise.",
-            hint="Keep both; only an account without charges can be opened again.",
-            code="account-fixed",
+            "account-fixed", data_set=budget.data_set, neighbours=_neighbours(before.budget)
         )
     usual, held = usual_room(budget.epsilon, budget.delta), books.held(budget.data_set)
     # sessions before this budget may have used more than is usually set aside
@@ -114,11 +105,7 @@ def place(name: str, books: Books, wanted: Wanted) -> Counted:
     account = books.accounts.get(wanted.data_set)
     if account is None:
         set_it = budget_command(name, wanted.data_set, adjacency=wanted.adjacency, unit=wanted.unit)
-        raise DataError(
-            f"{name}: no budget is set for data set {wanted.data_set!r}.",
-            hint=f"Set one: {set_it}.",
-            code="no-budget",
-        )
+        raise DataError("no-budget", ledger=name, data_set=wanted.data_set, command=set_it)
     _check_countable(name, account.budget, wanted)
     held, loss = books.held(wanted.data_set), wanted.under(account.budget.adjacency)
     for caps in _caps_to_try(account, books, loss):
@@ -134,19 +121,16 @@ def place(name: str, books: Books, wanted: Wanted) -> Counted:
     exact = replace(loss, log_ratio=0.0, distance=0.0)
     nearly = any(Loss.total([held, way]).within(account.caps) for way, _ in _ways(exact))
     raise BudgetExceeded(
-        f"{name}: a session requests {pure}epsilon = {asked:.6g}{under} of data set "
-        f"{wanted.data_set!r}, of whose budget, epsilon = {budget.epsilon:.6g} at delta = "
-        f"{budget.delta:.3g} ({budget.adjacency}), {budget_left_text(standing)}"
-        + (
-            ", but no room for the sampling error of more noise, or for the delta of work done "
-            "elsewhere (ledger budget --delta-elsewhere sets a part aside)."
-            if nearly
-            else "."
-        ),
-        hint=f"{_open_sessions(name, books, wanted.data_set)}Ask for less, or raise the budget: "
-        f"{budget_command(name, wanted.data_set, adjacency=budget.adjacency, unit=budget.unit)} "
-        "--reason WHY.",
-        code="over-budget",
+        "no-room-for-error" if nearly else "over-budget",
+        ledger=name,
+        pure=pure,
+        epsilon=asked,
+        under=under,
+        data_set=wanted.data_set,
+        budget=f"epsilon = {budget.epsilon:.6g} at delta = {budget.delta:.3g} ({budget.adjacency})",
+        left=budget_left_text(standing),
+        open_sessions=_open_sessions(name, books, wanted.data_set),
+        command=budget_command(name, wanted.data_set, adjacency=budget.adjacency, unit=budget.unit),
     )
 
 
@@ -189,19 +173,12 @@ def _shown(left: float, budget: float) -> str:
 def _check_countable(name: str, budget: Budget, wanted: Wanted) -> None:
     if wanted.unit != budget.unit:
         raise PrivacyError(
-            f"{name}: the account of data set {budget.data_set!r} counts what a {budget.unit} "
-            f"loses, the session what a {wanted.unit} does.",
-            hint="Ask for a study of the same unit, or give the rows an account of their own name.",
-            code="other-unit",
+            "other-unit", ledger=name, data_set=budget.data_set, own=budget.unit, wanted=wanted.unit
         )
     if wanted.adjacency == "replace-one" != budget.adjacency:
         set_it = budget_command(name, budget.data_set, adjacency=wanted.adjacency, unit=wanted.unit)
         raise PrivacyError(
-            f"{name}: a session under replace-one protects rows that are changed, and the account "
-            f"of data set {budget.data_set!r}, under add-remove, counts rows more or less.",
-            hint="Ask for a study under add-remove; or, where nothing was charged yet, open the "
-            f"account so: {set_it} (it covers studies of both kinds).",
-            code="other-adjacency",
+            "account-of-other-adjacency", ledger=name, data_set=budget.data_set, command=set_it
         )
 
 
@@ -264,11 +241,7 @@ def _neighbours(budget: Budget) -> str:
 def check_open(session: Session) -> None:
     """A session that has ended takes no more."""
     if not session.is_open:
-        raise ProtocolError(
-            f"Session {session.key.session!r} has ended ({session.outcome}).",
-            hint="Begin another session.",
-            code="session-ended",
-        )
+        raise ProtocolError("session-ended", session=session.key.session, outcome=session.outcome)
 
 
 def check_same(session: Session, wanted: Wanted) -> None:
@@ -279,11 +252,7 @@ def check_same(session: Session, wanted: Wanted) -> None:
         wanted.unit,
         wanted.adjacency,
     ):
-        raise ProtocolError(
-            f"Session {session.key.session!r} is open for another data set, unit or adjacency.",
-            hint="Begin another session.",
-            code="session-differs",
-        )
+        raise ProtocolError("session-differs", session=session.key.session)
 
 
 def check_charges(session: Session, charges: Sequence[ReleaseRecord]) -> None:
@@ -292,20 +261,17 @@ def check_charges(session: Session, charges: Sequence[ReleaseRecord]) -> None:
     for record in charges:
         if record.adjacency != terms.adjacency:
             raise PrivacyError(
-                f"Release {record.name!r} is recorded under {record.adjacency}, its session under "
-                f"{terms.adjacency}.",
-                hint="Charge only releases under the session's adjacency.",
-                code="other-adjacency",
+                "other-adjacency", release=record.name, own=record.adjacency, wanted=terms.adjacency
             )
     if charges and not (
         terms.reserve.covers(charged := session.charged(charges))
         and terms.taken.covers(session.spent(charges))
     ):
         raise BudgetExceeded(
-            f"Session {session.key.session!r} would have lost {_losses(charged)}, more than the "
-            f"{_losses(terms.reserve)} that it reserved.",
-            hint="Begin another session that reserves what it needs.",
-            code="beyond-reservation",
+            "beyond-reservation",
+            session=session.key.session,
+            loss=_losses(charged),
+            reserved=_losses(terms.reserve),
         )
 
 
@@ -320,17 +286,9 @@ def check_reservation(wanted: Wanted) -> None:
     """A reservation must be a loss that can be counted."""
     for reserve in (wanted.reserve, wanted.replacing or wanted.reserve):
         if not (reserve.within(LARGEST_LOSS) and Loss().within(reserve)):
-            raise PrivacyError(
-                f"A reservation of {_losses(reserve)} is not at least 0 and finite.",
-                hint="Reserve what the plan's releases can cost at most.",
-                code="bad-reservation",
-            )
+            raise PrivacyError("bad-reservation", losses=_losses(reserve))
     if not is_name(wanted.unit):
-        raise DataError(
-            f"{wanted.unit!r} is not a valid name of a unit.",
-            hint=f"Give 1 to {LONGEST_NAME} printable characters.",
-            code="bad-name",
-        )
+        raise DataError("bad-name", name=wanted.unit, what="unit", most=LONGEST_NAME)
 
 
 def check_budget(budget: Budget) -> None:
@@ -340,24 +298,15 @@ def check_budget(budget: Budget) -> None:
         check_epsilon(budget.epsilon)
     if not 0 <= budget.delta_elsewhere <= budget.delta / 2:
         raise DataError(
-            f"delta_elsewhere = {budget.delta_elsewhere!r} is not from 0 to half of delta = "
-            f"{budget.delta:g}.",
-            hint="Set aside what approximate promises of work done elsewhere need, or nothing.",
-            code="bad-number",
+            "bad-delta-elsewhere", delta_elsewhere=budget.delta_elsewhere, delta=budget.delta
         )
     if budget.adjacency not in ADJACENCIES:
         raise PrivacyError(
-            f"adjacency = {budget.adjacency!r} is unknown.",
-            hint=f"Choose {' or '.join(ADJACENCIES)}.",
-            code="bad-adjacency",
+            "bad-adjacency", adjacency=budget.adjacency, known=" or ".join(ADJACENCIES)
         )
     for what, name in (("data set", budget.data_set), ("unit", budget.unit)):
         if not is_name(name):
-            raise DataError(
-                f"{name!r} is not a valid name of a {what}.",
-                hint=f"Give 1 to {LONGEST_NAME} printable characters.",
-                code="bad-name",
-            )
+            raise DataError("bad-name", name=name, what=what, most=LONGEST_NAME)
 
 
 def check_names(*names: str) -> None:
@@ -365,10 +314,10 @@ def check_names(*names: str) -> None:
     for name in names:
         if not is_name(name):
             raise ProtocolError(
-                f"{name[:LONGEST_NAME]!r} is not a valid name of a study, session, step or "
-                "outcome.",
-                hint=f"Give 1 to {LONGEST_NAME} printable characters.",
-                code="bad-name",
+                "bad-name",
+                name=name[:LONGEST_NAME],
+                what="study, session, step or outcome",
+                most=LONGEST_NAME,
             )
 
 

@@ -15,24 +15,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from eigenveil.errors import DataError, EigenveilError, OutputError
+from eigenveil.errors import DataError, EigenveilError, OutputError, of_system
 from eigenveil.federation.ledger.tables import PostgreSQLTables, SQLiteTables, Tables
 
-RESTORE = "Restore a copy of the ledger that passes 'ledger verify'."
-_WAIT = "Try again; if it lasts, look for a process that hangs."
-_RIGHTS = "Give a file that you may write, in a folder that you may write."
-_DISK = "Make room on the disk or repair it, and try again; nothing was charged."
-
 # by the first two words of SQLite's name for the error
-_SQLITE: dict[str, tuple[type[EigenveilError], str, str, str]] = {
-    "SQLITE_BUSY": (OutputError, "another process holds the ledger", _WAIT, "ledger-busy"),
-    "SQLITE_NOTADB": (DataError, "not a ledger", "Give the ledger's file.", "not-a-ledger"),
-    "SQLITE_CORRUPT": (DataError, "the ledger is damaged", RESTORE, "ledger-damaged"),
-    "SQLITE_READONLY": (OutputError, "the ledger cannot be written", _RIGHTS, "cannot-write"),
-    "SQLITE_PERM": (OutputError, "the ledger cannot be written", _RIGHTS, "cannot-write"),
-    "SQLITE_CANTOPEN": (OutputError, "the ledger cannot be opened", _RIGHTS, "cannot-write"),
-    "SQLITE_FULL": (OutputError, "the disk is full", _DISK, "cannot-write"),
-    "SQLITE_IOERR": (OutputError, "the disk fails", _DISK, "cannot-write"),
+_SQLITE: dict[str, tuple[type[EigenveilError], str]] = {
+    "SQLITE_BUSY": (OutputError, "ledger-busy"),
+    "SQLITE_NOTADB": (DataError, "not-a-ledger"),
+    "SQLITE_CORRUPT": (DataError, "ledger-damaged"),
+    "SQLITE_READONLY": (OutputError, "ledger-not-writable"),
+    "SQLITE_PERM": (OutputError, "ledger-not-writable"),
+    "SQLITE_CANTOPEN": (OutputError, "ledger-not-writable"),
+    "SQLITE_FULL": (OutputError, "disk-full"),
+    "SQLITE_IOERR": (OutputError, "disk-fails"),
 }
 _LOCK_TIMEOUT = "55P03"  # SQLSTATE of PostgreSQL
 _DATABASE = b"SQLite format 3\0"
@@ -55,11 +50,7 @@ def open_store(place: str | os.PathLike[str], *, durable: bool = True) -> Store:
         if not rest.startswith("/") or file.startswith((":memory:", "file:")) or "?" in file:
             file = ""
         if not file:
-            raise OutputError(
-                f"{name}: a ledger needs a file of its own.",
-                hint="Give the file's path.",
-                code="bad-url",
-            )
+            raise OutputError("no-file-of-ledger", ledger=name)
         return FileStore(file, name, durable=durable)
     return ServerStore(scheme, rest)
 
@@ -111,9 +102,7 @@ class Store:
             raise self._said(error) from None
         except UnicodeError:  # of sqlite3: the damage is in what its message quotes
             raise DataError(
-                f"{self.name}: the ledger is damaged (it holds text that cannot be decoded).",
-                hint=RESTORE,
-                code="ledger-damaged",
+                "ledger-damaged", ledger=self.name, how="it holds text that cannot be decoded"
             ) from None
 
     def commit(self, connection: Any) -> None:
@@ -134,20 +123,11 @@ class Store:
         if tables.are_in(names):
             return
         if self.is_file and names:
-            raise DataError(
-                f"{self.name} is an SQLite file, but not a ledger.",
-                hint="Give the ledger's file.",
-                code="not-a-ledger",
-            )
+            raise DataError("not-a-ledger", ledger=self.name)
         raise self._no_ledger()
 
     def _no_ledger(self) -> OutputError:
-        return OutputError(
-            f"{self.name}: there is no ledger.",
-            hint=f"Make one by setting a budget: eigenveil ledger budget {self.name} "
-            "--data-set NAME --epsilon E --delta D.",
-            code="no-ledger",
-        )
+        return OutputError("no-ledger", ledger=self.name)
 
 
 class FileStore(Store):
@@ -202,15 +182,9 @@ class FileStore(Store):
         return SQLiteTables(connection)
 
     def _said(self, error: Exception) -> EigenveilError:
-        known = _SQLITE.get("_".join(getattr(error, "sqlite_errorname", "").split("_")[:2]))
-        if known is None:
-            return DataError(
-                f"{self.name}: the ledger is damaged ({error}).",
-                hint=RESTORE,
-                code="ledger-damaged",
-            )
-        family, what, hint, code = known
-        return family(f"{self.name}: {what}.", hint=hint, code=code)
+        name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
+        family, code = _SQLITE.get(name, (DataError, "ledger-damaged"))
+        return family(code, ledger=self.name, how=error)
 
     def _check_file(self) -> None:
         path = self._path
@@ -221,15 +195,9 @@ class FileStore(Store):
         except (OSError, ValueError) as error:  # ValueError: a name that no file can have
             raise self._unusable(error) from None
         if not stat.S_ISREG(found.st_mode):
-            raise OutputError(
-                f"{self.name} is not a file.", hint="Give the ledger's file.", code="not-a-file"
-            )
+            raise OutputError("not-a-file", path=self.name)
         if hasattr(os, "geteuid") and found.st_uid != os.geteuid() != 0:
-            raise OutputError(
-                f"{self.name} belongs to another user of this machine, who can read and change it.",
-                hint="Give a file of your own.",
-                code="not-yours",
-            )
+            raise OutputError("not-yours", name=self.name)
         if found.st_mode & _OF_OTHERS and _may_be_ledger(path):
             try:
                 path.chmod(stat.S_IMODE(found.st_mode) & ~_OF_OTHERS)
@@ -237,11 +205,7 @@ class FileStore(Store):
                 raise self._unusable(error) from None
 
     def _unusable(self, error: OSError | ValueError) -> OutputError:
-        return OutputError(
-            f"{self.name}: {getattr(error, 'strerror', None) or error}.",
-            hint="Give a file in a folder that exists and that you may write.",
-            code="cannot-write",
-        )
+        return OutputError("cannot-write", path=self.name, reason=of_system(error))
 
 
 def _may_be_ledger(path: Path) -> bool:
@@ -266,11 +230,7 @@ class ServerStore(Store):
             if not self._scheme.replace("+", "").isalnum():
                 raise ValueError
         except ValueError:  # its text may hold a password: not shown
-            raise OutputError(
-                "The ledger's place has '://' but is not a database URL.",
-                hint="Give a path, or a URL such as postgresql://user@host/database.",
-                code="bad-url",
-            ) from None
+            raise OutputError("bad-url", what="The ledger's place") from None
         values = parse_qsl(query, keep_blank_values=True)
         self._waits = "connect_timeout" not in dict(values)
         user, given, host = place.rpartition("@")
@@ -287,12 +247,7 @@ class ServerStore(Store):
                 raise ImportError("a ledger is an SQLite file, or in PostgreSQL")
             import psycopg  # an extra that only such a ledger needs
         except ImportError as error:
-            raise OutputError(
-                f"{self.name}: no driver for such a database ({error}).",
-                hint="Install it; for PostgreSQL: pip install 'eigenveil[postgres]', and a URL "
-                "that begins with postgresql://.",
-                code="no-driver",
-            ) from None
+            raise OutputError("no-driver", name=self.name, error=error) from None
         self._errors = (psycopg.Error,)
         url = self._url
         if self._waits:
@@ -310,12 +265,6 @@ class ServerStore(Store):
 
     def _said(self, error: Exception) -> EigenveilError:
         if getattr(error, "sqlstate", None) == _LOCK_TIMEOUT:
-            return OutputError(
-                f"{self.name}: another process holds the ledger.", hint=_WAIT, code="ledger-busy"
-            )
+            return OutputError("ledger-busy", ledger=self.name)
         lines = str(error).splitlines() or [type(error).__name__]
-        return OutputError(
-            f"{self.name}: the database refused ({lines[0]}).",
-            hint="Check that its server runs and that you may write there.",
-            code="cannot-write",
-        )
+        return OutputError("database-refused", database=self.name, reason=lines[0])

@@ -110,15 +110,10 @@ class Tables:
         """The head, which every transaction begins with."""
         row = self.run(query or self._head).fetchone()
         if row is None or not (isinstance(row[1], int) and 0 <= row[1] < _MOST_ENTRIES):
-            raise DataError("The ledger has lost its head.", hint=RESTORE, code="ledger-damaged")
+            raise DataError("ledger-damaged", ledger="The ledger", how="it has lost its head")
         written, count, last = row
         if written != FORMAT:
-            raise DataError(
-                f"The ledger's format is {written!r}, this version of eigenveil reads {FORMAT!r}.",
-                hint="Use the version that wrote it, or begin another ledger with what its budget "
-                "leaves.",
-                code="other-format",
-            )
+            raise DataError("other-format", found=written, own=FORMAT)
         return Head(count, last)
 
     def hold(self) -> None:
@@ -134,9 +129,9 @@ class Tables:
             found = b""
         if len(found) != 32:
             raise DataError(
-                "The ledger has lost the key by which it knows files.",
-                hint=RESTORE,
-                code="ledger-damaged",
+                "ledger-damaged",
+                ledger="The ledger",
+                how="it has lost the key by which it knows files",
             )
         return found
 
@@ -194,11 +189,7 @@ class Tables:
         """A session by its own entries; ProtocolError ``unknown-session``."""
         found = Books.of(self.entries("study = ? AND session = ?", *key)).sessions
         if key not in found:
-            raise ProtocolError(
-                f"Session {key.session!r} was never begun here.",
-                hint="Begin it first.",
-                code="unknown-session",
-            )
+            raise ProtocolError("unknown-session", session=key.session)
         return found[key]
 
     def end(self, key: SessionKey, outcome: str) -> Entry:
@@ -221,9 +212,9 @@ class Tables:
         state = None if row is None else _only_bytes(row[0])
         if state is None:
             raise DataError(
-                f"The ledger has lost the state of session {key.session!r}.",
-                hint="Restore a copy of the ledger that passes 'ledger verify'.",
-                code="ledger-damaged",
+                "ledger-damaged",
+                ledger="The ledger",
+                how=f"it has lost the state of session {key.session!r}",
             )
         return state
 
@@ -239,17 +230,9 @@ class Tables:
         if row is None:
             return None
         if row[0] != request_hash:
-            raise ProtocolError(
-                f"Step {step!r} of session {key.session!r} was answered to another question.",
-                hint="A step is answered once; begin another session to ask something else.",
-                code="step-differs",
-            )
+            raise ProtocolError("step-differs", step=step, session=key.session)
         if (reply := _only_bytes(row[1])) is None:
-            raise ProtocolError(
-                f"Step {step!r} of session {key.session!r} is complete: its answer is not kept.",
-                hint="Go on with the step after it, or begin another session.",
-                code="already-settled",
-            )
+            raise ProtocolError("already-settled", step=step, session=key.session)
         return reply
 
     def answers(self) -> Iterator[Answer]:
@@ -340,7 +323,7 @@ def _only_bytes(value: object) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     raise DataError(
-        "The ledger is damaged: it holds something else where bytes were written.",
-        hint="Restore a copy of the ledger that passes 'ledger verify'.",
-        code="ledger-damaged",
+        "ledger-damaged",
+        ledger="The ledger",
+        how="it holds something else where bytes were written",
     )

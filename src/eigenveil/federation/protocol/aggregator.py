@@ -213,11 +213,7 @@ class Aggregator:
             whose.setdefault(reply.listed, name)
         if len(whose) > 1:
             one, other, *_ = whose.values()
-            raise ProtocolError(
-                f"sites {one} and {other} have different lists of members.",
-                hint="Give all of them the newest list, and run the study again.",
-                code="other-members",
-            )
+            raise ProtocolError("lists-differ", one=one, other=other)
         (self._calls.listed,) = whose
 
     def _check_tables(self) -> None:
@@ -226,9 +222,10 @@ class Aggregator:
         for name, table in self._know.joined.items():
             if table.features != self._terms.width:
                 raise ProtocolError(
-                    f"site {name} has {table.features} columns, the study {self._terms.width}.",
-                    hint="All sites must use the columns that the study names.",
-                    code="other-features",
+                    "other-features",
+                    whose=f"site {name}",
+                    features=table.features,
+                    wanted=self._terms.width,
                 )
             if table.columns is None:
                 continue
@@ -236,10 +233,9 @@ class Aggregator:
                 whose, columns = f"site {name}", table.columns
             if table.columns != columns or len(columns) != table.features:
                 raise ProtocolError(
-                    f"site {name} has other columns than {whose}: "
-                    f"{first_difference(table.columns, columns)}.",
-                    hint="All sites must use the columns that the study names, in its order.",
-                    code="other-columns",
+                    "other-columns",
+                    whose=f"site {name}",
+                    difference=f"{first_difference(table.columns, columns)} at {whose}",
                 )
         self._know.columns = columns
 
@@ -285,9 +281,7 @@ class Aggregator:
         yield from self._calls.query("join", [HELPER], self._calls.same("join", body), take, SMALL)
         if self._know.helper is None:
             raise ProtocolError(
-                f"The noise helper does not answer: {self._calls.missing[HELPER]}.",
-                hint="Start the helper, or choose masks='modular', which need none.",
-                code="no-helper",
+                "no-helper", what="does not answer", reason=self._calls.missing[HELPER]
             )
 
     def _share(self, holders: Mapping[str, tuple[str, ...]]) -> Calls:
@@ -440,11 +434,7 @@ class Aggregator:
             len(batch) * (size + 256) + _HEADER_ROOM,
         )
         if not found:
-            raise ProtocolError(
-                f"The noise helper failed: {self._calls.missing[HELPER]}.",
-                hint="Start the study again; what was sent is masked and shows nothing.",
-                code="no-helper",
-            )
+            raise ProtocolError("no-helper", what="failed", reason=self._calls.missing[HELPER])
         return found
 
     # -- who is left

@@ -132,19 +132,15 @@ def check_count(signed: Signed | None, signatures: int | None) -> None:
     wanted = len(signed.sites) + len(signed.unsigned) if signatures is None else signatures
     if len(signed.sites) < wanted:
         raise PrivacyError(
-            f"{len(signed.sites)} of its sites have signed it, not {wanted}: "
-            f"{', '.join(signed.unsigned)} did not.",
-            hint="Ask those that did not why; --signatures N takes it with fewer.",
-            code="unsigned-result",
+            "unsigned-result",
+            signed=len(signed.sites),
+            wanted=wanted,
+            unsigned=", ".join(signed.unsigned),
         )
 
 
 def _bad(what: str) -> PrivacyError:
-    return PrivacyError(
-        f"{what}.",
-        hint="Ask the parties of the study for the certificate that they signed.",
-        code="bad-signature",
-    )
+    return PrivacyError("bad-signature-of-certificate", what=what)
 
 
 # -- Whether a certificate holds: everything in it against its plan, its study, and its tree.
@@ -204,16 +200,24 @@ def _check_run(certificate: Certificate, plan: BasePlan, terms: Terms | None) ->
     if (federation is None) != (certificate.study is None) or (
         (federation is None) != (certificate.study_hash is None)
     ):
-        raise PrivacyError("A federation and the study that its sites agreed on belong together.")
+        raise PrivacyError(
+            "recorded-run-wrong",
+            what="A federation and the study that its sites agreed on belong together.",
+        )
     if federation is not None:
         if tree is not None:
-            raise PrivacyError("A run is a federation's or a tree's, not both.")
+            raise PrivacyError(
+                "recorded-run-wrong", what="A run is a federation's or a tree's, not both."
+            )
         _check_study(certificate, plan, federation, terms)
     elif tree is not None:
         _check_tree(certificate, plan, tree)
     else:
         if plan.noise_draws != 1:
-            raise PrivacyError(f"One data set draws its noise alone, not {plan.noise_draws} times.")
+            raise PrivacyError(
+                "recorded-run-wrong",
+                what=f"One data set draws its noise alone, not {plan.noise_draws} times.",
+            )
         shared = plan.sharing() if isinstance(plan, StreamPlan) else {}
         check_against_plan(
             certificate, plan, view="outsider", sharing=lambda step: shared.get(step, ALONE)
@@ -228,18 +232,27 @@ def _check_study(
         terms = known or settle(parse_study(certificate.study or {}))
         wanted = terms.federation(federation.taking_part)
     except (EigenveilError, ValueError) as error:
-        raise PrivacyError(f"The recorded study cannot be run: {error}") from None
+        raise PrivacyError(
+            "recorded-run-wrong", what=f"The recorded study cannot be run: {error}"
+        ) from None
     if not terms.hash == certificate.study_hash == plan_hash(certificate.study or {}):
-        raise PrivacyError("The study is not the one whose hash is recorded.")
+        raise PrivacyError(
+            "recorded-run-wrong", what="The study is not the one whose hash is recorded."
+        )
     if type(plan) is not type(terms.plan):
-        raise PrivacyError("The plan is not of the task of the recorded study.")
+        raise PrivacyError(
+            "recorded-run-wrong", what="The plan is not of the task of the recorded study."
+        )
     planned = terms.plan.drawn_from(secure=plan.noise_source == "operating system")
     pairs: tuple[tuple[BaseModel, BaseModel], ...] = ((plan, planned), (federation, wanted))
     for held, agreed in pairs:
         for name in type(held).model_fields:
             found, value = getattr(held, name), getattr(agreed, name)
             if found != value:
-                raise PrivacyError(f"{name} = {found!r} is not {value!r}, as in the study.")
+                raise PrivacyError(
+                    "recorded-run-wrong",
+                    what=f"{name} = {found!r} is not {value!r}, as in the study.",
+                )
     check_against_plan(certificate, plan, view=wanted.requested_view, sharing=terms.sharing)
 
 
@@ -247,23 +260,28 @@ def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None
     """The releases have the noise of the leaves that arrived, of which the plan's make enough."""
     noise_parts = plan.noise_draws
     if not isinstance(plan, StreamPlan) or plan.publish == "continual":
-        raise PrivacyError("The plan is not one of a tree of merges.")
+        raise PrivacyError("recorded-run-wrong", what="The plan is not one of a tree of merges.")
     if not noise_parts <= tree.arrived:
         raise PrivacyError(
-            f"{tree.arrived} leaves arrived, and {noise_parts} make the noise that was promised."
+            "recorded-run-wrong",
+            what=f"{tree.arrived} leaves arrived, and {noise_parts} make the noise promised.",
         )
     for record in certificate.releases:
         if record.exposure != 1.0 or record.noise.masks:
-            raise PrivacyError(f"Release {record.name!r} has masks, and a tree has none.")
+            raise PrivacyError(
+                "recorded-run-wrong",
+                what=f"Release {record.name!r} has masks, and a tree has none.",
+            )
         wanted = noise_parts if record.pure else tree.arrived
         if record.noise.noise_parts != wanted:
             raise PrivacyError(
-                f"Release {record.name!r} has noise in {record.noise.noise_parts} shares, where "
-                f"{wanted} leaves drew it."
+                "recorded-run-wrong",
+                what=f"Release {record.name!r} has noise in {record.noise.noise_parts} shares, "
+                f"where {wanted} leaves drew it.",
             )
     views = ("outsider",) if noise_parts > 1 else ("outsider", "aggregator at level 1")
     if (view := certificate.target.view) not in views:
-        raise PrivacyError(f"The plan makes no promise against {view!r}.")
+        raise PrivacyError("no-claim-made", view=view)
     check_against_plan(
         certificate,
         plan,
@@ -298,7 +316,7 @@ def site_signature(
 ) -> Signature:
     """What a site answered, if it is its signature of the certificate."""
     if signature is None:
-        raise ProtocolError("It sent no signature.", code="malformed")
+        raise ProtocolError("malformed", sender="It", what="signature")
     text = text_of(certificate, session, "site", name)
     identity.verify(text, bytes.fromhex(signature), role="site", name=name)
     return Signature.model_validate({"role": "site", "name": name, "signature": signature})
@@ -355,8 +373,4 @@ def _as_released(record: ReleaseRecord, weight: float | None = None) -> ReleaseR
 
 
 def _other(what: str) -> ProtocolError:
-    return ProtocolError(
-        f"The certificate was not signed: {what}.",
-        hint="The aggregator shows what did not happen here; ask its owner.",
-        code="other-certificate",
-    )
+    return ProtocolError("other-certificate", what=what)

@@ -85,7 +85,7 @@ class Helper:
                 return self._join(message)
             if message.step.startswith("masks "):
                 return self._masks(message)
-            raise ProtocolError(f"No such step: {message.step[:40]!r}.", code="unknown-step")
+            raise ProtocolError("unknown-step", step=message.step[:40])
         except EigenveilError as error:
             body = payloads.Refusal(code=error.code, text=error.message[:500])
             return encode(Message(REFUSED, self._hash, session, HELPER, body.fields()))
@@ -135,7 +135,7 @@ class Helper:
             and all(self._fits(part) for part in body.parts)
         )
         if not right:
-            raise ProtocolError("A request for masks that fits no round.", code="bad-query")
+            raise ProtocolError("bad-query", what="masks that fit no round")
 
     def _fits(self, part: payloads.PartBody) -> bool:
         """Whether a sum of this study can have such a part."""
@@ -168,9 +168,7 @@ class Helper:
         before = {name: session.sites.get(name, sites[name]) for name in sites}
         whole = body.model_copy(update={"sites": {}})
         if sites != before or session.rounds.setdefault(body.round_number, whole) != whole:
-            raise ProtocolError(
-                "The masks of a round, and the keys of a session, are fixed.", code="other-round"
-            )
+            raise ProtocolError("masks-are-fixed")
         session.sites.update(sites)
         for name in sites.keys() - session.letters.keys():
             made = keys.letter(b"", key=body.sites[name].raw, names=(HELPER, name))
@@ -235,16 +233,14 @@ class Helper:
             try:
                 self._last = (which, ZeroSum(made, parts))
             except ValueError:  # outside what the sampler can draw
-                raise ProtocolError("These masks cannot be drawn.", code="bad-query") from None
+                raise ProtocolError("bad-query", what="masks that cannot be drawn") from None
         return self._last[1]
 
     def _session(self, message: Message) -> _Session:
         try:
             return self._sessions[message.session]
         except KeyError:
-            raise ProtocolError(
-                "The helper does not know this session.", code="unknown-session"
-            ) from None
+            raise ProtocolError("session-of-no-helper") from None
 
     def _keys(self, message: Message, session: _Session) -> SiteKeys:
         return SiteKeys(session.master, self._context(message, session))

@@ -85,12 +85,7 @@ class Message:
         if found is None or found.dtype != _DTYPES[dtype] or found.shape != shape:
             raise _malformed(self.sender, f"array {name!r} of its {self.step!r}")
         if dtype == "f8" and not np.isfinite(found).all():
-            raise ProtocolError(
-                f"{self.sender}: array {name!r} of its {self.step!r} has values that are not "
-                "finite.",
-                hint="The message is refused; check the software of that party.",
-                code="non-finite",
-            )
+            raise ProtocolError("non-finite", sender=self.sender, array=name, step=self.step)
         return found
 
 
@@ -117,12 +112,7 @@ def encode(message: Message) -> bytes:
 def decode(data: bytes, *, sender: str, limit: int) -> Message:
     """The message in ``data``; arrays are read-only views of it."""
     if len(data) > limit:
-        raise ProtocolError(
-            f"{sender}: a message of {len(data)} bytes is larger than the {limit} that this step "
-            "can have.",
-            hint="The message is refused; check that all parties have the same study file.",
-            code="too-large",
-        )
+        raise ProtocolError("too-large", sender=sender, size=len(data), most=limit)
     size = int.from_bytes(data[4:8], "little")
     if data[:4] != MAGIC or size > min(_LARGEST_HEADER, len(data) - 8):
         raise _malformed(sender, "message")
@@ -133,11 +123,7 @@ def decode(data: bytes, *, sender: str, limit: int) -> Message:
     except (ValidationError, ValueError, RecursionError):
         raise _malformed(sender, "header") from None
     if header.sender != sender:
-        raise ProtocolError(
-            f"{sender}: its message names another party as its sender.",
-            hint="The message is refused.",
-            code="wrong-sender",
-        )
+        raise ProtocolError("wrong-sender", sender=sender)
     return Message(
         step=header.step,
         study=header.study,
@@ -150,17 +136,13 @@ def decode(data: bytes, *, sender: str, limit: int) -> Message:
 
 def expect(message: Message, *, step: str, study: str, session: str) -> Message:
     """The message, if it belongs here."""
-    for what, found, wanted in (
-        ("study", message.study, study),
-        ("session", message.session, session),
-        ("step", message.step, step),
-    ):
-        if found != wanted:
-            raise ProtocolError(
-                f"{message.sender}: a message of another {what} arrived in step {step!r}.",
-                hint="It is refused; check that all parties have the same study file and session.",
-                code=f"other-{what}",
-            )
+    given = {"sender": message.sender, "step": step}
+    if message.study != study:
+        raise ProtocolError("other-study", **given)
+    if message.session != session:
+        raise ProtocolError("other-session", **given)
+    if message.step != step:
+        raise ProtocolError("other-step", **given)
     return message
 
 
@@ -192,8 +174,4 @@ def _packed(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _malformed(sender: str, what: str) -> ProtocolError:
-    return ProtocolError(
-        f"{sender}: the {what} is malformed.",
-        hint="The message is refused; check that all parties run the same version.",
-        code="malformed",
-    )
+    return ProtocolError("malformed", sender=sender, what=what)

@@ -134,11 +134,7 @@ class Requests:
     def too_few(self, what: str) -> ProtocolError:
         """The error that ends a study, naming who is missing and why."""
         gone = "; ".join(f"site {name}: {why}" for name, why in sorted(self.missing.items()))
-        return ProtocolError(
-            f"{what}. {gone}.",
-            hint="Repair these sites and run the study again; nothing more was sent to any site.",
-            code="too-few-sites",
-        )
+        return ProtocolError("too-few-sites", what=what, gone=gone)
 
     @property
     def context(self) -> Context:
@@ -156,13 +152,13 @@ class Requests:
         if name in failures:
             raise failures[name]
         if name not in replies:
-            raise ProtocolError("it did not answer", code="no-answer")
+            raise ProtocolError("no-answer")
         message = decode(replies[name], sender=name, limit=max(limit, SMALL))
         if message.step == REFUSED:
             refusal = message.read(payloads.Refusal)
             text = "".join(letter for letter in refusal.text if letter.isprintable())
             code = received_code(refusal.code)
-            raise _Refused(f"{text} ({code})", code=code)
+            raise _Refused.relayed(f"{text} ({code})", code=code)
         return expect(message, step=step, study=self._study, session=self._session)
 
 

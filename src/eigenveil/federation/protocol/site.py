@@ -92,10 +92,7 @@ class Site:
             study.table_schema.check_same(own, f"site {name}")
         if rows.features != terms.width:
             raise DataError(
-                f"site {name}: its rows have {rows.features} features, the study has "
-                f"{terms.width}.",
-                hint="Give the columns that the study names, in its order.",
-                code="other-features",
+                "other-features", whose=f"site {name}", features=rows.features, wanted=terms.width
             )
         check_names(
             FileOrigin(f"site {name}"),
@@ -103,11 +100,9 @@ class Site:
             of_words=TASKS[study.task].takes_documents,
         )
         if None not in (study.columns, rows.names) and study.columns != tuple(rows.names or ()):
+            found = first_difference(rows.names or (), study.columns or ())
             raise DataError(
-                f"site {name}: its rows have other columns than the study: "
-                f"{first_difference(rows.names or (), study.columns or ())}.",
-                hint="Give the columns that the study names, in its order.",
-                code="other-columns",
+                "other-columns", whose=f"site {name}", difference=f"{found} in the study"
             )
 
     @property
@@ -129,7 +124,7 @@ class Site:
             kind = message.step.partition(" ")[0]
             answer = self._answers().get(kind if kind in _EVERY_ROUND else message.step)
             if answer is None:
-                raise ProtocolError(f"No such step: {message.step[:40]!r}.", code="unknown-step")
+                raise ProtocolError("unknown-step", step=message.step[:40])
             return answer(message, request)
         except EigenveilError as error:
             self.last_error = error
@@ -162,7 +157,7 @@ class Site:
         message.read(payloads.JoinRequest)
         terms = self._settled
         if self.name not in terms.names:
-            raise ProtocolError(f"{self.name} does not take part in this study.", code="not-a-site")
+            raise ProtocolError("not-a-site-here", name=self.name)
         key = SessionKey(self._hash, message.session)
         stored = self.ledger.begin(
             key,
@@ -497,7 +492,7 @@ class _GoneOn(Exception):
 
 
 def _no_identity() -> ProtocolError:
-    return ProtocolError("It has no key to sign with.", code="no-identity")
+    return ProtocolError("no-identity")
 
 
 def _public_text(error: EigenveilError) -> tuple[str, str]:

@@ -47,9 +47,7 @@ def wanted_sum(
     """An empty sum as it was asked for; no rows are read."""
     index, asked = query
     if asked.description.features != rows.features:
-        raise ProtocolError(
-            f"A sum over {asked.description.features} features was asked for.", code="bad-query"
-        )
+        raise ProtocolError("bad-query", what=f"a sum over {asked.description.features} features")
     arrays = {
         name: message.array(f"{name} {index}", dtype="f8", shape=shape)
         for name, shape in asked.description.shapes().items()
@@ -60,7 +58,7 @@ def wanted_sum(
         asked.name, accumulator, scale=asked.scale, grid=asked.grid, weight=weight
     )
     if not math.isfinite(record.sampling_error().log_ratio):
-        raise ProtocolError(f"{asked.name}: its grid is too coarse.", code="bad-query")
+        raise ProtocolError("bad-query", what=f"{asked.name} on a grid that is too coarse")
     validation.check_planned(terms, planned, accumulator, asked.scale)
     validation.check_public(terms, planned, asked.description, message, index)
     protocol, step = terms.protocol, planned.step
@@ -87,7 +85,7 @@ def noisy_arrays(
             integers = noisy_integers(accumulator, record, source, weight_bits=terms.weight_bits)
         except ValueError:  # outside what the sampler can draw
             raise ProtocolError(
-                f"{record.name}: its noise cannot be drawn.", code="bad-query"
+                "bad-query", what=f"{record.name} with noise that cannot be drawn"
             ) from None
         array = each.sent.array(accumulator, record, integers, terms.plan)
         arrays[f"{each.sent.name} {index}"] = array

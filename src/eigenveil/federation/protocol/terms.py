@@ -51,10 +51,7 @@ class Terms:
             if not largest:
                 raise
             raise PrivacyError(
-                error.message,
-                hint=f"Use epsilon = {largest:g} or less, at which there is a claim against every "
-                "adversary, or more sites: any but its own add noise that it does not know.",
-                code="no-claim-against-view",
+                "no-claim-at-this-epsilon", why=error.message, largest=largest
             ) from None
 
     def _claims(self) -> None:
@@ -100,11 +97,7 @@ class Terms:
     def check_count(self, count: int) -> None:
         """Enough sites for the noise to be what was promised, and no more than there are."""
         if not self.fewest <= count <= len(self.names):
-            raise ProtocolError(
-                f"{count} sites take part; the noise of this study is made for at least "
-                f"{self.fewest}.",
-                code="too-few-sites",
-            )
+            raise ProtocolError("too-few-for-noise", sites=count, fewest=self.fewest)
 
     @cached_property
     def protocol(self) -> Protocol:
@@ -190,11 +183,7 @@ class Terms:
         """The plan's step that pays for a release, by its name."""
         step = self._steps.get(name)
         if step is None:
-            raise ProtocolError(
-                f"{name!r:.60} was requested, which the study's plan does not release.",
-                hint="It is refused; check that all parties have the same study file.",
-                code="not-in-plan",
-            )
+            raise ProtocolError("not-in-plan", what=f"{name!r:.60}")
         return step
 
     def record(
@@ -209,9 +198,8 @@ class Terms:
         # finer than it need be, it would show how many rows it takes to leave 64 bits
         if not grid_exponent(coarsest, noise_spread) <= grid <= coarsest:
             raise ProtocolError(
-                f"{name}: a grid of 2**{grid} does not fit the sum and its noise.",
-                hint="It is refused; check that all parties run the same version.",
-                code="bad-query",
+                "bad-query",
+                what=f"{name} on a grid of 2**{grid}, which does not fit the sum and its noise,",
             )
         try:
             return record_of(
@@ -226,9 +214,7 @@ class Terms:
             )
         except ValueError:  # a record that no proof covers
             raise ProtocolError(
-                f"{name}: this sum cannot be released with {kind} noise.",
-                hint="It is refused; check that all parties run the same version.",
-                code="bad-query",
+                "bad-query", what=f"{name} with {kind} noise, with which it cannot be released,"
             ) from None
 
     def part(self, accumulator: Accumulator, record: ReleaseRecord) -> Part:

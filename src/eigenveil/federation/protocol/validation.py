@@ -39,17 +39,12 @@ def check_partners(terms: Terms, name: str, body: payloads.KeysRequest) -> tuple
     """The partners that the study gives this site, each with a key; who takes part, in order."""
     lost = set(body.lost)
     if len(lost) < len(body.lost) or not lost <= {*terms.names} - {name}:
-        raise ProtocolError(
-            "A list of lost sites names one twice, or one that does not exist.", code="unknown-site"
-        )
+        raise ProtocolError("lost-sites-wrong")
     members = [other for other in terms.names if other not in lost]
     terms.check_count(len(members))
     wanted = terms.partners(name, members)
     if set(body.partners) != set(wanted):
-        raise ProtocolError(
-            f"Other parties than {', '.join(wanted) or 'none'} were named for it to agree with.",
-            code="other-neighbours",
-        )
+        raise ProtocolError("other-neighbours", wanted=", ".join(wanted) or "none")
     check_keys(body.partners)
     return tuple(members)
 
@@ -60,7 +55,7 @@ def check_keys(keys: Mapping[str, payloads.PublicKeys]) -> None:
         try:
             check_sealing(each.raw)
         except ProtocolError as error:
-            raise ProtocolError(
+            raise ProtocolError.relayed(
                 f"{name}: {error.message}", hint=error.hint, code=error.code
             ) from None
 
@@ -80,12 +75,8 @@ def check_query(plan: BasePlan, asked: Description) -> None:
     fits &= asked.holes == plan.holes
     fits &= asked.precision in ("double", plan.precision)
     if not (fits and shape.fits(plan, asked)):
-        raise ProtocolError(
-            f"A {asked.kind}{f' of {asked.of}' if asked.of else ''} with {asked.columns} columns "
-            "was requested, which the study does not have.",
-            hint="It is refused; check that all parties have the same study file.",
-            code="bad-query",
-        )
+        what = f"{asked.kind} of {asked.of}" if asked.of else asked.kind
+        raise ProtocolError("bad-query", what=f"a {what} with {asked.columns} columns")
 
 
 def check_turn(
@@ -96,32 +87,24 @@ def check_turn(
     The first says who can be lost, where somebody can be.
     """
     if not state.ready:
-        raise ProtocolError("A round came before the keys were agreed.", code="out-of-order")
+        raise ProtocolError("out-of-order", what="A round", before="the keys were agreed")
     if step != f"round {body.round_number}" or body.round_number != state.round_number + 1:
-        raise ProtocolError(
-            f"Round {body.round_number} was requested after round {state.round_number}.",
-            hint="Rounds come in order: none is left out, and none is answered twice.",
-            code="other-round",
-        )
+        raise ProtocolError("other-round", number=body.round_number, last=state.round_number)
     planned = terms.rounds[state.round_number] if state.round_number < len(terms.rounds) else ()
     if tuple(query.name for query in body.queries) != tuple(each.name for each in planned):
         wanted = " and ".join(repr(each.name) for each in planned) or "nothing"
         raise ProtocolError(
-            f"Round {body.round_number} is for {wanted} by the study's plan, "
-            "and something else was requested.",
-            hint="It is refused; check that all parties have the same study file.",
-            code="not-in-plan",
+            "not-in-plan",
+            what=f"Round {body.round_number}, for {wanted} by the plan, with something else",
         )
     if (body.members is not None) != (terms.mends and body.round_number == 1):
-        raise ProtocolError("Who can be lost is said with the first round.", code="out-of-order")
+        raise ProtocolError("losable-said-late")
     if body.members is not None:
         members = members_of(terms.names, body.members)
         _check_part(terms, name, members, of=state.joined)
         near = terms.partners(name, members_of(terms.names, state.joined))
         if not set(near) & set(members) <= set(state.pairs):
-            raise ProtocolError(
-                "A neighbour was named with which no secret was agreed.", code="other-neighbours"
-            )
+            raise ProtocolError("no-secret-agreed")
     return planned
 
 
@@ -231,20 +214,16 @@ def _public_bound(plan: BasePlan, planned: Planned) -> float | None:
 
 
 def _not_planned(planned: Planned, why: str) -> ProtocolError:
-    return ProtocolError(
-        f"Release {planned.name!r}: {why}",
-        hint="It is refused; check that all parties have the same study file.",
-        code="not-in-plan",
-    )
+    return ProtocolError("not-in-plan", what=f"Release {planned.name!r}: {why.rstrip('.')}")
 
 
 def check_senders(terms: Terms, name: str, body: payloads.SharesRequest, state: State) -> None:
     """Letters are of some of the neighbours, each once, after the keys."""
     if not state.held:
-        raise ProtocolError("Letters came before the keys.", code="out-of-order")
+        raise ProtocolError("out-of-order", what="Letters", before="the keys")
     near = terms.partners(name, members_of(terms.names, state.joined))
     if not set(body.senders) <= set(near) or len(set(body.senders)) < len(body.senders):
-        raise ProtocolError("Letters came from others than its neighbours.", code="unknown-site")
+        raise ProtocolError("letters-of-strangers")
 
 
 def check_survivors(
@@ -262,13 +241,13 @@ def check_unmask(
     _check_last(step, f"unmask {body.round_number}", body.round_number, state)
     if not state.survivors:
         raise ProtocolError(
-            "An unmask request came before the list of sites was signed.", code="out-of-order"
+            "out-of-order", what="An unmask request", before="the list of sites was signed"
         )
     signers = members_of(terms.names, body.signed)
     if not set(signers) <= set(members_of(terms.names, state.survivors)):
         raise ProtocolError(
-            "A site that did not take part has signed the list of those that did.",
-            code="bad-unmask",
+            "bad-unmask",
+            what="A site that did not take part has signed the list of those that did.",
         )
     signatures = message.array("signatures", dtype="b1", shape=(len(signers), SIGNATURE_BYTES))
     return signers, signatures
@@ -276,16 +255,16 @@ def check_unmask(
 
 def _check_last(step: str, wanted: str, round_number: int, state: State) -> None:
     if step != wanted:
-        raise ProtocolError("A step and its round do not agree.", code="malformed")
+        raise ProtocolError("malformed", sender="The aggregator", what="round of the step")
     if round_number != state.round_number:
-        raise ProtocolError("Unmasking of a round this site did not answer.", code="bad-unmask")
+        raise ProtocolError("bad-unmask", what="Unmasking of a round this site did not answer.")
 
 
 def _check_part(terms: Terms, name: str, members: Sequence[str], *, of: str) -> None:
     """Members that have this site and no stranger among them, and are enough."""
     if name not in members or not set(members) <= set(members_of(terms.names, of)):
         raise ProtocolError(
-            "A list of sites leaves this one out, or has one that was lost before.",
-            code="bad-unmask",
+            "bad-unmask",
+            what="A list of sites leaves this one out, or has one that was lost before.",
         )
     terms.check_count(len(members))

@@ -53,7 +53,7 @@ class SentFactor(SentSum):
     def check(self, array: NDArray[Any], sender: str) -> None:
         """Refuse what no moment's factor can be."""
         if np.abs(array).max() > _LARGEST_FACTOR:
-            raise ProtocolError(f"{sender}: its factor is too large.", code="malformed")
+            raise ProtocolError("malformed", sender=sender, what="factor")
 
     def add(self, total: NDArray[Any], array: NDArray[Any]) -> None:
         """Add the moment that it is a factor of."""

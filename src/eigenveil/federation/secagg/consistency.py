@@ -34,9 +34,7 @@ def members_of(names: Sequence[str], text: str) -> tuple[str, ...]:
     bits = np.unpackbits(packed).astype(bool)
     if packed.size != -(-len(names) // 8) or bits[len(names) :].any():
         raise ProtocolError(
-            f"A list of sites is not one of {len(names)}.",
-            hint="It is refused; check that all parties have the same study file.",
-            code="malformed",
+            "malformed", sender="The aggregator", what=f"list of {len(names)} sites"
         )
     return tuple(name for name, bit in zip(names, bits.tolist(), strict=False) if bit)
 
@@ -63,11 +61,7 @@ def check_signatures(
 ) -> None:
     """Enough sites have signed one and the same statement."""
     if len(set(signers)) < needed:
-        raise ProtocolError(
-            f"{len(set(signers))} sites have signed who took part in the round; {needed} must.",
-            hint="Nothing is unmasked; run the study again when the sites can be reached.",
-            code="too-few-signatures",
-        )
+        raise ProtocolError("too-few-signatures", signed=len(set(signers)), needed=needed)
     for name, signature in zip(signers, signatures, strict=True):
         check_signature(said, name, signature.tobytes(), verify)
 
@@ -77,8 +71,4 @@ def check_signature(said: bytes, name: str, signature: bytes, verify: Verify) ->
     try:
         verify(text_of(said, name), signature, name)
     except ProtocolError as error:
-        raise ProtocolError(
-            f"{name}: its signature of who took part in the round is refused: {error.message}",
-            hint="Nothing is unmasked; either it received something else, or somebody changed it.",
-            code="bad-signature",
-        ) from None
+        raise ProtocolError("bad-signature-of-sites", site=name, reason=error.message) from None

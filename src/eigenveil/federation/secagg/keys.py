@@ -174,8 +174,4 @@ def join_secret(shares: Mapping[int, bytes], *, threshold: int) -> bytes:
 
 def bad_seal(name: str) -> ProtocolError:
     """What is raised for a sealed text that does not open, and for whose it should be."""
-    return ProtocolError(
-        f"{name}: what it sent under seal cannot be opened.",
-        hint="It was changed on the way or made for another session; it is refused.",
-        code="bad-seal",
-    )
+    return ProtocolError("bad-seal", name=name)

@@ -83,7 +83,7 @@ class MaskRecovery:
         """Note a holder's shares; ProtocolError when they are not those that were requested."""
         own, lost = self.asked_about(holder)
         if set(reply.own) != set(own) or set(reply.repair) != set(lost):
-            raise ProtocolError(f"{holder}: it gave other shares than requested.", code="malformed")
+            raise ProtocolError("malformed", sender=holder, what="list of shares")
         for name, share in (reply.own | reply.repair).items():
             place = self._holders[name].index(holder)
             self._shares[name][place] = bytes.fromhex(share)
@@ -117,24 +117,14 @@ class MaskRecovery:
         try:
             text = unlock(secret, packet, self._context, "packet", turn, lost)
         except InvalidTag:
-            raise ProtocolError(
-                f"What {lost} left for its repair does not open with what its neighbours gave.",
-                hint="It or one of them does not follow the protocol. Run the study again, without "
-                "that site if it happens twice.",
-                code="bad-repair",
-            ) from None
+            raise ProtocolError("bad-repair", lost=lost) from None
         return {n: text[KEY_BYTES * i : KEY_BYTES * (i + 1)] for i, n in enumerate(names)}
 
     def _secret(self, name: str) -> bytes:
         needed = threshold(len(self._holders[name]), self._collusion)
         shares = self._shares[name]
         if len(shares) < needed:
-            raise ProtocolError(
-                f"Only {len(shares)} sites can help to take off a mask of site {name}; "
-                f"{needed} are needed.",
-                hint="Run the study again; allow for more dropouts if sites are often lost.",
-                code="too-few-sites",
-            )
+            raise ProtocolError("too-few-for-mask", helpers=len(shares), site=name, needed=needed)
         return join_secret(shares, threshold=needed)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from eigenveil.checks import first_twice
-from eigenveil.errors import DataError, PrivacyError
+from eigenveil.errors import DataError, PrivacyError, nearest
 from eigenveil.federation.masks import MASKS
 from eigenveil.federation.secagg.graph import even
 from eigenveil.models.options import study_options, tasks_with
@@ -58,7 +57,7 @@ def bad_field(
     info = model.model_fields.get(field)
     hint = (info.description or "") if info is not None else ""
     if error["type"] == "missing":
-        return DataError(f"{where}{field} is missing.", hint=hint, code="missing-field")
+        return DataError("missing-field", field=f"{where}{field}", way_out=hint)
     value = error["input"]
     if len(path) == 1 or (in_site and len(path) == 3):
         shown = field
@@ -66,9 +65,7 @@ def bad_field(
         shown = f"{field}[{path[1]}]"
     else:  # inside a choice of types: what was given for the whole field
         shown, value = field, (site if in_site else fields)[field]
-    return DataError(
-        f"{where}{shown} = {_short_text(value)} is not valid.", hint=hint, code="bad-field"
-    )
+    return DataError("bad-field", field=f"{where}{shown}", value=_short_text(value), way_out=hint)
 
 
 def _place(index: int) -> str:
@@ -81,12 +78,7 @@ def _short_text(value: object) -> str:
 
 
 def _unknown_field(where: str, field: str, known: list[str]) -> DataError:
-    near = difflib.get_close_matches(field, known, n=1, cutoff=0.5)
-    return DataError(
-        f"{where}there is no field {field!r}.",
-        hint=f"Did you mean {near[0]!r}?" if near else f"Its fields are {', '.join(known)}.",
-        code="unknown-field",
-    )
+    return DataError("unknown-field", where=where, field=field, near=nearest(field, known))
 
 
 # -- Which studies cannot be run, in words, with the way out.
@@ -114,11 +106,7 @@ def _check_shape(study: Study) -> None:
     """Columns, and what must fit them."""
     if (study.columns is None) == (study.features is None):
         both = "both are given" if study.columns is not None else "neither is given"
-        raise DataError(
-            f"columns and features: {both}.",
-            hint="Give columns (names), or features (their number) where files have no names.",
-            code="columns-or-features",
-        )
+        raise DataError("columns-or-features", both=both)
     _check_once("columns", study.columns or ())
     of_words = TASKS[study.task].takes_documents
     check_names(FileOrigin("The study's columns"), study.columns, of_words=of_words)
@@ -130,21 +118,18 @@ def _check_shape(study: Study) -> None:
     least = study.components if isinstance(study.components, int) else 1
     if least > study.width:
         raise DataError(
-            f"components = {study.components} is more than the study's {study.width} columns.",
-            hint="Ask for fewer components, or check the columns.",
-            code="too-many-components",
+            "too-many-components",
+            name="components",
+            components=study.components,
+            features=study.width,
         )
     if isinstance(study.center, tuple) and len(study.center) != study.width:
-        raise DataError(
-            f"center has {len(study.center)} numbers and the study {study.width} columns.",
-            hint="Give one number a column, in the same order, or true or false.",
-            code="bad-center",
-        )
+        raise DataError("center-differs", given=len(study.center), columns=study.width)
     if study.expected_rows is not None and study.expected_rows < least:
         raise DataError(
-            f"expected_rows = {study.expected_rows} is less than components = {study.components}.",
-            hint="Ask for fewer components, or leave expected_rows out.",
-            code="fewer-rows-than-components",
+            "fewer-rows-than-components",
+            expected_rows=study.expected_rows,
+            components=study.components,
         )
 
 
@@ -153,17 +138,15 @@ def _check_schema(study: Study, schema: Schema) -> None:
     schema.check_usable("The study's schema")
     if study.columns != schema.names:
         raise DataError(
-            "The study's columns are not those of its schema: "
-            f"{first_difference(study.columns or (), schema.names)}.",
-            hint="Name its encoded columns in order, as 'eigenveil study new --schema' does.",
-            code="other-columns",
+            "other-columns",
+            whose="the study's list",
+            difference=f"{first_difference(study.columns or (), schema.names)} in its schema",
         )
     if study.unit != schema.unit:
         raise DataError(
-            f"unit = {study.unit!r}, and the study's schema gives role 'unit' to "
-            f"{'no column' if schema.unit is None else repr(schema.unit)}.",
-            hint="Name the same column in both.",
-            code="other-unit",
+            "unit-of-schema-differs",
+            unit=study.unit,
+            column="no column" if schema.unit is None else repr(schema.unit),
         )
 
 
@@ -177,11 +160,7 @@ def _check_sites(study: Study) -> None:
         own.check(site.epsilon)
         if site.epsilon > study.epsilon:
             raise PrivacyError(
-                f"site {site.name!r}: epsilon = {site.epsilon:g} is more than the study's "
-                f"{study.epsilon:g}.",
-                hint="A site can ask for less than the study only; raise the study's epsilon and "
-                "give the other sites theirs.",
-                code="target-above-study",
+                "target-above-study", site=site.name, epsilon=site.epsilon, most=study.epsilon
             )
 
 
@@ -191,18 +170,9 @@ def _check_units(study: Study) -> None:
     if most == 1:
         return
     if most > len(study.sites):
-        raise DataError(
-            f"sites_per_unit = {most} is more than the study's {len(study.sites)} sites.",
-            hint="Give the most sites at which one unit may have rows.",
-            code="too-many-sites-per-unit",
-        )
+        raise DataError("too-many-sites-per-unit", most=most, sites=len(study.sites))
     if any(site.epsilon is not None for site in study.sites):
-        raise PrivacyError(
-            f"sites_per_unit = {most}, and some sites have smaller targets of their own: a unit "
-            "with rows at another site too would lose more than those.",
-            hint="Give all sites the same target, or state sites_per_unit = 1.",
-            code="targets-differ",
-        )
+        raise PrivacyError("targets-differ", most=most)
 
 
 def _check_crowd(study: Study) -> None:
@@ -210,11 +180,12 @@ def _check_crowd(study: Study) -> None:
     count, missing = len(study.sites), 1 - study.honest
     if missing > 0:
         raise PrivacyError(
-            f"{count} sites less collusion = {study.collusion} and dropouts = {study.dropouts} "
-            f"leave {study.honest} honest ones: {missing} too few to draw the noise.",
-            hint=f"Lower collusion or dropouts by {missing} in all, or add {missing} "
-            f"site{'s' if missing > 1 else ''}.",
-            code="no-honest-site",
+            "no-honest-site",
+            sites=count,
+            collusion=study.collusion,
+            dropouts=study.dropouts,
+            honest=study.honest,
+            missing=missing,
         )
 
 
@@ -223,37 +194,31 @@ def _check_protocol(study: Study) -> None:
     pure = "delta = 0" if study.delta == 0 else "mechanism = 'vector'"
     if study.delta == 0 and not study.likely_protocol.pure:
         raise PrivacyError(
-            f"protocol = {study.likely_protocol.name!r} cannot give delta = 0.",
-            hint="Use protocol = 'cape' (or 'local') for pure epsilon, or a delta above 0.",
-            code="pure-needs-pure-mechanism",
+            "pure-needs-other-mechanism",
+            name="protocol",
+            value=study.likely_protocol.name,
+            instead="protocol = 'cape' (or 'local')",
         )
     noise = MECHANISMS.get(study.mechanism)
     pure_noise = study.delta == 0 or (noise is not None and noise.pure)
     if pure_noise and not MASKS[study.masks].view.any_noise:
         way = "a delta above 0" if study.delta == 0 else "mechanism = 'gaussian'"
-        raise PrivacyError(
-            f"masks = {study.masks!r} cannot give {pure}: Gaussian masks show a little.",
-            hint=f"Use masks = 'modular', or {way}.",
-            code="pure-needs-modular-masks",
-        )
+        raise PrivacyError("pure-needs-modular-masks", masks=study.masks, pure=pure, way=way)
 
 
 def _check_masks(study: Study) -> None:
     """Masks that hide every honest site among all others, and can be mended."""
     if study.dropouts and not MASKS[study.masks].mends:
         raise PrivacyError(
-            f"dropouts = {study.dropouts}: masks = {study.masks!r} of a lost site cannot be taken "
-            "off.",
-            hint="Use masks = 'modular', or dropouts = 0.",
-            code="dropouts-need-modular-masks",
+            "dropouts-need-modular-masks", dropouts=study.dropouts, masks=study.masks
         )
     others, gone = len(study.sites) - 1, study.collusion + study.dropouts
     if MASKS[study.masks].between_sites and study.degree < min(others, gone + 1):
         raise PrivacyError(
-            f"neighbours = {study.neighbours}: without {gone} colluding or lost sites the others "
-            "could fall into groups that do not hide one another.",
-            hint=f"Give neighbours = {min(others, even(gone + 1))} or more, or leave it out.",
-            code="too-few-neighbours",
+            "too-few-neighbours",
+            neighbours=study.neighbours,
+            gone=gone,
+            wanted=min(others, even(gone + 1)),
         )
     if study.dropouts:
         _check_mending(study)
@@ -276,17 +241,17 @@ def _check_mending(study: Study) -> None:
     else:
         ways.append(f"at least {wanted + 1} sites")
     raise PrivacyError(
-        f"dropouts = {study.dropouts}: a site's secrets are shared among {holders} sites and "
-        f"{study.threshold} must give them back (collusion = {study.collusion}), but only {remain} "
-        "may remain.",
-        hint=f"With this collusion, {' or '.join(ways)} would work.",
-        code="too-many-dropouts",
+        "too-many-dropouts",
+        dropouts=study.dropouts,
+        holders=holders,
+        threshold=study.threshold,
+        collusion=study.collusion,
+        remain=remain,
+        ways=" or ".join(ways),
     )
 
 
 def _check_once(field: str, names: Any) -> None:
     twice = first_twice(names)
     if twice is not None:
-        raise DataError(
-            f"{field}: {twice!r} is there twice.", hint="Name each once.", code="duplicate-name"
-        )
+        raise DataError("duplicate-name", field=field, twice=twice)

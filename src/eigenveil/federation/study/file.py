@@ -57,9 +57,7 @@ def template(study: Study) -> str:
 def write_toml(study: Study, path: Path, *, overwrite: bool = False) -> None:
     """Write the study as :func:`template` has it, whole or not at all."""
     if path.exists() and not overwrite:
-        raise OutputError(
-            f"{path} exists.", hint="Choose another name, or use --overwrite.", code="output-exists"
-        )
+        raise OutputError("output-exists", path=path)
     with replacing(path) as scratch:
         scratch.write_text(template(study), encoding="utf-8")
         scratch.chmod(0o644)  # made to be passed around, unlike what shows rows

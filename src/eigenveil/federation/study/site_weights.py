@@ -26,15 +26,12 @@ def site_weight(plan: BasePlan, site: str, epsilon: float, *, whole: int) -> int
         else:
             weight = _of_one_kind(plan, epsilon, error, whole)
     except PrivacyError as problem:
-        raise PrivacyError(
+        raise PrivacyError.relayed(
             f"site {site!r}: {problem.message}", hint=problem.hint, code=problem.code
         ) from None
     if weight < 1:
         raise PrivacyError(
-            f"site {site!r}: epsilon = {epsilon:g} is so far below the study's {plan.epsilon:g}"
-            f" that its rows would count less than 1/{whole}.",
-            hint="Leave the site out, raise its epsilon, or lower that of the study.",
-            code="weight-too-small",
+            "weight-too-small", site=site, epsilon=epsilon, most=plan.epsilon, whole=whole
         )
     return weight
 

@@ -102,10 +102,11 @@ def _check_no_components(said: Mapping[str, Any], task: str) -> None:
     if said.get("components") is not None:
         counted = listed((repr(name) for name, each in TASKS.items() if each.counted), "or")
         raise DataError(
-            f"components = {said['components']!r:.40} is for task {counted}, and this study's is "
-            f"{task!r}.",
-            hint="Leave components out, or change the task.",
-            code="field-of-other-task",
+            "field-of-other-task",
+            field="components",
+            value=f"{said['components']!r:.40}",
+            tasks=counted,
+            task=task,
         )
 
 
@@ -228,9 +229,9 @@ class Study(StudyOptions):
             return values  # to be refused by its type
         if values.get("task", PCA) not in tuple(TASKS):
             raise DataError(
-                f"task = {values['task']!r:.60} is not one of {', '.join(map(repr, TASKS))}.",
-                hint=str(cls.model_fields["task"].description),
-                code="bad-field",
+                "unknown-task",
+                task=f"task = {values['task']!r:.60}",
+                known=", ".join(map(repr, TASKS)),
             )
         found, task = dict(values), found_task(values)
         options = study_options(task)
@@ -250,10 +251,11 @@ class Study(StudyOptions):
             elif found[name] != StudyOptions.model_fields[name].default:
                 tasks = tasks_with(name, "sites")
                 raise DataError(
-                    f"{name} = {found[name]!r:.40} is for task "
-                    f"{' or '.join(map(repr, tasks))}, and this study's is {task!r}.",
-                    hint=f"Leave {name} out, or change the task.",
-                    code="field-of-other-task",
+                    "field-of-other-task",
+                    field=name,
+                    value=f"{found[name]!r:.40}",
+                    tasks=" or ".join(map(repr, tasks)),
+                    task=task,
                 )
         return found
 
@@ -528,7 +530,7 @@ def parse_study(fields: Mapping[str, Any], *, origin: str = "") -> Study:
         first = min(problem.errors(), key=urgency)
         error = first.get("ctx", {}).get("error")
         if isinstance(error, EigenveilError):
-            error = type(error)(where + error.message, hint=error.hint, code=error.code)
+            error = type(error).relayed(where + error.message, hint=error.hint, code=error.code)
         else:
             error = bad_field(where, fields, first, study=Study, each_site=StudySite)
     raise error

@@ -45,11 +45,7 @@ class TreeKeys:
         try:
             private = self._private[sender]
         except KeyError:
-            raise ProtocolError(
-                f"{sender.name}: its private key is not here, so nothing is signed for it.",
-                hint="Give a party the key of its own place.",
-                code="no-key",
-            ) from None
+            raise ProtocolError("no-key", party=sender.name) from None
         return private.sign(_text(message, receiver))
 
     def check(self, message: bytes, signature: bytes, sender: Place, receiver: Place) -> None:
@@ -59,9 +55,7 @@ class TreeKeys:
             key.verify(signature, _text(message, receiver))
         except (InvalidSignature, ValueError):
             raise ProtocolError(
-                f"{receiver.name}: a message in the name of {sender.name} is not signed by it.",
-                hint="It is refused; somebody else made it, or it was changed on the way.",
-                code="bad-signature",
+                "not-signed-by-sender", receiver=receiver.name, sender=sender.name
             ) from None
 
 
@@ -126,17 +120,13 @@ class TreeCodec(Generic[Value]):
     def __post_init__(self) -> None:
         """Names have their place in a message."""
         if max(len(self.study), len(self.session)) > _LONGEST_NAME:
-            raise ProtocolError(
-                f"A study or session has a name of more than {_LONGEST_NAME} letters.",
-                hint="Give a shorter one.",
-                code="name-too-long",
-            )
+            raise ProtocolError("name-too-long", longest_name=_LONGEST_NAME)
 
     def write(self, content_message: TreeMessage[Value]) -> bytes:
         """The bytes of a message to its sender's parent, signed."""
         receiver = self.tree.parent(content_message.sender)
         if receiver is None:
-            raise ProtocolError("The root has no parent: take its result.", code="the-root")
+            raise ProtocolError("the-root")
         body = _TreeBody(
             serial=content_message.serial,
             kind=self.content.kind,
@@ -159,16 +149,10 @@ class TreeCodec(Generic[Value]):
         sender = _sender_of(data[: _LARGEST_HEADER + 8])
         if sender is None:
             raise ProtocolError(
-                f"{receiver.name}: a message arrived that does not belong to a tree.",
-                hint="It is refused; check that all parties run the same version.",
-                code="malformed",
+                "malformed", sender=receiver.name, what="tree of a message that came"
             )
         if not (self.tree.holds(sender) and self.tree.parent(sender) == receiver):
-            raise ProtocolError(
-                f"{receiver.name}: a message of {sender.name} arrived, which is not a child of it.",
-                hint="It is refused; check that all parties have the same tree.",
-                code="not-a-child",
-            )
+            raise ProtocolError("not-a-child", receiver=receiver.name, sender=sender.name)
         signed_part, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
         if len(signed_part) <= limit:  # a larger one is refused as such
             self.keys.check(signed_part, signature, sender, receiver)
@@ -183,17 +167,10 @@ class TreeCodec(Generic[Value]):
     def _check_content(self, sender: Place, body: _TreeBody) -> None:
         if body.kind != self.content.kind:
             raise ProtocolError(
-                f"{sender.name}: its message carries a {body.kind} state, not {self.content.kind}.",
-                hint="It is refused; a run merges states of one kind.",
-                code="other-kind",
+                "other-kind", sender=sender.name, kind=body.kind, own=self.content.kind
             )
         if body.request_digest != self.content.request_digest:
-            raise ProtocolError(
-                f"{sender.name}: its state is of another sketch: other features, columns, clipping "
-                "or noise.",
-                hint="It is refused; all leaves need the same plan, with the same noise shares.",
-                code="other-sketch",
-            )
+            raise ProtocolError("other-sketch", sender=sender.name)
 
     def _leaves(self, sender: Place, message: Message) -> Leaves:
         count = len(self.tree.under(sender))
@@ -212,11 +189,7 @@ def _check_least(sender: Place, least: tuple[int, ...], count: int) -> None:
 
 
 def _malformed(sender: Place, what: str) -> ProtocolError:
-    return ProtocolError(
-        f"{sender.name}: the {what} in its message is malformed.",
-        hint="The message is refused; check that all parties run the same version.",
-        code="malformed",
-    )
+    return ProtocolError("malformed", sender=sender.name, what=what)
 
 
 def _sender_of(start: bytes) -> Place | None:

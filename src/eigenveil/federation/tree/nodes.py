@@ -49,7 +49,7 @@ class Node(Generic[Value]):
         self._first = codec.tree.under(place).start
         count = len(codec.tree.under(place))
         if place.level < 1:
-            raise ProtocolError(f"{place.name} has no children: it merges nothing.", code="a-leaf")
+            raise ProtocolError("a-leaf", name=place.name)
         self.leaves: Leaves = np.zeros(count, dtype=bool)
         self._heard: dict[tuple[Place, int], bytes] = {}
         self._serial = 0
@@ -76,26 +76,18 @@ class Node(Generic[Value]):
         """Merge a child's message."""
         message = self.codec.read(data, receiver=self.place)
         key, digest = (message.sender, message.serial), hashlib.sha256(data).digest()
+        sender = message.sender.name
         if key in self._heard:
             if self._heard[key] == digest:
                 return False
-            raise self._refuse(
-                message,
-                f"two different messages with the number {message.serial} arrived.",
-                "message-differs",
-                hint="The second is refused; a retry sends the same bytes again.",
-            )
+            raise ProtocolError("message-differs", sender=sender, number=message.serial)
         if self._closed is not None:
-            raise self._refuse(message, "its message came after the root had closed.", "too-late")
+            raise ProtocolError("too-late", sender=sender)
         here = self._own(message)
         if np.any(self.leaves[here] & message.leaves):
             which = int(np.flatnonzero(self.leaves[here] & message.leaves)[0])
-            raise self._refuse(
-                message,
-                f"leaf {self._first + here.start + which} is in its message, and was taken before.",
-                "leaf-twice",
-                hint="The message is refused; a leaf counts once.",
-            )
+            leaf = self._first + here.start + which
+            raise ProtocolError("leaf-twice", sender=sender, leaf=leaf)
         self._value = self.codec.content.merged(self._value, message.value)
         self.leaves[here] |= message.leaves
         self._new[here] |= message.leaves
@@ -110,7 +102,7 @@ class Node(Generic[Value]):
         The driver keeps the bytes until they have arrived: a repeated call returns nothing new.
         """
         if self.is_root:
-            raise ProtocolError("The root has no parent: take its result.", code="the-root")
+            raise ProtocolError("the-root")
         if self._value is None:
             return None
         message = TreeMessage(self.place, self._serial, self._new, self._least, self._value)
@@ -122,18 +114,10 @@ class Node(Generic[Value]):
     def result(self) -> Merged[Value]:
         """What has arrived at the root, which closes; a repeated call returns the same."""
         if not self.is_root:
-            raise ProtocolError(
-                f"{self.place.name} is not the root: it has no result.",
-                hint="Send what it has to its parent.",
-                code="not-the-root",
-            )
+            raise ProtocolError("not-the-root", name=self.place.name)
         if self._closed is None:
             if self._value is None:
-                raise ProtocolError(
-                    "Nothing has arrived at the root.",
-                    hint="Wait for its children.",
-                    code="nothing-arrived",
-                )
+                raise ProtocolError("nothing-arrived")
             self._closed = Merged(self._value, self.leaves.copy(), self._least)
         return self._closed
 
@@ -141,11 +125,6 @@ class Node(Generic[Value]):
         """Where the sender's leaves are among this node's."""
         start = self.codec.tree.under(message.sender).start - self._first
         return slice(start, start + message.leaves.size)
-
-    def _refuse(
-        self, message: TreeMessage[Value], what: str, code: str, *, hint: str = "It is refused."
-    ) -> ProtocolError:
-        return ProtocolError(f"{message.sender.name}: {what}", hint=hint, code=code)
 
 
 # -- Private PCA up a tree: what the root may publish of what arrived, and what is promised of it.

@@ -88,30 +88,15 @@ def make_tree_study(
     """Check every parameter and settle every choice."""
     if protect not in PROTECTED:
         raise DataError(
-            f"protect = {protect!r:.60} is not one of {', '.join(map(repr, PROTECTED))}.",
-            hint="Choose one of these.",
-            code="bad-choice",
+            "bad-protect", protect=f"{protect!r:.60}", known=", ".join(map(repr, PROTECTED))
         )
     if not 0 <= lost < tree.leaf_count:
-        raise DataError(
-            f"lost = {lost} is not between 0 and {tree.leaf_count - 1}: of {tree.leaf_count} "
-            "leaves at least one must arrive.",
-            hint="Give the number of leaves that may be missing.",
-            code="bad-lost",
-        )
+        raise DataError("bad-lost", lost=lost, most=tree.leaf_count - 1, leaves=tree.leaf_count)
     if options.get("publish") == "continual":
-        raise DataError(
-            "publish='continual' is for one stream: the leaves of a tree draw their own noise.",
-            hint="Use publish='blocks' for a tree with rounds.",
-            code="bad-choice",
-        )
+        raise DataError("continual-in-tree")
     for name in _OF_ONE_STREAM:
         if options.get(name) is not None and options[name] is not False:
-            raise DataError(
-                f"{name} is of one stream: the leaves of a tree take rows as they are.",
-                hint="Leave it out, and scale the rows by public numbers before they are given.",
-                code="unused-parameter",
-            )
+            raise DataError("not-of-a-tree", name=name)
     noise_parts = 1 if protect == "aggregators" else tree.leaf_count - lost
     wanted = {"n_components": n_components, "epsilon": epsilon, "delta": delta, "center": center}
     plan = make_stream_plan(
@@ -132,11 +117,7 @@ def make_tree_study(
 def check_rounds(study: TreeStudy) -> None:
     """Raise unless a study's leaves send again and again, other rows each time."""
     if study.plan.publish != "blocks":
-        raise ProtocolError(
-            "The study has one round: its target is spent by it.",
-            hint="Make the study with publish='blocks'; each row is then in one of its rounds.",
-            code="one-round",
-        )
+        raise ProtocolError("one-round")
 
 
 class Leaf:
@@ -169,11 +150,7 @@ class Leaf:
     def add(self, blocks: Iterable[Block]) -> Leaf:
         """Add the rows of blocks, such as those of a file, with units where the study has any."""
         if self._sent is not None:
-            raise ProtocolError(
-                f"{self.place.name} has sent its sums: rows cannot be added any more.",
-                hint="Add them in another run.",
-                code="already-sent",
-            )
+            raise ProtocolError("already-sent", place=self.place.name)
         found = Findings(None)
         added = [query.accumulator.empty() for query in self._study.queries]
         for number, block in enumerate(self._weighted(blocks)):
@@ -192,11 +169,7 @@ class Leaf:
         """Blocks whose rows are valid where they must be, and count as the study's unit has it."""
         for block in blocks if self._units is None else self._units.weighted(blocks):
             if self._units is None and block.units is not None:
-                raise DataError(
-                    f"{self.place.name}: units are given, and the study protects single rows.",
-                    hint="Leave them out, or make the study with a unit.",
-                    code="bad-groups",
-                )
+                raise DataError("units-not-protected", place=self.place.name)
             yield block
 
     def again(self, session: str) -> Leaf:
@@ -225,11 +198,7 @@ class Leaf:
             self._sent = self._codec.write(message)
             self._sums = []  # the rows are in the message; what is left would show them
         if not self._sent:
-            raise ProtocolError(
-                f"{self.place.name} took its rows to a further round: it has nothing to send here.",
-                hint="Send in the round that it is in now.",
-                code="already-sent",
-            )
+            raise ProtocolError("rows-in-other-round", place=self.place.name)
         return self._sent
 
     def _checked(self, rows: ArrayLike) -> NDArray[np.float64]:
@@ -237,8 +206,6 @@ class Leaf:
         array = np.asarray(adapter(rows).numbers().given, dtype=np.float64)
         if array.ndim != 2 or array.shape[1] != features:
             raise DataError(
-                f"{self.place.name}: rows of shape {array.shape} do not have {features} features.",
-                hint="Give an array of shape (n, features).",
-                code="other-features",
+                "rows-features", whose=self.place.name, shape=array.shape, features=features
             )
         return array

@@ -48,11 +48,7 @@ class TreeRounds:
         that arrived in a round, and for each level from the smallest message of any round.
         """
         if session in self.rounds:
-            raise ProtocolError(
-                f"Round {session!r} is in the result already.",
-                hint="Add each round once; a session's name is that of one round.",
-                code="round-twice",
-            )
+            raise ProtocolError("round-twice", session=session)
         try:
             run = run_of(self.study, merged)
         except PrivacyError:

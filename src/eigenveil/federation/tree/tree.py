@@ -58,31 +58,17 @@ class MergeTree:
     def __post_init__(self) -> None:
         """Check the numbers."""
         if self.fan_out < 2:
-            raise DataError(
-                f"fan_out = {self.fan_out} is below 2: nothing would be merged.",
-                hint="Give the number of children of a node.",
-                code="no-tree",
-            )
+            raise DataError("bad-fan-out", fan_out=self.fan_out)
         if not 1 <= self.depth <= _MOST_DEPTH:
-            raise DataError(
-                f"depth = {self.depth} is not between 1 and {_MOST_DEPTH}.",
-                hint="Give the number of levels above the leaves.",
-                code="no-tree",
-            )
+            raise DataError("bad-depth", depth=self.depth, most=_MOST_DEPTH)
         room = min(MOST_LEAVES, self.fan_out**self.depth)
         if self.leaves is None and self.fan_out**self.depth > MOST_LEAVES:
             raise DataError(
-                f"A tree of {self.depth} levels with {self.fan_out} children a node has more than "
-                f"{MOST_LEAVES} leaves.",
-                hint="Give the number of leaves, or a smaller fan_out or depth.",
-                code="no-tree",
+                "too-many-leaves", depth=self.depth, fan_out=self.fan_out, most=MOST_LEAVES
             )
         if self.leaves is not None and not 1 <= self.leaves <= room:
             raise DataError(
-                f"leaves = {self.leaves} is not between 1 and {room}, for which a tree of "
-                f"{self.depth} levels with {self.fan_out} children a node has room.",
-                hint="Give another number of leaves, or a larger fan_out or depth.",
-                code="no-tree",
+                "bad-leaves", leaves=self.leaves, room=room, depth=self.depth, fan_out=self.fan_out
             )
 
     @classmethod
@@ -140,7 +126,5 @@ class MergeTree:
     def _check(self, place: Place) -> None:
         if not self.holds(place):
             raise DataError(
-                f"The tree has no {place.name}.",
-                hint=f"It has {self.leaf_count} leaves and {self.depth} levels above them.",
-                code="no-such-place",
+                "no-such-place", name=place.name, leaf_count=self.leaf_count, depth=self.depth
             )
