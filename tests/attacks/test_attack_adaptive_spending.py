@@ -110,7 +110,7 @@ def test_a_site_cannot_open_the_purse_anew(tmp_path):
         assert caught.value.code == code
     with pytest.raises(EigenveilError) as caught:
         spend(ledger, release(0.01, adjacency="replace-one"), "second", "replace-one")
-    assert caught.value.code == "other-adjacency"
+    assert caught.value.code == "account-of-other-adjacency"
     assert "rows that are changed" in caught.value.message
     assert "--adjacency replace-one" in caught.value.hint
     with pytest.raises(EigenveilError) as caught:

@@ -198,7 +198,7 @@ def test_every_head_is_elsewhere_before_the_answer_leaves(path, heads):
     for _ in range(2):
         with pytest.raises(OutputError) as caught:
             answer(ledger, "round 1")
-        assert caught.value.code == "cannot-write"
+        assert caught.value.code == "heads-not-written"
     heads.rmdir()
     heads.write_bytes(kept)
     assert answer(ledger, "round 1") == b"round 1"

@@ -296,7 +296,7 @@ def test_a_table_is_no_vocabulary(tmp_path):
         file.write_text(text)
         with pytest.raises(DataError) as caught:
             read_vocabulary(file)
-        assert caught.value.code == "header-is-data"
+        assert caught.value.code == "table-as-words"
         assert "61" not in str(caught.value)
     file.write_text("anna\n1987\n10,000\n")
     assert read_vocabulary(file) == ["anna", "1987", "10,000"]

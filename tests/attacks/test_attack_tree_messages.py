@@ -67,7 +67,7 @@ def test_a_party_signs_for_its_own_place_alone(study):
     node = Node(codec, NODE)
     another = study.codec("monday", TreeKeys.in_one_process())
     forged = leaf_message(another, 1, totals_of(study, 1))
-    assert refused(node, forged) == "bad-signature"
+    assert refused(node, forged) == "not-signed-by-sender"
     mine = TreeKeys(keys._public, {Place(0, 0): keys._private[Place(0, 0)]})
     leaf = study.codec("monday", mine)
     assert node.take(leaf_message(leaf, 0, totals_of(study, 0)))

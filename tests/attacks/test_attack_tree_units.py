@@ -80,7 +80,7 @@ def test_a_leaf_needs_the_units_that_its_study_protects():
     assert refused.value.code == "no-units"
     with pytest.raises(DataError) as refused:
         leaf_of(study_of()).partial_fit(np.eye(FEATURES), groups=["a", "b", "c"])
-    assert refused.value.code == "bad-groups"
+    assert refused.value.code == "units-not-protected"
 
 
 def test_the_certificate_says_that_a_person_is_at_one_site():

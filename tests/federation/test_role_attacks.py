@@ -198,7 +198,7 @@ def test_letters_that_are_withheld_count_as_lost(tmp_path):
     request = request_of(consortium.study, "s", "survivors 1", question)
     assert refusal(party, "s0", request) == "bad-unmask"
     for there in (["s0", "s1", "s2"], ["s0", "s2", "s3"]):
-        assert refusal(party, "s0", survivors_of(request, names, there)) == "too-few-sites"
+        assert refusal(party, "s0", survivors_of(request, names, there)) == "too-few-for-noise"
 
 
 def survivors_of(request, names, there):

@@ -89,7 +89,7 @@ class MaskRecovery:
             self._shares[name][place] = bytes.fromhex(share)
 
     def leftover(self, parts: Sequence[Part]) -> Integers:
-        """The masks left in the sum of those who arrived; ProtocolError ``too-few-sites``."""
+        """The masks left in the sum of those who arrived; ProtocolError ``too-few-for-mask``."""
         left: list[tuple[bytes, bool]] = []
         for name in self._agreement.near:
             if name in self._arrived:
