@@ -19,6 +19,7 @@ from eigenveil.network.folder import MEMBERS_FILE, PartyFolder, add_keys, identi
 from eigenveil.network.keys import PartyKeys, pem_of, read_signer
 from eigenveil.network.members import KnownMembers, line
 from eigenveil.network.registrar import Registrar, new_request, read_request, request_line
+from federation_tools import make_federation, study_of
 
 
 def code_of(call, *given, **named):
@@ -304,6 +305,13 @@ def test_a_party_signs_with_the_key_that_its_list_has(world):
     assert code_of(identity_of, half) == "other-keys"
     shutil.rmtree(party.keys)
     assert code_of(identity_of, party) == "other-keys"
+
+
+def test_a_trial_checks_one_list_once_however_many_parties_are_given_it(tmp_path, monkeypatch):
+    checked, check = [], lists.MemberList.check
+    monkeypatch.setattr(lists.MemberList, "check", lambda *own: checked.append(1) or check(*own))
+    make_federation(tmp_path, study_of(sites=[{"name": f"s{number}"} for number in range(12)]))
+    assert len(checked) < 6
 
 
 class Histories(RuleBasedStateMachine):

@@ -1,5 +1,6 @@
 """Studies over mailboxes: what leads, the aggregator and sites do, also where things are wrong."""
 
+import os
 import threading
 import time
 from dataclasses import replace
@@ -19,6 +20,7 @@ from eigenveil.network.attendant import Attendant
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.mailbox import digest_of
 from eigenveil.network.orders import sign_end, sign_order
+from eigenveil.network.runs import SILENT
 from eigenveil.network.service import end_run
 from eigenveil.network.survey import Telling
 from eigenveil.privacy.certificate import read_certificate
@@ -319,6 +321,28 @@ def test_a_party_that_missed_the_end_hears_of_it_when_the_aggregator_starts(fede
         federation.start_aggregator()
         until(lambda: run in federation.sites["north"].runs.over)
         until(lambda: not any(each.is_open for each in federation.ledgers["north"].sessions()))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_run_of_which_nothing_came_for_a_month_is_over_and_its_keys_are_erased(federation, late):
+    federation.sites["west"].decision = "waiting"
+    with federation.lead() as lead:
+        run = lead.submit(federation.study, timeout=60.0)
+        until(lambda: lead.status(run).answered == 2)
+    federation.stop("north")
+    north, ledger = federation.parties["north"], federation.ledgers["north"]
+    heard = time.time() - SILENT - (61.0 if late else 1.0)
+    os.utime(north.runs / f"{run}.json", (heard, heard))
+    party = federation.start("north")
+    if late:
+        until(lambda: run in north.ended_file.read_text() if north.ended_file.exists() else False)
+        assert not any(each.is_open for each in ledger.sessions())
+    else:
+        until(lambda: federation.attendants["north"]._swept)
+        time.sleep(0.2)
+        assert run not in party.runs.over
+    assert (north.state / "sessions" / run).exists() != late
+    assert bool(list(north.runs.glob("*"))) != late
 
 
 def test_clocks_that_differ_are_told_of_once_on_either_side(federation, monkeypatch):

@@ -225,8 +225,9 @@ def new_all(study: Study, folder: Path, *, address: str = "") -> Trial:
         [each.request for each in joined.values()],
         [each.fingerprint for each in joined.values()],
     )
+    data = found.file.read_bytes()
     for each in joined.values():
-        take(each.party.folder, found.file)
+        each.party.known.adopt(data)
     parties = {name: open_party(each.party.folder) for name, each in joined.items()}
     return Trial(folder.absolute() / "registrar", origin, parties)
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -38,6 +38,7 @@ _LOOK = 0.5
 _log = logging.getLogger(__name__)
 
 
+@lru_cache(4)  # many parties of one process are given the same one
 def read_members(data: bytes, origin: str) -> MemberList:
     """A list, if it is the federation's and whole."""
     try:
@@ -55,11 +56,11 @@ def line(members: MemberList) -> bytes:
     return canonical(members.model_dump(mode="json")).encode() + b"\n"
 
 
-def write_members(file: Path, members: MemberList) -> None:
+def write_members(file: Path, data: bytes) -> None:
     """Write a list, for everybody to read."""
     with replacing(file) as scratch:
         with scratch.open("wb") as opened:
-            opened.write(line(members))
+            opened.write(data)
             opened.flush()
             os.fsync(opened.fileno())  # a list that is cut off could not be followed by another
         scratch.chmod(0o644)  # made to be sent
@@ -244,8 +245,8 @@ class KnownMembers:
                     return False
                 self._follows(new, known.head.number, known.digest, "")
             check_time(new.head, datetime.now(UTC))
-            write_members(self._place(new.digest), new)
-            write_members(self.file, new)
+            write_members(self._place(new.digest), data)
+            write_members(self.file, data)
             self._read()
             _log.info("list of members, number %d, was taken over", new.head.number)
             return True

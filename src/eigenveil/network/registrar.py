@@ -274,8 +274,9 @@ class Registrar:
             return made
 
     def _write(self, members: MemberList) -> None:
-        read_members(line(members), members.head.origin)  # whatever is signed can be read
-        write_members(self.file, members)
+        data = line(members)
+        read_members(data, members.head.origin)  # whatever is signed can be read
+        write_members(self.file, data)
 
 
 def _admitted(
