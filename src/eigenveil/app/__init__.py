@@ -8,9 +8,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eigenveil.app import certify, fit, forecasts, plan, results, rows, watch
+    from eigenveil.app import (
+        approvers,
+        certify,
+        decisions,
+        exchange,
+        federation,
+        fit,
+        forecasts,
+        ledger,
+        plan,
+        results,
+        rows,
+        study,
+        study_draft,
+        study_plan,
+        watch,
+    )
 
-__all__ = ["certify", "fit", "forecasts", "plan", "results", "rows", "watch"]
+__all__ = [
+    "approvers",
+    "certify",
+    "decisions",
+    "exchange",
+    "federation",
+    "fit",
+    "forecasts",
+    "ledger",
+    "plan",
+    "results",
+    "rows",
+    "study",
+    "study_draft",
+    "study_plan",
+    "watch",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,17 +1,63 @@
-"""What a ledger allows, what it spent and what was decided: as values, and as plain ones."""
+"""A ledger, as its owner looks at it, sets budgets in it and charges it."""
 
 from __future__ import annotations
 
+import getpass
 import math
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TextIO, cast
 
+from eigenveil.app.decisions import ledger_of, signer_of
+from eigenveil.app.ledger_place import usual_ledger
+from eigenveil.app.parts import Part, Sentence, Strong, TextTable
+from eigenveil.errors import WrongOption
+from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.approvals.record import BudgetChange, Record, Recorded
+from eigenveil.federation.approvals.roster import FIRST_OWNER
+from eigenveil.federation.ledger.books import Session, Standing
+from eigenveil.federation.ledger.display import ACCOUNTS, account_cells
+from eigenveil.federation.ledger.entries import UNIT, Budget, ElsewhereBody
+from eigenveil.federation.ledger.heads import HeadsFile
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.ledger.placing import budget_left_text
+from eigenveil.federation.ledger.verify import Verification
+from eigenveil.files import replacing
+from eigenveil.models.options import OPTIONS
+from eigenveil.network.folder import open_party
+from eigenveil.privacy.elsewhere import Elsewhere
+from eigenveil.privacy.guarantee import Adjacency
 
-if TYPE_CHECKING:
-    from eigenveil.federation.ledger.books import Session, Standing
-    from eigenveil.federation.ledger.entries import ElsewhereBody
-    from eigenveil.federation.ledger.ledger import Ledger
+# That of a fit where none is given.
+USUAL_DELTA = next(one.default for one in OPTIONS if one.name == "delta")
+_MOST_SHOWN = 20
+
+
+def heads_of(place: str | None) -> HeadsFile | Literal["usual"]:
+    """The second place of heads that somebody names, or the usual one."""
+    if place is None:
+        return "usual"
+    if "://" in place:
+        raise WrongOption(
+            "--heads names a file, not a URL.",
+            hint="Give a file where those who can write the ledger cannot change it.",
+        )
+    return HeadsFile(place)
+
+
+def open_ledger(
+    place: str | None, *, heads: str | None = None, party: Path | None = None, makes: bool = False
+) -> Ledger:
+    """The ledger of a place, or of this user's tables; of a site, whose folder has its heads."""
+    where = usual_ledger(make_folder=makes) if place is None else place
+    if party is not None:
+        return ledger_of(where, open_party(party, role="site"), heads_of(heads))
+    return Ledger(where, heads=heads_of(heads))
+
+
+# -- what is in it
 
 
 @dataclass(frozen=True)
@@ -20,9 +66,9 @@ class LedgerView:
 
     name: str
     record: Record
-    standings: list[Standing]
-    sessions: list[Session]
-    elsewhere: list[tuple[str, ElsewhereBody]]  # Work done elsewhere, and when it was charged
+    standings: Sequence[Standing]
+    sessions: Sequence[Session]
+    elsewhere: Sequence[tuple[str, ElsewhereBody]]  # Work done elsewhere, and when it was charged
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -37,14 +83,280 @@ class LedgerView:
             "elsewhere": [{"time": time, **body.plain()} for time, body in self.elsewhere],
         }
 
+    def parts(self) -> Iterator[Part]:
+        """In tables."""
+        if (listed := self.record.listed) is not None:
+            names = ", ".join(str(each) for each in listed.approvers if each.until is None)
+            yield Sentence((f"approvers of {listed.whose}: {names}",), whole=True)
+        yield from Accounts(self.standings).parts()
+        changes = self.record.budgets
+        once = len({each.body.budget.data_set for each in changes}) == len(changes)
+        if not once or any(each.signed for each in changes):
+            yield _last("budgets, as they were set", _CHANGES, changes, _change_cells)
+        for waiting in self.record.waiting:
+            its = waiting.said
+            text = (
+                f"waits for a second approver: epsilon = {its.epsilon:g} at delta = {its.delta:g} "
+                f"for {its.data_set}, which {its.by} agreed to"
+            )
+            yield Sentence((text,), whole=True)
+        title = f"sessions ({_shown(self.sessions)})"
+        yield _last(title, _SESSIONS, self.sessions, _session_cells)
+        if self.elsewhere:
+            yield _last("work done elsewhere", _ELSEWHERE, self.elsewhere, _elsewhere_cells)
+        if decisions := self.record.decisions:
+            yield _last(f"decisions ({_shown(decisions)})", _DECISIONS, decisions, _decision_cells)
 
-def read_ledger(ledger: Ledger) -> LedgerView:
+
+def read_ledger(place: str | None) -> LedgerView:
     """All of a ledger."""
+    ledger = open_ledger(place)
     with ledger.reading() as tables:
         books = tables.books()
         record = Record.of(books, tables.mark())
     sessions = list(books.sessions.values())
     return LedgerView(ledger.name, record, books.standings(), sessions, books.elsewhere)
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """Where accounts stand, and what is to be said of it."""
+
+    standings: Sequence[Standing]
+    note: str = ""
+
+    def parts(self) -> Iterator[Part]:
+        """A table, and what is left of each."""
+        if self.note:
+            yield Sentence((self.note,), whole=True)
+        yield TextTable(
+            "accounts, in epsilon at the budget's delta",
+            ACCOUNTS,
+            [account_cells(each) for each in self.standings],
+            right=ACCOUNTS[2:],
+        )
+        for each in self.standings:
+            caps, held = each.caps, each.caps.minus(each.left)
+            left = f"{each.budget.data_set}: {budget_left_text(each)}"
+            yield Sentence((left,), whole=True)
+            parts = (
+                f"  spent or reserved: {held.mu_squared:.4g} of {caps.mu_squared:.4g} of mu "
+                f"squared, {held.pure:.4g} of {caps.pure:.4g} of pure epsilon"
+            )
+            yield Sentence((parts,), whole=True)
+        if not self.standings:
+            yield "No budget is set: no study can begin."
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Whether a ledger holds, and the second place of its heads."""
+
+    found: Verification
+    heads: HeadsFile | None
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self.found)
+
+    def parts(self) -> Iterator[Part]:
+        """In sentences."""
+        yield Sentence((Strong("VALID" if self.found.holds else "NOT VALID"),))
+        yield self.found.explanation
+        yield f"last entry: {self.found.entries}, hash {self.found.last}"
+        yield Sentence((f"heads: {self.heads}",), whole=True)
+
+
+def verify(
+    place: str | None, *, against: str | None, heads: str | None, party: Path | None
+) -> Verified:
+    """Compute the chain anew."""
+    if against is not None and not re.fullmatch("[0-9a-f]{64}", against := against.lower()):
+        raise WrongOption(
+            "--against is not the hash of an entry.",
+            hint="Give the 64 hexadecimal digits that 'ledger verify' printed as the last hash.",
+        )
+    ledger = open_ledger(place, heads=heads, party=party)
+    return Verified(ledger.verify(against=against), ledger.heads)
+
+
+def export(place: str | None, out: Path | TextIO) -> None:
+    """Write all entries, one JSON object a line."""
+    lines = (f"{entry.line()}\n" for entry in open_ledger(place).entries())
+    if not isinstance(out, Path):
+        out.writelines(lines)
+        return
+    with replacing(out) as scratch, scratch.open("w", encoding="ascii") as file:
+        file.writelines(lines)
+
+
+# -- what changes it
+
+
+@dataclass(frozen=True)
+class WantedBudget:
+    """A budget as its owner wants it; what is ``None`` is as it was, or as usual."""
+
+    data_set: str
+    epsilon: float | None = None
+    delta: float | None = None
+    pure_epsilon: float | None = None
+    adjacency: str | None = None
+    unit: str | None = None
+    delta_elsewhere: float | None = None
+
+    def after(self, before: Budget | None) -> Budget:
+        """The whole budget, given the one before."""
+        if before is None and self.epsilon is None:
+            raise WrongOption(
+                f"The ledger has no account of {self.data_set!r} yet, and --epsilon is not given.",
+                hint="Give --epsilon: what all fits of these rows may cost together, such as 1.",
+            )
+        usual = before or Budget(self.data_set, "add-remove", 0.0, USUAL_DELTA)
+        if self.epsilon is not None:
+            usual = replace(usual, pure_epsilon=0.0)
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return replace(usual, **given)
+
+
+def set_budget(
+    place: str | None,
+    wanted: WantedBudget,
+    *,
+    by: str | None,
+    reason: str,
+    party: Path | None,
+    key: Path | None,
+    password: Callable[[str], str],
+) -> Accounts:
+    """Set a budget, signed by an approver where there is a site's folder; how it stands then."""
+    ledger, name = open_ledger(place, makes=True, party=party), wanted.data_set
+    before = ledger.budget_if_any(name)
+    new = wanted.after(before)
+    is_raised = before is not None and (new.epsilon > before.epsilon or new.delta > before.delta)
+    if is_raised and not reason and _of(ledger, name)[0].spent_epsilon > 0:
+        raise WrongOption(
+            f"The budget of data set {name!r} would be raised after something was charged, "
+            "and no reason is given.",
+            hint="Give --reason: it is kept in the ledger, with your name.",
+        )
+    if party is None:
+        ledger.set_budget(new, by=_login() if by is None else by, reason=reason)
+        note = "This budget is unsigned: the ledger has no approvers."
+    else:
+        desk, who = Decisions(open_party(party, role="site"), ledger), by or FIRST_OWNER
+        is_set = desk.set_budget(new, signer_of(desk, who, key, password), by=who, reason=reason)
+        waits = "A second approver must agree to exactly this budget: it is not set yet."
+        note = "" if is_set else waits
+    return Accounts(_of(ledger, name), note)
+
+
+def charge(
+    place: str | None,
+    data_set: str,
+    stated: dict[str, float | None],
+    *,
+    adjacency: str,
+    contributions: int,
+    unit: str | None,
+    by: str | None,
+    reason: str,
+) -> Accounts:
+    """Charge an account for work done elsewhere, by what was stated of it."""
+    given = {name: value for name, value in stated.items() if value}
+    work = Elsewhere.stated(
+        **{**stated, "delta": stated["delta"] or 0.0},
+        adjacency=cast("Adjacency", adjacency),
+        contributions=contributions,
+        what=", ".join(f"{name} = {value:g}" for name, value in given.items()),
+    )
+    who = _login() if by is None else by
+    ledger = open_ledger(place)
+    found = ledger.charge_elsewhere(data_set, work, unit=unit or UNIT, by=who, reason=reason)
+    return Accounts([found])
+
+
+def end_study(place: str | None, study: str) -> int:
+    """End the open sessions of a study; how many there were."""
+    return open_ledger(place).end_study(study)
+
+
+def _of(ledger: Ledger, data_set: str) -> list[Standing]:
+    return [each for each in ledger.standings() if each.budget.data_set == data_set]
+
+
+def _login() -> str:
+    """The name of the user who runs it, where the machine knows one."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""
+
+
+# -- as text
+
+
+_CHANGES = ("when (UTC)", "data set", "epsilon", "delta", "by", "reason", "signed by")
+_SESSIONS = ("begun (UTC)", "study", "session", "data set", "outcome", "charges")
+_ELSEWHERE = ("when (UTC)", "data set", "stated", "by", "reason")
+_DECISIONS = ("when (UTC)", "decision", "by", "study", "purpose, reason")
+
+
+def _last(
+    title: str,
+    headings: Sequence[str],
+    found: Sequence[Any],
+    cells: Callable[[Any], Sequence[str]],
+) -> TextTable:
+    rows = [cells(each) for each in found[-_MOST_SHOWN:]]
+    return TextTable(title, headings, rows, right=("charges",), overflow="fold")
+
+
+def _shown(found: Sequence[object]) -> str:
+    return "all" if len(found) <= _MOST_SHOWN else f"the last {_MOST_SHOWN} of {len(found)}"
+
+
+def _minute(time: str) -> str:
+    return time[:16].replace("T", " ")
+
+
+def _change_cells(each: BudgetChange) -> tuple[str, ...]:
+    of = each.body.budget
+    signed = ", ".join(map(str, each.signed)) or "unsigned"
+    numbers = f"{of.epsilon:.4g}", f"{of.delta:.4g}"
+    return (_minute(each.time), of.data_set, *numbers, each.body.by, each.body.reason, signed)
+
+
+def _elsewhere_cells(each: tuple[str, ElsewhereBody]) -> tuple[str, ...]:
+    time, body = each
+    return _minute(time), body.data_set, body.what, body.by, body.reason
+
+
+def _session_cells(each: Session) -> tuple[str, ...]:
+    releases = sum(len(charge.releases) for _, charge in each.charges)
+    return (
+        _minute(each.begun),
+        *each.key,
+        each.terms.data_set,
+        "open" if each.outcome is None else each.outcome,
+        f"{releases} release{'' if releases == 1 else 's'}",
+    )
+
+
+def _decision_cells(each: Recorded) -> tuple[str, ...]:
+    of = each.decision
+    good = "" if of.action != "approve" else f", runs: {of.runs or 'any number'}"
+    good += "" if of.until is None else f", until {of.until:%Y-%m-%d %H:%M}"
+    return (
+        f"{of.time:%Y-%m-%d %H:%M}",
+        f"{of.action}{good}" if not each.problem else f"NOT VALID: {each.problem}",
+        of.by if each.approver is None else str(each.approver),
+        of.study[:16],
+        "; ".join(text for text in (of.purpose, of.reason) if text),
+    )
+
+
+# -- as plain values
 
 
 def _decision_json(each: Recorded) -> dict[str, Any]:
@@ -63,13 +375,14 @@ def _change_json(each: BudgetChange) -> dict[str, Any]:
 
 
 def _standing_json(standing: Standing) -> dict[str, Any]:
+    spent = standing.spent_epsilon  # JSON has no infinity
     return {
         **asdict(standing.budget),
         "caps": asdict(standing.caps),
         "spent": asdict(standing.spent),
         "reserved": asdict(standing.reserved),
         "left": asdict(standing.left),
-        "spent_epsilon": _finite(standing.spent_epsilon),
+        "spent_epsilon": spent if math.isfinite(spent) else None,
         "left_epsilon": standing.left_epsilon,
         "left_pure_epsilon": standing.left_pure,
     }
@@ -92,8 +405,3 @@ def _session_json(session: Session) -> dict[str, Any]:
             for number, charge in session.charges
         ],
     }
-
-
-def _finite(number: float) -> float | None:
-    """JSON has no infinity."""
-    return number if math.isfinite(number) else None

@@ -113,7 +113,7 @@ COMMANDS = {
         "A public manifest of genetic variants, which makes genotypes of many sites the same.",
     ),
     "study": Command(
-        "eigenveil.cli.commands.study_ask:study_app",
+        "eigenveil.cli.commands.study_run:study_app",
         "A study: one file that several sites agree on, checked before any row is read.",
     ),
     "federation": Command(

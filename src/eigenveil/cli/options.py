@@ -349,12 +349,12 @@ def declared(
                     option_values[name] = reader(value)
             return function(**values, option_values=option_values)
 
-        return _in_place_of(function, command, [*own, *added])
+        return in_place_of(function, command, [*own, *added])
 
     return decorated
 
 
-def _in_place_of(
+def in_place_of(
     function: Any, command: Callable[..., Any], parameters: Sequence[inspect.Parameter]
 ) -> Any:
     """A command under a function's name and help, whose options are these parameters."""
@@ -487,7 +487,7 @@ def reads_files(function: Any) -> Any:
         others = {name: values.pop(name) for name in _OF_FORMATS}
         return function(**values, read=app.rows.read_options(text, **others))
 
-    return _in_place_of(function, command, [*own, *added])
+    return in_place_of(function, command, [*own, *added])
 
 
 def kind_of(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:

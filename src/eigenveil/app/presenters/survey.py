@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
-from eigenveil.cli.presenters.screen import Screen
+from eigenveil.app.parts import Part, TextTable
 from eigenveil.errors import DataError
 from eigenveil.network.channel import sentence
 from eigenveil.network.survey import NOT_A_MEMBER, NOT_CONNECTED, REVOKED, PartyReport
@@ -81,67 +79,72 @@ def schemas_of(reports: Sequence[PartyReport]) -> Schemas:
         return Schemas(told, problem=error.message)
 
 
-def survey_json(reports: Sequence[PartyReport], study: Study | None) -> dict[str, Any]:
-    """All of it as plain values."""
-    schemas = schemas_of(reports)
-    return {
-        "study_hash": None if study is None else study.hash,
-        "agreed": bool(reports) and all(each.agreed for each in reports),
-        "sites": [
-            {
-                "name": each.name,
-                "agreed": each.agreed,
-                "decision": decision_text(each),
-                "connected": is_connected(each),
-                "problem": each.problem,
-                "schema": _schema_text(each, study),
-                **({} if each.answer is None else each.answer.model_dump(mode="json")),
-            }
+@dataclass(frozen=True)
+class Survey:
+    """What a study's sites answered."""
+
+    reports: Sequence[PartyReport]
+    study: Study
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        reports, study, schemas = self.reports, self.study, schemas_of(self.reports)
+        return {
+            "study_hash": study.hash,
+            "agreed": bool(reports) and all(each.agreed for each in reports),
+            "sites": [
+                {
+                    "name": each.name,
+                    "agreed": each.agreed,
+                    "decision": decision_text(each),
+                    "connected": is_connected(each),
+                    "problem": each.problem,
+                    "schema": _schema_text(each, study),
+                    **({} if each.answer is None else each.answer.model_dump(mode="json")),
+                }
+                for each in reports
+            ],
+            "common_schema": None if schemas.common is None else schemas.common.as_dict(),
+            "differences": [asdict(each) for each in schemas.differences],
+            "schema_problem": schemas.problem,
+        }
+
+    def parts(self) -> Iterator[Part]:
+        """A table of sites, and what it means for a start."""
+        study, reports = self.study, self.reports
+        rows = [
+            (
+                each.name,
+                decision_text(each),
+                "yes" if is_connected(each) else "no",
+                "-" if each.answer is None else each.answer.version,
+                _schema_text(each, study),
+            )
             for each in reports
-        ],
-        "common_schema": None if schemas.common is None else schemas.common.as_dict(),
-        "differences": [asdict(each) for each in schemas.differences],
-        "schema_problem": schemas.problem,
-    }
+        ]
+        headings = ("site", "decision", "connected", "version", "schema")
+        title = f"study {study.name}, hash {study.hash[:12]}"
+        yield TextTable(title, headings, rows, overflow="fold")
+        schemas = schemas_of(reports)
+        yield from map(str, schemas.differences)
+        if schemas.told and schemas.common is None:
+            yield schemas.problem
+        missing = [each.name for each in reports if not each.agreed]
+        if missing:
+            yield (
+                f"not agreed: {', '.join(missing)}. A study that is started waits for them; this "
+                "one is before the owners who are connected."
+            )
+        else:
+            yield "All have agreed: a study that is started now begins at once."
 
 
-def print_survey(reports: Sequence[PartyReport], study: Study, screen: Screen) -> None:
-    """A table of sites, and what it means for a start."""
-    table = Table(title=f"study {study.name}, hash {study.hash[:12]}")
-    for name in ("site", "decision", "connected", "version", "schema"):
-        table.add_column(name, overflow="fold")
-    for each in reports:
-        software = "-" if each.answer is None else each.answer.version
-        connected = "yes" if is_connected(each) else "no"
-        table.add_row(
-            each.name, decision_text(each), connected, software, _schema_text(each, study)
-        )
-    screen.print(table)
-    print_differences(schemas_of(reports), screen)
-    missing = [each.name for each in reports if not each.agreed]
-    if missing:
-        screen.print(
-            f"not agreed: {', '.join(missing)}. A study that is started waits for them; this one "
-            "is before the owners who are connected."
-        )
-    else:
-        screen.print("All have agreed: a study that is started now begins at once.")
-
-
-def print_differences(schemas: Schemas, screen: Screen) -> None:
-    """Where sites' schemas differ, by column and site."""
-    for each in schemas.differences:
-        screen.print(str(each))
-    if schemas.told and schemas.common is None:
-        screen.print(schemas.problem)
-
-
-def _schema_text(report: PartyReport, study: Study | None) -> str:
+def _schema_text(report: PartyReport, study: Study) -> str:
     """Whether a party's schema reads its table as the study does."""
     schema = None if report.answer is None else report.answer.schema_told
     if schema is None:
         return "-" if report.answer is None else "not told"
-    if study is None or study.table_schema is None:
+    if study.table_schema is None:
         return f"told ({len(schema.read)} of its columns are read)"
     lacking = [c.name for c in study.table_schema.read if schema.column(c.name) is None]
     if lacking:

@@ -1,0 +1,206 @@
+"""Who decides at a site: the list in its ledger, and changes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from eigenveil.app.decisions import desk_of, signer_of
+from eigenveil.app.parts import Part, Sentence, TextTable
+from eigenveil.errors import WrongOption
+from eigenveil.federation.approvals.desk import Decisions
+from eigenveil.federation.approvals.documents import (
+    DECIDING,
+    Approver,
+    ApproverList,
+    ApproverRole,
+    key_mark,
+)
+from eigenveil.federation.approvals.keys import make_key, read_public_key
+from eigenveil.federation.approvals.roster import FIRST_OWNER, key_file
+from eigenveil.federation.public_key import Signer
+from eigenveil.network.folder import PartyFolder, open_party
+
+Password = Callable[..., str]
+"""Asks for a password, given a prompt and whether it is to be ``confirm``-ed."""
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """Somebody who decides at a site, as the commands name it."""
+
+    party: Path
+    ledger: str | None
+    by: str
+    key: Path | None
+    password: Password
+
+    @cached_property
+    def site(self) -> PartyFolder:
+        """The site's folder."""
+        return open_party(self.party, role="site")
+
+    @cached_property
+    def desk(self) -> Decisions:
+        """The decisions in the site's ledger."""
+        return desk_of(self.site, self.ledger)
+
+    @cached_property
+    def signer(self) -> Signer | None:
+        """The key that signs; its password is asked for where it has one."""
+        return signer_of(self.desk, self.by, self.key, self.password)
+
+
+@dataclass(frozen=True)
+class RosterView:
+    """The list of approvers, and what waits for another one."""
+
+    listed: ApproverList
+    proposed: list[tuple[ApproverList, tuple[Approver, ...]]]
+
+    @classmethod
+    def of(cls, desk: Decisions) -> RosterView:
+        """As it is now."""
+        return cls(desk.approvers(), desk.proposed())
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        waiting = [
+            {"list": new.model_dump(mode="json"), "signed": [each.name for each in agreed]}
+            for new, agreed in self.proposed
+        ]
+        return self.listed.model_dump(mode="json") | {"waiting": waiting}
+
+    def parts(self) -> Iterator[Part]:
+        """A table with their keys, the rule, and what waits."""
+        found = self.listed
+        rows = [
+            (
+                each.name,
+                each.role,
+                f"{each.since:%Y-%m-%d}",
+                "" if each.until is None else f"{each.until:%Y-%m-%d}",
+                key_mark(each.public_key) if each.public_key else "",
+            )
+            for each in found.approvers
+        ]
+        headings = ("name", "role", "since", "until", "key")
+        title = f"approvers of {found.whose} (list {found.number})"
+        yield TextTable(title, headings, rows, overflow="fold")
+        yield f"An approval takes {'one' if found.needed == 1 else 'two'} of them."
+        for new, agreed in self.proposed:
+            text = (
+                f"Waits for another approver ('site approver agree'): list {new.number}, needing "
+                f"{new.needed}, of {', '.join(str(e) for e in new.approvers if e.until is None)}; "
+                f"signed by {', '.join(map(str, agreed))}."
+            )
+            yield Sentence((text,), whole=True)
+
+
+@dataclass(frozen=True)
+class RosterChange:
+    """A change of the list: whether it counts, and the key that was made for it."""
+
+    what: str
+    done: bool
+    roster: RosterView
+    key: Path | None = None
+
+    def parts(self) -> Iterator[Part]:
+        """In sentences."""
+        yield self.what if self.done else f"{self.what} -- once another approver has agreed to it"
+        if self.key is not None:
+            yield Sentence((f"  key: {self.key} (opened only with the password)",), whole=True)
+        yield from self.roster.parts()
+
+
+def list_approvers(party: Path, ledger: str | None) -> RosterView:
+    """Who decides."""
+    return RosterView.of(desk_of(open_party(party, role="site"), ledger))
+
+
+def add(who: Deciding, name: str, role: str, public_key: Path | None) -> RosterChange:
+    """Put somebody into the list; with a new key under a password, unless one is given."""
+    if role not in (*DECIDING, "viewer", "lead"):
+        raise WrongOption(
+            f"--role {role!r} is not owner, approver, viewer or lead.",
+            hint="Choose one of these.",
+        )
+
+    signer = who.signer
+
+    def change(new: str) -> bool:
+        return who.desk.appoint(name, cast("ApproverRole", role), new, signer=signer, by=who.by)
+
+    made = None
+    if public_key is not None:
+        done = change(read_public_key(public_key))
+    elif role in DECIDING:
+        made = key_file(who.desk.party, name)
+        done = _with_key(made, name, change, who.password)
+    else:
+        done = change("")
+    return _changed(who, f"added: {name}, {role}", done, made)
+
+
+def renew(who: Deciding, name: str, public_key: Path | None) -> RosterChange:
+    """Give somebody another key: one of a file, the party's own, or a new one."""
+    desk, signer = who.desk, who.signer
+    own, made = key_file(desk.party, name), None
+
+    def change(new: str) -> bool:
+        return desk.renew(name, new, signer=signer, by=who.by)
+
+    if public_key is not None:
+        done = change(read_public_key(public_key))
+    elif name == FIRST_OWNER and not own.exists():
+        done = change(desk.party.signer_now.public_key.text)
+    else:
+        made = own
+        new = own.with_suffix(".new")  # until the list has it, the one before counts
+        done = _with_key(new, name, change, who.password, overwrite=True)
+        new.replace(own)
+    return _changed(who, f"new key: {name}", done, made)
+
+
+def remove(who: Deciding, name: str) -> RosterChange:
+    """Let somebody decide no more."""
+    done = who.desk.dismiss(name, signer=who.signer, by=who.by)
+    return _changed(who, f"removed: {name}", done)
+
+
+def set_rule(who: Deciding, persons: int) -> RosterChange:
+    """Switch the two-person rule on (2) or off (1)."""
+    done = who.desk.set_needed(2 if persons == 2 else 1, signer=who.signer, by=who.by)
+    return _changed(who, f"rule: {persons}", done)
+
+
+def agree(who: Deciding) -> RosterChange:
+    """Sign the change of the list that waits."""
+    return _changed(who, "agreed", who.desk.agree(who.signer, by=who.by))
+
+
+def _changed(who: Deciding, what: str, done: bool, key: Path | None = None) -> RosterChange:
+    return RosterChange(what, done, RosterView.of(who.desk), key)
+
+
+def _with_key(
+    place: Path,
+    name: str,
+    change: Callable[[str], bool],
+    password: Password,
+    *,
+    overwrite: bool = False,
+) -> bool:
+    """Change the list with a new key, which is nobody's where that fails."""
+    made = make_key(
+        place, password(f"Password for {name}'s new key", confirm=True), overwrite=overwrite
+    )
+    try:
+        return change(made.public_key.text)
+    except BaseException:
+        place.unlink(missing_ok=True)
+        raise

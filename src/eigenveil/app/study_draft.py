@@ -1,0 +1,298 @@
+"""A study before it runs: written by its lead, checked by everybody, put before its sites."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eigenveil.app.parts import Part
+from eigenveil.app.presenters.study import summary, summary_parts
+from eigenveil.app.presenters.survey import Survey, decision_text, schemas_of
+from eigenveil.app.results import check_place
+from eigenveil.app.rows import WantedColumns
+from eigenveil.app.study import open_lead, settled
+from eigenveil.app.study_plan import choice_of
+from eigenveil.errors import DataError, EigenveilError, nearest
+from eigenveil.federation.study.file import read_study, schema, write_toml
+from eigenveil.federation.study.study import Study, make_study
+from eigenveil.files import replacing
+from eigenveil.io import ReadOptions, read_vocabulary
+from eigenveil.models.task import Task
+from eigenveil.moments.source import RowSource
+from eigenveil.network.orders import parties_of
+from eigenveil.network.survey import PartyReport
+from eigenveil.planning.protocol import Choice
+from eigenveil.tables.common import common_schema
+from eigenveil.tables.schema import Schema, read_schema
+
+__all__ = [
+    "ColumnSource",
+    "ask_sites",
+    "check_study",
+    "draft_study",
+    "new_study",
+    "read_study",
+    "schema",
+    "write_schema",
+]
+
+
+@dataclass(frozen=True)
+class StudyWritten:
+    """A study that was written, its protocol settled."""
+
+    study: Study
+    choice: Choice | None  # Of its protocol, where the lead left it open
+    out: Path
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {**summary(self.study, self.choice), "out": str(self.out)}
+
+    def parts(self) -> Iterator[Part]:
+        """In sentences."""
+        yield f"written to {self.out}: hash {self.study.hash}"
+        if self.choice is not None:
+            yield f"protocol {self.choice.protocol}: {self.choice.reason}"
+
+
+@dataclass(frozen=True)
+class ColumnSource:
+    """Where a study's columns come from: one of these."""
+
+    columns: list[str] | None = None
+    features: int | None = None
+    from_file: str | None = None
+    vocabulary: Path | None = None
+    schema: Path | None = None
+    from_sites: bool = False
+
+    def check(self) -> None:
+        """Refuse several, and none."""
+        given = (self.columns, self.features, self.from_file, self.vocabulary, self.schema)
+        count = sum(each is not None for each in given) + self.from_sites
+        if count != 1:
+            raise DataError(
+                f"{count} of --columns, --features, --from, --schema, --from-sites and "
+                "--vocabulary were given.",
+                hint="Give only one of them.",
+                code="columns-or-features",
+            )
+
+    def fields(self, wanted: WantedColumns) -> dict[str, Any]:
+        """The fields of a study that name its columns."""
+        if self.vocabulary is not None:
+            return {"columns": tuple(read_vocabulary(self.vocabulary))}
+        if wanted.schema is not None:
+            return {"columns": wanted.schema.names, "table_schema": wanted.schema}
+        if self.from_file is None:
+            return {"columns": self.columns, "features": self.features}
+        rows = wanted.open([self.from_file])
+        return {"features": rows.features} if rows.names is None else {"columns": tuple(rows.names)}
+
+
+def new_study(
+    out: Path,
+    task: Task,
+    targets: dict[str, Any],
+    source: ColumnSource,
+    *,
+    sites: Sequence[str],
+    name: str | None,
+    party: Path,
+    read: ReadOptions,
+    overwrite: bool,
+    notify: Callable[[str], None],
+    **own: Any,
+) -> StudyWritten:
+    """Write a study file that every site can read, check and agree to."""
+    if isinstance(targets.get("center"), np.ndarray):
+        targets["center"] = targets["center"].ravel()
+    source.check()
+    table = None if source.schema is None else read_schema(source.schema)
+    if source.from_sites:
+        table = schema_of_sites([_site(text)["name"] for text in sites], party, notify)
+    wanted = WantedColumns(schema=table, read=read).with_unit(targets.get("unit"))
+    called = _name_of(out) if name is None else name
+    fields = source.fields(wanted)
+    written = draft_study(task, targets, wanted.schema, name=called, sites=sites, **fields, **own)
+    # settled in the file: all sites must run the same, and see what they agree to
+    choice = choice_of(written)
+    made = written if choice is None else written.with_protocol(choice.protocol)
+    write_toml(made, out, overwrite=overwrite)
+    return StudyWritten(made, choice, out)
+
+
+def by_schema(values: dict[str, Any], schema: Schema | None) -> dict[str, Any]:
+    """The fields of a study, with what a schema decides: whose rows they are, and their ranges."""
+    found = dict(values)
+    if schema is not None and schema.unit is not None:
+        found["unit"] = schema.unit
+    if schema is not None and found.get("scale") == "private":
+        ranges = schema.public_ranges()
+        if np.isfinite(ranges).all():  # as a fit of rows that are read by the schema
+            found["ranges"] = ranges.tolist()
+    return found
+
+
+def draft_study(
+    task: Task, targets: dict[str, Any], schema: Schema | None, *, sites: Sequence[str], **own: Any
+) -> Study:
+    """A study of checked options, and of what a schema says."""
+    values = by_schema(targets, schema)
+    return make_study(
+        task=task.name,
+        components=values.pop("n_components", task.usual_components),
+        sites=[_site(text) for text in sites],
+        **own,
+        **values,
+    )
+
+
+def _name_of(path: Path) -> str:
+    """A study's name from its file's."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).lstrip("_.-")[:64] or "study"
+
+
+def _site(text: str) -> dict[str, Any]:
+    name, colon, target = text.partition(":")
+    if not colon:
+        return {"name": name}
+    try:
+        return {"name": name, "epsilon": float(target)}
+    except ValueError:
+        raise DataError(
+            f"--site {text}: {target!r} is not a number.",
+            hint="Give a name, or name:epsilon, such as south:0.5.",
+        ) from None
+
+
+def write_schema(out: Path, *, overwrite: bool) -> None:
+    """The JSON schema of a study, for editors and other programs."""
+    check_place(out, overwrite=overwrite)
+    with replacing(out) as scratch:
+        scratch.write_text(json.dumps(schema(), indent=2) + "\n", encoding="utf-8")
+
+
+# -- what it means, and whether files fit it
+
+
+@dataclass(frozen=True)
+class StudyChecked:
+    """A study, and what was found of its sites' files."""
+
+    study: Study
+    choice: Choice | None
+    files: dict[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {**summary(self.study, self.choice), "files": self.files}
+
+    def parts(self) -> Iterator[Part]:
+        """In sentences."""
+        return summary_parts(self.study, self.choice, self.files)
+
+
+def check_study(file: Path, given: Sequence[str], read: ReadOptions) -> StudyChecked:
+    """What a study means, and whether sites' files (``SITE=FILE``) fit it; no row is used."""
+    study = read_study(file)
+    checked = _check_files(study, _site_files(study, given), read=read)
+    return StudyChecked(study, choice_of(study), checked)
+
+
+def _site_files(study: Study, given: Sequence[str]) -> dict[str, str]:
+    """File by site."""
+    names = [site.name for site in study.sites]
+    files: dict[str, str] = {}
+    for text in given:
+        name, equals, file = text.partition("=")
+        if not (equals and file):
+            raise DataError(
+                f"--site {text}: not SITE=FILE.", hint=f"For example: --site {names[0]}=rows.csv."
+            )
+        if name not in names:
+            raise DataError(
+                f"--site {text}: the study has no site {name!r}.",
+                hint=f"Did you mean {nearest(name, names)}?",
+                code="unknown-site",
+            )
+        if name in files:
+            raise DataError(
+                f"--site {text}: site {name!r} is given twice.",
+                hint="Give one file, folder or pattern a site.",
+            )
+        files[name] = file
+    return files
+
+
+def _check_files(study: Study, files: Mapping[str, str], *, read: ReadOptions) -> dict[str, str]:
+    """What was found of each site's file; all errors are reported at once."""
+    found: dict[str, str] = {}
+    wrong: list[tuple[str, EigenveilError]] = []
+    wanted = WantedColumns.of_study(study, WantedColumns(read=read))
+    for name, file in files.items():
+        try:
+            found[name] = _fits(study, wanted.open_like([file]))
+        except EigenveilError as error:
+            wrong.append((name, error))
+    if wrong:
+        raise DataError(
+            "; ".join(f"site {name!r}: {error.message.rstrip('.')}" for name, error in wrong) + ".",
+            hint=wrong[0][1].hint,
+            code=wrong[0][1].code,
+        )
+    return found
+
+
+def _fits(study: Study, rows: RowSource) -> str:
+    if rows.features != study.width:
+        raise DataError(
+            f"its file has {rows.features} columns and the study {study.width}",
+            hint="Name the wanted columns in the study (columns), or correct the file.",
+            code="other-features",
+        )
+    named = study.columns is not None and rows.names is not None
+    return f"all {study.width} columns are there ({'by name' if named else 'by number'})"
+
+
+# -- before its sites
+
+
+def ask_sites(study: Path, party: Path) -> Survey:
+    """Ask the study's sites whether they have agreed to it; their owners then see it."""
+    agreed, _ = settled(read_study(study))
+    return Survey(_reports(parties_of(agreed), agreed, party), agreed)
+
+
+def schema_of_sites(names: Sequence[str], party: Path, notify: Callable[[str], None]) -> Schema:
+    """What the schemas of sites have in common; who tells none, and where they differ, is told."""
+    reports = _reports(names, None, party)
+    found = schemas_of(reports)
+    why = "; ".join(
+        f"{each.name}: {'does not tell it' if each.answer else decision_text(each)}"
+        for each in reports
+        if each.name not in found.told
+    )
+    if not found.told:
+        raise DataError(
+            f"No site tells its schema ({why}).",
+            hint="Their owners tell one with 'eigenveil site start --tell-schema'; or give "
+            "--schema.",
+            code="no-schema-told",
+        )
+    schema, differences = common_schema(found.told)
+    for line in (*map(str, differences), *([f"schema not known of {why}"] if why else [])):
+        notify(line)
+    return schema
+
+
+def _reports(names: Sequence[str], study: Study | None, party: Path) -> list[PartyReport]:
+    with open_lead(party) as session:
+        return session.ask(names, study)
