@@ -6,7 +6,7 @@ import pytest
 
 from eigenveil.app import federation
 from eigenveil.app.decisions import Owner, ledger_of
-from eigenveil.cli.commands.site_decisions import PASSWORD
+from eigenveil.cli.commands.approvers import PASSWORD
 from eigenveil.federation.approvals import studies as approvals
 from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from eigenveil.cli.commands import study_ask
+from eigenveil.app import study_draft
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.network.survey import PartyAnswer, PartyReport
 from federation_tools import SITES, study_of
@@ -40,7 +40,7 @@ def sites(monkeypatch):
             ]
 
     session = Session()
-    monkeypatch.setattr(study_ask, "open_lead", lambda party: session)
+    monkeypatch.setattr(study_draft, "open_lead", lambda party: session)
     return session
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eigenveil.cli.presenters.study import adversaries
+from eigenveil.app.presenters.study import adversaries
 from eigenveil.federation.study.file import read_study
 from eigenveil.federation.study.study import make_study
 

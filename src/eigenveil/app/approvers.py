@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from eigenveil.app.decisions import desk_of, signer_of
 from eigenveil.app.parts import Part, Sentence, TextTable
@@ -16,7 +16,6 @@ from eigenveil.federation.approvals.documents import (
     DECIDING,
     Approver,
     ApproverList,
-    ApproverRole,
     key_mark,
 )
 from eigenveil.federation.approvals.keys import make_key, read_public_key
@@ -133,7 +132,7 @@ def add(who: Deciding, name: str, role: str, public_key: Path | None) -> RosterC
     signer = who.signer
 
     def change(new: str) -> bool:
-        return who.desk.appoint(name, cast("ApproverRole", role), new, signer=signer, by=who.by)
+        return who.desk.appoint(name, role, new, signer=signer, by=who.by)
 
     made = None
     if public_key is not None:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from shlex import quote
 from typing import IO, Any, Literal
 
-from eigenveil.app.parts import Part, Sentence, TextTable, strongly
-from eigenveil.app.presenters.study import summary, summary_parts
 from eigenveil.app.study import settled
-from eigenveil.errors import DataError, OutputError, WrongOption
+from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.approvals.keys import open_key
 from eigenveil.federation.approvals.record import Record, Standing
@@ -373,155 +369,3 @@ class Studies:
             f"{cost.budget.delta:g} ({cost.budget.adjacency}, one {cost.budget.unit}), {verdict}; "
             f"{cost.left} ({place})."
         )
-
-
-# -- what the commands show and do
-
-
-@dataclass(frozen=True)
-class StudyList:
-    """The studies at a site that wait, and those that were decided about."""
-
-    at: Studies
-    party: Path
-
-    def as_json(self) -> dict[str, Any]:
-        """As plain values."""
-        approved = [each for each, found in self.at.decided() if found.approved]
-        return {
-            name: [
-                {**summary(each, None), "cost": None if cost is None else cost.as_json()}
-                for each in studies
-                for cost in [self.at.shown(each).cost]
-            ]
-            for name, studies in (("waiting", self.at.waiting), ("approved", approved))
-        }
-
-    def parts(self) -> Iterator[Part]:
-        """Each study with its cost, and how it is approved."""
-        yield from _hidden(self.at)
-        for each in map(self.at.shown, self.at.waiting):
-            yield from summary_parts(each.study, None, {})
-            yield strongly("cost:", each.sentence)
-            if each.standing.state not in ("waiting", "approved"):
-                yield strongly("decided:", sentence_of(each.standing))
-            command = f"eigenveil site approve --party {quote(str(self.party))}"
-            yield Sentence((f"to approve: {command} {each.study.hash[:12]}",), whole=True)
-            yield ""
-        if not self.at.waiting:
-            yield _NONE_WAITS
-        yield from stood_parts("decided", self.at.decided())
-
-
-_NONE_WAITS = "No study waits for approval."
-
-
-def _hidden(at: Studies) -> Iterator[Part]:
-    if at.hidden:
-        what = "cannot be shown on a terminal, and so not be approved."
-        yield strongly(f"{at.hidden} more", what)
-
-
-def stood_parts(title: str, stood: Sequence[tuple[Study, Standing]]) -> Iterator[Part]:
-    """A table of studies that were decided about; nothing where there is none."""
-    rows = [
-        (each.name, each.hash[:16], sentence_of(found))
-        for each, found in stood
-        if found.state != "waiting"
-    ]
-    if rows:
-        yield TextTable(title, ("study", "hash", "where it stands"), rows, overflow="fold")
-
-
-def study_parts(title: str, studies: Sequence[Study]) -> Iterator[Part]:
-    """A table of studies; nothing where there is none."""
-    rows = [
-        (each.name, each.task, f"{each.epsilon:g}", ", ".join(each.names), each.hash[:16])
-        for each in studies
-    ]
-    if rows:
-        headings = ("study", "task", "epsilon", "sites", "hash")
-        yield TextTable(title, headings, rows, overflow="fold")
-
-
-@dataclass(frozen=True)
-class Approved:
-    """Studies that were approved, with their costs before, and where each stands."""
-
-    at: Studies
-    stood: Sequence[tuple[Shown, Standing]]
-    all_asked: bool  # Whether all that wait were meant
-
-    def as_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            name: [each.study.hash for each, found in self.stood if found.approved == done]
-            for name, done in (("approved", True), ("second", False))
-        }
-
-    def parts(self) -> Iterator[Part]:
-        """In sentences."""
-        if self.all_asked:
-            yield from _hidden(self.at)
-        if not self.stood:
-            yield _NONE_WAITS
-        for each, found in self.stood:
-            said = "approved" if found.approved else "agreed"
-            text = f"{said}: study {each.study.name}, {each.study.hash}"
-            yield Sentence((text,), whole=True)
-            yield f"  {sentence_of(found)}"
-            yield f"  {each.sentence}"
-
-
-def approve(
-    at: Studies,
-    study: str | None,
-    signer: Callable[[], Signer | None],
-    *,
-    desk: Callable[[], Decisions],
-    until: str | None,
-    runs: int | None,
-    **fields: Any,
-) -> Approved:
-    """Approve a study, or all that wait where none is named."""
-    last = None if until is None else _end_of_day(until)
-    # costs are those before anything is approved
-    chosen = [at.shown(e) for e in (at.waiting if study is None else [at.named(study)])]
-    stood = []
-    if chosen:
-        deciding, key = at.desk or desk(), signer()
-        good = runs if runs is not None or last is not None else 1
-        for each in chosen:
-            found = deciding.approve(each.study, key, runs=good, until=last, **fields)
-            stood.append((each, found))
-    return Approved(at, stood, study is None)
-
-
-def _end_of_day(text: str) -> datetime:
-    try:
-        day = datetime.fromisoformat(text)
-        if day.tzinfo is None:
-            whole = len(text) <= len("2027-06-30")
-            day = day.replace(tzinfo=UTC) + whole * timedelta(days=1, seconds=-1)
-    except ValueError:
-        raise WrongOption(
-            f"--until {text!r} is not a date.", hint="Give one such as 2027-06-30."
-        ) from None
-    return day
-
-
-EVERY = "all"
-"""In place of a study: every one that was approved as it came."""
-
-
-def revoke(desk: Decisions, study: str, signer: Signer | None, **fields: Any) -> tuple[str, str]:
-    """Take an approval back; what it was for, in words and as decisions name it."""
-    called, which = "every study", EVERY
-    if study != EVERY:
-        stood = Studies(desk.party, desk, desk.data_set).decided()
-        chosen = pick(
-            [each for each, found in stood if found.rule.revocable], study, what="was approved"
-        )
-        called, which = f"study {chosen.name}, {chosen.hash}", chosen.hash
-    desk.revoke(which, signer, **fields)
-    return called, which

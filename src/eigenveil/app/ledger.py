@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TextIO, cast
@@ -254,7 +254,7 @@ def set_budget(
 def charge(
     place: str | None,
     data_set: str,
-    stated: dict[str, float | None],
+    stated: Mapping[str, float | None],
     *,
     adjacency: str,
     contributions: int,
@@ -263,9 +263,9 @@ def charge(
     reason: str,
 ) -> Accounts:
     """Charge an account for work done elsewhere, by what was stated of it."""
-    given = {name: value for name, value in stated.items() if value}
+    given = {name: value for name, value in stated.items() if value is not None}
     work = Elsewhere.stated(
-        **{**stated, "delta": stated["delta"] or 0.0},
+        **given,
         adjacency=cast("Adjacency", adjacency),
         contributions=contributions,
         what=", ".join(f"{name} = {value:g}" for name, value in given.items()),

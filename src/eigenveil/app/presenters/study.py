@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -152,7 +152,8 @@ def summary_parts(study: Study, choice: Choice | None, checked: dict[str, str]) 
         yield f"files are read by the study's schema: {_schema_text(study.table_schema)}."
     yield from _protected(study)
     settled = study if choice is None else study.with_protocol(choice.protocol)
-    sizes, triples, moment = forecast(settled, study.width, None), _has_tensor(settled), _moment(study)
+    sizes, triples = forecast(settled, study.width, None), _has_tensor(settled)
+    moment = TASKS[study.task].moment
     size = bytes_text(sizes.round_bytes if triples else sizes.message_bytes)
     sent = PROTOCOLS[settled.protocol].what_is_sent(moment, triples=triples)
     yield f"protocol {settled.protocol}: {sent}, {size} a site."
@@ -189,10 +190,6 @@ def _is_alone(study: Study) -> bool:
     return PROTOCOLS[study.protocol].first_site_only or len(study.sites) == 1
 
 
-def _moment(study: Study) -> str:
-    return TASKS[study.task].moment
-
-
 def _protected(study: Study) -> Iterator[Part]:
     """Whose rows are protected, and what is done to columns."""
     plan = study.plan(study.width)
@@ -216,6 +213,7 @@ def _protected(study: Study) -> Iterator[Part]:
 
 
 def components_text(study: Study) -> str:
+    """How many components are wanted."""
     if study.components is None:
         return TASKS[study.task].title
     most = f"(at most {study.most_components})"
@@ -287,4 +285,5 @@ def _promise(study: Study, adversary: Adversary) -> str:
 
 
 def counted(number: int, thing: str) -> str:
+    """So many of a thing."""
     return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -54,8 +54,8 @@ def decides(function: Any) -> Any:
     ]
 
     def command(**values: Any) -> Any:
-        at = [values.pop(name) for name in ("party", "ledger", "by", "key")]
-        return function(**values, who=app.approvers.Deciding(*at, ask_password))
+        at = {name: values.pop(name) for name in _OF_DECIDING}
+        return function(**values, who=app.approvers.Deciding(**at, password=ask_password))
 
     return options.in_place_of(function, command, [*own, *added])
 

@@ -197,7 +197,7 @@ def charge(
     accounts = app.ledger.charge(
         place,
         data_set,
-        {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu},
+        {"epsilon": epsilon, "delta": delta or None, "rho": rho, "mu": mu},
         adjacency=adjacency,
         contributions=contributions,
         unit=unit,

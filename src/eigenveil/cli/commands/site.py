@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from eigenveil.app.decisions import Owner, Studies, ledger_of, owner_of
+from eigenveil import app
+from eigenveil.app.decisions import Owner, ledger_of
 from eigenveil.app.rows import WantedColumns, read_columns, read_places
 from eigenveil.cli import options
 from eigenveil.cli.commands import site_decisions as decisions
-from eigenveil.cli.commands.ledger import HEADS_HELP, heads_of
-from eigenveil.cli.presenters.screen import Screen
+from eigenveil.cli.commands.approvers import approver_app
+from eigenveil.cli.commands.ledger import HEADS_HELP
+from eigenveil.cli.presenters.screen import Screen, present
 from eigenveil.cli.presenters.site_console import BudgetTarget, check_budget
 from eigenveil.cli.service import HealthAt, LogJson, Service, start_health
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError
 from eigenveil.federation.study.study import Study
 from eigenveil.files import Place
 from eigenveil.io import ReadOptions
@@ -52,7 +54,7 @@ LEDGER_HELP = "The site's ledger: a file, or a URL such as postgresql://host/nam
 
 for _command in (decisions.approve, decisions.refuse, decisions.revoke):
     site_app.command()(_command)
-site_app.add_typer(decisions.approver_app, name="approver")
+site_app.add_typer(approver_app, name="approver")
 
 
 @site_app.command()
@@ -152,7 +154,7 @@ def start(
     budget = BudgetTarget(
         data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon, budget_unit
     )
-    noted = heads_of(heads)
+    noted = app.ledger.heads_of(heads)
     desk = Decisions(opened, ledger_of(place, opened, noted), data_set)
     check_budget(desk, budget, Screen(quiet=quiet))
     Owner.of(place, data_set, rows.paths).keep(opened)
@@ -166,56 +168,10 @@ def status(
     json: options.Json = False,
 ) -> None:
     """Say whether the site runs, which study it is in, and what waits for its owner."""
-    from eigenveil.network.folder import open_party
-
-    opened = open_party(party)
-    screen = Screen(quiet=json)
-    at, owner = Studies.of(opened, None), owner_of(opened)
-    waiting, stood = at.waiting, at.decided()
-    running = _running(opened)
-    if json:
-        options.print_json(
-            {
-                "party": str(opened.folder),
-                "role": opened.role,
-                "name": opened.name,
-                "address": opened.address,
-                "running": running,
-                "ledger": owner.ledger,
-                "data_set": owner.data_set,
-                "waiting": [{"hash": each.hash, "name": each.name} for each in waiting],
-                "approved": [
-                    {"hash": each.hash, "name": each.name, "left": found.left}
-                    for each, found in stood
-                    if found.approved
-                ],
-                "decided": [
-                    {"hash": each.hash, "name": each.name, "state": found.state}
-                    for each, found in stood
-                ],
-            }
-        )
-        return
-    state = "runs" if running else "does not run"
-    screen.print(f"{opened.role} {opened.name} {state}; its mailbox is {opened.address}")
-    screen.print(f"ledger: {owner.ledger or 'not known here'}")
-    decisions.print_studies("waits for approval", waiting, screen)
-    decisions.print_stood("decided", stood, screen)
-    if waiting:
+    found = app.site.status(party)
+    screen = present(found, json=json)
+    if found.at.waiting:
         screen.next("site approve --party", party, "--list")
-
-
-def _running(party: PartyFolder) -> bool:
-    """Whether a process runs from the folder."""
-    from eigenveil.network.folder import lock
-
-    try:
-        with lock(party):
-            return False
-    except OutputError as error:
-        if error.code != "party-in-use":
-            raise
-        return True
 
 
 # -- the owner's rows and ledger

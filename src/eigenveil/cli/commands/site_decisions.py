@@ -68,9 +68,9 @@ def approve(
         raise WrongOption("A study, --all and --list exclude each other.", hint="Give one of them.")
     at = app.decisions.Studies.of(who.site, who.ledger, data_set)
     if study is None and not everything:
-        present(app.decisions.StudyList(at, who.party), json=json, quiet=quiet)
+        present(app.site.StudyList(at, who.party), json=json, quiet=quiet)
         return
-    approved = app.decisions.approve(
+    approved = app.site.approve(
         at,
         study,
         lambda: who.signer,
@@ -121,7 +121,7 @@ def revoke(
     who: Any,
 ) -> None:
     """Take an approval back, from the next message on."""
-    called, which = app.decisions.revoke(who.desk, study, who.signer, by=who.by, reason=reason)
+    called, which = app.site.revoke(who.desk, study, who.signer, by=who.by, reason=reason)
     if json:
         print_json({"revoked": [which]})
         return

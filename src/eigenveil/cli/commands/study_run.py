@@ -22,7 +22,7 @@ from eigenveil.app.study import (
 )
 from eigenveil.cli import options
 from eigenveil.cli.commands.fit import show_written
-from eigenveil.cli.commands.study import LEAD, LeadFolder, StudyFile
+from eigenveil.cli.commands.study import LEAD, LeadFolder, StudyFile, study_app
 from eigenveil.cli.presenters.screen import Screen, notify
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.io.stopping import Stop
@@ -39,6 +39,7 @@ Signatures = Annotated[
 ]
 
 
+@study_app.command()
 def run(
     study: StudyFile,
     out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
@@ -119,6 +120,7 @@ def run(
     show_written(screen, found)
 
 
+@study_app.command()
 def status(
     run: Annotated[
         str | None, typer.Argument(help="A run, as 'study run' names it; all by default.")
@@ -150,6 +152,7 @@ def status(
             screen.print(f"{name[:8]}: {each.error}")
 
 
+@study_app.command()
 def end(run: Run, party: LeadFolder = LEAD, quiet: options.Quiet = False) -> None:
     """End a study that waits or runs; what its sites have answered stays spent."""
     with open_lead(party) as session:
@@ -157,6 +160,7 @@ def end(run: Run, party: LeadFolder = LEAD, quiet: options.Quiet = False) -> Non
     Screen(quiet=quiet).print(f"ended: run {run}")
 
 
+@study_app.command()
 def fetch(
     run: Run,
     out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from eigenveil.app.presenters.study import adversaries_json, summary
 from eigenveil.app.study import settled
-from eigenveil.cli.commands.study import by_schema, draft_study
-from eigenveil.cli.presenters.study import adversaries_json, summary
+from eigenveil.app.presenters.study import adversaries_json, summary
+from eigenveil.app.study_draft import by_schema, draft_study
 from eigenveil.console.desk.curves import point_of_study
 from eigenveil.console.desk.forms import fields_of, read_values
 from eigenveil.console.desk.results import Results

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from eigenveil.app.decisions import can_be_shown, cost_of, desk_of, owner_of, sentence_of
 from eigenveil.app.parts import bytes_text
-from eigenveil.cli.presenters.study import adversaries, summary
+from eigenveil.app.presenters.study import adversaries, summary
 from eigenveil.console.desk.ledger import LedgerPages, empty_page
 from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, OutputError, ProtocolError
