@@ -5,7 +5,8 @@ import json
 import pytest
 
 from eigenveil.app import federation
-from eigenveil.app.decisions import Owner, ledger_of
+from eigenveil.app.decisions import Owner
+from eigenveil.app.ledger import ledger_of
 from eigenveil.cli.commands.approvers import PASSWORD
 from eigenveil.federation.approvals import studies as approvals
 from eigenveil.federation.approvals.desk import Decisions

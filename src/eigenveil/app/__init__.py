@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from eigenveil.app import (
         approvers,
+        budgets,
         certify,
         decisions,
         exchange,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "approvers",
+    "budgets",
     "certify",
     "decisions",
     "exchange",

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from eigenveil.app.ledger import ledger_of
 from eigenveil.app.study import settled
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.approvals.desk import Decisions
@@ -19,7 +20,6 @@ from eigenveil.federation.approvals.roster import FIRST_OWNER, Site, key_file
 from eigenveil.federation.approvals.studies import decided_studies, waiting_studies
 from eigenveil.federation.ledger.books import epsilon_or_infinity
 from eigenveil.federation.ledger.entries import UNIT
-from eigenveil.federation.ledger.heads import HeadsFile, UsualHeads
 from eigenveil.federation.ledger.ledger import Budget, Ledger
 from eigenveil.federation.ledger.placing import Wanted, budget_left_text
 from eigenveil.federation.protocol.terms import Terms, settle
@@ -227,15 +227,6 @@ def owner_of(party: PartyFolder) -> Owner:
 
 
 # -- the desk
-
-
-def ledger_of(
-    place: str, party: PartyFolder, heads: HeadsFile | Literal["usual"] = "usual"
-) -> Ledger:
-    """A site's ledger; its heads are kept in the party's folder where no place is named."""
-    if heads == "usual":
-        heads = UsualHeads(Ledger(place, heads=None).name, party.folder / "heads")
-    return Ledger(place, heads=heads)
 
 
 def desk_of(party: PartyFolder, ledger: str | None, data_set: str | None = None) -> Decisions:

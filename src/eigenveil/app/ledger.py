@@ -1,37 +1,28 @@
-"""A ledger, as its owner looks at it, sets budgets in it and charges it."""
+"""A ledger, as its owner looks at it."""
 
 from __future__ import annotations
 
-import getpass
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO, cast
+from typing import Any, Literal, TextIO
 
-from eigenveil.app.decisions import ledger_of, signer_of
 from eigenveil.app.ledger_place import usual_ledger
 from eigenveil.app.parts import Part, Sentence, Strong, TextTable
 from eigenveil.errors import WrongOption
-from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.approvals.record import BudgetChange, Record, Recorded
-from eigenveil.federation.approvals.roster import FIRST_OWNER
 from eigenveil.federation.ledger.books import Session, Standing
 from eigenveil.federation.ledger.display import ACCOUNTS, account_cells
-from eigenveil.federation.ledger.entries import UNIT, Budget, ElsewhereBody
-from eigenveil.federation.ledger.heads import HeadsFile
+from eigenveil.federation.ledger.entries import ElsewhereBody
+from eigenveil.federation.ledger.heads import HeadsFile, UsualHeads
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.ledger.placing import budget_left_text
 from eigenveil.federation.ledger.verify import Verification
 from eigenveil.files import replacing
-from eigenveil.models.options import OPTIONS
-from eigenveil.network.folder import open_party
-from eigenveil.privacy.elsewhere import Elsewhere
-from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.network.folder import PartyFolder, open_party
 
-# That of a fit where none is given.
-USUAL_DELTA = next(one.default for one in OPTIONS if one.name == "delta")
 _MOST_SHOWN = 20
 
 
@@ -55,6 +46,15 @@ def open_ledger(
     if party is not None:
         return ledger_of(where, open_party(party, role="site"), heads_of(heads))
     return Ledger(where, heads=heads_of(heads))
+
+
+def ledger_of(
+    place: str, party: PartyFolder, heads: HeadsFile | Literal["usual"] = "usual"
+) -> Ledger:
+    """A site's ledger; its heads are kept in the party's folder where no place is named."""
+    if heads == "usual":
+        heads = UsualHeads(Ledger(place, heads=None).name, party.folder / "heads")
+    return Ledger(place, heads=heads)
 
 
 # -- what is in it
@@ -188,109 +188,6 @@ def export(place: str | None, out: Path | TextIO) -> None:
         return
     with replacing(out) as scratch, scratch.open("w", encoding="ascii") as file:
         file.writelines(lines)
-
-
-# -- what changes it
-
-
-@dataclass(frozen=True)
-class WantedBudget:
-    """A budget as its owner wants it; what is ``None`` is as it was, or as usual."""
-
-    data_set: str
-    epsilon: float | None = None
-    delta: float | None = None
-    pure_epsilon: float | None = None
-    adjacency: str | None = None
-    unit: str | None = None
-    delta_elsewhere: float | None = None
-
-    def after(self, before: Budget | None) -> Budget:
-        """The whole budget, given the one before."""
-        if before is None and self.epsilon is None:
-            raise WrongOption(
-                f"The ledger has no account of {self.data_set!r} yet, and --epsilon is not given.",
-                hint="Give --epsilon: what all fits of these rows may cost together, such as 1.",
-            )
-        usual = before or Budget(self.data_set, "add-remove", 0.0, USUAL_DELTA)
-        if self.epsilon is not None:
-            usual = replace(usual, pure_epsilon=0.0)
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        return replace(usual, **given)
-
-
-def set_budget(
-    place: str | None,
-    wanted: WantedBudget,
-    *,
-    by: str | None,
-    reason: str,
-    party: Path | None,
-    key: Path | None,
-    password: Callable[[str], str],
-) -> Accounts:
-    """Set a budget, signed by an approver where there is a site's folder; how it stands then."""
-    ledger, name = open_ledger(place, makes=True, party=party), wanted.data_set
-    before = ledger.budget_if_any(name)
-    new = wanted.after(before)
-    is_raised = before is not None and (new.epsilon > before.epsilon or new.delta > before.delta)
-    if is_raised and not reason and _of(ledger, name)[0].spent_epsilon > 0:
-        raise WrongOption(
-            f"The budget of data set {name!r} would be raised after something was charged, "
-            "and no reason is given.",
-            hint="Give --reason: it is kept in the ledger, with your name.",
-        )
-    if party is None:
-        ledger.set_budget(new, by=_login() if by is None else by, reason=reason)
-        note = "This budget is unsigned: the ledger has no approvers."
-    else:
-        desk, who = Decisions(open_party(party, role="site"), ledger), by or FIRST_OWNER
-        is_set = desk.set_budget(new, signer_of(desk, who, key, password), by=who, reason=reason)
-        waits = "A second approver must agree to exactly this budget: it is not set yet."
-        note = "" if is_set else waits
-    return Accounts(_of(ledger, name), note)
-
-
-def charge(
-    place: str | None,
-    data_set: str,
-    stated: Mapping[str, float | None],
-    *,
-    adjacency: str,
-    contributions: int,
-    unit: str | None,
-    by: str | None,
-    reason: str,
-) -> Accounts:
-    """Charge an account for work done elsewhere, by what was stated of it."""
-    given = {name: value for name, value in stated.items() if value is not None}
-    work = Elsewhere.stated(
-        **given,
-        adjacency=cast("Adjacency", adjacency),
-        contributions=contributions,
-        what=", ".join(f"{name} = {value:g}" for name, value in given.items()),
-    )
-    who = _login() if by is None else by
-    ledger = open_ledger(place)
-    found = ledger.charge_elsewhere(data_set, work, unit=unit or UNIT, by=who, reason=reason)
-    return Accounts([found])
-
-
-def end_study(place: str | None, study: str) -> int:
-    """End the open sessions of a study; how many there were."""
-    return open_ledger(place).end_study(study)
-
-
-def _of(ledger: Ledger, data_set: str) -> list[Standing]:
-    return [each for each in ledger.standings() if each.budget.data_set == data_set]
-
-
-def _login() -> str:
-    """The name of the user who runs it, where the machine knows one."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return ""
 
 
 # -- as text

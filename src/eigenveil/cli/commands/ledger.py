@@ -147,10 +147,10 @@ def budget(
     quiet: options.Quiet = False,
 ) -> None:
     """Open a data set's account, or set its budget anew; makes the ledger where there is none."""
-    wanted = app.ledger.WantedBudget(
+    wanted = app.budgets.WantedBudget(
         data_set, epsilon, delta, pure_epsilon, adjacency, unit, delta_elsewhere
     )
-    accounts = app.ledger.set_budget(
+    accounts = app.budgets.set_budget(
         place, wanted, by=by, reason=reason, party=party, key=key, password=ask_password
     )
     present(accounts, json=False, quiet=quiet)
@@ -194,7 +194,7 @@ def charge(
     quiet: options.Quiet = False,
 ) -> None:
     """Charge a data set's account for work done elsewhere, by what that program stated of it."""
-    accounts = app.ledger.charge(
+    accounts = app.budgets.charge(
         place,
         data_set,
         {"epsilon": epsilon, "delta": delta or None, "rho": rho, "mu": mu},
@@ -215,7 +215,7 @@ def end(
     quiet: options.Quiet = False,
 ) -> None:
     """End the open sessions of a study that will not go on; what they charged stays."""
-    count = app.ledger.end_study(place, study)
+    count = app.budgets.end_study(place, study)
     Screen(quiet=quiet).print(
         f"{count} session{'' if count == 1 else 's'} ended; what was reserved is free again."
         if count

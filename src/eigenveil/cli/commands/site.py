@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from eigenveil import app
-from eigenveil.app.decisions import Owner, ledger_of
+from eigenveil.app.decisions import Owner
+from eigenveil.app.ledger import ledger_of
 from eigenveil.app.rows import WantedColumns, read_columns, read_places
 from eigenveil.cli import options
 from eigenveil.cli.commands import site_decisions as decisions

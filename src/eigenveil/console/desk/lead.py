@@ -7,7 +7,6 @@ from typing import Any
 
 from eigenveil.app.presenters.study import adversaries_json, summary
 from eigenveil.app.study import settled
-from eigenveil.app.presenters.study import adversaries_json, summary
 from eigenveil.app.study_draft import by_schema, draft_study
 from eigenveil.console.desk.curves import point_of_study
 from eigenveil.console.desk.forms import fields_of, read_values
