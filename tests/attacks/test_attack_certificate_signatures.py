@@ -177,7 +177,7 @@ def test_signatures_of_another_study(signed, played, registrar):
 def test_what_is_signed_elsewhere_is_no_signature(signed, identities, registrar):
     """Of the very words, without their purpose; an envelope's begin otherwise, too."""
     text = text_of(signed, "a1", "site", "s1")
-    for said in (text.replace(b"certificate 1", b"keys 1"), b"eigenveil envelope 1\n" + text):
+    for said in (text.replace(b"certificate 2", b"keys 3"), b"eigenveil envelope 1\n" + text):
         signature = identities["s1"].sign(said).hex()
         one = by(signed, "s1").model_copy(update={"signature": signature})
         refused(with_one(signed, "s1", one), registrar, "does not hold")

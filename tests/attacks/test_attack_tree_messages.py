@@ -52,11 +52,11 @@ def test_swapped_messages_are_refused(study):
     node = Node(codec, NODE)
     first, second = (leaf_message(codec, number, totals_of(study, number)) for number in (0, 1))
     renamed = rewritten(first, "leaf 0", sender="leaf 1")
-    assert refused(node, renamed) == "bad-signature"
-    assert refused(node, renamed[:-64] + second[-64:]) == "bad-signature"
-    assert refused(node, first[:-64] + second[-64:]) == "bad-signature"
+    assert refused(node, renamed) == "not-signed-by-sender"
+    assert refused(node, renamed[:-64] + second[-64:]) == "not-signed-by-sender"
+    assert refused(node, first[:-64] + second[-64:]) == "not-signed-by-sender"
     assert node.take(first)
-    assert refused(node, renamed) == "bad-signature"
+    assert refused(node, renamed) == "not-signed-by-sender"
     assert node.take(second)
 
 
@@ -83,10 +83,10 @@ def test_replayed_messages_are_refused(study):
     old = leaf_message(monday, 0, totals_of(study, 0))
     node = Node(tuesday, NODE)
     assert refused(node, old) == "other-session"
-    assert refused(node, rewritten(old, "leaf 0", session="tuesday")) == "bad-signature"
-    assert refused(node, rewritten(old, "leaf 0", study="another")) == "bad-signature"
+    assert refused(node, rewritten(old, "leaf 0", session="tuesday")) == "not-signed-by-sender"
+    assert refused(node, rewritten(old, "leaf 0", study="another")) == "not-signed-by-sender"
     again = Node(study.codec("monday", TreeKeys.in_one_process()), NODE)
-    assert refused(again, old) == "bad-signature"
+    assert refused(again, old) == "not-signed-by-sender"
 
 
 def test_duplicated_messages_count_once(study):
@@ -96,7 +96,10 @@ def test_duplicated_messages_count_once(study):
     assert node.take(data)
     assert node.take(data) is False
     body = decode(data[:-64], sender="leaf 0", limit=LIMIT).body
-    assert refused(node, rewritten(data, "leaf 0", body={**body, "serial": 1})) == "bad-signature"
+    assert (
+        refused(node, rewritten(data, "leaf 0", body={**body, "serial": 1}))
+        == "not-signed-by-sender"
+    )
     assert refused(node, leaf_message(codec, 0, totals_of(study, 0), serial=1)) == "leaf-twice"
 
 
@@ -107,13 +110,13 @@ def test_a_message_is_for_one_parent(study):
     data = leaf_message(codec, 0, totals_of(study, 0))
     said = data[:-64]
     elsewhere = said + keys.sign(said, Place(0, 0), Place(1, 1))
-    assert refused(Node(codec, NODE), elsewhere) == "bad-signature"
+    assert refused(Node(codec, NODE), elsewhere) == "not-signed-by-sender"
     assert refused(Node(codec, Place(1, 1)), data) == "not-a-child"
     for place in range(0, len(data), 97):
         changed = bytearray(data)
         changed[place] ^= 1
         assert refused(Node(codec, NODE), bytes(changed)) in (
-            "bad-signature",
+            "not-signed-by-sender",
             "malformed",
             "not-a-child",
         )

@@ -342,7 +342,7 @@ class Driver(RuleBasedStateMachine):
             assert refused(self.nodes[place], message) == "not-a-child"
         else:
             cut = message[: data.draw(st.integers(0, len(message) - 1))]
-            assert refused(self.nodes[place], cut) in ("malformed", "bad-signature")
+            assert refused(self.nodes[place], cut) in ("malformed", "not-signed-by-sender")
 
     @precondition(started)
     @rule(data=st.data())

@@ -18,11 +18,11 @@ from typing import Any
 
 from eigenveil.app.events import Advanced, FitEvent
 from eigenveil.app.fit import Account, TableFit, fit_table
+from eigenveil.app.presenters.survey import Survey
 from eigenveil.app.results import new_folder, write_result
 from eigenveil.app.rows import WantedColumns
 from eigenveil.app.study import Ended, Finished, Moved, open_lead, run_study, settled
 from eigenveil.app.watch import Moment, Unpublished, Watch, WatchEvent, watch
-from eigenveil.cli.presenters.survey import survey_json
 from eigenveil.console.desk.ways import Kind
 from eigenveil.console.runs import ABOUT, RESULT
 from eigenveil.console.runs import Kind as RunKind
@@ -137,7 +137,7 @@ def ask(rows: Rows, asked: dict[str, Any], out: Path, events: Events) -> None:
     agreed, _ = settled(read_study(Path(asked["file"])))
     with open_lead(Path(str(rows.party))) as session:
         reports = session.ask(parties_of(agreed), agreed)
-    events.tell("answered", **survey_json(reports, agreed))
+    events.tell("answered", **Survey(reports, agreed).as_json())
 
 
 USE_CASES: dict[RunKind, Callable[[Rows, dict[str, Any], Path, Events], None]] = {

@@ -8,7 +8,6 @@ that hold different lists understand nothing of each other.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from eigenveil.errors import ProtocolError
@@ -17,6 +16,7 @@ from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import HELPER
 from eigenveil.federation.public_key import SIGNATURE_BYTES, PublicKey, Signer
 from eigenveil.federation.secagg.keys import Context
+from eigenveil.federation.signed import Document
 
 __all__ = [
     "ROLES",
@@ -27,6 +27,18 @@ __all__ = [
     "Role",
     "Signer",
 ]
+
+
+class SessionKeys(Document):
+    """What a party signs of its keys of a session."""
+
+    DOMAIN = "keys 3"
+    federation: str
+    members: str  # The digest of the list of members
+    study: str
+    session: str
+    name: str
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -64,8 +76,14 @@ class Identity:
 
     def _text(self, keys: tuple[str, ...], context: Context, name: str) -> bytes:
         """What is signed: these keys, of this party in this session, by this list of members."""
-        parts = ["eigenveil keys 2", self.members.federation, self.members.digest]
-        return json.dumps([*parts, context.study, context.session, name, *keys]).encode()
+        return SessionKeys(
+            federation=self.members.federation,
+            members=self.members.digest,
+            study=context.study,
+            session=context.session,
+            name=name,
+            keys=keys,
+        ).text
 
 
 def _refused(name: str, what: str) -> ProtocolError:

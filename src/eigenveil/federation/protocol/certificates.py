@@ -6,7 +6,6 @@ envelopes) is one, and names study, session, role and party, so that it serves f
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.members import Evidence
 from eigenveil.federation.protocol.terms import Terms, active_sites, settle
+from eigenveil.federation.signed import Document
 from eigenveil.federation.study.study import parse_study
 from eigenveil.models.certify import check_against_plan, how_far, plan_of
 from eigenveil.models.plan import BasePlan
@@ -57,10 +57,21 @@ class Signed:
         return f"{who}, all in the federation of the registrar {self.registrar}"
 
 
-def text_of(certificate: Certificate, session: str, role: str, name: str) -> bytes:
+class Certified(Document):
     """What a party signs of a certificate."""
-    said = ["eigenveil certificate 1", certificate.study_hash, session, role, name]
-    return json.dumps([*said, certificate.digest]).encode()
+
+    DOMAIN = "certificate 2"
+    study: str | None  # Its hash
+    session: str
+    role: str
+    name: str
+    certificate: str  # Its digest
+
+
+def text_of(certificate: Certificate, session: str, role: str, name: str) -> bytes:
+    """What a party signs of a certificate, in its role."""
+    study, digest = certificate.study_hash, certificate.digest
+    return Certified(study=study, session=session, role=role, name=name, certificate=digest).text
 
 
 def own_signature(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.secagg.keys import Context, RoundFacts
+from eigenveil.federation.signed import Document
 
 Table = NDArray[np.uint8]
 # Raises where a text is not signed by the site of this name.
@@ -46,9 +47,17 @@ def statement(context: Context, facts: RoundFacts, survivors: str) -> bytes:
     return hashlib.sha256(said).digest()
 
 
+class Survivors(Document):
+    """What a site signs of who took part in a round."""
+
+    DOMAIN = "survivors 3"
+    statement: str  # Its SHA-256, in hex
+    site: str
+
+
 def text_of(said: bytes, name: str) -> bytes:
     """The bytes that a site signs: a statement, and who makes it."""
-    return b"eigenveil survivors 2" + said + name.encode()
+    return Survivors(statement=said.hex(), site=name).text
 
 
 def rows(values: Sequence[bytes], size: int) -> Table:

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.messages import MAGIC, Message, decode, encode, expect
 from eigenveil.federation.public_key import SIGNATURE_BYTES
+from eigenveil.federation.signed import Document
 from eigenveil.federation.tree.contents import Content, Value
 from eigenveil.federation.tree.tree import MergeTree, Place
 
@@ -64,9 +65,16 @@ class _Drawn(dict[Place, Ed25519PrivateKey]):
         return self.setdefault(place, Ed25519PrivateKey.generate())
 
 
+class Sent(Document):
+    """What is signed of a message: study, session, sender and number are in it."""
+
+    DOMAIN = "tree message 2"
+    message: str  # Its SHA-256, in hex
+    receiver: str
+
+
 def _text(message: bytes, receiver: Place) -> bytes:
-    """What is signed: study, session, sender and number are in the message."""
-    return b"eigenveil tree 1" + hashlib.sha256(message).digest() + receiver.name.encode()
+    return Sent(message=hashlib.sha256(message).hexdigest(), receiver=receiver.name).text
 
 
 # -- What parties of a tree tell each other: a state, whose it is, and on what way it came.
