@@ -9,12 +9,17 @@ import pytest
 from sklearn.utils._param_validation import InvalidParameterError
 
 import eigenveil
+from eigenveil.app.plan import _PREDICTED
 from eigenveil.app.presenters.base import Presenter
+from eigenveil.app.study_plan import _OUTLOOKS
 from eigenveil.audit.run import mechanisms
 from eigenveil.errors import EigenveilError
+from eigenveil.federation.study.study import _OF_ONE_TABLE
 from eigenveil.models.options import OPTIONS, Options, options_of
 from eigenveil.models.task import TASKS, part, task_of_plan
 from eigenveil.noise.source import SecureSource, SeededSource
+from eigenveil.planning.protocol import _CHOICES
+from eigenveil.planning.simulated import SIMULATORS
 
 ROOT = Path(__file__).parents[1]
 FEATURES = 6
@@ -34,15 +39,9 @@ def test_a_task_has_all_of_its_parts(name):
     assert {"table", "sites"} <= task.estimators.keys()
     assert issubclass(part(task.presenter), Presenter)
     assert part(task.presenter).task == name
-    for place in (
-        task.predictor,
-        task.simulator,
-        task.of_study,
-        task.auto_protocol,
-        task.of_sites,
-        task.rounds_of,
-    ):
-        assert callable(part(place))
+    assert callable(part(task.rounds_of))
+    for table in (SIMULATORS, _CHOICES, _OF_ONE_TABLE, _OUTLOOKS, _PREDICTED):
+        assert callable(table[name])
     assert all(
         issubclass(kind, task.get_presenter().stored) for kind in map(task.estimator, ("table",))
     )

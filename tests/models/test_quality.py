@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from eigenveil import DataError, PrivacyError, PrivatePCA
-from eigenveil.models.task import TASKS, part
+from eigenveil.models.task import TASKS
 from eigenveil.planning.predict import parse_spectrum, predict, try_pca
 from eigenveil.planning.quality import epsilons, row_counts, smallest
-from eigenveil.planning.simulated import try_covariance, try_mixture, try_topics
+from eigenveil.planning.simulated import SIMULATORS, try_covariance, try_mixture, try_topics
 from eigenveil.planning.trials import Scenario, Trials
 from plan_tools import plan_of
 from statistics_tools import ended_early
@@ -54,7 +54,7 @@ def simulated(task, rows, fits=3):
     counted = {"n_components": 3} if TASKS[task].counted else {}
     made = plan_of(task, features=features, epsilon=1.0, delta=1e-6, **counted)
     data = Scenario(rows, parse_spectrum("power:1.0", features), distance=4.0, topic_words=10)
-    return part(TASKS[task].simulator)(made, data, fits=fits)
+    return SIMULATORS[task](made, data, fits=fits)
 
 
 @pytest.mark.parametrize("task", sorted(TASKS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,15 +28,16 @@ from eigenveil.app.results import guarantee_values, release_table
 from eigenveil.checks import check_whole
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.models.mixture.plan import MixturePlan
-from eigenveil.models.options import options_of
+from eigenveil.models.options import COVARIANCE, MIXTURE, PCA, TOPICS, options_of
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.pca.ways import way_of
 from eigenveil.models.shapes import rehearse
-from eigenveil.models.task import Task, part
+from eigenveil.models.task import Task
 from eigenveil.moments.documents.documents import FEWEST_WORDS, MOST_WORDS
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM
 from eigenveil.planning.predict import Prediction, parse_spectrum, predict
 from eigenveil.planning.quality import Answer, Sought
+from eigenveil.planning.simulated import SIMULATORS
 from eigenveil.planning.tensors import Expected, expect
 from eigenveil.planning.trials import Scenario, Trials
 from eigenveil.privacy.accountant import compose
@@ -98,9 +99,8 @@ class PlanRequest:
 
     def simulated(self, plan: Any, *, seed: int = 0) -> Trials:
         """Simulated fits of a plan."""
-        simulate = part(self.task.simulator)
-        trials: Trials = simulate(plan, self.scenario(), fits=self.fits, seed=seed)
-        return trials
+        simulate = SIMULATORS[self.task.name]
+        return simulate(plan, self.scenario(), fits=self.fits, seed=seed)
 
     def plan(self, **instead: Any) -> Any:
         """The plan of one table, with other values of some options.
@@ -157,8 +157,7 @@ class Planned(ABC):
 
 def plan_fit(request: PlanRequest) -> Planned:
     """Predict what a fit would give."""
-    predicted: Planned = part(request.task.predictor)(request)
-    return predicted
+    return _PREDICTED[request.task.name](request)
 
 
 def plan_values(plan: Any) -> dict[str, Any]:
@@ -413,3 +412,11 @@ def plan_tensors(request: PlanRequest) -> PlannedTensors:
     plan = request.plan()
     found = expect(plan, request.rows, document_words=request.document_words)
     return PlannedTensors(request, plan, request.simulated(plan), found.records, found)
+
+
+_PREDICTED: Mapping[str, Callable[[PlanRequest], Planned]] = {
+    PCA: plan_pca,
+    MIXTURE: plan_tensors,
+    TOPICS: plan_tensors,
+    COVARIANCE: plan_moment,
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from eigenveil.app.forecasts import (
     find_quality,
     needs_parts,
     needs_values,
+    outlook_of_study,
     tensor_scene,
     trials_text,
     trials_values,
@@ -31,8 +32,8 @@ from eigenveil.errors import DataError, PrivacyError, WrongOption
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.federation.study.study import Study
-from eigenveil.models.options import options_of
-from eigenveil.models.task import TASKS, part
+from eigenveil.models.options import COVARIANCE, MIXTURE, PCA, TOPICS, options_of
+from eigenveil.models.task import TASKS
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.planning.forecast import POOLED, Forecast, forecast, noise_factors, pooled, try_study
 from eigenveil.planning.predict import parse_spectrum
@@ -161,7 +162,7 @@ class StudyPlanned:
 def plan_study(data: StudyData) -> StudyPlanned:
     """What each protocol sends and would give."""
     study, rows, spectrum, fits = data.study, data.rows, data.spectrum, data.fits
-    outlook = part(TASKS[study.task].of_study)(study, rows, data.scenario.document_words, spectrum)
+    outlook = _OUTLOOKS[study.task](study, rows, data.scenario.document_words, spectrum)
     found = []
     if outlook is None:
         found.append(pooled(study, study.width, rows, spectrum, fits=fits))
@@ -304,3 +305,12 @@ def expect_study(
         counted = max(1, round(rows * math.fsum(parts) / len(weights)))
     found = expect(plan, counted or _SOME_ROWS, parties, document_words=document_words)
     return ExpectedStudy(found, counted, hidden=len(terms.names) > 1)
+
+
+# What is stated of a study beside its protocols' forecasts, by its task.
+_OUTLOOKS: Mapping[str, Callable[..., Any]] = {
+    PCA: no_outlook,
+    MIXTURE: expect_study,
+    TOPICS: expect_study,
+    COVARIANCE: outlook_of_study,
+}

@@ -1,7 +1,8 @@
 """The tasks, one object each, found by name in one registry.
 
 A task states where its parts are: its options, the makers and types of its plans, its rounds, its
-estimators, what prints its results, what predicts them. Parts are imported when they are first
+estimators, what presents its results. What predicts fits, chooses protocols or makes a plan of a
+study stands in the rooms that do so, in a table by tasks. Parts are imported when they are first
 used, by their names: this module is read for ``eigenveil --help``, and most parts stand above it.
 Nothing outside of a task's own parts reads its name.
 """
@@ -31,12 +32,7 @@ class Task:
     plan_types: Mapping[Path, str]  # Of what they make; that of sites is that of one table
     rounds_of: str  # The rounds of a plan
     presenter: str  # How the commands show, write and draw a result: a `Presenter`
-    predictor: str  # What `eigenveil plan` states of a plan
-    simulator: str  # Simulated fits of a plan: `Trials`
     quality: str  # What the quality of a simulated fit is, from 0 to 1
-    of_study: str  # What `eigenveil study plan` states beside the protocols' forecasts
-    auto_protocol: str  # Which protocol of a study is chosen where it states "auto"
-    of_sites: str  # What a study's protocol makes of the options of one table
     documents: str = ""  # What makes documents of rows, where the task takes these
     fine_weights: bool = False  # Whether sites' weights need no rounding for sums of more rows
     moment: str = "second moment"  # What the second moment is called
@@ -163,12 +159,7 @@ TASKS = _Registry(
         plan_marks={"stream": "publish"},
         rounds_of="models.pca.rounds:private_pca",
         presenter="app.presenters.pca:PCAPresenter",
-        predictor="app.plan:plan_pca",
-        simulator="planning.predict:try_pca",
         quality="captured energy, of the exact subspace's",
-        of_study="app.study_plan:no_outlook",
-        auto_protocol="planning.protocol:by_prediction",
-        of_sites="federation.study.study:pca_of_study",
         fine_weights=True,
         command_options=frozenset({"projection", "spectrum", "mean_norm"}),
     ),
@@ -183,12 +174,7 @@ TASKS = _Registry(
         plan_types={"table": "models.mixture.plan:MixturePlan"},
         rounds_of="models.mixture.rounds:private_mixture",
         presenter="app.presenters.mixture:MixturePresenter",
-        predictor="app.plan:plan_tensors",
-        simulator="planning.simulated:try_mixture",
         quality="share of rows whose nearest mean is the right one",
-        of_study="app.study_plan:expect_study",
-        auto_protocol="planning.protocol:by_columns",
-        of_sites="federation.study.study:tensors_of_study",
         command_options=frozenset({"distance"}),
     ),
     Task(
@@ -202,12 +188,7 @@ TASKS = _Registry(
         plan_types={"table": "models.topics.plan:TopicPlan"},
         rounds_of="models.topics.rounds:private_topics",
         presenter="app.presenters.topics:TopicPresenter",
-        predictor="app.plan:plan_tensors",
-        simulator="planning.simulated:try_topics",
         quality="probability that a topic has in common with the fit's",
-        of_study="app.study_plan:expect_study",
-        auto_protocol="planning.protocol:by_columns",
-        of_sites="federation.study.study:tensors_of_study",
         documents="moments.documents.documents:as_documents",
         moment="pair moment",
         command_options=frozenset({"vocabulary", "document_words", "topic_words"}),
@@ -223,12 +204,7 @@ TASKS = _Registry(
         plan_types={"table": "models.covariance.plan:CovariancePlan"},
         rounds_of="models.covariance.rounds:private_covariance",
         presenter="models.covariance.presenter:CovariancePresenter",
-        predictor="app.plan:plan_moment",
-        simulator="planning.simulated:try_covariance",
         quality="1 less the covariance's relative error",
-        of_study="app.forecasts:outlook_of_study",
-        auto_protocol="planning.protocol:whole_moment",
-        of_sites="federation.study.study:whole_of_study",
         fine_weights=True,
         command_options=frozenset({"spectrum"}),
     ),

@@ -23,7 +23,6 @@ from eigenveil.models.pca.plan import Plan
 from eigenveil.models.plan import BasePlan, Step
 from eigenveil.models.rounds import Answers, Query, Round
 from eigenveil.models.shapes import planned_sizes
-from eigenveil.models.task import TASKS, part
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.moments.accumulators import SecondMoment
 from eigenveil.moments.engine import accumulate
@@ -40,6 +39,7 @@ from eigenveil.planning.predict import (
     predict,
     released_values,
 )
+from eigenveil.planning.simulated import SIMULATORS
 from eigenveil.planning.trials import Rounds, Scenario, TrialNoise, Trials
 
 if TYPE_CHECKING:
@@ -124,12 +124,10 @@ def try_study(study: Study, data: Scenario, *, fits: int | None = None, seed: in
     plan = study.plan(study.width)
     scene = _scene(study, plan)
     counted = replace(data, rows=max(1, round(_full_rows(study, data.rows))))
-    simulate = part(TASKS[study.task].simulator)
     parties: dict[str, Any] = {"louder": scene.louder}
     if scene.drive is not of_all_rows:
         parties["drive"] = scene.drive
-    trials: Trials = simulate(plan, counted, fits=fits, seed=seed, **parties)
-    return trials
+    return SIMULATORS[study.task](plan, counted, fits=fits, seed=seed, **parties)
 
 
 def _full_rows(study: Study, rows: int) -> float:

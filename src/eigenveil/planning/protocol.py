@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from eigenveil.models.options import COVARIANCE, MIXTURE, PCA, TOPICS
 from eigenveil.models.plan import COUNTS_OF_HOLES
-from eigenveil.models.task import TASKS, part
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.planning.display import size_text
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM, fit_memory, forecast, moment_values
@@ -50,8 +50,7 @@ def choose_protocol(study: Study, features: int, spectrum: str = DEFAULT_SPECTRU
         return Choice("cape", "delta = 0 is proved for cape only.")
     if study.given_columns is not None:
         return Choice("sketch", "The study states how many columns a sketch has.")
-    choice: Choice = part(TASKS[study.task].auto_protocol)(study, features, spectrum)
-    return choice
+    return _CHOICES[study.task](study, features, spectrum)
 
 
 def by_prediction(study: Study, features: int, spectrum: str) -> Choice:
@@ -146,3 +145,11 @@ def _by_size(cape: _Candidate, sketch: _Candidate) -> Choice:
 
 def _energy(value: float | None) -> str:
     return "none that can be predicted" if value is None else f"{value:.3f}"
+
+
+_CHOICES = {
+    PCA: by_prediction,
+    MIXTURE: by_columns,
+    TOPICS: by_columns,
+    COVARIANCE: whole_moment,
+}

@@ -8,7 +8,7 @@ drawing, fewer are, and the budgets are scaled so that the noise keeps its size 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,13 @@ from scipy.optimize import linear_sum_assignment
 from eigenveil.models.covariance.plan import CovariancePlan
 from eigenveil.models.driver import rounds_of
 from eigenveil.models.mixture.plan import MixturePlan
+from eigenveil.models.options import COVARIANCE, MIXTURE, PCA, TOPICS
 from eigenveil.models.plan import Step
 from eigenveil.models.task import task_of_plan
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.models.topics.plan import TopicPlan
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
-from eigenveil.planning.predict import MOST_ROWS, rows_of_spectrum
+from eigenveil.planning.predict import MOST_ROWS, rows_of_spectrum, try_pca
 from eigenveil.planning.trials import (
     Scenario,
     TrialNoise,
@@ -256,3 +257,12 @@ def _nearest(rows: Any, means: Any) -> NDArray[np.intp]:
 def _matched(worth: Array) -> float:
     """The most that pairs of rows and columns are worth together."""
     return float(worth[linear_sum_assignment(worth, maximize=True)].sum())
+
+
+SIMULATORS: Mapping[str, Callable[..., Trials]] = {
+    PCA: try_pca,
+    MIXTURE: try_mixture,
+    TOPICS: try_topics,
+    COVARIANCE: try_covariance,
+}
+"""Simulated fits of a plan, by its task."""

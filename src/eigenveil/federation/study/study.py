@@ -35,10 +35,13 @@ from eigenveil.federation.secagg.graph import even, threshold
 from eigenveil.federation.study.checks import bad_field, check_study, urgency
 from eigenveil.federation.study.site_weights import coarse_weights, site_weight
 from eigenveil.models.options import (
+    COVARIANCE,
+    MIXTURE,
     MOST_COMPONENTS,
     OF_SKETCH,
     OPTIONS,
     PCA,
+    TOPICS,
     Option,
     Options,
     options_of,
@@ -48,7 +51,7 @@ from eigenveil.models.options import (
 )
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.task import TASKS, part
+from eigenveil.models.task import TASKS
 from eigenveil.moments.columns import count_variables
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import plan_hash
@@ -457,7 +460,7 @@ class Study(StudyOptions):
 
     def _made_plan(self, features: int) -> BasePlan:
         task = TASKS[self.task]
-        values, context = part(task.of_sites)(self)
+        values, context = _OF_ONE_TABLE[self.task](self)
         if self._finds_scales:
             context = context | {"variables": count_variables(self.width, self._variables)}
         declared = {name: getattr(self, name) for name in study_options(self.task)}
@@ -514,6 +517,15 @@ def tensors_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
         return {"pair": "sketch"}, {}
     by_size = protocol.sketches_by_size(pure=study.delta == 0)
     return {"pair": "auto" if by_size else "full"}, {}
+
+
+# What a study makes of the options of one table, by its task.
+_OF_ONE_TABLE = {
+    PCA: pca_of_study,
+    MIXTURE: tensors_of_study,
+    TOPICS: tensors_of_study,
+    COVARIANCE: whole_of_study,
+}
 
 
 def make_study(**fields: Any) -> Study:
