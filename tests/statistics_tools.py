@@ -23,7 +23,7 @@ def ended_early(fit, ended):
     """What nine calls of ``fit`` gave where ``ended`` is true of it; five at least.
 
     For data so small that the noise alone decides: a histogram of noise passes for rows in one of
-    a hundred (:data:`eigenveil.tables.runs.CORE`), five of nine do with chance below 2e-8.
+    a hundred (:data:`eigenveil.tables.scales.CORE`), five of nine do with chance below 2e-8.
     """
     found = [each for each in (fit() for _ in range(9)) if ended(each)]
     assert len(found) >= 5, f"{len(found)} of 9 fits ended early"

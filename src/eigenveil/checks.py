@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable
+from importlib import import_module
 from numbers import Integral, Real
+from types import ModuleType
 from typing import TypeVar
 
 from pydantic import GetPydanticSchema, WithJsonSchema
@@ -61,3 +63,13 @@ def one_of(names: Collection[str]) -> tuple[GetPydanticSchema, WithJsonSchema]:
     )
     schema = WithJsonSchema({"enum": list(names), "type": "string"})
     return GetPydanticSchema(lambda _source, _handler: known), schema
+
+
+def library(name: str, *, extra: str, what: str) -> ModuleType:
+    """Import a library that only some installations have."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise DataError(
+            "extra-missing", what=what, library=name.partition(".")[0], extra=extra
+        ) from None

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from eigenveil.checks import library
 from eigenveil.errors import PrivacyError, printable
-from eigenveil.io.formats.extras import library
 from eigenveil.models.stored import StoredModel
 
 

@@ -24,7 +24,7 @@ from eigenveil import PrivatePCA
 from eigenveil.app.results import load_model
 from eigenveil.errors import DataError, ProtocolError
 from eigenveil.io import files, open_rows
-from eigenveil.io.formats.arrow_sizes import batch_sizes
+from eigenveil.io.formats.tabular import batch_sizes
 from eigenveil.network.lead import LeadSession
 from eigenveil.network.results import FILES, MOST_BYTES
 

@@ -25,8 +25,7 @@ from eigenveil.federation.study.study import (
 )
 from eigenveil.privacy.accountant import Loss, mu_of_epsilon
 from eigenveil.privacy.mechanisms.base import lattice_error
-from eigenveil.tables.identifiers import looks_like_identifier
-from eigenveil.tables.names import reads_as_value
+from eigenveil.tables.names import looks_like_identifier, reads_as_value
 from soak_tools import times
 
 WHOLE = 1 << WEIGHT_BITS

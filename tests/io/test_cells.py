@@ -24,9 +24,9 @@ from eigenveil import (
     PrivatePCA,
     PrivateStreamingPCA,
     PrivateTopicModel,
+    checks,
 )
 from eigenveil.io import ReadOptions, annotate, open_rows, read_cells
-from eigenveil.io.formats import extras
 from eigenveil.tables.names import gene_names, unique
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -35,9 +35,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.fixture
 def small_parts(monkeypatch):
     """Makes parts of few rows and entries, and temporary files of few bytes."""
-    monkeypatch.setattr("eigenveil.io.formats.compressed._ENTRIES", 100)
-    monkeypatch.setattr("eigenveil.io.formats.compressed._POINTERS", 16)
-    monkeypatch.setattr("eigenveil.io.formats.compressed._IN_MEMORY", 1000)
+    monkeypatch.setattr("eigenveil.io.formats.hierarchy._ENTRIES", 100)
+    monkeypatch.setattr("eigenveil.io.formats.hierarchy._POINTERS", 16)
+    monkeypatch.setattr("eigenveil.io.formats.hierarchy._IN_MEMORY", 1000)
     monkeypatch.setattr("eigenveil.io.open.block_rows", lambda features: 16)
 
 
@@ -119,8 +119,8 @@ def test_stores_of_older_versions_are_read(tmp_path):
 
 def test_a_large_store_is_read_in_bounded_memory(tmp_path, monkeypatch):
     """Not more than a few blocks at once, of 20,000 cells x 1,000 genes: 160 MB if dense."""
-    monkeypatch.setattr("eigenveil.io.formats.compressed._ENTRIES", 1 << 16)
-    monkeypatch.setattr("eigenveil.io.formats.compressed._IN_MEMORY", 1 << 16)
+    monkeypatch.setattr("eigenveil.io.formats.hierarchy._ENTRIES", 1 << 16)
+    monkeypatch.setattr("eigenveil.io.formats.hierarchy._IN_MEMORY", 1 << 16)
     matrix = scipy.sparse.random_array((20000, 1000), density=0.02, rng=3, format="csr")
     total = matrix.sum()
     for kind in ("csr", "csc"):
@@ -374,7 +374,7 @@ def test_a_missing_library_names_its_extra(tmp_path, monkeypatch):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(extras, "import_module", missing)
+    monkeypatch.setattr(checks, "import_module", missing)
     with pytest.raises(DataError, match=r"eigenveil\[cells\]") as refused:
         open_rows([path])
     assert refused.value.code == "extra-missing"

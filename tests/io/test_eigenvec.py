@@ -16,8 +16,7 @@ from genotype_tools import counts_of, samples_of, variants_of, write_bed, write_
 
 from eigenveil import DataError
 from eigenveil.cli.app import main
-from eigenveil.io.formats.eigenvec import eigenval_beside, write_eigenvec
-from eigenveil.io.write import write_columns
+from eigenveil.io.write import eigenval_beside, write_columns, write_eigenvec
 
 FST, POPULATIONS = 0.1, 3
 

@@ -45,7 +45,7 @@ from eigenveil.io.formats.registry import formats
 from eigenveil.moments.rows import Preparation, RowRule
 from eigenveil.moments.source import PartitionedRows, Reading
 from eigenveil.tables.adapters import rows_of
-from eigenveil.tables.ids import identifier
+from eigenveil.tables.entries import identifier
 from eigenveil.tables.schema import FORMAT, parse_schema
 from eigenveil.tables.units import unit_rows
 from soak_tools import times

@@ -3,7 +3,7 @@
 import pytest
 
 from eigenveil.errors import DataError
-from eigenveil.tables.identifiers import check_identifiers, looks_like_identifier
+from eigenveil.tables.names import check_identifiers, looks_like_identifier
 
 IDENTIFIERS = """
 id ID Id ids patient_id PatientID patientId PATIENT_ID patient.id patientid subjectid Subject-ID

@@ -26,7 +26,7 @@ from eigenveil.moments.source import Reading
 from eigenveil.tables.adapters import adapter, rows_of
 from eigenveil.tables.adapters.anndata import CellRows
 from eigenveil.tables.adapters.base import array_rows
-from eigenveil.tables.ids import identifier, identifiers
+from eigenveil.tables.entries import identifier, identifiers
 from eigenveil.tables.schema import FORMAT, parse_schema
 from eigenveil.tables.units import UnitRows
 

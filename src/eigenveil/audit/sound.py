@@ -19,13 +19,12 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
-from eigenveil.moments.columns import ColumnHistogram
+from eigenveil.moments.columns import ColumnHistogram, ObservedCounts, ObservedPairs
 from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.em import EMSums, Mixture
 from eigenveil.moments.exact import Squares
-from eigenveil.moments.observed import ObservedCounts, ObservedPairs
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.guarantee import Adjacency

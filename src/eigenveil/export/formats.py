@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from eigenveil.checks import library
 from eigenveil.export.onnx_graph import model_proto
 from eigenveil.files import replacing
-from eigenveil.io.formats.extras import library
 from eigenveil.models.result import parts_of
 from eigenveil.models.stored import StoredModel
 

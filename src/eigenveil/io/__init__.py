@@ -1,15 +1,15 @@
 """Rows from files, stores and databases in blocks, and tables written whole or not at all."""
 
-from eigenveil.io.annotate import annotate, read_cells
+from eigenveil.io.formats.cells import annotate, read_cells
 from eigenveil.io.formats.counts import read_vocabulary
 from eigenveil.io.formats.dialect import Dialect
+from eigenveil.io.formats.images import write_maps
 from eigenveil.io.formats.registry import ReadOptions
-from eigenveil.io.maps import write_maps
 from eigenveil.io.open import FileRows, open_rows
 from eigenveil.io.query import Query
 from eigenveil.io.workers import WorkerFiles, on_workers
 from eigenveil.io.write import write_blocks, write_columns, write_table
-from eigenveil.tables.adapters.schema_frame import read_frame
+from eigenveil.tables.adapters.frame import read_frame
 from eigenveil.tables.schema import read_schema
 
 __all__ = [

@@ -30,7 +30,7 @@ from eigenveil.moments.source import (
     rechunk,
 )
 from eigenveil.tables.encode import RowEncoder, labels
-from eigenveil.tables.ids import identifiers
+from eigenveil.tables.entries import identifiers
 from eigenveil.tables.schema import Schema
 
 

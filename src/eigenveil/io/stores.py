@@ -24,8 +24,8 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import pyarrow.fs
 
+from eigenveil.checks import library
 from eigenveil.errors import DataError, EigenveilError, first_line
-from eigenveil.io.formats.extras import library
 
 PATIENCE = 60.0
 """Seconds that a store may take for an answer: a listing, or a piece of a file."""

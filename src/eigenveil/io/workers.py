@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from eigenveil.checks import library
 from eigenveil.errors import DataError, FileDialectWarning
-from eigenveil.io.formats.extras import library
 from eigenveil.io.formats.registry import USUAL, ReadOptions
 from eigenveil.io.open import FileRows, open_rows
 from eigenveil.moments.dask_rows import DaskRows, SchedulerAt

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from eigenveil.moments.accumulators import BINS, OCTAVE_PARTS, bin_upper_edges
 from eigenveil.moments.release import Release
-from eigenveil.tables.runs import CORE, exceeded, run_strengths, standing_runs
+from eigenveil.tables.scales import CORE, exceeded, run_strengths, standing_runs
 
 # Bins below the longest norm about one point in which those about another are looked for.
 _SPAN = 20 * OCTAVE_PARTS

@@ -19,7 +19,7 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
-from eigenveil.moments.columns import ColumnHistogram
+from eigenveil.moments.columns import ColumnHistogram, ObservedCounts, ObservedPairs
 from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import (
     ClippedSum,
@@ -30,7 +30,6 @@ from eigenveil.moments.documents.sums import (
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.em import FARTHEST_MEAN, LARGEST_FACTOR, LARGEST_LOG, SMALLEST_REACH, EMSums
 from eigenveil.moments.exact import Description, Parts
-from eigenveil.moments.observed import ObservedCounts, ObservedPairs
 from eigenveil.moments.rows import (
     DTYPE,
     LARGEST_ASKED,

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.moments.rows import FloatArray
-from eigenveil.tables.entries import INFINITE, NUMBER, TRUTHS
-from eigenveil.tables.ids import MISSING, identifiers
+from eigenveil.tables.entries import INFINITE, MISSING, NUMBER, TRUTHS, identifiers
 from eigenveil.tables.schema import FIRST_DAY, Column, Schema
 
 _TRUE = ("true", "t", "yes", "y", "1")

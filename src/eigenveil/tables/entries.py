@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import datetime
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -89,3 +92,106 @@ def _entries(row: Any) -> list[Any] | None:
     if isinstance(row, list | tuple) or getattr(row, "ndim", 0) == 1:
         return list(row)
     return None
+
+
+MISSING = (
+    *("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>"),
+    *("NaN", "nan", "NaT", "NULL", "null", "None"),
+)
+"""Texts that stand for no value."""
+
+_MANTISSA = 53
+_MOST_DIGITS = 1000
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)(\.0*)?")
+_SCIENTIFIC = re.compile(r"-?[0-9]+(\.[0-9]+)?[eE][+-][0-9]{1,3}")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d)?(\.\d+)?(Z|\+00:00)?", flags=re.ASCII)
+_TRUTHS = {"true": "1", "false": "0"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# No two values of different ones of these types are equal.
+_APART = frozenset((str, bytes, int, type(None)))
+
+
+def identifiers(cells: NDArray[Any] | Sequence[Any]) -> list[str | None]:
+    """Each identifier in its one form; ``None`` for one that is missing.
+
+    Floating-point numbers from where not all whole numbers are held (2**53; of float32 2**24) are
+    no identifiers: several persons' would be one, or one person's several.
+    """
+    if isinstance(cells, np.ma.MaskedArray):
+        cells = cells.filled(np.nan) if cells.dtype.kind == "f" else cells.tolist()
+    if isinstance(cells, np.ndarray):
+        if cells.dtype.kind == "f":
+            held = 2.0 ** min(np.finfo(cells.dtype).nmant + 1, _MANTISSA)
+            return [_number(each) if abs(each) < held else None for each in cells.tolist()]
+        if cells.dtype.kind == "M":
+            cells = np.datetime_as_string(cells)
+        cells = cells.tolist()
+    if _APART.issuperset(map(type, cells)):
+        known = {each: identifier(each) for each in dict.fromkeys(cells)}
+        return [known[each] for each in cells]
+    return [identifier(each) for each in cells]
+
+
+def identifier(value: Any) -> str | None:
+    """One identifier in its one form: a text, trimmed and in NFC.
+
+    A whole number is its shortest decimal text, a truth value 1 or 0 as in databases, a time its
+    ISO text (in UTC where it has a zone) less what is zero at its end, and another number what
+    Python writes; also where these are given as texts. Anything else is its text.
+    """
+    try:
+        if isinstance(value, str):
+            return _text(value)
+        if value is None or value is np.ma.masked:
+            return None
+        if isinstance(value, bytes):
+            return _text(value.decode(errors="replace"))
+        if isinstance(value, bool | np.bool_):
+            return str(int(value))
+        if isinstance(value, Integral):
+            return str(int(value))
+        if isinstance(value, Real):
+            mantissa = np.finfo(type(value)).nmant if isinstance(value, np.floating) else 52
+            held = 2.0 ** min(mantissa + 1, _MANTISSA)
+            return _number(float(value)) if abs(float(value)) < held else None
+        if isinstance(value, Decimal):
+            known = value.is_finite() and abs(value.adjusted()) < _MOST_DIGITS
+            return _text(f"{value.normalize():f}") if known else None
+        if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+            value = value.astimezone(datetime.UTC)
+        if "__str__" not in _methods(type(value)) and "__repr__" not in _methods(type(value)):
+            return None  # its text would be a place in memory
+        return _text(str(value))
+    except Exception:  # whatever an object does: it is no identifier
+        return None
+
+
+def _methods(kind: type) -> set[str]:
+    """What a type has beyond any object."""
+    return {name for each in kind.__mro__[:-1] for name in vars(each)}
+
+
+def _number(value: float) -> str:
+    """A number of few enough digits."""
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
+def _text(text: str) -> str | None:
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", _SURROGATE.sub("\ufffd", text))
+    text = text.strip()
+    if text in MISSING:
+        return None
+    if _WHOLE.fullmatch(text):
+        text = text.partition(".")[0]
+        return "0" if text == "-0" else text
+    if _SCIENTIFIC.fullmatch(
+        text
+    ):  # so some programs write decimals; 1E5 may be a place on a plate
+        return identifier(float(text))
+    if time := _TIME.fullmatch(text):
+        day, minute, second, fraction, zone = time.groups(default="")
+        clock = minute + (second or ":00") + fraction.rstrip("0").rstrip(".")
+        zone = zone and "Z"
+        return day if clock == "00:00:00" and not zone else f"{day} {clock}{zone}"
+    return _TRUTHS.get(text.lower(), text)

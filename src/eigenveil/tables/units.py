@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from eigenveil.errors import DataError
 from eigenveil.moments.rows import MOST_ROWS_A_UNIT, Block, RowWeights
 from eigenveil.moments.source import FoundT, PartitionedRows, Reading, RowsOf, RowSource
-from eigenveil.tables.ids import identifiers
+from eigenveil.tables.entries import identifiers
 from eigenveil.tables.schema import Schema
 
 

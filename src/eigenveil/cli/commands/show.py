@@ -29,10 +29,10 @@ from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io import FileRows, ReadOptions, open_rows, write_blocks
-from eigenveil.io.annotate import annotate_file
-from eigenveil.io.formats.eigenvec import eigenval_beside, eigenval_of, writes_eigenval
+from eigenveil.io.formats.cells import annotate_file
+from eigenveil.io.formats.images import write_maps
 from eigenveil.io.formats.registry import writers
-from eigenveil.io.maps import write_maps
+from eigenveil.io.write import eigenval_beside, eigenval_of, writes_eigenval
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.task import TASKS
 from eigenveil.moments.rows import Block

@@ -16,9 +16,9 @@ from eigenveil.models.options import study_options, tasks_with
 from eigenveil.models.task import TASKS
 from eigenveil.origins import FileOrigin
 from eigenveil.privacy.mechanisms import MECHANISMS
-from eigenveil.tables.identifiers import check_identifiers
 from eigenveil.tables.names import (
     MOST_SPARSE_COLUMNS,
+    check_identifiers,
     check_names,
     check_width,
     first_difference,

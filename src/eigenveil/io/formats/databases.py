@@ -17,8 +17,8 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eigenveil.checks import library
 from eigenveil.errors import DataError
-from eigenveil.io.formats.extras import library
 from eigenveil.io.formats.tabular import Table
 from eigenveil.io.query import Query
 from eigenveil.tables.encode import numbers_of

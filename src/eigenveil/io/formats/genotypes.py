@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from eigenveil.checks import library
 from eigenveil.errors import DataError, short_name
 from eigenveil.files import Place
 from eigenveil.io.files import reading
 from eigenveil.io.formats.arrays import Header, NamedArrayFile
-from eigenveil.io.formats.extras import library
 from eigenveil.io.formats.variants import (
     Columns,
     Manifest,

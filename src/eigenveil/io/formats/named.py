@@ -8,8 +8,7 @@ from typing import Any
 from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.origins import FileOrigin
-from eigenveil.tables.identifiers import check_identifiers
-from eigenveil.tables.names import check_names
+from eigenveil.tables.names import check_identifiers, check_names
 
 
 class Named:

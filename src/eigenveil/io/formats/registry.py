@@ -158,7 +158,7 @@ _OWN = (
         (".pgen",),
         f"{_HERE}.genotypes:PgenFile",
         takes=("variants",),
-        writer=f"{_HERE}.eigenvec:write_eigenvec",
+        writer="eigenveil.io.write:write_eigenvec",
         written=(".eigenvec",),
         labels=("FID", "IID"),
     ),

@@ -21,9 +21,8 @@ from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io.files import MOST_UNPACKED, reading, too_large, unreadable
 from eigenveil.io.formats.arrays import ArrayFile, Header, NamedSparseFile
-from eigenveil.io.formats.compressed import Compressed
 from eigenveil.io.formats.counts import MatrixMarketFile, market_header
-from eigenveil.io.formats.hierarchy import child, is_array, opened, whole
+from eigenveil.io.formats.hierarchy import Compressed, child, is_array, opened, whole
 from eigenveil.tables.names import gene_names
 
 _MATRIX = re.compile(r"(.*)matrix\.mtx(\.gz)?", re.IGNORECASE)

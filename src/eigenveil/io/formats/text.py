@@ -29,8 +29,7 @@ from eigenveil.io.formats.dialect import EITHER, PLAIN, Dialect, PlainLines, Set
 from eigenveil.io.formats.tabular import Table
 from eigenveil.origins import FileOrigin, TextOrigin
 from eigenveil.tables.encode import is_numeric, numbers_of
-from eigenveil.tables.entries import number
-from eigenveil.tables.ids import MISSING
+from eigenveil.tables.entries import MISSING, number
 from eigenveil.tables.names import check_width, numbered_names
 
 # Bytes read at a time, more where lines are so long that one does not fit. pyarrow holds some 50

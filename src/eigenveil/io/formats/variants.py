@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, VariantsWarning, callers_level, of_system, short_name
 from eigenveil.files import Place
-from eigenveil.tables.identifiers import looks_like_identifier
-from eigenveil.tables.names import MOST_VARIANTS, check_width, reads_as_value
+from eigenveil.tables.names import MOST_VARIANTS, check_width, looks_like_identifier, reads_as_value
 
 MANIFEST_COLUMNS = ("id", "chrom", "pos", "counted", "other")
 """The columns of a manifest, in any order; ``frequency`` may be there too."""

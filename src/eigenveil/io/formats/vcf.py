@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.checks import library
 from eigenveil.errors import DataError
-from eigenveil.io.formats.extras import library
 from eigenveil.io.formats.genotypes import EXTRA, NO_FAMILY, GenotypeFile, unreadable
 from eigenveil.io.formats.variants import Columns, Manifest, Variant, chromosome
 

@@ -22,7 +22,7 @@ from eigenveil.moments.source import RowSource
 from eigenveil.origins import Origin
 from eigenveil.tables.adapters import adapter
 from eigenveil.tables.adapters.base import FLOATS, Adapter, array_rows
-from eigenveil.tables.identifiers import check_identifiers
+from eigenveil.tables.names import check_identifiers
 
 _HERE = Origin()
 

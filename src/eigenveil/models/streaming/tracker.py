@@ -18,8 +18,7 @@ from eigenveil.models.constraints import Configured
 from eigenveil.models.streaming.tracking import Rule, Tracked, Tracker
 from eigenveil.origins import Origin
 from eigenveil.tables.adapters import validated
-from eigenveil.tables.identifiers import check_identifiers
-from eigenveil.tables.names import check_names
+from eigenveil.tables.names import check_identifiers, check_names
 
 FLOATS = (np.float64, np.float32)
 _CHUNK = 4096

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, InvalidRowsWarning, callers_level
 from eigenveil.origins import Origin
-from eigenveil.tables.adapters.base import Adapter
-from eigenveil.tables.adapters.unusable import NUMBERS_ONLY, dates_refused
+from eigenveil.tables.adapters.base import NUMBERS_ONLY, Adapter, dates_refused
 from eigenveil.tables.entries import numbers, rows_of_numbers
 
 
