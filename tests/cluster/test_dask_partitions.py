@@ -370,8 +370,8 @@ def test_what_is_no_table_of_numbers_is_refused_before_anything_is_computed(made
     ("groups", "code"),
     [
         (lambda: WHO[:-1], "bad-groups"),
-        (lambda: da.from_array(WHO[:-1], chunks=300), "bad-groups"),
-        (lambda: da.from_array(X, chunks=300), "bad-groups"),
+        (lambda: da.from_array(WHO[:-1], chunks=300), "groups-partitions"),
+        (lambda: da.from_array(X, chunks=300), "groups-partitions"),
     ],
 )
 def test_units_that_are_not_one_a_row_are_refused(groups, code):
@@ -383,10 +383,10 @@ def test_units_that_are_not_one_a_row_are_refused(groups, code):
 def test_units_beside_rows_of_unknown_number_must_be_a_column():
     with pytest.raises(DataError, match="unit=") as caught:
         pca().fit(dd.from_pandas(FRAME[NAMES], npartitions=2), groups=WHO)
-    assert caught.value.code == "bad-groups"
+    assert caught.value.code == "groups-of-unknown-length"
     with pytest.raises(DataError) as caught:
         pca(unit="nobody").fit(dd.from_pandas(FRAME, npartitions=2))
-    assert caught.value.code == "no-units"
+    assert caught.value.code == "no-unit-column"
 
 
 def test_a_partition_that_is_not_what_the_collection_states_is_refused():

@@ -239,10 +239,10 @@ def test_one_anndata_is_not_several_sites():
     ("read", "code", "known"),
     [
         (lambda a: read_cells(a, layer="counts"), "missing-layer", "X, doubled, raw"),
-        (lambda a: read_cells(a, unit="person"), "no-units", "'donor_id', 'lane'"),
-        (lambda a: private(unit="person").fit(a), "no-units", "'donor_id', 'lane'"),
-        (lambda a: private(unit="lane").fit(a, groups=np.ones(90)), "bad-groups", ""),
-        (lambda a: private().fit(a[:0]), "rows-matrix", ""),
+        (lambda a: read_cells(a, unit="person"), "no-unit-column", "'donor_id', 'lane'"),
+        (lambda a: private(unit="person").fit(a), "no-unit-column", "'donor_id', 'lane'"),
+        (lambda a: private(unit="lane").fit(a, groups=np.ones(90)), "units-given-twice", ""),
+        (lambda a: private().fit(a[:0]), "too-few-cells", ""),
         (lambda a: read_cells(a.X), "not-cells", ""),
     ],
 )
