@@ -28,6 +28,7 @@ BOUND = 600
 REFUSED = {
     "bad-identity",
     "damaged",
+    "seal-broken",
     "malformed",
     "not-a-member",
     "too-large",

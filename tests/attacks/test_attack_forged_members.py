@@ -97,8 +97,8 @@ def test_no_value_of_a_list_can_be_changed(office, chance):
         return
     assert refused(read_members, json.dumps(replaced(good, place, new)).encode(), origin) in {
         "bad-members",
-        "bad-key",
-        "other-federation",
+        "bad-public-key",
+        "list-of-other-federation",
     }
 
 
@@ -233,7 +233,7 @@ def test_evidence_of_a_certificate_cannot_be_made_up(office):
         assert refused(good.model_copy(update=changed).check, origin) == "bad-members"
     other = Registrar.new(registrar.folder.parent / "other", "trial")
     theirs = Evidence.of(other.current(), [])
-    assert refused(theirs.check, origin) == "other-federation"
+    assert refused(theirs.check, origin) == "list-of-other-federation"
     assert good.key("site", "north") == keys[0].signer.public_key
 
 

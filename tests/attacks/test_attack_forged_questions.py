@@ -143,7 +143,15 @@ def test_mail_of_a_run_that_is_brought_again_changes_no_ledger(tmp_path):
             assert ended(lead, run).state == "finished"
             until(lambda: all(run in site.runs.over for site in federation.sites.values()))
             books = [federation.ledgers[name].verify() for name in SITES]
-            full = times(4_000)
+            federation.sites["west"].decision = "waiting"
+            again = lead.submit(one_release(name="second"))
+            until(lambda: lead.status(again).answered == 2)
+
+            def standing():
+                sessions = [[*map(str, federation.ledgers[n].sessions())] for n in SITES]
+                return sessions, lead.status(again).state
+
+            waiting, full = standing(), times(4_000)
             seen = list(world.seen)
             for turn in range(full):
                 data = chance.choice(seen)
@@ -151,9 +159,11 @@ def test_mail_of_a_run_that_is_brought_again_changes_no_ledger(tmp_path):
                     data = world.damaged(data)
                 to = chance.choice([*SITES, "aggregator"])
                 honest(federation.parties["lead"]).put(to, data)
-            empty = [honest(federation.parties[name]) for name in (*SITES, "aggregator")]
-            until(lambda: not any(box.take(0.0) for box in empty))
-            again = lead.submit(federation.study)
+            boxes = [honest(federation.parties[name]) for name in (*SITES, "aggregator")]
+            # but the question that waits for the owner
+            until(lambda: sum(len(box.take(0.0)) for box in boxes) <= 1)
+            assert standing() == waiting
+            federation.sites["west"].decision = "approved"
             assert ended(lead, again).state == "finished"
         accepted = 0
         for name, before in zip(SITES, books, strict=True):

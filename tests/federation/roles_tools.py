@@ -104,7 +104,7 @@ class Consortium:
         return Site(
             name=name,
             terms=settle(self.study),
-            rows=ArrayRows(self.rows[name], origin=f"{name}.csv"),
+            rows=ArrayRows(self.rows[name], names=self.study.columns, origin=f"{name}.csv"),
             ledger=Ledger(self.folder / f"{name}.ledger", heads=None),
             identity=self.identities.get(name),
         )

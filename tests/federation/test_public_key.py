@@ -91,18 +91,18 @@ def test_a_key_has_one_text_and_comes_back_from_it(signer):
     assert PublicKey.parse(text) == signer.public_key
     assert signer.public_key.fingerprint == hashlib.sha256(text.encode()).hexdigest()
     for wrong in (text.upper(), text + "0", text[:-1], f" {text}", text.replace(":", ":0x"), ""):
-        assert refused(wrong) == "bad-key", wrong
+        assert refused(wrong) == "bad-public-key", wrong
 
 
 @pytest.mark.parametrize("small", SMALL)
 def test_keys_of_small_order_are_refused(small):
-    assert refused(f"ed25519:{small}") == "bad-key"
+    assert refused(f"ed25519:{small}") == "bad-public-key"
 
 
 @given(st.integers(0, 18), st.booleans())
 def test_encodings_that_are_not_reduced_are_refused(above, sign):
     raw = (PRIME + above | sign << 255).to_bytes(32, "little")
-    assert refused(f"ed25519:{raw.hex()}") == "bad-key"
+    assert refused(f"ed25519:{raw.hex()}") == "bad-public-key"
 
 
 @given(st.binary(min_size=32, max_size=32))
@@ -121,7 +121,7 @@ def test_half_of_all_texts_are_no_points_and_are_refused(raw):
 
 def test_points_off_the_curve_of_p256_are_refused():
     for raw in ("02" + "ff" * 32, "02" + "00" * 31 + "01", "04" + "00" * 32, "00" * 33):
-        assert refused(f"p256:{raw}") == "bad-key"
+        assert refused(f"p256:{raw}") == "bad-public-key"
 
 
 @KINDS

@@ -221,7 +221,7 @@ def test_who_sealed_it_and_for_whom_are_part_of_the_seal():
     identity = identity_of(parties()["south"])
     start = envelopes.start_of(identity, header.key, "aggregator")
     stolen = envelopes.signed(identity, start, data[header.size :])
-    refused(lambda: aggregator.open(stolen, limit=9), "damaged")
+    refused(lambda: aggregator.open(stolen, limit=9), "seal-broken")
     refused(lambda: south.open(data, limit=9), "wrong-recipient")
     large = north.seal(letter("north", "aggregator"), bound=999)[0]
     refused(lambda: aggregator.open(large, limit=9), "too-large")
@@ -230,7 +230,7 @@ def test_who_sealed_it_and_for_whom_are_part_of_the_seal():
     start = envelopes.start_of(identity, hashlib.sha256(key).digest(), "aggregator")
     info = envelopes.info_of(start, "a", "b")
     unbound = envelopes.signed(identity, start, encrypt_to(key, inside, info))
-    refused(lambda: aggregator.open(unbound, limit=9), "damaged")
+    refused(lambda: aggregator.open(unbound, limit=9), "seal-broken")
 
 
 def test_a_carrier_is_found_by_its_scheme_and_its_extra_is_named(monkeypatch):

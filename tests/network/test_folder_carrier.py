@@ -5,8 +5,6 @@ import os
 import stat
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -192,33 +190,6 @@ def test_an_address_names_a_folder_from_the_root(address):
     with pytest.raises(EigenveilError) as found:
         carrier.open(_party("site"), address)
     assert found.value.code == "bad-address"
-
-
-def test_taking_waits_no_longer_than_asked_and_ends_when_closed(tmp_path):
-    site, lead = _mailboxes(f"folder:{tmp_path}", "site", "lead")
-    began = time.monotonic()
-    assert site.take(0.2) == []
-    assert 0.2 <= time.monotonic() - began < 5
-    threading.Timer(0.1, lead.put, ["site", b"mail"]).start()
-    assert site.take(60) == [b"mail"]
-    threading.Timer(0.1, site.close).start()
-    assert site.take(60, {digest_of(b"mail")}) == []
-    assert time.monotonic() - began < 30
-
-
-def test_a_relay_moves_what_is_in_the_spools(tmp_path):
-    """Each party writes into its own spool only; a relay that knows two folders is enough."""
-    spools = {name: tmp_path / name for name in ("site", "aggregator")}
-    mailboxes = {
-        name: RelayCarrier().open(_party(name), f"exchange:{spool}")
-        for name, spool in spools.items()
-    }
-    mailboxes["site"].put("aggregator", b"answer")
-    (sent,) = (spools["site"] / "out" / "aggregator").iterdir()
-    sent.rename(spools["aggregator"] / "in" / sent.name)
-    assert mailboxes["aggregator"].take(1) == [b"answer"]
-    mailboxes["aggregator"].forget([digest_of(b"answer")])
-    assert mailboxes["aggregator"].take(0) == []
 
 
 # -- Stores.

@@ -121,31 +121,6 @@ def refusal(call, *rest):
 # -- Mail.
 
 
-def test_mail_waits_for_whom_it_is_for_until_it_is_forgotten(place):
-    with place.serve() as server:
-        north, south = place.of("north", server), place.of("south", server)
-        threading.Timer(0.2, server.mailbox.put, ("north", b"question")).start()
-        begun = time.monotonic()
-        assert north.take(20) == [b"question"]
-        assert time.monotonic() - begun < 10
-        assert north.take(0, {digest(b"question")}) == []
-        assert south.take(0) == []
-        for _ in range(2):
-            north.put("aggregator", b"answer")
-        large = os.urandom(3 << 20)
-        south.put("aggregator", large)
-        assert server.mailbox.take(1) == [b"answer", large]
-        server.mailbox.forget([digest(b"answer")])
-        assert server.mailbox.take(0) == [large]
-        south.forget([digest(b"question"), digest(large)])  # not its own
-        assert south.take(0) == []
-        assert server.mailbox.take(0) == [large]
-        assert north.take(0) == [b"question"]
-        north.forget([digest(b"question")])
-        north.close()
-        assert place.of("north", server).take(0) == []
-
-
 def test_a_take_that_waits_ends_when_the_server_does(place):
     server = place.serve()
     north = place.of("north", server)

@@ -1,5 +1,6 @@
 """Studies over mailboxes: what leads, the aggregator and sites do, also where things are wrong."""
 
+import errno
 import os
 import threading
 import time
@@ -8,6 +9,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
+from contract import opener
 from study_tools import Federation, Site, ended, one_release, until
 
 from eigenveil.app.fit import federation_parts, federation_values
@@ -306,6 +308,34 @@ def test_a_full_disk_is_told_of_once_and_nothing_is_charged_until_there_is_room(
         assert ended(lead, run).state == "finished"
 
 
+def test_a_share_that_is_full_is_said_and_the_study_goes_on_when_there_is_room(
+    tmp_path, monkeypatch
+):
+    real, full = os.rename, threading.Event()
+
+    def rename(old, new, **more):
+        # what the sites write: the lead and the aggregator find room
+        if full.is_set() and threading.current_thread().name.startswith("eigenveil_"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(old, new, **more)
+
+    monkeypatch.setattr(os, "rename", rename)
+    (tmp_path / "share").mkdir()
+    opens = opener(f"folder:{tmp_path / 'share'}")
+    with Federation(tmp_path, opens=opens) as federation, federation.lead() as lead:
+        first = lead.submit(federation.study)
+        assert ended(lead, first).state == "finished"
+        full.set()
+        second = lead.submit(federation.study)
+        time.sleep(1.0)
+        assert not lead.status(second).is_over
+        full.clear()
+        assert (found := ended(lead, second)).state == "finished", found.error
+    for ledger in federation.ledgers.values():
+        spent = [(len(each.charges), each.spent()) for each in ledger.sessions()]
+        assert spent == [spent[0]] * 2
+
+
 def test_a_party_that_missed_the_end_hears_of_it_when_the_aggregator_starts(federation):
     federation.sites["west"].decision = "waiting"
     with federation.lead() as lead:
@@ -321,6 +351,17 @@ def test_a_party_that_missed_the_end_hears_of_it_when_the_aggregator_starts(fede
         federation.start_aggregator()
         until(lambda: run in federation.sites["north"].runs.over)
         until(lambda: not any(each.is_open for each in federation.ledgers["north"].sessions()))
+
+
+def test_a_site_that_hears_of_a_run_that_is_over_does_not_admit_it_again(federation):
+    with federation.lead() as lead:
+        run = lead.submit(federation.study)
+        assert ended(lead, run).state == "finished"
+        ended_file = federation.parties["north"].ended_file
+        until(lambda: ended_file.exists() and run in ended_file.read_text())
+        again = Site(federation.parties["north"], federation.ledgers["north"])
+        assert run in again.runs.over
+        assert again.runs.find(run) is None
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -21,6 +22,7 @@ from eigenveil.network.lead import LeadSession
 from eigenveil.noise.source import SeededSource
 from federation.roles_tools import sums_seen
 from federation_tools import SITES, identities, study_of
+from mailbox_tools import MemoryMailboxes
 from noise_tools import silence
 from soak_tools import count, times
 
@@ -130,7 +132,7 @@ def running(carrier, study, folder, *, part=0.0, seed=SEED):
             yield federation, lead, badly
 
 
-@pytest.mark.parametrize("part", [0.0, 0.06])
+@pytest.mark.parametrize("part", [0.0, *[0.1] * times(10)])
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_the_same_integers_over_every_carrier(carrier, part, tmp_path):
     study = study_of(epsilon=60.0) if carrier == "memory" and not part else one_release()
@@ -195,3 +197,35 @@ def test_sites_are_killed_at_every_step_and_nothing_is_lost_or_charged_twice(tmp
             assert set(signed.sites) == set(SITES)
             kills -= len(deaths)
             count("killed", "sites over a mailbox, in process", len(deaths))
+
+
+@pytest.mark.parametrize("seed", range(times(10)))
+def test_parties_that_are_stopped_at_any_moment_lose_and_charge_nothing_twice(tmp_path, seed):
+    """Also the aggregator; three studies go on at once."""
+    draw, boxes = random.Random(seed), MemoryMailboxes()
+    world = Lossy(lambda party: boxes.of(party.name), seed, part=0.05)
+    studies = [one_release(name=f"study-{number}") for number in range(3)]
+    stopped = 0
+    with Federation(tmp_path, opens=world) as federation, federation.lead() as lead:
+        runs = [lead.submit(each) for each in studies]
+        while stopped < 12:
+            time.sleep(draw.random() * 0.15)
+            name = draw.choice(["aggregator", *SITES])
+            if name == "aggregator":
+                federation.stop_aggregator()
+                federation.start_aggregator()
+            else:
+                federation.stop(name)
+                federation.start(name)
+            stopped += 1
+        for run in runs:
+            assert (found := ended(lead, run, 120)).state == "finished", found.error
+    for ledger in federation.ledgers.values():
+        assert ledger.verify().holds
+        sessions = {each.key.session: each for each in ledger.sessions()}
+        assert set(sessions) == set(runs)
+        for each in sessions.values():
+            steps = [charge.step for _, charge in each.charges]
+            assert len(set(steps)) == len(steps) > 0
+            assert not each.is_open
+    count("killed", "parties of three studies in one process, over a bad carrier", stopped)

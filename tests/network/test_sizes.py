@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 
 from eigenveil.federation.protocol.aggregator import Aggregator
-from eigenveil.federation.protocol.helper import Helper
-from eigenveil.federation.protocol.messages import HELPER
-from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
 from eigenveil.models.task import TASKS
-from eigenveil.moments.source import ArrayRows
 from eigenveil.network.sizes import SMALL, bound
 from federation.roles_tools import DELTA, Consortium, Wire, carry, lost_at, rows_of
 from federation_tools import identities
@@ -52,32 +48,14 @@ def a_study(fields):
     return make_study(**fields)
 
 
-class Known(Consortium):
-    """Sites that sign."""
-
-    def site(self, name):
-        rows = self.rows[name]
-        if self.study.task == "topic-model":
-            rows = np.random.default_rng(0).poisson(3.0, rows.shape).astype(float)
-        return Site(
-            name=name,
-            terms=settle(self.study),
-            rows=ArrayRows(rows, names=self.study.columns, origin=f"{name}.csv"),
-            ledger=self.ledgers[name],
-            identity=self.known[name],
-        )
-
-    def __init__(self, study, folder, **rest):
-        self.known = identities(tuple(study.names))
-        super().__init__(study, folder, **rest)
-        if HELPER in self.parties:
-            self.parties[HELPER] = Helper(settle(study), identity=self.known[HELPER])
-
-
 def carried(study, folder, fate=None, rows=300):
-    consortium = Known(study, folder, rows=rows_of(study, rows), times=3.0)
+    found, known = rows_of(study, rows), identities(tuple(study.names))
+    if study.task == "topic-model":
+        rng = np.random.default_rng(0)
+        found = {name: rng.poisson(3.0, each.shape).astype(float) for name, each in found.items()}
+    consortium = Consortium(study, folder, rows=found, times=3.0, identities=known)
     wire = Wire(consortium.parties, fate)
-    aggregator = Aggregator(settle(study), identity=consortium.known["aggregator"])
+    aggregator = Aggregator(settle(study), identity=known["aggregator"])
     carry(aggregator.run(), wire)
     return wire.carried
 
