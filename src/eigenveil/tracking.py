@@ -51,7 +51,7 @@ def log_result(model: StoredModel, *, files: bool = True) -> None:
 
 
 def _log_files(model: StoredModel, mlflow: Any) -> None:
-    from eigenveil.cli.report.page import report_page
+    from eigenveil.app.report import report_page
     from eigenveil.federation.protocol.certificates import check
 
     verdict = check(model.certificate_)

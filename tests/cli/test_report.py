@@ -19,8 +19,8 @@ from eigenveil import (
     PrivateStreamingPCA,
     PrivateTopicModel,
 )
-from eigenveil.cli.report.page import report_page
-from eigenveil.cli.report.references import bibtex
+from eigenveil.app.report.methods import bibtex
+from eigenveil.app.report.page import report_page
 from eigenveil.federated.tree_fit import fit_tree
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.federation.tree.private import make_tree_study

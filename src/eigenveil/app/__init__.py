@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from eigenveil.app import (
         approvers,
+        audit,
         budgets,
         certify,
         decisions,
@@ -19,17 +20,23 @@ if TYPE_CHECKING:
         forecasts,
         ledger,
         plan,
+        report,
         results,
         rows,
+        schema,
         site,
         study,
         study_draft,
         study_plan,
+        transform,
+        tree,
+        variants,
         watch,
     )
 
 __all__ = [
     "approvers",
+    "audit",
     "budgets",
     "certify",
     "decisions",
@@ -39,12 +46,17 @@ __all__ = [
     "forecasts",
     "ledger",
     "plan",
+    "report",
     "results",
     "rows",
+    "schema",
     "site",
     "study",
     "study_draft",
     "study_plan",
+    "transform",
+    "tree",
+    "variants",
     "watch",
 ]
 

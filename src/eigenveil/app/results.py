@@ -17,7 +17,8 @@ import eigenveil
 from eigenveil import plots
 from eigenveil.app.parts import Part, TextTable, strongly
 from eigenveil.app.presenters.base import Presenter
-from eigenveil.errors import DataError, OutputError, short_name
+from eigenveil.errors import DataError, OutputError, WrongOption, short_name
+from eigenveil.export import FORMATS, ExportFormat
 from eigenveil.files import hold
 from eigenveil.models.display import RELEASES, release_cells
 from eigenveil.models.stored import StoredModel, estimator_of
@@ -272,3 +273,18 @@ def write_result(
             plots.save_figure(axes, folder / name)
         files.append((", ".join(drawing.files), drawing.what))
     return files
+
+
+def export(
+    result: Path, to: str, out: Path | None = None, *, overwrite: bool = False
+) -> tuple[ExportFormat, Path]:
+    """Write a result's model for other programs; returns the format, and where it is."""
+    if to not in FORMATS:
+        raise WrongOption(
+            f"--to {to!r} is not one of {', '.join(FORMATS)}.", hint="Choose one of these."
+        )
+    chosen = FORMATS[to]
+    place = result / f"model{chosen.ending}" if out is None else out
+    check_place(place, overwrite=overwrite)
+    chosen.write(load_model(result / MODEL), place)
+    return chosen, place

@@ -526,12 +526,12 @@ _STREAMS = {"stream", "tracking"}  # A stream is private where it has an epsilon
 
 def _help(found: Sequence[Option], paths: Sequence[DataPath]) -> str:
     """Help of an option: of each declaration, saying of which tasks where it is not of all."""
-    if set(paths) == _STREAMS:
+    if set(paths) <= _STREAMS:
         of_stream, others = (
             [one.help for one in found if path in one.paths] for path in ("stream", "tracking")
         )
-        if of_stream == others:
-            return of_stream[0]
+        if of_stream == others or len(paths) == 1:
+            return (of_stream or others)[0]
         said = [("With --epsilon: ", of_stream), ("Without --epsilon: ", others)]
         return " ".join(f"{where}{text[0]}" for where, text in said if text)
     texts: dict[str, list[str]] = {}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from eigenveil.app.results import MODEL, check_place, load_model
+from eigenveil import app
 from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen
 
@@ -27,15 +27,5 @@ def export(
     What is written was released. The certificate stays in the result's folder; safetensors and ONNX
     files have a copy.
     """
-    from eigenveil.export import FORMATS
-
-    if to not in FORMATS:
-        raise options.WrongOption(
-            f"--to {to!r} is not one of {', '.join(FORMATS)}.", hint="Choose one of these."
-        )
-    chosen = FORMATS[to]
-    place = result / f"model{chosen.ending}" if out is None else out
-    check_place(place, overwrite=overwrite)
-    model = load_model(result / MODEL)
-    chosen.write(model, place)
+    chosen, place = app.results.export(result, to, out, overwrite=overwrite)
     Screen(quiet=quiet).print(f"written to {place}: {chosen.what}.")

@@ -7,17 +7,9 @@ from typing import Annotated
 
 import typer
 
-from eigenveil.app.results import check_place
+from eigenveil import app
 from eigenveil.cli import options
-from eigenveil.cli.options import WrongOption
 from eigenveil.cli.presenters.screen import Screen
-from eigenveil.errors import DataError
-from eigenveil.files import replacing
-from eigenveil.io.files import expand
-from eigenveil.io.formats.genotypes import GenotypeFile, is_variant_list, listed_variants
-from eigenveil.io.formats.registry import USUAL, format_of
-from eigenveil.io.formats.variants import Draft, all_variants, draft
-from eigenveil.io.formats.vcf import VcfFile
 
 _HELP = "A public manifest of genetic variants, which makes genotypes of many sites the same."
 variants_app = typer.Typer(
@@ -59,21 +51,9 @@ def new(
     quiet: options.Quiet = False,
 ) -> None:
     """Write a manifest of the variants of public data, with their frequencies there."""
-    check_place(out, overwrite=overwrite)
-    if not public:
-        raise WrongOption(
-            f"{file} becomes public: variants and exact frequencies are written from it.",
-            hint="Never use rows that are to be protected. If it is public already, say --public.",
-            code="not-said-to-be-public",
-        )
-    if not 0.0 <= least_frequency < 0.5:
-        raise WrongOption(
-            f"--least-frequency {least_frequency:g} is not from 0 to below 0.5.",
-            hint=f"Give a frequency such as {_COMMON:g}.",
-        )
-    made = _draft(file, least_frequency)
-    with replacing(out) as scratch, scratch.open("w", encoding="utf-8") as opened:
-        opened.writelines(made.lines)
+    made = app.variants.write_manifest(
+        file, out, public=public, least_frequency=least_frequency, overwrite=overwrite
+    )
     if json:
         options.print_json(
             {
@@ -90,39 +70,3 @@ def new(
     for why, count in made.left_out.items():
         screen.print(f"left out: {count:,} {why}")
     screen.next("fit FILE.bed --variants", out, "...")
-
-
-def _draft(file: Path, least: float) -> Draft:
-    if is_variant_list(file):
-        found = all_variants(file, listed_variants(file))
-        made = draft(found.listed, found.names, None, least=least)
-    else:
-        opened = _open(file)
-        made = draft(opened.listed, opened.columns, opened.count_frequencies(), least=least)
-    if not made.variants:
-        left = "; ".join(f"{count:,} {why}" for why, count in made.left_out.items())
-        raise DataError(
-            f"{file} has no variant for a manifest{f' ({left})' if left else ''}.",
-            hint="Lower --least-frequency, or give other data.",
-            code="no-variants",
-        )
-    return made
-
-
-def _open(file: Path) -> GenotypeFile:
-    """Genotypes of all variants: public ones, so that a VCF may name its own."""
-    (row_file,) = expand([file])
-    path = row_file.place
-    found = format_of(path)
-    if found is not None and found.name == "vcf":
-        return VcfFile(Path(path))
-    opened = (
-        None if found is None or "variants" not in found.takes else found.open(path, read=USUAL)
-    )
-    if not isinstance(opened, GenotypeFile):
-        raise DataError(
-            f"{file} has no variants.",
-            hint="Give genotypes (.bed, .pgen, .vcf, .bcf) or a list of variants (.bim, .pvar).",
-            code="unknown-format",
-        )
-    return opened

@@ -10,9 +10,8 @@ from typing import Any
 from eigenveil import plots
 from eigenveil.app.parts import as_nodes, scrolled
 from eigenveil.app.presenters.base import Drawing
+from eigenveil.app.report.methods import bibtex, methods, model_card
 from eigenveil.app.results import presenter_of, release_table, view_parts
-from eigenveil.cli.report.methods import methods, model_card
-from eigenveil.cli.report.references import bibtex
 from eigenveil.errors import short_name
 from eigenveil.federation.protocol.certificates import Verdict
 from eigenveil.markup import Node, block, html_of, listing, node, table

@@ -1,0 +1,32 @@
+"""A result as one page that can be read, printed and published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eigenveil.app.report.page import report_page as report_page
+from eigenveil.app.results import MODEL, check_place, load_model
+from eigenveil.errors import PrivacyError
+from eigenveil.federation.protocol.certificates import check
+from eigenveil.files import replacing
+from eigenveil.privacy.guarantee import Guarantee
+
+
+def write_report(
+    result: Path, out: Path, *, title: str | None = None, overwrite: bool = False
+) -> Guarantee:
+    """Write a result's page, of its model and certificate alone; returns what it says."""
+    check_place(out, overwrite=overwrite)
+    model = load_model(result / MODEL)
+    verdict = check(model.certificate_)
+    if verdict.guarantee is None:
+        raise PrivacyError(
+            f"The certificate of {result} does not hold: {verdict.explanation}",
+            hint="No report is written. 'eigenveil certify' says more; use the files that the fit "
+            "wrote.",
+            code="certificate-does-not-fit",
+        )
+    text = report_page(model, verdict, title=title)
+    with replacing(out) as scratch:
+        scratch.write_text(text, encoding="utf-8")
+    return verdict.guarantee

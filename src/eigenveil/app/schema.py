@@ -1,0 +1,159 @@
+"""A table's schema: drafted from files, written, and compared with files.
+
+What is said of values here was read from rows: it is for their owner only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eigenveil.app.parts import Part, TextTable
+from eigenveil.app.results import check_place
+from eigenveil.app.rows import Files
+from eigenveil.errors import short_name
+from eigenveil.files import replacing
+from eigenveil.io import ReadOptions
+from eigenveil.io.survey import SchemaReport, as_json, check_files, look_at
+from eigenveil.tables import draft as drafts
+from eigenveil.tables.schema import (
+    FORMAT,
+    Column,
+    Schema,
+    parse_schema,
+    read_schema,
+    write_schema,
+)
+from eigenveil.tables.schema import KINDS as KINDS
+from eigenveil.tables.schema import ROLES as ROLES
+from eigenveil.tables.schema import json_schema as json_schema
+
+_PRIVATE = "What is said here was read from rows: it is for their owner only."
+
+
+@dataclass(frozen=True)
+class SeenColumns:
+    """What a schema would say of the columns of files, and why."""
+
+    columns: Sequence[drafts.Drafted]
+
+    def parts(self) -> Iterator[Part]:
+        """A table."""
+        rows = [
+            (short_name(each.column.name), each.column.kind or "-", each.column.role, each.why)
+            for each in self.columns
+        ]
+        yield TextTable("what was seen", ("column", "kind", "role", "seen"), rows)
+        yield _PRIVATE
+
+
+def draft(files: Files, *, read: ReadOptions) -> SeenColumns:
+    """Look at all values of files, once."""
+    return SeenColumns(drafts.draft(look_at(files, read=read)))
+
+
+@dataclass(frozen=True)
+class WrittenSchema:
+    """A schema, where it was written, and what was seen of its columns."""
+
+    schema: Schema
+    out: Path
+    seen: SeenColumns
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        why = {each.column.name: each.why for each in self.seen.columns}
+        return {"out": self.out, "seen": why, **self.schema.as_dict()}
+
+    def parts(self) -> Iterator[Part]:
+        """What is left to do."""
+        yield f"written to {self.out}"
+        unconfirmed = [column.name for column in self.schema.columns if not column.confirmed]
+        if unconfirmed:
+            yield (
+                f"{len(unconfirmed)} columns have levels or ranges that were seen in the data: "
+                "replace them by what is public, and take out 'confirmed = false'."
+            )
+
+
+def write(seen: SeenColumns, said: Sequence[Column] | None, out: Path) -> WrittenSchema:
+    """Write what was seen, or what its owner ``said`` of the columns instead."""
+    drafted = list(seen.columns)
+    if said is not None:
+        pairs = zip(said, drafted, strict=True)
+        drafted = [drafts.Drafted(column, each.why) for column, each in pairs]
+    schema = parse_schema(drafts.schema_of_draft(drafted).as_dict(), origin=str(out))
+    write_schema(schema, out)
+    return WrittenSchema(schema, out, SeenColumns(drafted))
+
+
+@dataclass(frozen=True)
+class CheckedFiles:
+    """What a schema misses of files."""
+
+    report: SchemaReport
+
+    def as_json(self) -> Mapping[str, Any]:
+        """As plain values."""
+        return as_json(self.report)
+
+    def parts(self) -> Iterator[Part]:
+        """A table, and what is to be mended."""
+        report, rows = self.report, []
+        for each in report.columns:
+            column = each.column
+            found = "; ".join(each.findings)
+            if column.name in report.unconfirmed:
+                found = "; ".join(filter(None, (found, "not confirmed as public")))
+            rows.append((short_name(column.name), column.kind or "-", f"{each.holes:,}", found))
+        headings = ("column", "kind", "holes", "to mend")
+        yield TextTable(f"{report.rows:,} rows", headings, rows, right=("holes",))
+        if report.unit is not None:
+            fewest, median, most = report.unit.rows_of_each
+            yield (
+                f"unit {short_name(report.unit.name)!r}: {len(report.unit.counts):,} units with "
+                f"{fewest:,} to {most:,} rows each (median {median:g}); {report.unit.without:,} "
+                "rows belong to none and would not count."
+            )
+        if report.unread:
+            shown = ", ".join(repr(short_name(name)) for name in report.unread[:10])
+            yield f"not in the schema, and not read: {shown}"
+        yield "Nothing is to be mended." if report.clean else "Some of this is to be mended."
+        yield _PRIVATE
+
+
+def check(files: Files, schema: Path, *, read: ReadOptions) -> CheckedFiles:
+    """Compare files with a schema."""
+    return CheckedFiles(check_files(files, read_schema(schema), read=read))
+
+
+def write_format(out: Path, *, overwrite: bool) -> None:
+    """Write the JSON schema of a schema's file."""
+    check_place(out, overwrite=overwrite)
+    with replacing(out) as scratch:
+        scratch.write_text(json.dumps(json_schema(), indent=2) + "\n", encoding="utf-8")
+
+
+def with_public(column: Any, parts: Sequence[str]) -> Any:
+    """The column with what its owner says is public, checked."""
+    values: dict[str, Any] = column.as_dict()
+    values.pop("confirmed", None)
+    if column.kind == "category":
+        values["levels"] = list(parts)
+    elif column.kind == "date":
+        values["range"] = list(parts)
+    else:
+        values["range"] = [_number(part) for part in parts]
+    kept = {"name": f"{column.name}.", "kind": "number"}  # a schema has some feature
+    found = parse_schema({"format": FORMAT, "columns": [values, kept]}, origin="The answer")
+    return found.columns[0]
+
+
+def _number(text: str) -> Any:
+    try:
+        return int(text) if text.lstrip("+-").isdigit() else float(text)
+    except ValueError:
+        return text

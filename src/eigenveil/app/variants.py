@@ -1,0 +1,72 @@
+"""A public manifest of variants, drafted from public genotypes or a list of variants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eigenveil.app.results import check_place
+from eigenveil.errors import DataError, WrongOption
+from eigenveil.files import replacing
+from eigenveil.io.files import expand
+from eigenveil.io.formats.genotypes import GenotypeFile, is_variant_list, listed_variants
+from eigenveil.io.formats.registry import USUAL, format_of
+from eigenveil.io.formats.variants import Draft, all_variants, draft
+from eigenveil.io.formats.vcf import VcfFile
+
+
+def write_manifest(
+    file: Path, out: Path, *, public: bool, least_frequency: float, overwrite: bool = False
+) -> Draft:
+    """Write a manifest of the variants of a file that is said to be public."""
+    check_place(out, overwrite=overwrite)
+    if not public:
+        raise WrongOption(
+            f"{file} becomes public: variants and exact frequencies are written from it.",
+            hint="Never use rows that are to be protected. If it is public already, say --public.",
+            code="not-said-to-be-public",
+        )
+    if not 0.0 <= least_frequency < 0.5:
+        raise WrongOption(
+            f"--least-frequency {least_frequency:g} is not from 0 to below 0.5.",
+            hint="Give a frequency such as 0.01.",
+        )
+    made = _draft(file, least_frequency)
+    with replacing(out) as scratch, scratch.open("w", encoding="utf-8") as opened:
+        opened.writelines(made.lines)
+    return made
+
+
+def _draft(file: Path, least: float) -> Draft:
+    if is_variant_list(file):
+        found = all_variants(file, listed_variants(file))
+        made = draft(found.listed, found.names, None, least=least)
+    else:
+        opened = _open(file)
+        made = draft(opened.listed, opened.columns, opened.count_frequencies(), least=least)
+    if not made.variants:
+        left = "; ".join(f"{count:,} {why}" for why, count in made.left_out.items())
+        raise DataError(
+            f"{file} has no variant for a manifest{f' ({left})' if left else ''}.",
+            hint="Lower --least-frequency, or give other data.",
+            code="no-variants",
+        )
+    return made
+
+
+def _open(file: Path) -> GenotypeFile:
+    """Genotypes of all variants: public ones, so that a VCF may name its own."""
+    (row_file,) = expand([file])
+    path = row_file.place
+    found = format_of(path)
+    if found is not None and found.name == "vcf":
+        return VcfFile(Path(path))
+    opened = (
+        None if found is None or "variants" not in found.takes else found.open(path, read=USUAL)
+    )
+    if not isinstance(opened, GenotypeFile):
+        raise DataError(
+            f"{file} has no variants.",
+            hint="Give genotypes (.bed, .pgen, .vcf, .bcf) or a list of variants (.bim, .pvar).",
+            code="unknown-format",
+        )
+    return opened

@@ -1,1 +1,0 @@
-"""The report of a result: one page of HTML, made of what was released and nothing else."""
