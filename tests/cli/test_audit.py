@@ -75,7 +75,7 @@ def test_a_broken_claim_of_ones_own_has_a_status_of_its_own(run, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said", "status"),
     [
-        (("capee",), "Did you mean cape", 3),
+        (("capee",), "Did you mean 'cape'", 3),
         (("cape", "--trials", 20), "Give at least --trials", 4),
         (("cape", "--confidence", 1.5), "confidence = 1.5", 4),
         (("cape", "--jobs", 0), "jobs = 0", 4),

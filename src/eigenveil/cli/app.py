@@ -142,7 +142,7 @@ COMMANDS = {
     ),
     "console": Command(
         "eigenveil.console.command:console",
-        "Pages for a site's owner, a study's lead or one analyst: decisions, plans, results.",
+        "Serve the pages until stopped (Ctrl-C): with --party or with --data.",
     ),
 }
 
