@@ -16,12 +16,10 @@ from console_tools import ADDRESS, PEOPLE, PROXY, Visitor, hidden
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 
-from eigenveil.console.app import make_app
-from eigenveil.console.door import SECRET_HEADER, ProviderDoor
+from eigenveil.console.app import address_of, make_app, server_of
+from eigenveil.console.door import SECRET_HEADER, Person, ProviderDoor, Sessions
 from eigenveil.console.guards import Guards, Limits, host_name
 from eigenveil.console.provider import Provider
-from eigenveil.console.serving import address_of, server_of
-from eigenveil.console.sessions import Person, Sessions
 from eigenveil.console.settings import Issuer, Link, Proxy, Settings
 from eigenveil.errors import EigenveilError, PrivacyError
 

@@ -29,7 +29,7 @@ def test_its_own_process_loads_no_numerical_library(tmp_path):
     table.write_text("a,b\n1,2\n")
     code = f"""if __name__ == "__main__":
     import asyncio, sys
-    import eigenveil.console.app, eigenveil.console.serving, eigenveil.console.command
+    import eigenveil.console.app, eigenveil.console.command
     from eigenveil.console.settings import Rows
     from eigenveil.console.workers import DeskProcess
     from eigenveil.errors import EigenveilError

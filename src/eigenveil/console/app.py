@@ -6,19 +6,22 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from eigenveil.console.door import Door, make_door
-from eigenveil.console.guards import Guards, Limits
+from eigenveil.cli.presenters.screen import say
+from eigenveil.console.door import Door, Sessions, make_door
+from eigenveil.console.guards import Connection, Guards, Limits
 from eigenveil.console.log import Log
 from eigenveil.console.pages import lead, owner, table
 from eigenveil.console.runs import Runs
-from eigenveil.console.sessions import Sessions
+from eigenveil.console.settings import Link as LinkDoor
 from eigenveil.console.settings import Settings
 from eigenveil.console.web import STATIC, Console, Link, sign_in_routes
 from eigenveil.console.workers import Desk, DeskProcess
@@ -107,3 +110,43 @@ async def _warm(console: Console) -> None:
             await console.desk.ask("ledger", page=1)
         if console.settings.section == "site":
             await console.desk.ask("studies")
+
+
+# -- the server: uvicorn, on this machine's own address, or with TLS
+
+
+def run(settings: Settings) -> None:
+    """Serve until stopped."""
+    app = make_app(make_console(settings))
+    say(f"the console: {address_of(settings)}  (Ctrl-C ends it)")
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(server_of(app, settings)).run()
+
+
+def server_of(app: Guards, settings: Settings) -> uvicorn.Config:
+    """How the application is served."""
+    certificate, key = settings.tls or (None, None)
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        ssl_certfile=None if certificate is None else str(certificate),
+        ssl_keyfile=None if key is None else str(key),
+        http=Connection,
+        log_level="warning",
+        server_header=False,
+        access_log=False,
+        proxy_headers=False,  # an address that a request states is nobody's
+        limit_concurrency=200,
+        h11_max_incomplete_event_size=32 * 1024,
+        ws="none",
+    )
+
+
+def address_of(settings: Settings) -> str:
+    """What a person opens in a browser; with the token, where that is the door."""
+    where = f"[{settings.host}]" if ":" in settings.host else settings.host
+    start = settings.origin(f"{where}:{settings.port}")
+    if isinstance(settings.door, LinkDoor):
+        return f"{start}/sign-in?token={quote(settings.door.token)}"
+    return f"{start}/"

@@ -131,7 +131,7 @@ def console(
         longest=3600 * longest,
     )
     # imported here: --help needs no server
-    from eigenveil.console.serving import run
+    from eigenveil.console.app import run
 
     run(settings)
 

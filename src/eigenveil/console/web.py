@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -16,18 +13,16 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from eigenveil.console.door import Door
+from eigenveil.console.door import Door, Person, Session, Sessions
 from eigenveil.console.forecasts import Forecasts
 from eigenveil.console.log import Log
 from eigenveil.console.runs import Runs
-from eigenveil.console.sessions import Person, Session, Sessions
 from eigenveil.console.settings import ROLES, Settings
 from eigenveil.console.workers import Desk
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
-_MOST_KEPT = 64
 _MOST_FIELDS = 100
 # What an error's code is as a status; others of the package's errors are 400.
 _STATUS = {
@@ -63,32 +58,6 @@ class Link:
 
 
 @dataclass
-class Later:
-    """What takes seconds is worked out once, while pages say so."""
-
-    _tasks: OrderedDict[str, asyncio.Task[Any]] = field(default_factory=OrderedDict)
-
-    async def get(self, about: object, make: Callable[[], Awaitable[Any]]) -> Any:
-        """What was made, or ``None`` while it is being made; a failure is raised, and forgotten."""
-        key = json.dumps(about, sort_keys=True, default=str)
-        task = self._tasks.get(key)
-        if task is None:
-            task = self._tasks[key] = asyncio.ensure_future(_run(make))
-            while len(self._tasks) > _MOST_KEPT:
-                self._tasks.popitem(last=False)[1].cancel()
-        done, _ = await asyncio.wait({task}, timeout=0.15)
-        if not done:
-            return None
-        if task.exception() is not None:
-            self._tasks.pop(key, None)
-        return task.result()
-
-
-async def _run(make: Callable[[], Awaitable[Any]]) -> Any:
-    return await make()
-
-
-@dataclass
 class Console:
     """The parts of a console."""
 
@@ -96,12 +65,11 @@ class Console:
     door: Door
     sessions: Sessions
     log: Log
-    desk: Desk  # For what must be quick, and for what takes long
-    planner: Desk
+    desk: Desk
+    planner: Desk  # For what takes long
     runs: Runs
     title: str = ""  # Whose pages these are
     links: Sequence[Link] = ()
-    later: Later = field(default_factory=Later)
     forecasts: Forecasts = field(default_factory=Forecasts)
     pages: Environment = field(init=False)
 

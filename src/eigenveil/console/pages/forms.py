@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from eigenveil.console.sessions import Session
+from eigenveil.console.door import Session
 from eigenveil.console.web import Console
 from eigenveil.errors import EigenveilError
 

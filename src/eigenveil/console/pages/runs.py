@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
+from eigenveil.console.door import Session
 from eigenveil.console.runs import Run
-from eigenveil.console.sessions import Session
 from eigenveil.console.web import Console, away
 from eigenveil.errors import DataError
 
@@ -34,10 +34,10 @@ async def _list(console: Console, request: Request, session: Session) -> Respons
 async def _show(console: Console, request: Request, session: Session) -> Response:
     run = console.runs.named(request.path_params["name"])
     found, problem = None, ""
-    has_result = console.runs.result(run) is not None
-    if has_result and run.state != "running":
+    place = console.runs.result(run)
+    if place is not None and run.state != "running":
         try:
-            found = await _result(console, run)
+            found = await console.desk.ask("result", folder=str(place))
         except DataError as error:
             problem = error.message
     # what a fit reports counts rows and says where they are: that is for who may see them
@@ -48,7 +48,7 @@ async def _show(console: Console, request: Request, session: Session) -> Respons
         "run.html",
         session,
         run=_row(run),
-        going=run.state == "running" or (has_result and found is None and not problem),
+        going=run.state == "running",
         exact=exact,
         hidden=hidden,
         failure=None if hidden else _last(run, "failed") or _last(run, "stopped"),
@@ -84,29 +84,24 @@ async def _file(console: Console, request: Request, session: Session) -> Respons
 async def _compare(console: Console, request: Request, session: Session) -> Response:
     chosen = [console.runs.named(name) for name in request.query_params.getlist("run")][:2]
     places = [console.runs.result(run) for run in chosen]
+    folders = [str(place) for place in places if place is not None]
     found: list[Any] = []
     apart, problem = None, ""
-    if len(chosen) == 2 and None not in places:
-        found = [await _result(console, run) for run in chosen]
+    if len(folders) == 2:
         try:
-            apart = await console.later.get(
-                ["compare", *(run.name for run in chosen)],
-                lambda: console.planner.ask("compare", folders=[str(place) for place in places]),
-            )
+            found = [await console.desk.ask("result", folder=each) for each in folders]
+            apart = await console.desk.ask("compare", folders=folders)
         except DataError as error:
             problem = error.message
-    ready = bool(found) and None not in found
     return console.page(
         request,
         "compare.html",
         session,
         runs=[run for run in shown(console) if run["has_result"]],
         chosen=[_row(run) for run in chosen],
-        found=found if ready else [],
-        waiting=bool(found) and not (ready and (apart or problem)),
+        found=found,
         apart=apart,
         problem=problem,
-        again=f"{request.url.path}?{request.url.query}",
     )
 
 
@@ -117,13 +112,6 @@ def shown(console: Console) -> list[dict[str, Any]]:
         for run in console.runs.all()
         if run.kind != "ask"
     ]
-
-
-async def _result(console: Console, run: Run) -> Any:
-    place = console.runs.result(run)
-    return await console.later.get(
-        ["result", run.name], lambda: console.planner.ask("result", folder=str(place))
-    )
 
 
 def _row(run: Run) -> dict[str, Any]:

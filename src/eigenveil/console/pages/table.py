@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from eigenveil.console.door import Session
 from eigenveil.console.forecasts import forecast_values
 from eigenveil.console.pages import runs
 from eigenveil.console.pages.forms import FormPage, can_be_corrected, form_for, typed, whole
-from eigenveil.console.sessions import Session
 from eigenveil.console.web import Console, Link, away, page_number
 from eigenveil.errors import EigenveilError
 
