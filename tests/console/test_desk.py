@@ -53,7 +53,7 @@ def test_a_waiting_study_in_words_with_its_cost(desk):
     assert found["cost"]["epsilon"] <= 1.01
     assert found["cost"]["after"].startswith("left: epsilon 4.")
     assert not found["views"][0]["protected"]  # the worst first
-    assert "only the sum over all sites is visible" in found["sent"]
+    assert "only their sum is visible" in found["sent"]
     assert any(not each["protected"] for each in found["views"])
     json.dumps(found, allow_nan=False)
     health = desk.health()
@@ -114,13 +114,13 @@ def test_the_ledger_is_added_up_by_what_is_new(place):
         key = SessionKey(STUDY.hash, f"run-{number}")
         ledger.begin(key, data_set="default", adjacency="add-remove", reserve=Loss(1e-6), state=b"")
         ledger.end(key, "done")
-    found = pages.page(1)
+    found = pages.page(1, "", {})
     assert pages.books() is first  # added to
     assert (found["count"], found["pages"], len(found["entries"])) == (123, 3, 50)
     assert found["entries"][0]["number"] == 123
-    assert pages.page(99)["page"] == 3
+    assert pages.page(99, "", {})["page"] == 3
     assert pages.books().standing("default") == Ledger(path).standings()[0]
-    assert pages.page(1, only="budget")["count"] == 1
+    assert pages.page(1, "budget", {})["count"] == 1
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The door: a link, a proxy, a provider; forged cookies, other sites' forms, half a request."""
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -437,6 +438,24 @@ def test_sizes_methods_and_headers_are_guarded(visitor):
     assert browser.get("/nothing").status_code == 404
 
 
+def test_a_body_without_a_length_is_read_up_to_its_limit(tmp_path):
+    got = []
+
+    async def app(scope, receive, send):
+        while not got or got[-1].get("more_body"):
+            got.append(await receive())
+
+    async def receive():
+        return {"type": "http.request", "body": b"x" * (1 << 18), "more_body": True}
+
+    settings = Settings("table", tmp_path, PROXY, PEOPLE, address=ADDRESS)
+    headers = [(b"host", b"console.example.org")]
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
+    asyncio.run(Guards(app, settings)(scope, receive, None))
+    assert sum(len(each.get("body", b"")) for each in got) <= 1 << 20
+    assert got[-1] == {"type": "http.disconnect"}
+
+
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
@@ -510,6 +529,7 @@ def served(tmp_path):
     until = time.monotonic() + 20
     while not server.started and time.monotonic() < until:
         time.sleep(0.02)
+    app.cookie, _ = visitor.console.sessions.begin(Person("owner", "owner"))
     yield port, app
     server.should_exit = True
     thread.join(20)
@@ -525,7 +545,9 @@ HALVES = {
     "nothing": b"",
     "half a head": b"GET /alive HTTP/1.1\r\nHost: 127.",
     "half a second head": b"GET /alive HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /al",
-    "half a body": b"POST /sign-out HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\ncs",
+    "half a body": b"POST /sign-out HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    b"Cookie: eigenveil-8450=COOKIE\r\n"
+    b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\ncs",
     "half a body that nobody reads": b"GET /alive HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     b"Content-Length: 9\r\n\r\ncs",
 }
@@ -536,7 +558,7 @@ def test_half_a_request_is_not_waited_for_and_keeps_nobody_out(served, half):
     port, app = served
     open_ = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(7)]
     for each in open_:
-        each.sendall(HALVES[half])
+        each.sendall(HALVES[half].replace(b"COOKIE", app.cookie.encode()))
     assert b"200 OK" in alive(port)
     begun = time.monotonic()
     for each in open_:
@@ -550,6 +572,7 @@ def test_half_a_request_is_not_waited_for_and_keeps_nobody_out(served, half):
 
 def test_one_address_has_so_many_connections(served):
     port, app = served
+    app.limits = replace(app.limits, head=600.0)
     open_ = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(30)]
     ended = 0
     for each in open_[8:]:

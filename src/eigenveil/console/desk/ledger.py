@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from eigenveil.errors import PrivacyError, printable, short_name
+from eigenveil.errors import OutputError, PrivacyError, printable, short_name
 from eigenveil.federation.ledger.books import Books, Standing, epsilon_or_infinity
 from eigenveil.federation.ledger.entries import Entry, Head, SessionKey, seal
 from eigenveil.federation.ledger.placing import Wanted, budget_left_text, place
@@ -19,19 +20,34 @@ _RELEASES = "releases"
 
 
 class LedgerPages:
-    """A ledger, read for people."""
+    """A ledger, read for people; nothing is in it while there is none."""
 
-    def __init__(self, place: str) -> None:
-        self._store = open_store(place)
-        self.name = self._store.name
+    def __init__(self, place: str | None) -> None:
+        self._store = None if place is None else open_store(place)
+        self.name = "" if self._store is None else self._store.name
         self._head: Head | None = None
         self._books = Books()
         self._standings: list[Standing] = []
         self._names: dict[str, str] = {}
 
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """The ledger's tables; ``None`` where there is no ledger yet."""
+        with ExitStack() as stack:
+            tables = None
+            try:
+                if self._store is not None:
+                    tables = stack.enter_context(self._store.reading())
+            except OutputError as error:
+                if error.code != "no-ledger":
+                    raise
+            yield tables
+
     def books(self) -> Books:
         """All entries added up; only those that are new are read and checked."""
-        with self._store.reading() as tables:
+        with self._reading() as tables:
+            if tables is None:
+                return Books()
             head = tables.read_head()
             if head == self._head:
                 return self._books
@@ -76,38 +92,36 @@ class LedgerPages:
         """Where each account stands, as plain values."""
         return [_account(each) for each in self.standings()]
 
-    def page(self, number: int, *, only: str = "") -> dict[str, Any]:
+    def page(self, number: int, only: str, names: Mapping[str, str]) -> dict[str, Any]:
         """A page of entries, the newest first; ``only`` is a kind, or empty."""
         books = self.books()
         condition, values = ("WHERE kind = ?", (only,)) if only else ("", ())
-        with self._store.reading() as tables:
-            (count,) = tables.run(
-                f"SELECT COUNT(*) FROM ledger_entries {condition}", *values
-            ).fetchone()
-            pages = max(1, -(-count // PAGE))
-            number = min(max(1, number), pages)
-            rest = f"{condition} ORDER BY number DESC LIMIT ? OFFSET ?"
-            found = list(tables.query_entries(rest, *values, PAGE, (number - 1) * PAGE))
-            head = tables.read_head()
+        count, pages, found, last = 0, 1, [], ""
+        with self._reading() as tables:
+            if tables is not None:
+                (count,) = tables.run(
+                    f"SELECT COUNT(*) FROM ledger_entries {condition}", *values
+                ).fetchone()
+                pages = max(1, -(-count // PAGE))
+                number = min(max(1, number), pages)
+                rest = f"{condition} ORDER BY number DESC LIMIT ? OFFSET ?"
+                found = list(tables.query_entries(rest, *values, PAGE, (number - 1) * PAGE))
+                last = tables.read_head().hash
         return {
             "entries": [_entry(each, books) for each in found],
-            "page": number,
+            "page": min(number, pages),
             "pages": pages,
             "count": count,
-            "last": head.hash,
+            "last": last,
             "ledger": self.name,
+            "accounts": self.accounts(),
+            "names": {**self.names(), **names},
         }
 
     def names(self) -> dict[str, str]:
         """What sessions' notes say of each study, by its hash."""
         self.books()
         return dict(self._names)
-
-
-def empty_page(name: str) -> dict[str, Any]:
-    """A page where there is no ledger yet."""
-    nothing = {"page": 1, "pages": 1, "count": 0, "last": "", "ledger": name}
-    return nothing | {"entries": [], "accounts": [], "names": {}}
 
 
 def _follow(new: Sequence[Entry], known: Head, head: Head) -> bool:

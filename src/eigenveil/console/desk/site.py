@@ -7,12 +7,13 @@ import math
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from eigenveil.app.decisions import can_be_shown, cost_of, desk_of, owner_of, sentence_of
 from eigenveil.app.parts import bytes_text
 from eigenveil.app.presenters.study import adversaries, summary
-from eigenveil.console.desk.ledger import LedgerPages, empty_page
+from eigenveil.app.site import is_running
+from eigenveil.console.desk.ledger import LedgerPages
 from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation.approvals import studies as approvals
@@ -22,20 +23,13 @@ from eigenveil.federation.approvals.keys import open_key
 from eigenveil.federation.approvals.record import Record
 from eigenveil.federation.approvals.roster import key_file
 from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.federation.study.study import Study
 from eigenveil.models.task import TASKS
-from eigenveil.network.folder import PartyFolder, lock, open_party
+from eigenveil.network.folder import PartyFolder, open_party
 from eigenveil.planning.forecast import forecast
 from eigenveil.privacy.accountant import epsilon_of_mu, mu_of_epsilon
 from eigenveil.privacy.guarantee import neighbours_text
-
-_SENT = {
-    "cape": "A noisy {moment}, under masks: only the sum over all sites is visible",
-    "sketch": "A noisy sketch of the {moment}, under masks: only the sum over all sites is visible",
-    "dpdispca": "The leading directions of this site's own noisy {moment}",
-    "full": "This site's own noisy {moment}",
-    "local": "The first site's noisy {moment}; the other sites send nothing",
-}
 
 
 class SiteDesk:
@@ -48,13 +42,10 @@ class SiteDesk:
         self._ledger = rows.ledger if rows.ledger is not None else owner.ledger
         self._data_set = rows.data_set
         self._keys = rows.keys
+        self._pages = LedgerPages(self._ledger)
         self._shown: dict[str, dict[str, Any]] = {}
         self._costs: dict[tuple[str, str], dict[str, Any] | None] = {}
         self._texts: dict[tuple[str, str], Study] = {}
-
-    @cached_property
-    def _pages(self) -> LedgerPages | None:
-        return None if self._ledger is None else LedgerPages(self._ledger)
 
     @property
     def _decisions(self) -> Decisions:
@@ -70,7 +61,7 @@ class SiteDesk:
         head = party.known.current().head
         log = party.folder / "log.txt"
         last = datetime.fromtimestamp(log.stat().st_mtime, UTC) if log.is_file() else None
-        accounts = self._accounts()
+        accounts = self._pages.accounts()
         mine = next((each for each in accounts if each["data_set"] == self._data_set), None)
         listed = self._record().listed
         return {
@@ -81,7 +72,7 @@ class SiteDesk:
             "approvers": []
             if listed is None
             else [str(each) for each in listed.approvers if each.until is None],
-            "running": self._running(),
+            "running": is_running(self._party),
             "version": importlib.metadata.version("eigenveil"),
             "days": (head.until - datetime.now(UTC)).days,
             "until": f"{head.until:%Y-%m-%d}",
@@ -89,7 +80,7 @@ class SiteDesk:
             "data_set": self._data_set,
             "account": mine,
             "accounts": accounts,
-            "ledger": None if self._pages is None else self._pages.name,
+            "ledger": self._pages.name,
             "open": self._open_sessions(),
         }
 
@@ -138,10 +129,7 @@ class SiteDesk:
 
     def ledger(self, page: int, only: str = "") -> dict[str, Any]:
         """A page of the ledger's entries, and where its accounts stand."""
-        if self._pages is None:
-            return empty_page("")
-        found = self._pages.page(page, only=only)
-        return found | {"accounts": self._pages.accounts(), "names": self._names()}
+        return self._pages.page(page, only, self._names())
 
     # -- decisions
 
@@ -193,14 +181,8 @@ class SiteDesk:
 
     def _record(self) -> Record:
         """The site's decisions, as the ledger's entries that were added up tell them."""
-        if self._pages is None:
-            return Record("")
-        try:
-            return Record.of(self._pages.books(), self._mark)
-        except OutputError as error:
-            if error.code != "no-ledger":
-                raise
-            return Record("")
+        books = self._pages.books()
+        return Record("") if not books.decided else Record.of(books, self._mark)
 
     @cached_property
     def _mark(self) -> str:
@@ -249,16 +231,11 @@ class SiteDesk:
 
     def _cost(self, study: Study) -> dict[str, Any] | None:
         """What it can cost; worked out anew only where the account stands otherwise."""
-        mine: Any = None
-        try:
-            standings = [] if self._pages is None else self._pages.standings()
-            mine = next((s for s in standings if s.budget.data_set == self._data_set), None)
-        except OutputError as error:
-            if error.code != "no-ledger":
-                raise
+        standings = self._pages.standings()
+        mine = next((s for s in standings if s.budget.data_set == self._data_set), None)
         about = (study.hash, repr(mine))
         if about not in self._costs:
-            pages = None if mine is None else cast("Any", self._pages)
+            pages: Any = None if mine is None else self._pages
             found = cost_of(study, self._party.name, pages, self._data_set)
             plain: Any = None if found is None else found.as_json()
             if plain is not None and not math.isfinite(plain["epsilon"]):
@@ -269,28 +246,13 @@ class SiteDesk:
             self._costs[about] = plain
         return self._costs[about]
 
-    def _accounts(self) -> list[dict[str, Any]]:
-        try:
-            return [] if self._pages is None else self._pages.accounts()
-        except OutputError as error:
-            if error.code != "no-ledger":
-                raise
-            return []
-
     def _names(self) -> dict[str, str]:
-        found: dict[str, str] = {} if self._pages is None else self._pages.names()
-        found |= {study.hash: study.name for study in self._studies().values()}
-        return found
+        return {study.hash: study.name for study in self._studies().values()}
 
     def _open_sessions(self) -> list[dict[str, str]]:
         """What runs now."""
-        try:
-            sessions = [] if self._pages is None else self._pages.books().sessions.values()
-        except OutputError as error:
-            if error.code != "no-ledger":
-                raise
-            return []
-        names = self._names() if sessions else {}
+        sessions = [each for each in self._pages.books().sessions.values() if each.is_open]
+        names = {**self._pages.names(), **self._names()} if sessions else {}
         return [
             {
                 "study": each.key.study,
@@ -300,17 +262,7 @@ class SiteDesk:
                 "answers": str(len(each.answers)),
             }
             for each in sessions
-            if each.is_open
         ]
-
-    def _running(self) -> bool:
-        try:
-            with lock(self._party):
-                return False
-        except OutputError as error:
-            if error.code != "party-in-use":
-                raise
-            return True
 
 
 def fixed_values(study: Study) -> dict[str, Any]:
@@ -330,12 +282,13 @@ def fixed_values(study: Study) -> dict[str, Any]:
             weaker = epsilon_of_mu(mu * math.sqrt(each.needed / each.honest), study.delta)
             promise = f"less than was requested: epsilon {weaker:.3g} or more"
         views.append({"name": each.name, "promise": promise, "protected": each.protected})
-    sent = _SENT.get(study.protocol, "Noisy sums").format(moment=task.moment)
+    triples = "tensor" in plan.fractions
+    sent = PROTOCOLS[study.protocol].what_is_sent(task.moment, triples=triples)
     return {
         **{k: v for k, v in summary(study, None).items() if k not in ("table_schema", "columns")},
         "title": task.title,
         "columns": [] if study.columns is None else list(study.columns[:200]),
-        "sent": f"{sent}; {bytes_text(sizes.round_bytes)} in all rounds.",
+        "sent": f"{sent[:1].upper()}{sent[1:]}; {bytes_text(sizes.round_bytes)} in all rounds.",
         "whose": neighbours_text(study.adjacency, plan.unit),
         "views": sorted(views, key=lambda view: bool(view["protected"])),  # the worst first
     }

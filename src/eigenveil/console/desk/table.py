@@ -9,11 +9,11 @@ from eigenveil.app.ledger_place import usual_ledger
 from eigenveil.app.plan import PlanRequest
 from eigenveil.checks import MOST_WHOLE
 from eigenveil.console.desk.curves import point_of_table
-from eigenveil.console.desk.ledger import LedgerPages, empty_page
+from eigenveil.console.desk.ledger import LedgerPages
 from eigenveil.console.desk.results import Results
 from eigenveil.console.desk.ways import Kind, kinds
 from eigenveil.console.settings import Rows
-from eigenveil.errors import DataError, OutputError, short_name
+from eigenveil.errors import DataError, short_name
 from eigenveil.io import FileRows, open_rows, read_schema
 
 
@@ -65,14 +65,8 @@ class TableDesk(Results):
         return point_of_table(self._kind(kind), given, len(self._columns), rows, epsilon)
 
     def ledger(self, page: int, only: str = "") -> dict[str, Any]:
-        """A page of the ledger's entries, and where its accounts stand; empty where none is yet."""
-        try:
-            found = self._pages.page(page, only=only)
-            return found | {"accounts": self._pages.accounts(), "names": self._pages.names()}
-        except OutputError as error:
-            if error.code != "no-ledger":
-                raise
-        return empty_page(self._pages.name)
+        """A page of the ledger's entries, and where its accounts stand."""
+        return self._pages.page(page, only, {})
 
 
 def rows_of(rows: Rows, *, unit: str | None = None) -> FileRows:
