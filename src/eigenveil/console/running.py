@@ -18,10 +18,10 @@ from typing import Any
 
 from eigenveil.app.events import Advanced, FitEvent
 from eigenveil.app.fit import Account, TableFit, fit_table
-from eigenveil.app.presenters.survey import Survey
 from eigenveil.app.results import new_folder, write_result
 from eigenveil.app.rows import WantedColumns
-from eigenveil.app.study import Ended, Finished, Moved, open_lead, run_study, settled
+from eigenveil.app.study import Ended, Finished, Moved, open_lead, run_study
+from eigenveil.app.study_draft import ask_sites
 from eigenveil.app.watch import Moment, Unpublished, Watch, WatchEvent, watch
 from eigenveil.console.desk.ways import Kind
 from eigenveil.console.runs import ABOUT, RESULT
@@ -31,7 +31,6 @@ from eigenveil.errors import EigenveilError
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.io import read_schema
 from eigenveil.io.stopping import Stop
-from eigenveil.network.orders import parties_of
 
 _EVERY = 0.5
 _TIMEOUT, _WAIT_FOR_SITES = 600.0, 3600.0
@@ -134,10 +133,8 @@ def study(rows: Rows, asked: dict[str, Any], out: Path, events: Events) -> None:
 def ask(rows: Rows, asked: dict[str, Any], out: Path, events: Events) -> None:
     """A question to the sites of a study: who has agreed, and what their schemas share."""
     del out
-    agreed, _ = settled(read_study(Path(asked["file"])))
-    with open_lead(Path(str(rows.party))) as session:
-        reports = session.ask(parties_of(agreed), agreed)
-    events.tell("answered", **Survey(reports, agreed).as_json())
+    found = ask_sites(Path(asked["file"]), Path(str(rows.party)))
+    events.tell("answered", **found.as_json())
 
 
 USE_CASES: dict[RunKind, Callable[[Rows, dict[str, Any], Path, Events], None]] = {
