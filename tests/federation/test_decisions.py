@@ -123,7 +123,7 @@ def test_until_a_date(desk, ledger):
     assert record.standing(STUDY.hash).used == 3
     late = record.standing(STUDY.hash, now=tomorrow + timedelta(seconds=1))
     assert (late.state, late.waits) == ("expired", True)
-    refused("bad-decision", desk.approve, STUDY.hash, until=datetime.now(UTC) - timedelta(days=1))
+    refused("approval-already-over", desk.approve, STUDY.hash, until=datetime.now(UTC) - timedelta(days=1))
     refused("bad-decision", desk.approve, STUDY.hash, until=datetime(2030, 1, 1))
     refused("bad-decision", desk.approve, STUDY.hash, runs=0)
 
@@ -168,7 +168,7 @@ def test_every_study_until_it_is_revoked_or_one_is_refused(desk, ledger):
     assert desk.standing(STUDY.hash).approved
     desk.revoke(EVERY_STUDY)
     assert desk.standing(STUDY.hash).state == "waiting"
-    refused("bad-decision", desk.decide, "refuse", EVERY_STUDY)
+    refused("refusal-of-all-studies", desk.decide, "refuse", EVERY_STUDY)
 
 
 def test_a_file_alone_admits_nothing(desk, party, ledger):
@@ -182,7 +182,7 @@ def test_a_study_changed_between_view_and_approval_is_refused(desk, party):
     changed = study_of(epsilon=4.0)
     file = party.waiting / f"{STUDY.hash}.json"
     file.write_text(json.dumps(changed.model_dump(mode="json")))
-    refused("other-study", desk.approve, STUDY.hash)
+    refused("approval-of-other-study", desk.approve, STUDY.hash)
     refused("unknown-study", desk.approve, changed.hash)
     assert desk.history() == []
 

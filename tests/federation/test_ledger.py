@@ -750,13 +750,13 @@ def test_a_ledger_that_may_not_be_written_can_be_read(not_root, monkeypatch):
             Path(folder).chmod(folder_mode)
             assert ledger.verify().holds
             for call in calls.values():
-                refusal(OutputError, "cannot-write", lambda call=call: call(ledger))
+                refusal(OutputError, "ledger-not-writable", lambda call=call: call(ledger))
         elsewhere = Ledger(path.parent / "new")
-        refusal(OutputError, "cannot-write", lambda: begin(elsewhere, key_of(), COST))
+        refusal(OutputError, "ledger-not-writable", lambda: begin(elsewhere, key_of(), COST))
         Path(folder).chmod(0o700)
         path.chmod(0o000)
         for call in EVERY.values():
-            refusal(OutputError, "cannot-write", lambda call=call: call(ledger))
+            refusal(OutputError, "ledger-not-writable", lambda call=call: call(ledger))
         path.chmod(0o600)
         assert [entry.kind for entry in ledger.entries()] == ["budget", "begin"]
 
@@ -894,7 +894,7 @@ def test_postgresql_is_asked_through_the_driver_of_the_extra():
 def test_a_server_that_does_not_answer(tmp_path):
     pytest.importorskip("psycopg")
     url = f"postgresql+psycopg://me:hush@/x?host={tmp_path}"
-    text = refusal(OutputError, "cannot-write", lambda: Ledger(url).standings())
+    text = refusal(OutputError, "database-refused", lambda: Ledger(url).standings())
     assert "hush" not in text
     assert "\n" not in text
 

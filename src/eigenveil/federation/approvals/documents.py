@@ -16,8 +16,6 @@ from eigenveil.federation.members import Hex, Utc
 from eigenveil.federation.public_key import PublicKey
 from eigenveil.federation.signed import Document, Signed
 
-__all__ = ["Document", "Hex", "Utc"]  # for those who look for them here
-
 Action = Literal["approve", "refuse", "revoke"]
 ApproverRole = Literal["owner", "approver", "viewer", "lead"]
 EVERY_STUDY = "all"

@@ -13,35 +13,18 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from shlex import quote
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from eigenveil.errors import DataError
-from eigenveil.federation.approvals.documents import (
-    Hex,
-    SignedBudget,
-    SignedDecision,
-    SignedList,
-)
+from eigenveil.federation.approvals.documents import SignedBudget, SignedDecision, SignedList
+from eigenveil.federation.members import Hex
 from eigenveil.federation.signed import canonical
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 
-Kind = Literal[
-    "budget",
-    "files",
-    "begin",
-    "answer",
-    "charge",
-    "end",
-    "decision",
-    "approvers",
-    "budget-decision",
-    "elsewhere",
-    "members",
-]
 FIRST = "0" * 64
 LONGEST_NAME = 200
 
@@ -60,7 +43,7 @@ class Entry:
 
     number: int
     time: str
-    kind: Kind
+    kind: str
     body: Mapping[str, Any]
     previous: str
     hash: str
@@ -78,13 +61,13 @@ class BrokenChain(DataError):
         self.entry, self.why = entry, why
 
 
-def seal(number: int, time: str, kind: Kind, body: Mapping[str, Any], previous: str) -> Entry:
+def seal(number: int, time: str, kind: str, body: Mapping[str, Any], previous: str) -> Entry:
     """The entry with its hash."""
     return Entry(number, time, kind, body, previous, _hash(number, time, kind, body, previous))
 
 
 def opened(
-    number: int, time: str, kind: Kind, text: str | bytes, previous: str, sealed: str
+    number: int, time: str, kind: str, text: str | bytes, previous: str, sealed: str
 ) -> Entry:
     """The entry as it is stored, its body as JSON; no hash is checked."""
     try:
@@ -118,7 +101,7 @@ def checked(entries: Iterable[Entry], *, count: int, last: str) -> Iterator[Entr
         raise BrokenChain(count, "is not the last one that the ledger's head names")
 
 
-def _hash(number: int, time: str, kind: Kind, body: Mapping[str, Any], previous: str) -> str:
+def _hash(number: int, time: str, kind: str, body: Mapping[str, Any], previous: str) -> str:
     sealed = {"number": number, "time": time, "kind": kind, "body": body, "previous": previous}
     try:
         return hashlib.sha256(canonical(sealed).encode()).hexdigest()
@@ -187,7 +170,15 @@ class Body(BaseModel):
     """The body of an entry."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    kind: ClassVar[Kind]
+    kind: ClassVar[str] = ""
+    kinds: ClassVar[dict[str, type[Body]]] = {}  # All there are
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **more: Any) -> None:
+        """List the kind."""
+        super().__pydantic_init_subclass__(**more)
+        if cls.kind:
+            Body.kinds[cls.kind] = cls
 
     def plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -251,7 +242,7 @@ class BeginBody(_SessionBody):
 class AnswerBody(_SessionBody):
     """A step is answered; SHA-256, in hex, of question, answer and new state (if there is one)."""
 
-    kind: ClassVar[Kind] = "answer"
+    kind = "answer"
     step: str
     request: str
     reply: str
@@ -261,7 +252,7 @@ class AnswerBody(_SessionBody):
 class ChargeBody(AnswerBody):
     """A step is answered, and its answer releases something."""
 
-    kind: ClassVar[Kind] = "charge"
+    kind = "charge"
     releases: tuple[ReleaseRecord, ...]
 
 
@@ -316,28 +307,10 @@ class MembersBody(Body):
     digest: Hex
 
 
-_BODIES: Mapping[str, type[Body]] = {
-    body.kind: body
-    for body in (
-        BudgetBody,
-        FilesBody,
-        BeginBody,
-        AnswerBody,
-        ChargeBody,
-        EndBody,
-        DecisionBody,
-        ElsewhereBody,
-        ApproversBody,
-        BudgetDecisionBody,
-        MembersBody,
-    )
-}
-
-
 def read_body(entry: Entry) -> Body:
     """The body of an entry."""
     try:
-        return _BODIES[entry.kind].model_validate(entry.body)
+        return Body.kinds[entry.kind].model_validate(entry.body)
     except (KeyError, ValidationError, ArithmeticError):
         raise BrokenChain(
             entry.number, f"is no {entry.kind!r} that this version of eigenveil can read"

@@ -324,27 +324,9 @@ class Ledger:
 
         A session that is open already is as it was: its own stored state is returned. Other open
         sessions of the same study and data set end as ``replaced``.
-
-        Parameters
-        ----------
-        reserve : Loss
-            The most that it may charge, under ``adjacency``; what the samplers of pure releases add
-            to epsilon is in its pure part.
-        replacing : Loss, optional
-            The same for neighbours of which one row is changed: what an account under replace-one
-            counts of a session under add-remove. By default twice mu and twice the pure epsilon.
-
-        Raises
-        ------
-        BudgetExceeded
-            When the budget does not cover the reservation; for the owner's eyes. Nothing changed.
-        DataError
-            ``no-budget``; ``chain-broken`` when the ledger does not hold.
-        PrivacyError
-            ``bad-reservation`` when the reservation is not finite or negative; ``other-adjacency``
-            or ``other-unit`` when the account cannot count the session.
-        ProtocolError
-            ``session-ended``; ``session-differs`` when it is open for another data set.
+        ``reserve`` is the most that it may charge under ``adjacency``, ``replacing`` the same for
+        neighbours of which one row is changed: what an account under replace-one counts of a
+        session under add-remove; by default twice mu and twice the pure epsilon.
         """
         check_names(*key)
         wanted = Wanted(data_set, adjacency, reserve, replacing, unit)
@@ -394,13 +376,7 @@ class Ledger:
         self._last = tables.head, books.sessions[key]
 
     def state(self, key: SessionKey) -> bytes:
-        """The state of an open session.
-
-        Raises
-        ------
-        ProtocolError
-            ``unknown-session`` or ``session-ended``.
-        """
+        """The state of an open session."""
         with self.reading() as tables:
             check_open(tables.session(key))
             return tables.state(key)
@@ -416,25 +392,10 @@ class Ledger:
         """The answer to a step: made once, charged and durable before it is returned.
 
         All of it is one transaction: what is known of the session, the answer that follows from
-        it, its charge and the new state.
-
-        Parameters
-        ----------
-        request : bytes
-            The request; a step is answered again only to the same bytes.
-        draft : callable
-            Given the open session and its state, returns the :class:`Draft` of the answer. Called
-            only when the step has no answer yet; when it raises, nothing changed. It may read this
-            ledger, not write it, and whoever else would write waits for it.
-
-        Raises
-        ------
-        BudgetExceeded
-            ``beyond-reservation``, when the session's charges would exceed what it reserved.
-        PrivacyError
-            ``other-adjacency``, when a charge is not under the session's adjacency.
-        ProtocolError
-            ``unknown-session``, ``session-ended``, ``step-differs``, ``already-settled``.
+        it, its charge and the new state. A step is answered again only to the same
+        bytes of ``request``. ``draft`` is given the open session and its state, and called only
+        where the step has no answer yet; when it raises, nothing changed. It may read this ledger,
+        not write it, and whoever else would write waits for it.
         """
         check_names(step)
         digest = _sha256(request)
@@ -481,13 +442,7 @@ class Ledger:
             return tables.answered(key, steps)
 
     def end(self, key: SessionKey, outcome: str) -> None:
-        """End a session: its charges stay; reservation, state and answers go. Again: nothing.
-
-        Raises
-        ------
-        ProtocolError
-            ``unknown-session``.
-        """
+        """End a session: its charges stay; reservation, state and answers go. Again: nothing."""
         check_names(outcome)
         with self.writing() as tables:
             if self._session(tables, key).is_open:
@@ -593,13 +548,7 @@ class Ledger:
             return check(tables, against=against, noted=found)
 
     def note_head(self) -> None:
-        """Note the head in the second place, where it is missing; nothing else changes.
-
-        Raises
-        ------
-        DataError, OutputError
-            When what was noted there is not of this ledger; when that place cannot be written.
-        """
+        """Note the head in the second place, where it is missing; nothing else changes."""
         if self.heads is not None:
             with self.writing():
                 pass
