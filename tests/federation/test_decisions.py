@@ -183,7 +183,7 @@ def test_a_study_changed_between_view_and_approval_is_refused(desk, party):
     file = party.waiting / f"{STUDY.hash}.json"
     file.write_text(json.dumps(changed.model_dump(mode="json")))
     refused("approval-of-other-study", desk.approve, STUDY.hash)
-    refused("unknown-study", desk.approve, changed.hash)
+    refused("no-study-with-hash", desk.approve, changed.hash)
     assert desk.history() == []
 
 

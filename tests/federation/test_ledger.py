@@ -752,7 +752,7 @@ def test_a_ledger_that_may_not_be_written_can_be_read(not_root, monkeypatch):
             for call in calls.values():
                 refusal(OutputError, "ledger-not-writable", lambda call=call: call(ledger))
         elsewhere = Ledger(path.parent / "new")
-        refusal(OutputError, "ledger-not-writable", lambda: begin(elsewhere, key_of(), COST))
+        refusal(OutputError, "cannot-write", lambda: begin(elsewhere, key_of(), COST))
         Path(folder).chmod(0o700)
         path.chmod(0o000)
         for call in EVERY.values():
