@@ -123,7 +123,12 @@ def test_until_a_date(desk, ledger):
     assert record.standing(STUDY.hash).used == 3
     late = record.standing(STUDY.hash, now=tomorrow + timedelta(seconds=1))
     assert (late.state, late.waits) == ("expired", True)
-    refused("approval-already-over", desk.approve, STUDY.hash, until=datetime.now(UTC) - timedelta(days=1))
+    refused(
+        "approval-already-over",
+        desk.approve,
+        STUDY.hash,
+        until=datetime.now(UTC) - timedelta(days=1),
+    )
     refused("bad-decision", desk.approve, STUDY.hash, until=datetime(2030, 1, 1))
     refused("bad-decision", desk.approve, STUDY.hash, runs=0)
 
