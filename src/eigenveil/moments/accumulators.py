@@ -47,6 +47,7 @@ from eigenveil.moments.rows import (
     upper_norms,
 )
 from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.calibration import Shape
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.statistics import Layout, StatisticName
 
@@ -84,6 +85,10 @@ class Accumulator(ABC):
     def parameters(self) -> dict[str, float]:
         """What its sensitivity depends on beyond its name."""
         return {}
+
+    def calibrated_by(self) -> Shape:
+        """What its noise is calibrated by."""
+        return Shape(self.statistic, self.shape, self.size, self.grid, self.parameters)
 
     def made_with(self) -> dict[str, Any]:
         """The constructor's arguments, each of which is kept under its name."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Protocol
 
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.budget import StepBudget
@@ -25,21 +25,9 @@ _LARGEST_SPREAD = 2.0**16
 
 
 class Calibrated(Protocol):
-    """What a sum's noise is calibrated from; sums have it, and so have sums that are only planned.
+    """A sum whose noise can be calibrated."""
 
-    ``grid`` is the exponent of the sum's own grid.
-    """
-
-    @property
-    def statistic(self) -> StatisticName: ...  # noqa: D102
-    @property
-    def shape(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def size(self) -> int: ...  # noqa: D102
-    @property
-    def grid(self) -> int: ...  # noqa: D102
-    @property
-    def parameters(self) -> Mapping[str, float]: ...  # noqa: D102
+    def calibrated_by(self) -> Shape: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -55,10 +43,9 @@ class Shape:
     grid: int = 0
     parameters: Mapping[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, sums: Calibrated) -> Self:
-        """The shape of a sum."""
-        return cls(sums.statistic, sums.shape, sums.size, sums.grid, sums.parameters)
+    def calibrated_by(self) -> Shape:
+        """Itself."""
+        return self
 
 
 def calibrated_record(
@@ -77,7 +64,7 @@ def calibrated_record(
     ``sharing`` states how many parties draw the noise together and how their rows are weighted.
     """
     mechanism, budget = MECHANISMS[kind], budget.scaled(fraction)
-    shape = accumulator if isinstance(accumulator, Shape) else Shape.of(accumulator)
+    shape = accumulator.calibrated_by()
 
     def record(scale: float, grid: int | None) -> ReleaseRecord:
         return record_of(
@@ -150,14 +137,15 @@ def record_of(
 
     ``weight`` is that of the rows that are protected, at most 1.
     """
+    shape = accumulator.calibrated_by()
     return ReleaseRecord(
         name=name,
-        statistic=released_statistic(accumulator.statistic, kind),
+        statistic=released_statistic(shape.statistic, kind),
         adjacency=adjacency,
         noise=Noise(
             kind=kind,
             scale=scale,
-            size=accumulator.size,
+            size=shape.size,
             grid=grid,
             noise_parts=sharing.noise_parts,
             masks=sharing.masks,
@@ -168,7 +156,7 @@ def record_of(
         stream=sharing.stream,
         disjoint=sharing.disjoint,
         sites=sharing.sites,
-        **dict(accumulator.parameters),
+        **dict(shape.parameters),
     )
 
 
