@@ -1,9 +1,11 @@
 """Results of every task in the registry: tables, figures, and two beside each other."""
 
+import csv
 import json
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from eigenveil.app.results import presenter_of, write_result
@@ -68,3 +70,22 @@ def test_results_of_other_tasks_or_columns_are_not_compared(tmp_path):
     fitted(TASKS["covariance"], tmp_path / "b", 1)
     with pytest.raises(DataError, match="different tasks"):
         Results().compare([str(tmp_path / "a"), str(tmp_path / "b")])
+
+
+def test_no_name_of_a_column_is_a_formula_in_a_spreadsheet(tmp_path):
+    names = ["=HYPERLINK(1)", "+SUM(A1)", "-a", "@a", "\tb", "plain"]
+    for name in TASKS:
+        rows = pd.DataFrame(rows_of(TASKS[name]), columns=names)
+        place = tmp_path / name
+        place.mkdir()
+        model = TASKS[name].estimator("table")(epsilon=10.0, random_state=1, ledger=None).fit(rows)
+        write_result(model, place, figures=False)
+        cells = [
+            cell
+            for file in place.glob("*.csv")
+            for line in csv.reader(file.open(newline=""))
+            for cell in line
+        ]
+        assert {f"'{each}" for each in names[:5]} | {"plain"} <= set(cells)
+        for cell in cells:
+            assert not cell.startswith(("=", "+", "-", "@", "\t")) or float(cell) < 0

@@ -59,13 +59,12 @@ class Guards:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        body = _Body(receive, self.limits.body)
-        sending = self._with_headers(scope, send, body)
+        sending = self._with_headers(scope, send)
         refused = self._refusal(scope)
         if refused is not None:
             await PlainTextResponse(refused[1], refused[0])(scope, receive, sending)
             return
-        await self._app(scope, body, sending)
+        await self._app(scope, _Body(receive, self.limits.body), sending)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Status and text of what goes no further."""
@@ -94,7 +93,7 @@ class Guards:
             return True
         return self.connections[address] < self.limits.address
 
-    def _with_headers(self, scope: Scope, send: Send, body: _Body) -> Send:
+    def _with_headers(self, scope: Scope, send: Send) -> Send:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -104,8 +103,6 @@ class Guards:
                     headers["Strict-Transport-Security"] = "max-age=31536000"
                 if not scope["path"].startswith("/static/"):
                     headers["Cache-Control"] = "no-store"
-                if body.is_cut:
-                    headers["Connection"] = "close"
             await send(message)
 
         return sending
@@ -118,7 +115,7 @@ class _Body:
         self._receive = receive
         self._until = asyncio.get_running_loop().time() + seconds
         self._taken = 0
-        self._is_whole = self.is_cut = False
+        self._is_whole = False
 
     async def __call__(self) -> Message:
         if self._is_whole:
@@ -127,13 +124,11 @@ class _Body:
             async with asyncio.timeout_at(self._until):
                 message = await self._receive()
         except TimeoutError:
-            self.is_cut = True
             return {"type": "http.disconnect"}
         if message["type"] == "http.request":
             self._taken += len(message.get("body", b""))
             self._is_whole = not message.get("more_body", False)
             if self._taken > MOST_BYTES:
-                self.is_cut = True
                 return {"type": "http.disconnect"}
         return message
 

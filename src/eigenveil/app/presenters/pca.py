@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from eigenveil.app.presenters.base import (
     names_of,
     or_none,
 )
+from eigenveil.app.presenters.tensors import write_csv
 from eigenveil.errors import short_name
 from eigenveil.files import replacing
 from eigenveil.models.pca.estimator import FittedPCA
@@ -90,17 +90,18 @@ class PCAPresenter(Presenter):
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
         """Loadings, a line a feature; every line names the components that are usable."""
         names = names_of(model)
-        with (folder / "components.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            scaled = bool(np.any(model.scale_ != 1.0))
-            names_of_new = self.new_names(model)
-            usable = " ".join(np.array(names_of_new)[model.usable_])
-            writer.writerow(["feature", "mean", *["scale"] * scaled, *names_of_new, "usable"])
-            for index in range(model.components_.shape[1]):
-                moved = [model.mean_[index], *[model.scale_[index]] * scaled]
-                values = [*moved, *model.components_[:, index]]
-                numbers = (repr(float(value)) for value in values)
-                writer.writerow([name_of(names, index), *numbers, usable])
+        scaled = bool(np.any(model.scale_ != 1.0))
+        columns = [model.mean_, *[model.scale_] * scaled, *model.components_]
+        names_of_new = self.new_names(model)
+        usable = " ".join(np.array(names_of_new)[model.usable_])
+        write_csv(
+            folder / "components.csv",
+            ["feature", "mean", *["scale"] * scaled, *names_of_new, "usable"],
+            (
+                [name_of(names, index), *map(float, values), usable]
+                for index, values in enumerate(zip(*columns, strict=True))
+            ),
+        )
         return [("components.csv", "loadings by feature")]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:

@@ -49,13 +49,20 @@ def strength_parts(model: Any, *, things: str) -> Iterator[Part]:
         yield "  note: a power iteration did not converge; those with little weight are vague."
 
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a text begins with that a spreadsheet would compute: columns' names may be of others."""
+
+
 def write_csv(path: Path, heading: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
-    """A table of text and numbers, these in full."""
+    """A table of text and numbers, these in full; no text is a formula of a spreadsheet."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(heading)
-        for line in lines:
-            writer.writerow([each if isinstance(each, str) else repr(each) for each in line])
+        for line in (heading, *lines):
+            writer.writerow([_text(each) if isinstance(each, str) else repr(each) for each in line])
+
+
+def _text(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def write_by_feature(

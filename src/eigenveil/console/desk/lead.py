@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from eigenveil.app.presenters.study import adversaries_json, summary
 from eigenveil.app.study import settled
 from eigenveil.app.study_draft import by_schema, draft_study
-from eigenveil.console.desk.curves import point_of_study
 from eigenveil.console.desk.forms import fields_of, read_values
 from eigenveil.console.desk.results import Results
 from eigenveil.console.desk.site import fixed_values
-from eigenveil.console.desk.ways import expected_of, title_of
+from eigenveil.console.desk.ways import expected_of, point_of_study, title_of
 from eigenveil.console.settings import Rows
 from eigenveil.errors import EigenveilError
 from eigenveil.federation.study.file import read_study, write_toml
@@ -64,16 +62,16 @@ class LeadDesk(Results):
         given: dict[str, str],
         fields: dict[str, Any],
         schema: str | None = None,
-    ) -> dict[str, Any]:
-        """Write a study's file; its protocol is settled in it."""
+    ) -> str:
+        """Write a study's file, in which its protocol is settled; its hash."""
         task = task_named(kind)
         table = None if schema is None else read_schema(schema)
         if table is not None:
             fields = fields | {"columns": table.names, "table_schema": table}
         values = read_values(options_of(task.name, "sites").values(), given)
-        study, reason = settled(draft_study(task, values, table, **fields))
+        study, _ = settled(draft_study(task, values, table, **fields))
         write_toml(study, Path(out))
-        return {**fixed_values(study), "reason": reason}
+        return study.hash
 
     def drafts(self, folder: str) -> list[dict[str, Any]]:
         """The studies in a folder, by their files; one that cannot be read says why."""
@@ -85,14 +83,14 @@ class LeadDesk(Results):
         self._drafts = found
         return list(found.values())
 
-    def redraft(self, file: str, out: str, name: str, schema: dict[str, Any]) -> dict[str, Any]:
-        """Write another study like one in a file, with the columns of a schema."""
+    def redraft(self, file: str, out: str, name: str, schema: dict[str, Any]) -> str:
+        """Write another study like one in a file, with the columns of a schema; its hash."""
         table = parse_schema(schema, origin="The sites' schema")
         fields = read_study(Path(file)).model_dump(mode="json") | {"name": name, "features": None}
         fields |= {"columns": table.names, "table_schema": table.as_dict()}
         study = make_study(**by_schema(fields, table))
         write_toml(study, Path(out))
-        return fixed_values(study)
+        return study.hash
 
     def study(self, file: str) -> dict[str, Any]:
         """A study in a file: what it does, and what it sends."""
@@ -102,8 +100,6 @@ class LeadDesk(Results):
         return fixed_values(study) | {
             "bytes": sizes.round_bytes,
             "memory": sizes.memory_bytes,
-            "adversaries": adversaries_json(study),
-            "summary": {k: v for k, v in summary(study, None).items() if k != "table_schema"},
             "expected_rows": study.expected_rows,
             "quality": task.quality,
             "expected": fields_of(expected_of(task), first=True),

@@ -112,7 +112,6 @@ class SiteDesk:
         return self._study(found) | {
             "key": self._key(by).is_file(),
             "standing": _standing(record.standing(found.hash)),
-            "needed": 1 if record.listed is None else record.listed.needed,
             "history": [
                 {
                     "by": each.decision.by if each.approver is None else str(each.approver),
@@ -222,12 +221,7 @@ class SiteDesk:
         """What a study does and costs; what does not change is worked out once."""
         if (fixed := self._shown.get(study.hash)) is None:
             fixed = self._shown[study.hash] = fixed_values(study)
-        cost = self._cost(study)
-        return fixed | {
-            "cost": cost,
-            "site": self._party.name,
-            "federation": self._party.origin[:16],
-        }
+        return fixed | {"cost": self._cost(study), "federation": self._party.origin[:16]}
 
     def _cost(self, study: Study) -> dict[str, Any] | None:
         """What it can cost; worked out anew only where the account stands otherwise."""
@@ -300,13 +294,8 @@ def _standing(found: Any) -> dict[str, Any]:
         "label": found.rule.label,
         "sentence": sentence_of(found),
         "by": list(found.by),
-        "purpose": found.purpose,
-        "reason": found.reason,
-        "runs": found.runs,
-        "used": found.used,
         "left": found.left,
         "until": None if found.until is None else f"{found.until:%Y-%m-%d %H:%M} UTC",
-        "every": found.every,
         "waits": found.waits,
         "approved": found.approved,
     }

@@ -8,10 +8,9 @@ from typing import Any
 from eigenveil.app.ledger_place import usual_ledger
 from eigenveil.app.plan import PlanRequest
 from eigenveil.checks import MOST_WHOLE
-from eigenveil.console.desk.curves import point_of_table
 from eigenveil.console.desk.ledger import LedgerPages
 from eigenveil.console.desk.results import Results
-from eigenveil.console.desk.ways import Kind, kinds
+from eigenveil.console.desk.ways import Kind, kinds, point_of_table
 from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, short_name
 from eigenveil.io import FileRows, open_rows, read_schema

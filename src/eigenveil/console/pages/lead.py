@@ -14,9 +14,17 @@ from starlette.routing import Route
 from eigenveil.console.door import Session
 from eigenveil.console.forecasts import forecast_values
 from eigenveil.console.pages import runs
-from eigenveil.console.pages.forms import FormPage, can_be_corrected, form_for, typed, whole
 from eigenveil.console.runs import Run
-from eigenveil.console.web import Console, Link, away
+from eigenveil.console.web import (
+    Console,
+    FormPage,
+    Link,
+    away,
+    can_be_corrected,
+    form_for,
+    typed,
+    whole,
+)
 from eigenveil.errors import DataError, EigenveilError, short_name
 
 READERS = ("owner", "approver", "viewer", "lead")

@@ -12,9 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from eigenveil.console.door import Session
-from eigenveil.console.pages.forms import whole
 from eigenveil.console.pages.table import ledger_page
-from eigenveil.console.web import Console, Link, away, page_number
+from eigenveil.console.web import Console, Link, away, page_number, whole
 from eigenveil.errors import DataError, EigenveilError
 
 READERS = ("owner", "approver", "viewer")

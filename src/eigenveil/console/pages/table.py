@@ -12,8 +12,17 @@ from starlette.routing import Route
 from eigenveil.console.door import Session
 from eigenveil.console.forecasts import forecast_values
 from eigenveil.console.pages import runs
-from eigenveil.console.pages.forms import FormPage, can_be_corrected, form_for, typed, whole
-from eigenveil.console.web import Console, Link, away, page_number
+from eigenveil.console.web import (
+    Console,
+    FormPage,
+    Link,
+    away,
+    can_be_corrected,
+    form_for,
+    page_number,
+    typed,
+    whole,
+)
 from eigenveil.errors import EigenveilError
 
 READERS = ("owner", "approver", "viewer", "lead")
