@@ -152,13 +152,13 @@ def _most_memory() -> float:
 
 
 def _aggregator(told: Connection, folder: Path) -> None:
-    from eigenveil.network.carriers.connections import Limits
+    from eigenveil.network.carriers.connections import MailLimits
     from eigenveil.network.carriers.serving import serve
     from eigenveil.network.folder import open_party
     from eigenveil.network.service import AggregatorService
 
     party, before = open_party(folder), _memory()
-    many = Limits(address=4096, strangers=4096, head=30.0)  # all of one address, and at once
+    many = MailLimits(address=4096, strangers=4096, head=30.0)  # all of one address, and at once
     with serve(party, host="127.0.0.1", limits=many) as server:
         service = AggregatorService(party, server.mailbox)
         service.start()

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eigenveil.errors import EigenveilError
-from eigenveil.federation.members import Evidence, Head, MemberList, digest_of
+from eigenveil.federation.members import Evidence, ListHead, MemberList, digest_of
 from eigenveil.federation.public_key import KeySigner
 from eigenveil.federation.signed import Signed
 from eigenveil.network.keys import PartyKeys, read_signer
@@ -139,12 +139,12 @@ def test_another_key_signs_no_list(office):
     taking = {"registrar": own.public_key.text}
     heads = [
         # under the registrar's name, by the attacker, or by a member
-        Signed[Head].by(next_head(good, entries=entries), own),
-        Signed[Head].by(next_head(good, entries=entries), south),
+        Signed[ListHead].by(next_head(good, entries=entries), own),
+        Signed[ListHead].by(next_head(good, entries=entries), south),
         # a change of the registrar that the registrar did not sign
-        Signed[Head].by(next_head(good, entries=entries, **taking), own),
+        Signed[ListHead].by(next_head(good, entries=entries, **taking), own),
         # signatures of other texts
-        Signed[Head](
+        Signed[ListHead](
             said=next_head(good, entries=entries),
             signatures=good.heads[-1].signatures,
         ),
@@ -154,7 +154,7 @@ def test_another_key_signs_no_list(office):
         assert refused(read_members, line(made), origin) == "bad-members"
     # a federation of the attacker's own under the same name
     first = good.heads[0].said.model_copy(update=taking)
-    made = MemberList(heads=(Signed[Head].by(first, own),), entries=())
+    made = MemberList(heads=(Signed[ListHead].by(first, own),), entries=())
     assert refused(read_members, line(made), origin) == "bad-members"
 
 
@@ -172,7 +172,7 @@ def test_the_registrars_key_alone_does_not_change_the_registrar(office):
         (announced, (registrar.signer,)),
     ):
         made = MemberList(
-            heads=(*good.heads, Signed[Head].by(head, *signers)), entries=good.entries
+            heads=(*good.heads, Signed[ListHead].by(head, *signers)), entries=good.entries
         )
         assert refused(read_members, line(made), origin) == "bad-members"
 
@@ -190,7 +190,7 @@ def test_a_chain_is_of_one_history_and_its_numbers_follow(office):
         [next_head(good, previous="")],
         [next_head(good, previous=good.heads[0].said.digest)],
     ):
-        signed = [Signed[Head].by(each, registrar.signer) for each in heads]
+        signed = [Signed[ListHead].by(each, registrar.signer) for each in heads]
         made = MemberList(heads=(*good.heads, *signed), entries=good.entries)
         assert refused(read_members, line(made), origin) == "bad-members"
 
@@ -201,7 +201,7 @@ def test_a_list_for_ever_is_refused_even_from_the_registrar(office):
     until = good.head.since.replace(year=good.head.since.year + 1)
     head = next_head(good, until=until)
     made = MemberList(
-        heads=(*good.heads, Signed[Head].by(head, registrar.signer)), entries=good.entries
+        heads=(*good.heads, Signed[ListHead].by(head, registrar.signer)), entries=good.entries
     )
     assert refused(read_members, line(made), origin) == "bad-members"
 

@@ -7,7 +7,7 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
-from eigenveil.network.carriers.connections import Limits
+from eigenveil.network.carriers.connections import MailLimits
 from eigenveil.network.carriers.folder import FolderCarrier, RelayCarrier
 from eigenveil.network.carriers.https import HttpsCarrier
 from eigenveil.network.carriers.serving import serve_mail
@@ -50,7 +50,7 @@ def https(folder, aggregator=None):
         identity_of(aggregator or parties()["aggregator"]),
         {"host": "127.0.0.1", "port": 0},
     )
-    with serve_mail(identity, state, limits=Limits(), **place, **files) as server:
+    with serve_mail(identity, state, limits=MailLimits(), **place, **files) as server:
         address = f"https://localhost:{server.port}#{pin}"
 
         def opened(party):

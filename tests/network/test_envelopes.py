@@ -17,7 +17,6 @@ from eigenveil.network.envelopes import (
     brought_list,
     is_hello,
     list_of_hello,
-    sender_of,
 )
 from eigenveil.network.folder import identity_of, sealing_of
 from eigenveil.network.mailbox import open_mailbox
@@ -46,7 +45,7 @@ def test_all_messages_of_a_step_look_alike_to_who_carries_them():
     for each in sealed:
         assert study not in each
         assert b"round 1" not in each
-        assert sender_of(each) == "north"
+        assert envelopes.header_of(each).sender == "north"
         assert not is_hello(each)
     with pytest.raises(RuntimeError):
         north.seal(letter("north", "aggregator", b"x" * 5001), bound=5000)

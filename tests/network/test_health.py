@@ -21,7 +21,7 @@ from eigenveil.network.health import (
     SOURCES,
     STEPS,
     Activity,
-    Watched,
+    WatchedParty,
     exposition,
     parse_address,
     serve,
@@ -52,7 +52,7 @@ def after_a_study(folder, rows):
         site = federation.sites["north"]
         until(lambda: site.activity.messages["over"])
         site.activity.last = 1.0
-        watched = Watched(site.folder, site.activity, federation.ledgers["north"])
+        watched = WatchedParty(site.folder, site.activity, federation.ledgers["north"])
         _, text = exposition(watched)
     return [line for line in text.decode().splitlines() if "days_left" not in line]
 
@@ -75,7 +75,7 @@ def get(server, path):
 
 def test_probes(tmp_path):
     party, now = make_federation(tmp_path)["north"], [0.0]
-    watched = Watched(party, Activity(clock=lambda: now[0]))
+    watched = WatchedParty(party, Activity(clock=lambda: now[0]))
     server = serve("127.0.0.1:0", watched)
     try:
         assert get(server, "/healthz") == (200, "ok\n")

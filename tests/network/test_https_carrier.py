@@ -27,7 +27,7 @@ from cryptography.x509.oid import NameOID
 
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.identity import Identity, PublicKey
-from eigenveil.network.carriers.connections import Limits
+from eigenveil.network.carriers.connections import MailLimits
 from eigenveil.network.carriers.https import HttpsMailbox, parse, what_is_signed
 from eigenveil.network.carriers.serving import serve_mail
 from eigenveil.network.carriers.tls import make_tls
@@ -94,7 +94,7 @@ class Place:
             port=port,
             certificate=self.folder / "tls.crt",
             key=self.folder / "tls.key",
-            limits=Limits(**limits),
+            limits=MailLimits(**limits),
         )
 
     def address(self, server):

@@ -385,7 +385,7 @@ def test_no_entries_are_taken_that_contradict_each_other():
 
     def entry(name, *, key=None, sealing=None, role="site", **more):
         keys = PartyKeys.new()
-        return lists.Entry(
+        return lists.MemberEntry(
             name=name,
             role=role,
             organisation="",

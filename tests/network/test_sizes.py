@@ -7,7 +7,7 @@ from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
 from eigenveil.models.task import TASKS
-from eigenveil.network.sizes import SMALL, bound
+from eigenveil.network.sizes import SMALL, Sizes
 from federation.roles_tools import DELTA, Consortium, Wire, carry, lost_at, rows_of
 from federation_tools import identities
 
@@ -64,9 +64,9 @@ def carried(study, folder, fate=None, rows=300):
 def test_every_message_fits(fields, tmp_path):
     study = a_study(fields)
     lost = study.dropouts and lost_at(("s1", "round 1"), ("s0", "survivors 1"))
-    steps = set()
+    steps, sizes = set(), Sizes(study)
     for _, step, question, answer in carried(study, tmp_path, lost or None):
-        room = bound(study, step), bound(study, step, answer=True)
+        room = sizes.bound(step), sizes.bound(step, answer=True)
         assert len(question) <= room[0], (step, len(question), room)
         assert len(answer) <= room[1], (step, len(answer), room)
         steps.add(step.partition(" ")[0])
@@ -75,13 +75,13 @@ def test_every_message_fits(fields, tmp_path):
 
 def test_a_gram_matrix_is_hardly_larger_for_it(tmp_path):
     study = a_study({"features": 784, "components": 10, "sites": 2, "mechanism": "gaussian"})
-    sizes = {}
+    sizes, bounds = {}, Sizes(study)
     for _, step, question, answer in carried(study, tmp_path, rows=60):
         sizes[step, False] = len(question)
         sizes[step, True] = len(answer)
-    padded = {key: bound(study, key[0], answer=key[1]) for key in sizes}
+    padded = {key: bounds.bound(key[0], answer=key[1]) for key in sizes}
     large = max(sizes, key=sizes.get)
     assert sizes[large] > 8 * 784 * 785 // 2
     assert padded[large] <= 1.005 * sizes[large]
     assert sum(padded.values()) <= 1.2 * sum(sizes.values())
-    assert bound(study, "another") == SMALL
+    assert bounds.bound("another") == SMALL

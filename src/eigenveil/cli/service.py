@@ -16,7 +16,7 @@ from eigenveil.cli.presenters.screen import say
 
 if TYPE_CHECKING:
     from eigenveil.network.folder import PartyFolder
-    from eigenveil.network.health import Watched
+    from eigenveil.network.health import WatchedParty
 
 Say = Callable[[str], None]
 
@@ -67,7 +67,7 @@ class Service:
         return speaker(quiet=self.quiet, log_json=self.log_json, who=who, run=run)
 
 
-def start_health(address: str | None, party: Watched, say: Say) -> None:
+def start_health(address: str | None, party: WatchedParty, say: Say) -> None:
     """Answer probes, where an address is given."""
     if address is None:
         return

@@ -67,7 +67,7 @@ def name_problem(role: str, name: str) -> str:
     return ""
 
 
-class Entry(Document):
+class MemberEntry(Document):
     """A party and its keys; ``until`` ends it quietly, ``revoked`` at once."""
 
     DOMAIN: ClassVar[str] = "member 1"
@@ -86,7 +86,7 @@ class Entry(Document):
         return not self.revoked and (self.until is None or time < self.until)
 
 
-class Head(Document):
+class ListHead(Document):
     """What stands for a list: who has it has them all.
 
     ``origin`` is the fingerprint of the federation's first registrar, which never changes;
@@ -110,11 +110,11 @@ class Head(Document):
 class MemberList(Document):
     """All signed heads from number 1, and the entries of the last."""
 
-    heads: Annotated[tuple[Signed[Head], ...], Field(min_length=1, max_length=1 << 14)]
-    entries: Annotated[tuple[Entry, ...], Field(max_length=MOST_ENTRIES)]
+    heads: Annotated[tuple[Signed[ListHead], ...], Field(min_length=1, max_length=1 << 14)]
+    entries: Annotated[tuple[MemberEntry, ...], Field(max_length=MOST_ENTRIES)]
 
     @property
-    def head(self) -> Head:
+    def head(self) -> ListHead:
         """The newest."""
         return self.heads[-1].said
 
@@ -131,12 +131,12 @@ class MemberList(Document):
         check_entries(self.entries)
 
 
-def check_heads(heads: Sequence[Signed[Head]], origin: str, *, whole: bool = True) -> None:
+def check_heads(heads: Sequence[Signed[ListHead]], origin: str, *, whole: bool = True) -> None:
     """Raise unless heads lead from a federation's first registrar to the last of them.
 
     Where they are not the ``whole`` chain they are those that changed the registrar, and the last.
     """
-    before: Head | None = None
+    before: ListHead | None = None
     for number, signed in enumerate(heads, 1):
         head = signed.said
         key = PublicKey.parse(head.registrar)
@@ -163,10 +163,10 @@ def check_heads(heads: Sequence[Signed[Head]], origin: str, *, whole: bool = Tru
         before = head
 
 
-def check_entries(entries: Collection[Entry]) -> None:
+def check_entries(entries: Collection[MemberEntry]) -> None:
     """Raise where entries contradict each other: a name or a key that two parties have."""
     points: dict[str, str] = {}
-    named: dict[str, Entry] = {}
+    named: dict[str, MemberEntry] = {}
     for each in entries:
         if problem := name_problem(each.role, each.name):
             raise bad_members(f"{printable(each.name)}: {problem}")
@@ -190,9 +190,9 @@ class Evidence(Document):
     it; ``digests`` are of all entries.
     """
 
-    heads: Annotated[tuple[Signed[Head], ...], Field(min_length=1, max_length=1 << 10)]
+    heads: Annotated[tuple[Signed[ListHead], ...], Field(min_length=1, max_length=1 << 10)]
     digests: Annotated[tuple[Hex, ...], Field(max_length=MOST_ENTRIES)]
-    entries: Annotated[tuple[Entry, ...], Field(max_length=MOST_ENTRIES)]
+    entries: Annotated[tuple[MemberEntry, ...], Field(max_length=MOST_ENTRIES)]
 
     @classmethod
     def of(cls, members: MemberList, names: Collection[str]) -> Evidence:
@@ -212,7 +212,7 @@ class Evidence(Document):
         )
 
     @property
-    def head(self) -> Head:
+    def head(self) -> ListHead:
         """The list's."""
         return self.heads[-1].said
 
@@ -261,8 +261,8 @@ class Membership(Protocol):
 
 
 def find(
-    entries: Collection[Entry], name: str, time: datetime, *, role: str | None = None
-) -> Entry:
+    entries: Collection[MemberEntry], name: str, time: datetime, *, role: str | None = None
+) -> MemberEntry:
     """The entry of a party that is in."""
     named = [each for each in entries if each.name == name]
     if role is not None:
@@ -277,7 +277,7 @@ def find(
     raise ProtocolError("not-a-member", party=printable(name, most=80), what=what)
 
 
-def check_time(head: Head, time: datetime) -> None:
+def check_time(head: ListHead, time: datetime) -> None:
     """Raise where a list is not good now."""
     if time >= head.until:
         raise ProtocolError("expired-list", number=head.number, until=head.until, time=time)

@@ -100,11 +100,6 @@ class OuterHeader:
         return self.key == NO_DIGEST
 
 
-def sender_of(data: bytes) -> str:
-    """Whom an envelope names as its sender; nothing is checked."""
-    return header_of(data).sender
-
-
 def is_hello(data: bytes) -> bool:
     """Whether it states that it is a hello; nothing is checked."""
     return header_of(data).is_hello

@@ -64,7 +64,7 @@ class Activity:
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedParty:
     """What metrics are computed from; the ledger is a site's, and has ``standings()``."""
 
     party: PartyFolder
@@ -83,11 +83,11 @@ class Metric:
     help: str
     kind: Literal["counter", "gauge"]
     source: Source
-    read: Callable[[Watched], Samples]
+    read: Callable[[WatchedParty], Samples]
     labels: tuple[str, ...] = ()
 
 
-def _messages(watched: Watched) -> Samples:
+def _messages(watched: WatchedParty) -> Samples:
     return {(step,): float(count) for step, count in watched.activity.messages.items()}
 
 
@@ -95,20 +95,20 @@ def _one(value: float) -> Samples:
     return {(): value}
 
 
-def _budgets(value: Callable[[Any], float]) -> Callable[[Watched], Samples]:
-    def read(watched: Watched) -> Samples:
+def _budgets(value: Callable[[Any], float]) -> Callable[[WatchedParty], Samples]:
+    def read(watched: WatchedParty) -> Samples:
         found = () if watched.ledger is None else watched.ledger.standings()
         return {(each.budget.data_set, each.budget.unit): value(each) for each in found}
 
     return read
 
 
-def _days_left(watched: Watched) -> Samples:
+def _days_left(watched: WatchedParty) -> Samples:
     left = watched.party.known.current().head.until - datetime.now(UTC)
     return _one(left.total_seconds() / 86400)
 
 
-def _studies(watched: Watched) -> Samples:
+def _studies(watched: WatchedParty) -> Samples:
     if watched.party.role != "aggregator":
         return {}
     found = [read_progress(folder) for folder in watched.party.results.glob("*")]
@@ -117,13 +117,7 @@ def _studies(watched: Watched) -> Samples:
 
 
 METRICS = (
-    Metric(
-        "eigenveil_up",
-        "1 while the process answers.",
-        "gauge",
-        "process",
-        lambda _: _one(1.0),
-    ),
+    Metric("eigenveil_up", "1 while the process answers.", "gauge", "process", lambda _: _one(1.0)),
     Metric(
         "eigenveil_ready",
         "1 while the party reaches its mailbox.",
@@ -198,7 +192,7 @@ METRICS = (
 class _Collector:
     """Computes the metrics when they are asked for."""
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: WatchedParty) -> None:
         self._watched = watched
 
     def collect(self) -> Iterator[Any]:
@@ -218,7 +212,7 @@ class _Collector:
             yield made
 
 
-def exposition(watched: Watched) -> tuple[str, bytes]:
+def exposition(watched: WatchedParty) -> tuple[str, bytes]:
     """The metrics as Prometheus reads them: content type and text."""
     try:
         from prometheus_client import CollectorRegistry
@@ -251,7 +245,7 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, number
 
 
-def serve(address: str, watched: Watched) -> ThreadingHTTPServer:
+def serve(address: str, watched: WatchedParty) -> ThreadingHTTPServer:
     """Answer there until the process ends, in a thread of its own."""
     host, port = parse_address(address)
     handler = type("Handler", (_Handler,), {"answers": _answers(watched)})
@@ -271,7 +265,7 @@ def serve(address: str, watched: Watched) -> ThreadingHTTPServer:
 _Answer = Callable[[], tuple[int, str, bytes]]
 
 
-def _answers(watched: Watched) -> dict[str, _Answer]:
+def _answers(watched: WatchedParty) -> dict[str, _Answer]:
     def live() -> tuple[int, str, bytes]:
         return 200, _TEXT, b"ok\n"
 

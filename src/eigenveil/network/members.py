@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from eigenveil.errors import OutputError, ProtocolError
 from eigenveil.federation.members import (
     WARNING,
-    Entry,
     Evidence,
+    MemberEntry,
     MemberList,
     Role,
     bad_members,
@@ -72,7 +72,7 @@ class MembersView:
 
     members: MemberList
     newest: KnownMembers
-    named: dict[str, list[Entry]] = field(default_factory=dict)
+    named: dict[str, list[MemberEntry]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for each in self.members.entries:
@@ -99,7 +99,7 @@ class MembersView:
     def evidence(self, names: Collection[str]) -> Evidence:
         return Evidence.of(self.members, names)
 
-    def entry(self, name: str, role: str | None = None) -> Entry:
+    def entry(self, name: str, role: str | None = None) -> MemberEntry:
         """A member's entry in this list, which the newest must not have revoked."""
         newest, now = self.newest.view(), datetime.now(UTC)
         check_time(newest.members.head, now)

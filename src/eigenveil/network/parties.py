@@ -34,7 +34,7 @@ from eigenveil.network.health import Activity
 from eigenveil.network.members import KnownMembers
 from eigenveil.network.orders import parties_of, read_order
 from eigenveil.network.questions import JOIN
-from eigenveil.network.runs import AdmittedRun, Role, Runs
+from eigenveil.network.runs import AdmittedRun, AdmittedRuns, Role
 from eigenveil.network.survey import Telling
 from eigenveil.noise.source import RandomSource
 
@@ -69,7 +69,7 @@ class Party(ABC):
         self.telling = telling or Telling()
         self.name = folder.name
         self.identity, self.members = identity_of(folder), folder.known
-        self.activity, self.runs = Activity(), Runs(folder)
+        self.activity, self.runs = Activity(), AdmittedRuns(folder)
 
     def propose(self, study: Study, *, most: int = MOST_WAITING) -> str:
         """Why a study cannot be run here yet, a code; the owner is asked if need be."""
@@ -88,7 +88,7 @@ class Party(ABC):
     def answer(self, query: Envelope) -> Answer:
         try:
             return self._answered(query)
-        except _Refused as refused:
+        except _Coded as refused:
             return refused.answer
         except DecisionRefused as error:  # these are not the rows that were approved
             self.say(str(error))
@@ -106,18 +106,18 @@ class Party(ABC):
         if query.step == JOIN:
             run, payload = self._admitted(query)
         if run is None or run.key.study != query.study:
-            raise _Refused(channel.NOT_ADMITTED)
+            raise _Coded(channel.NOT_ADMITTED)
         if not self._may_run(run):
-            raise _Refused(channel.NOT_APPROVED if query.step == JOIN else channel.REFUSED)
+            raise _Coded(channel.NOT_APPROVED if query.step == JOIN else channel.REFUSED)
         try:
             inside = decode(payload, sender=AGGREGATOR, limit=len(payload))
         except ProtocolError:
             pass  # the role states what is wrong with it
         else:
             if inside.session != query.session:
-                raise _Refused(channel.OTHER_SESSION)
+                raise _Coded(channel.OTHER_SESSION)
             if inside.step != query.step:
-                raise _Refused(channel.BAD_REQUEST)
+                raise _Coded(channel.BAD_REQUEST)
         role = self.runs.role(run, self._open)
         answer = role.handle(payload)
         self._after(role)
@@ -131,29 +131,29 @@ class Party(ABC):
             return known, message
         if known is not None or query.session in self.runs.over:
             self.say("A run that is over, or another one of its name, was brought: it is refused.")
-            raise _Refused(channel.REFUSED)
+            raise _Coded(channel.REFUSED)
         try:
             self.members.at(members)  # the newest, or one before that this party has seen
         except EigenveilError:
-            raise _Refused(channel.OTHER_MEMBERS) from None
+            raise _Coded(channel.OTHER_MEMBERS) from None
         try:
             order = read_order(line, self.identity)
         except ProtocolError as error:
             self.say(str(error))
-            raise _Refused(channel.REFUSED) from None
+            raise _Coded(channel.REFUSED) from None
         study = order.study
         if (study.hash, order.session) != (query.study, query.session):
-            raise _Refused(channel.OTHER_SESSION)
+            raise _Coded(channel.OTHER_SESSION)
         if self.name not in parties_of(study):
             self.say(f"Study {study.name!r} was brought, of which {self.name} is no part.")
-            raise _Refused(channel.REFUSED)
+            raise _Coded(channel.REFUSED)
         try:
             self.members.check_begins(members, (*parties_of(study), AGGREGATOR))
         except ProtocolError as error:
             self.say(f"Study {study.name!r} was refused: {error}")
-            raise _Refused(channel.REFUSED) from None
+            raise _Coded(channel.REFUSED) from None
         if code := self.propose(study):
-            raise _Refused(code)
+            raise _Coded(code)
         keep(self.folder, study)  # of a study that is approved as it comes, there is no copy yet
         run = self.runs.admit(order, members)
         self.activity.runs += 1
@@ -194,7 +194,7 @@ class Party(ABC):
         del role
 
 
-class _Refused(Exception):
+class _Coded(Exception):
     def __init__(self, code: str) -> None:
         self.answer = Answer(code)
 

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from eigenveil.errors import EigenveilError, ProtocolError
@@ -25,7 +25,7 @@ from eigenveil.network.endpoint import AGAIN, Endpoint, Question
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.mailbox import digest_of
 from eigenveil.network.orders import Order, fewest_parties, parties_of
-from eigenveil.network.sizes import bound
+from eigenveil.network.sizes import Sizes
 
 JOIN = "join"
 EXPIRED = "expired-list"
@@ -238,14 +238,11 @@ class PartyCalls:
     replayed_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self._names = parties_of(self.order.study)
+        self._names, self._sizes = parties_of(self.order.study), Sizes(self.order.study)
         self.traffic = {name: Traffic() for name in self._names}
         self._joined: set[str] = set()
         self._silent: dict[str, float] = {}
         self._ending = self._begun = False
-
-    def sites(self) -> Sequence[str]:
-        return self._names
 
     def hurry(self) -> None:
         self._ending = True
@@ -261,7 +258,7 @@ class PartyCalls:
             self._begun = True
             self.begin()
         known = {name: body for name, body in payloads.items() if name not in failures}
-        self.desk.allow(bound(self.order.study, method, answer=True))
+        self.desk.allow(self._sizes.bound(method, answer=True))
         batch = self.desk.ask(self._question(n, method, body) for n, body in known.items())
         try:
             if method == JOIN and not self._ending:
@@ -306,7 +303,7 @@ class PartyCalls:
 
     def _question(self, name: str, method: str, body: bytes) -> Question:
         study, session = self.order.study, self.order.session
-        size = bound(study, method)
+        size = self._sizes.bound(method)
         if method == JOIN:
             body = opening(self.order.line, self.identity.members.digest, body)
             size = max(size, room(body))

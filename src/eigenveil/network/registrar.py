@@ -17,9 +17,9 @@ from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation.members import (
     LONGEST,
     Address,
-    Entry,
-    Head,
     Hex,
+    ListHead,
+    MemberEntry,
     MemberList,
     Role,
     Words,
@@ -118,7 +118,7 @@ class Registrar:
             )
         made._keep(own, later)
         now = datetime.now(UTC).replace(microsecond=0)
-        head = Head(
+        head = ListHead(
             origin=own.public_key.fingerprint,
             name=name,
             number=1,
@@ -130,7 +130,7 @@ class Registrar:
             address=address,
             entries=digest_of(()),
         )
-        made._write(MemberList(heads=(Signed[Head].by(head, own),), entries=()))
+        made._write(MemberList(heads=(Signed[ListHead].by(head, own),), entries=()))
         return made
 
     @property
@@ -181,7 +181,7 @@ class Registrar:
         ``replace``: without the old key's signature, which was lost.
         """
 
-        def change(members: MemberList, now: datetime) -> tuple[Entry, ...]:
+        def change(members: MemberList, now: datetime) -> tuple[MemberEntry, ...]:
             entries = list(members.entries)
             for each in requests:
                 entries = _admitted(entries, each, members.head.origin, now, replace=replace)
@@ -196,7 +196,7 @@ class Registrar:
 
     def revoke(self, name: str, reason: str) -> MemberList:
 
-        def change(members: MemberList, now: datetime) -> tuple[Entry, ...]:
+        def change(members: MemberList, now: datetime) -> tuple[MemberEntry, ...]:
             if not any(each.name == name and each.is_in(now) for each in members.entries):
                 raise DataError(
                     f"{name} is not in the list of members.",
@@ -233,7 +233,7 @@ class Registrar:
 
     def _next(
         self,
-        change: Callable[[MemberList, datetime], tuple[Entry, ...]],
+        change: Callable[[MemberList, datetime], tuple[MemberEntry, ...]],
         *,
         address: str | None = None,
         days: int = 90,
@@ -268,7 +268,7 @@ class Registrar:
                     "entries": digest_of(each.digest for each in entries),
                 }
             )
-            signed = Signed[Head].by(head, *({own, taker}))
+            signed = Signed[ListHead].by(head, *({own, taker}))
             made = MemberList(heads=(*before.heads, signed), entries=entries)
             self._write(made)
             return made
@@ -280,13 +280,13 @@ class Registrar:
 
 
 def _admitted(
-    entries: list[Entry],
+    entries: list[MemberEntry],
     signed: Signed[Request],
     origin: str,
     now: datetime,
     *,
     replace: bool,
-) -> list[Entry]:
+) -> list[MemberEntry]:
     said = signed.said
     if said.federation != origin:
         raise ProtocolError(
@@ -320,7 +320,7 @@ def _admitted(
         )
     kept = [each.model_copy(update={"until": now}) if each in held else each for each in entries]
     names = ("name", "role", "organisation", "key", "sealing")
-    return [*kept, Entry(**{each: getattr(said, each) for each in names}, since=now)]
+    return [*kept, MemberEntry(**{each: getattr(said, each) for each in names}, since=now)]
 
 
 def new_request(

@@ -46,7 +46,7 @@ class AdmittedRun:
         return SessionKey(self.order.study.hash, self.order.session)
 
 
-class Runs:
+class AdmittedRuns:
     """Those of one party; what was admitted is known after a restart."""
 
     def __init__(self, folder: PartyFolder) -> None:

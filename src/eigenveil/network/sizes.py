@@ -7,9 +7,10 @@ an error of ours, before it is sent; nothing is cut.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from functools import cached_property
 
+from eigenveil.federation.masks import MASKS
+from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.federation.sealing import SEALED_MORE, SEALING_BYTES
 from eigenveil.federation.study.study import Study
 from eigenveil.models.plan import BasePlan, Planned
@@ -25,18 +26,6 @@ _LETTER, _SHARES = SEALED_MORE + 1024, 128
 _SIGNATURE = 128
 # A round's masks of so many bytes are asked of the helper at once.
 _HELD = 1 << 25
-_MOST_KNOWN = 16
-_KNOWN: OrderedDict[int, Sizes] = OrderedDict()
-
-
-def bound(study: Study, step: str, *, answer: bool = False) -> int:
-    """Most bytes of a step's questions, or of its answers, in runs of this study."""
-    sizes = _KNOWN.get(id(study))
-    if sizes is None or sizes.study is not study:
-        sizes = _KNOWN[id(study)] = Sizes(study)
-        while len(_KNOWN) > _MOST_KNOWN:
-            _KNOWN.popitem(last=False)
-    return sizes.bound(step, answer=answer)
 
 
 class Sizes:
@@ -47,6 +36,7 @@ class Sizes:
         self._sites, self._partners = len(study.sites), study.degree
 
     def bound(self, step: str, *, answer: bool = False) -> int:
+        """Most bytes of a step's questions, or of its answers, in runs of this study."""
         return SMALL + self._of(step, answer=answer)
 
     def largest(self) -> int:
@@ -69,7 +59,7 @@ class Sizes:
             case "shares", True:
                 return len(self._rounds) * (self._partners + 1) * _SHARES
             case "round", False:
-                mask = 8 * self._values(int(number)) if self.study.masks == "helper" else 0
+                mask = 8 * self._values(int(number)) if MASKS[self.study.masks].needs_helper else 0
                 packets = letters if number == "1" else 0
                 return 8 * self._asked(int(number)) + mask + packets + self._sites
             case "round", True:
@@ -118,7 +108,7 @@ class Sizes:
     def _values(self, number: int) -> int:
         """Numbers that a site answers."""
         sizes = [self._sizes[each.name] for each in self._round(number)]
-        if self.study.protocol == "dpdispca":
+        if PROTOCOLS[self.study.protocol].sends_factors:
             sizes.append(self._plan.features * self._plan.sketch_columns)
         return sum(sizes)
 

@@ -58,7 +58,7 @@ def start(
     """Carry studies between leads and sites until stopped (Ctrl-C)."""
     from eigenveil.cli.presenters.site_console import end_at_once
     from eigenveil.network.folder import lock, open_party
-    from eigenveil.network.health import Activity, Watched
+    from eigenveil.network.health import Activity, WatchedParty
     from eigenveil.network.mailbox import Mailbox, open_mailbox
     from eigenveil.network.service import serve_aggregator
 
@@ -85,7 +85,7 @@ def start(
                 opened.known.role(each)  # an error where nobody is called so
             mailbox = WithSpool(mailbox, opened, by_hand)
             say(f"Mail of {', '.join(by_hand)} is carried by hand: eigenveil exchange.")
-        start_health(health, Watched(opened, Activity(reached_at=math.inf)), say)
+        start_health(health, WatchedParty(opened, Activity(reached_at=math.inf)), say)
         if not quiet:
             StudyEvents(opened, _told(say, log_json=log_json, who=opened.name)).start()
         end_at_once(say)

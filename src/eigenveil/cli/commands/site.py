@@ -252,7 +252,7 @@ def _start(
     from eigenveil.cli.presenters.site_console import ReportingLedger, end_at_once
     from eigenveil.network.attendant import Attendant
     from eigenveil.network.folder import lock
-    from eigenveil.network.health import Watched
+    from eigenveil.network.health import WatchedParty
     from eigenveil.network.mailbox import open_mailbox
     from eigenveil.network.parties import Approve, HelperParty, Party, SiteParty
 
@@ -279,7 +279,7 @@ def _start(
                 say=say,
                 telling=telling,
             )
-        start_health(service.health, Watched(party, answers.activity, books), say)
+        start_health(service.health, WatchedParty(party, answers.activity, books), say)
         end_at_once(say)
         Attendant(answers, mailbox).serve()
     return 0

@@ -25,7 +25,7 @@ _ASKED = 8  # requests of a stranger on one connection
 
 
 @dataclass(frozen=True)
-class Limits:
+class MailLimits:
     """What hosts and members may take of the server."""
 
     envelope: int = LARGEST  # Bytes of an envelope
@@ -83,7 +83,7 @@ class Guest:
 
 
 class Guests:
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: MailLimits) -> None:
         self._limits = limits
         self._strangers: dict[Guest, None] = {}  # in the order in which they came
         self._addresses: Counter[str] = Counter()
@@ -142,7 +142,7 @@ def _block(address: str) -> str:
     return str(found)
 
 
-class Connection(H11Protocol):
+class MailConnection(H11Protocol):
     """HTTP on one connection, whose owner is known to the handlers."""
 
     def __init__(self, config: uvicorn.Config, state: ServerState, guest: Guest) -> None:
@@ -163,7 +163,7 @@ class Connection(H11Protocol):
 class WithinLimits:
     """Lets a connection wait for its next head no longer than it may."""
 
-    def __init__(self, app: Starlette, limits: Limits) -> None:
+    def __init__(self, app: Starlette, limits: MailLimits) -> None:
         self.app, self.limits = app, limits
 
     async def __call__(

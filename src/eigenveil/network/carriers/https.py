@@ -14,17 +14,16 @@ import ssl
 import threading
 import time
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
+
+import httpx  # of the extra "sites"; who opens mailboxes says so
 
 from eigenveil.errors import DataError, ProtocolError, first_line
 from eigenveil.federation.identity import Identity
 from eigenveil.network.carriers.tls import PIN, OtherPin, client_context
 from eigenveil.network.folder import PartyFolder, identity_of
 from eigenveil.network.mailbox import LARGEST, CarrierError, check_recipient, digest_of
-
-if TYPE_CHECKING:
-    import httpx
 
 KIND = "application/x-eigenveil"
 LONGEST_POLL = 25.0
@@ -39,9 +38,6 @@ class HttpsCarrier:
 
     scheme = "https"
 
-    def __init__(self) -> None:
-        import httpx  # noqa: F401  (the extra "sites"; who opens mailboxes says so)
-
     def open(self, party: PartyFolder, address: str) -> HttpsMailbox:
         """The mailbox of a party, at ``https://host:port``, perhaps with ``#sha256=...``."""
         return HttpsMailbox(identity_of(party), address, ca=party.ca)
@@ -51,8 +47,6 @@ class HttpsMailbox:
     """One member's mail on a server; several threads may use it."""
 
     def __init__(self, identity: Identity, address: str, *, ca: str = "") -> None:
-        import httpx
-
         self._identity = identity
         self._url, pin = parse(address)
         context = client_context("" if pin else ca or os.environ.get("SSL_CERT_FILE", ""), pin)
@@ -157,8 +151,6 @@ class HttpsMailbox:
         most: int = _MOST,
     ) -> bytes:
         """An answer's body; tried again where a connection broke, as all requests may be."""
-        import httpx
-
         headers = {"authorization": f"Bearer {token}"} if token else {}
         for tries in range(1, _TRIES + 1):
             try:
@@ -292,8 +284,6 @@ def _bad_proxy(url: str, problem: Exception) -> CarrierError:
 
 def _named(problem: httpx.HTTPError, url: str) -> tuple[CarrierError, bool]:
     """What a failed request means, and whether to try it again at once."""
-    import httpx
-
     causes: list[BaseException] = [problem]
     while (deeper := causes[-1].__cause__ or causes[-1].__context__) is not None:
         causes.append(deeper)

@@ -24,7 +24,6 @@ from urllib.parse import urlsplit
 
 from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation.identity import Identity
-from eigenveil.network.carriers.https import KIND, LONGEST_POLL, parse, what_is_signed
 from eigenveil.network.carriers.mail import Mail, MailStore, OwnMailbox
 from eigenveil.network.carriers.tls import CERTIFICATE, KEY, server_context
 from eigenveil.network.folder import PartyFolder, identity_of
@@ -38,14 +37,15 @@ try:
     from uvicorn.server import ServerState
 
     from eigenveil.network.carriers.connections import (
-        Connection,
         Guest,
         Guests,
-        Limits,
+        MailConnection,
+        MailLimits,
         WithinLimits,
         allow_many_files,
         listen,
     )
+    from eigenveil.network.carriers.https import KIND, LONGEST_POLL, parse, what_is_signed
 except ImportError as problem:
     raise DataError(
         f"To serve mailboxes over https needs {problem.name}, which is not installed.",
@@ -69,7 +69,7 @@ class MailboxServer:
         *,
         host: str,
         port: int,
-        limits: Limits,
+        limits: MailLimits,
     ) -> None:
         self._identity, self._store, self._context, self._limits = identity, store, context, limits
         self._secret = secrets.token_bytes(32)
@@ -155,7 +155,7 @@ class MailboxServer:
         try:
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.connect_accepted_socket(
-                lambda: Connection(self._config, self._state, guest),
+                lambda: MailConnection(self._config, self._state, guest),
                 found,
                 ssl=self._context,
                 ssl_handshake_timeout=self._limits.head,
@@ -280,7 +280,7 @@ class MailboxServer:
 
 
 def serve(
-    party: PartyFolder, *, host: str = "", port: int | None = None, limits: Limits | None = None
+    party: PartyFolder, *, host: str = "", port: int | None = None, limits: MailLimits | None = None
 ) -> MailboxServer:
     """Serve a federation's mailboxes with the certificate in the aggregator's folder.
 
@@ -296,7 +296,7 @@ def serve(
         port=port,
         certificate=folder / CERTIFICATE,
         key=folder / KEY,
-        limits=limits or Limits(),
+        limits=limits or MailLimits(),
     )
 
 
@@ -308,7 +308,7 @@ def serve_mail(
     port: int,
     certificate: Path,
     key: Path,
-    limits: Limits,
+    limits: MailLimits,
 ) -> MailboxServer:
     """Serve mailboxes, whose mail lies in a folder, in a thread of its own."""
     context = server_context(certificate, key)
