@@ -7,14 +7,8 @@ import numpy as np
 import threadpoolctl
 
 from eigenveil.moments import rows as rows_module
-from eigenveil.moments.accumulators import (
-    ComponentEnergy,
-    NormHistogram,
-    RowSum,
-    SecondMoment,
-    Sketch,
-)
-from eigenveil.moments.columns import ColumnHistogram, range_of
+from eigenveil.moments.accumulators import ComponentEnergy, RowSum, SecondMoment, Sketch
+from eigenveil.moments.histograms import ColumnHistogram, NormHistogram, range_of
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.rows import DTYPE, Block, RowRule
 from eigenveil.moments.third import ThirdMoment

@@ -18,15 +18,9 @@ import scipy.sparse
 from eigenveil import FederatedPCA, PrivateGaussianMixture, PrivatePCA, PrivateStreamingPCA
 from eigenveil.errors import InvalidRowsWarning
 from eigenveil.io import open_rows
-from eigenveil.moments.accumulators import (
-    ComponentEnergy,
-    NormHistogram,
-    RowSum,
-    SecondMoment,
-    Sketch,
-)
-from eigenveil.moments.columns import ColumnHistogram, range_of
+from eigenveil.moments.accumulators import ComponentEnergy, RowSum, SecondMoment, Sketch
 from eigenveil.moments.em import EMSums, Mixture
+from eigenveil.moments.histograms import ColumnHistogram, NormHistogram, range_of
 from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.third import ThirdMoment
 

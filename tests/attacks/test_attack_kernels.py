@@ -22,13 +22,14 @@ from kernels_process import at_offset, released, sums
 
 from eigenveil.models.pca.estimator import PrivatePCA
 from eigenveil.moments import independence
-from eigenveil.moments import rows as norms_module
+from eigenveil.moments import norms as norms_module
 from eigenveil.moments import rows as rows_module
 from eigenveil.moments.documents.documents import DocumentBlock
-from eigenveil.moments.documents.shares import WordShares
-from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.pairs import DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.sums import DocumentNorms, WordShares
 from eigenveil.moments.documents.triples import DocumentTriples
-from eigenveil.moments.rows import DTYPE, RowRule, upper_norms
+from eigenveil.moments.norms import upper_norms
+from eigenveil.moments.rows import DTYPE, RowRule
 from eigenveil.privacy.certificate import DEPENDENT
 from soak_tools import times
 

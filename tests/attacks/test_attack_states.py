@@ -39,7 +39,8 @@ from eigenveil.errors import EigenveilError, NoisyResultWarning
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models.result import model_digest
 from eigenveil.moments import stream_sums
-from eigenveil.moments.accumulators import NormHistogram, SecondMoment
+from eigenveil.moments.accumulators import SecondMoment
+from eigenveil.moments.histograms import NormHistogram
 from eigenveil.noise.source import SecureSource
 from soak_tools import times
 

@@ -18,7 +18,7 @@ from eigenveil import (
     PrivatePCA,
     PrivateStreamingPCA,
 )
-from eigenveil.moments.columns import ColumnHistogram
+from eigenveil.moments.histograms import ColumnHistogram
 from eigenveil.moments.rows import Block, Effects, Preparation, RowRule
 
 D = 5

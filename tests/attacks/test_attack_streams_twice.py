@@ -24,7 +24,8 @@ from eigenveil import PrivateStreamingPCA
 from eigenveil.errors import PrivacyError
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.moments import stream_sums
-from eigenveil.moments.accumulators import Accumulator, NormHistogram, SecondMoment
+from eigenveil.moments.accumulators import Accumulator, SecondMoment
+from eigenveil.moments.histograms import NormHistogram
 from eigenveil.moments.rows import Block
 from object_tools import arrays_of, contents_of, numbers_of
 

@@ -24,7 +24,7 @@ from eigenveil.audit.sound import (
     row_sum,
     second_moment,
 )
-from eigenveil.moments.accumulators import BINS
+from eigenveil.moments.histograms import BINS
 from eigenveil.moments.release import release_sum
 from eigenveil.moments.rows import RowRule
 from eigenveil.noise import draws

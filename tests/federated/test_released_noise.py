@@ -11,7 +11,7 @@ import pytest
 
 from eigenveil import FederatedPCA
 from eigenveil.federation.protocol.round_sums import RoundTotals
-from eigenveil.moments.accumulators import BINS
+from eigenveil.moments.histograms import BINS
 from statistics_tools import FALSE_ALARM, OFF_BY_30_PERCENT, REJECTED, gaussian_variance, kolmogorov
 
 SITES = {"a": 500, "b": 300, "c": 700}

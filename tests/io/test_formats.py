@@ -19,8 +19,9 @@ from eigenveil.errors import DataError
 from eigenveil.io import Query, ReadOptions, open_rows
 from eigenveil.io.formats.dialect import Dialect
 from eigenveil.io.formats.registry import format_of, formats
-from eigenveil.moments.accumulators import NormHistogram, RowSum
+from eigenveil.moments.accumulators import RowSum
 from eigenveil.moments.engine import accumulate
+from eigenveil.moments.histograms import NormHistogram
 from eigenveil.moments.rows import RowRule
 
 

@@ -16,8 +16,8 @@ from row_formats import NAMED, NAMELESS, NAMES, NO_NUMBER, refusal, values
 
 from eigenveil.io import ReadOptions, open_rows
 from eigenveil.io.formats.dialect import Dialect
-from eigenveil.moments.accumulators import NormHistogram
 from eigenveil.moments.engine import accumulate
+from eigenveil.moments.histograms import NormHistogram
 
 WORDS = {
     "text": ["secret", "words"],

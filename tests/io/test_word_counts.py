@@ -14,7 +14,7 @@ from row_formats import NAMED, NAMELESS, NAMES, refusal, values
 from eigenveil.errors import DataError
 from eigenveil.io import open_rows, read_vocabulary, write_columns
 from eigenveil.moments.documents.documents import as_documents
-from eigenveil.moments.documents.sums import DocumentPairs
+from eigenveil.moments.documents.pairs import DocumentPairs
 from eigenveil.moments.engine import accumulate
 
 

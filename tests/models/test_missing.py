@@ -21,7 +21,7 @@ from eigenveil.errors import DataError, EigenveilError, InvalidRowsWarning
 from eigenveil.io import open_rows
 from eigenveil.models.certify import plan_of
 from eigenveil.models.holes import Observed, corrected, scores_of_observed
-from eigenveil.moments.columns import ObservedCounts, ObservedPairs
+from eigenveil.moments.histograms import ObservedCounts, ObservedPairs
 from eigenveil.moments.rows import Block, Preparation, RowRule
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.calibration import calibrated_record

@@ -18,7 +18,7 @@ from eigenveil import DataError, FederatedTopicModel, PrivateTopicModel
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models.tensors.whitening import PairMoment, recover
 from eigenveil.models.topics.dirichlet import Frequencies, frequencies, of_one_topic, proportions
-from eigenveil.moments.documents.sums import public_signs
+from eigenveil.moments.documents.pairs import public_signs
 from eigenveil.planning.tensors import expect
 from matching_tools import matched
 

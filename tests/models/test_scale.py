@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from eigenveil.models.scale import NormScale, read_scale
-from eigenveil.moments.accumulators import OCTAVE_PARTS, NormHistogram
+from eigenveil.moments.histograms import OCTAVE_PARTS, NormHistogram
 from eigenveil.moments.release import release_sum
 from eigenveil.moments.rows import Block
 from eigenveil.noise.source import SecureSource

@@ -15,7 +15,7 @@ from eigenveil.models.options import Options
 from eigenveil.models.pca.plan import make_plan
 from eigenveil.models.pca.second_moment import correlation_of, edge_growth
 from eigenveil.models.plan import CLOSER_RANGES, COLUMN_RANGES, COLUMNS
-from eigenveil.moments.columns import ColumnHistogram, range_of
+from eigenveil.moments.histograms import ColumnHistogram, range_of
 from eigenveil.moments.rows import AS_IT_IS, Block
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SecureSource, SeededSource

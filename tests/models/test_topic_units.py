@@ -15,7 +15,8 @@ from eigenveil.federation.protocol.certificates import check
 from eigenveil.federation.protocol.validation import check_query
 from eigenveil.io import open_rows
 from eigenveil.moments.describe import describe
-from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs
+from eigenveil.moments.documents.pairs import DocumentPairs
+from eigenveil.moments.documents.sums import DocumentNorms
 from eigenveil.moments.documents.triples import DocumentTriples
 
 RNG = np.random.default_rng(0)

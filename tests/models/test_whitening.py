@@ -25,7 +25,7 @@ from eigenveil.models.tensors.whitening import (
     standing,
     usable,
 )
-from eigenveil.moments.documents.sums import public_signs
+from eigenveil.moments.documents.pairs import public_signs
 from eigenveil.privacy.releases import Noise
 from statistics_tools import clopper_pearson
 

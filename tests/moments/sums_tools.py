@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 from eigenveil.moments.accumulators import (
     Accumulator,
     ComponentEnergy,
-    NormHistogram,
     RowSum,
     SecondMoment,
     Sketch,
 )
-from eigenveil.moments.columns import ColumnHistogram, range_of
 from eigenveil.moments.documents.documents import DocumentBlock, DocumentRows
-from eigenveil.moments.documents.shares import WordShares
-from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.pairs import DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.sums import DocumentNorms, WordShares
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.em import EMSums, Mixture
+from eigenveil.moments.histograms import ColumnHistogram, NormHistogram, range_of
 from eigenveil.moments.rows import DTYPE, Block, Effects, Preparation, RowRule, RowWeights
 from eigenveil.moments.source import ArrayRows
 from eigenveil.moments.third import ThirdMoment

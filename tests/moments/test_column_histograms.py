@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from eigenveil.errors import DataError
 from eigenveil.moments.accumulators import WEIGHT_BITS
-from eigenveil.moments.columns import (
+from eigenveil.moments.histograms import (
     EQUAL_BINS,
     MAGNITUDE_BINS,
     RANGE_BINS,

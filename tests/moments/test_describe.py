@@ -13,16 +13,16 @@ from sums_tools import COUNT_WEIGHT, KINDS, PRECISIONS, SEEDS, make, nasty_rows,
 from eigenveil.errors import ProtocolError
 from eigenveil.moments.accumulators import (
     ComponentEnergy,
-    NormHistogram,
     RowSum,
     SecondMoment,
     Sketch,
     share_rules,
 )
 from eigenveil.moments.describe import Description, describe, rebuild
-from eigenveil.moments.documents.shares import WordShares
-from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.pairs import DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.sums import DocumentNorms, WordShares
 from eigenveil.moments.documents.triples import DocumentTriples
+from eigenveil.moments.histograms import NormHistogram
 from eigenveil.moments.rows import LARGEST_ASKED, SMALLEST_ASKED, Block, RowRule
 from eigenveil.moments.third import ThirdMoment
 from soak_tools import times

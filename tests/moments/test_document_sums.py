@@ -15,7 +15,7 @@ from sums_tools import DOCUMENT_SUMS as MADE
 from sums_tools import SEEDS, corpus, python, random_basis, same
 
 from eigenveil.errors import DataError
-from eigenveil.moments.accumulators import ABOVE_EDGE, BINS, bin_upper_edges
+from eigenveil.moments.documents import pairs as document_pairs
 from eigenveil.moments.documents import sums as document_sums
 from eigenveil.moments.documents import triples as document_triples
 from eigenveil.moments.documents.documents import (
@@ -25,14 +25,11 @@ from eigenveil.moments.documents.documents import (
     TableDocuments,
     as_documents,
 )
-from eigenveil.moments.documents.sums import (
-    DocumentNorms,
-    DocumentPairs,
-    DocumentSketch,
-    public_signs,
-)
+from eigenveil.moments.documents.pairs import DocumentPairs, DocumentSketch, public_signs
+from eigenveil.moments.documents.sums import DocumentNorms
 from eigenveil.moments.documents.triples import DocumentTriples, triples_error
 from eigenveil.moments.engine import accumulate
+from eigenveil.moments.histograms import ABOVE_EDGE, BINS, bin_upper_edges
 from eigenveil.moments.release import release_sum
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows, SparseRows
@@ -559,7 +556,7 @@ def test_sparse_and_dense_products_are_the_same(features, seed):
     found = []
     for cost in (0.0, math.inf):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(document_sums, "_SPARSE_COST", cost)
+            patch.setattr(document_pairs, "_SPARSE_COST", cost)
             found.append(added("pairs", counts))
     assert same(*found)
 

@@ -15,8 +15,9 @@ from sums_tools import (
     total,
 )
 
-from eigenveil.moments.accumulators import ABOVE_EDGE, BINS, Sketch, bin_upper_edges
+from eigenveil.moments.accumulators import Sketch
 from eigenveil.moments.exact import ExactSum, IntegerSum, gram_parts, modulo, product_parts
+from eigenveil.moments.histograms import ABOVE_EDGE, BINS, bin_upper_edges
 from eigenveil.moments.rows import DTYPE, Block, RowRule
 from soak_tools import times
 

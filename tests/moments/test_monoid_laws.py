@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from sums_tools import EVERY_SUM, KINDS, PRECISIONS, SEEDS, make, nasty_rows, python, same
 
 from eigenveil.errors import DataError
-from eigenveil.moments.accumulators import NormHistogram, RowSum, SecondMoment
+from eigenveil.moments.accumulators import RowSum, SecondMoment
 from eigenveil.moments.engine import accumulate
+from eigenveil.moments.histograms import NormHistogram
 from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.source import ArrayRows
 from soak_tools import times

@@ -10,16 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sums_tools import PRECISIONS, SEEDS, nasty_rows, python, total
 
-from eigenveil.moments.accumulators import NormHistogram, RowSum
-from eigenveil.moments.columns import ColumnHistogram
-from eigenveil.moments.rows import (
-    DTYPE,
-    Block,
-    Preparation,
-    RowRule,
-    integer_rows,
-    row_norms,
-)
+from eigenveil.moments.accumulators import RowSum
+from eigenveil.moments.histograms import ColumnHistogram, NormHistogram
+from eigenveil.moments.norms import integer_rows
+from eigenveil.moments.rows import DTYPE, Block, Preparation, RowRule, row_norms
 
 WIDTHS = (1, 7, 64, 785)
 

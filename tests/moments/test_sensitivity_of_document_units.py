@@ -15,8 +15,8 @@ from sums_tools import SEEDS, by_block, by_unit, forgotten, python, random_basis
 from eigenveil.moments.documents import sums as document_sums
 from eigenveil.moments.documents import triples as document_triples
 from eigenveil.moments.documents.documents import DocumentBlock, as_documents
-from eigenveil.moments.documents.shares import WordShares
-from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.pairs import DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.sums import DocumentNorms, WordShares
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.rows import Block

@@ -19,14 +19,9 @@ from sums_tools import (
     random_basis,
 )
 
-from eigenveil.moments.accumulators import (
-    ComponentEnergy,
-    NormHistogram,
-    RowSum,
-    SecondMoment,
-    Sketch,
-)
+from eigenveil.moments.accumulators import ComponentEnergy, RowSum, SecondMoment, Sketch
 from eigenveil.moments.em import EMSums, Mixture
+from eigenveil.moments.histograms import NormHistogram
 from eigenveil.moments.rows import Block, RowRule, RowWeights
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.budget import StepBudget

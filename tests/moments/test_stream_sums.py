@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from eigenveil.errors import PrivacyError
 from eigenveil.moments import stream_sums
-from eigenveil.moments.accumulators import NormHistogram, SecondMoment, Sketch
+from eigenveil.moments.accumulators import SecondMoment, Sketch
+from eigenveil.moments.histograms import NormHistogram
 from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.stream_sums import PrefixSum, _Mechanism, _product
 from eigenveil.noise.source import SecureSource, SeededSource

@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 from sums_tools import PRECISIONS, SEEDS, nasty_rows, python, random_basis, total
 
 from eigenveil.errors import DataError
-from eigenveil.moments.accumulators import (
-    BINS,
-    NormHistogram,
-    bin_upper_edges,
-)
-from eigenveil.moments.rows import Block, RowRule, basis_bits, integer_basis, integer_rows
+from eigenveil.moments.histograms import BINS, NormHistogram, bin_upper_edges
+from eigenveil.moments.norms import integer_rows
+from eigenveil.moments.rows import Block, RowRule, basis_bits, integer_basis
 from eigenveil.moments.third import ROWS_A_PRODUCT, ThirdMoment, cube_sums, whole_cube
 from eigenveil.noise.entries import coordinates, from_coordinates, tensor_indices, tensor_size
 from eigenveil.privacy import statistics

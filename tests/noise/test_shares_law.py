@@ -10,7 +10,8 @@ from test_vector_law import law as vector_law
 from test_wishart_law import law as wishart_law
 
 from eigenveil.moments import release as release_module
-from eigenveil.moments.accumulators import NormHistogram, RowSum, SecondMoment
+from eigenveil.moments.accumulators import RowSum, SecondMoment
+from eigenveil.moments.histograms import NormHistogram
 from eigenveil.moments.rows import RowRule
 from eigenveil.noise import draws, gaussian, laplace, vector, wishart
 from eigenveil.noise import lattice as gamma_module

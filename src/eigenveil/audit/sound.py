@@ -14,17 +14,21 @@ from eigenveil.audit.views import StreamAttack, TreeAttack, ViewAttack
 from eigenveil.moments.accumulators import (
     Accumulator,
     ComponentEnergy,
-    NormHistogram,
     RowSum,
     SecondMoment,
     Sketch,
 )
-from eigenveil.moments.columns import ColumnHistogram, ObservedCounts, ObservedPairs
-from eigenveil.moments.documents.shares import WordShares
-from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.pairs import DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.sums import DocumentNorms, WordShares
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.em import EMSums, Mixture
 from eigenveil.moments.exact import Squares
+from eigenveil.moments.histograms import (
+    ColumnHistogram,
+    NormHistogram,
+    ObservedCounts,
+    ObservedPairs,
+)
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.guarantee import Adjacency

@@ -16,10 +16,9 @@ from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io.files import RowFile, expand, reading, state_of
 from eigenveil.io.formats.arrays import ArrayFile, NamedArrayFile, SparseArrayFile
-from eigenveil.io.formats.named import Named
 from eigenveil.io.formats.parts import PartTable
 from eigenveil.io.formats.registry import USUAL, Format, ReadOptions, format_of
-from eigenveil.io.formats.tabular import Table
+from eigenveil.io.formats.tabular import Named, Table
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import (
     SPARSE_ROWS,

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.options import Options
-from eigenveil.moments.columns import MAGNITUDE_BINS, RANGE_BINS
+from eigenveil.moments.histograms import MAGNITUDE_BINS, RANGE_BINS
 from eigenveil.moments.rows import Precision
 from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
 from eigenveil.privacy.budget import StepBudget, split_budget

@@ -29,8 +29,8 @@ from eigenveil.models.plan import (
 )
 from eigenveil.models.scale import NormScale, read_scale
 from eigenveil.models.shapes import COUNT_WEIGHT, rehearse
-from eigenveil.moments.accumulators import Accumulator, NormHistogram, RowSum
-from eigenveil.moments.columns import ColumnHistogram, range_of
+from eigenveil.moments.accumulators import Accumulator, RowSum
+from eigenveil.moments.histograms import ColumnHistogram, NormHistogram, range_of
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import AS_IT_IS, BITS, Precision, Preparation, RowRule
 from eigenveil.noise.entries import coordinates

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import BINS, OCTAVE_PARTS, bin_upper_edges
+from eigenveil.moments.histograms import BINS, OCTAVE_PARTS, bin_upper_edges
 from eigenveil.moments.release import Release
 from eigenveil.tables.scales import CORE, exceeded, run_strengths, standing_runs
 

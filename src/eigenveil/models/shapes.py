@@ -10,9 +10,10 @@ from types import MappingProxyType
 from eigenveil.models.mixture.plan import SUMS, MixturePlan
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.plan import BasePlan, Planned, Step, exactly
-from eigenveil.moments.accumulators import BINS, WEIGHT_BITS
+from eigenveil.moments.accumulators import WEIGHT_BITS
 from eigenveil.moments.documents.triples import triples_error
 from eigenveil.moments.exact import Description
+from eigenveil.moments.histograms import BINS
 from eigenveil.noise.entries import tensor_size
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.calibration import Shape, calibrated_record

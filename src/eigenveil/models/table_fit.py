@@ -23,7 +23,7 @@ from eigenveil.models.result import EstimatorSpec
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.stored import StoredModel, noise_source, public_center
 from eigenveil.models.task import task_named
-from eigenveil.moments.columns import count_variables
+from eigenveil.moments.histograms import count_variables
 from eigenveil.moments.source import RowSource
 from eigenveil.privacy.guarantee import UNNAMED_UNIT
 from eigenveil.tables.adapters import rows_of

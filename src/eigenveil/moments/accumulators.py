@@ -29,22 +29,16 @@ from eigenveil.moments.exact import (
     product_parts,
     spec_of,
 )
+from eigenveil.moments.norms import FloatArray, integer_rows, squared_norms, upper_norms
 from eigenveil.moments.release import Release, release_sum, release_vectors
 from eigenveil.moments.rows import (
-    AS_IT_IS,
     DTYPE,
     Block,
-    FloatArray,
-    Precision,
     Preparation,
     RowRule,
     RowWeights,
     basis_bits,
     integer_basis,
-    integer_rows,
-    seen_through,
-    squared_norms,
-    upper_norms,
 )
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.calibration import Shape
@@ -156,49 +150,6 @@ def _keys(value: Any) -> tuple[Any, ...]:
     return value.merge_key() if isinstance(value, RowRule | Preparation) else (value,)
 
 
-# Quarter octaves from 2**-40 to 2**40, with one bin below (zero rows too) and one above.
-OCTAVE_PARTS = 4
-LOWEST_OCTAVE, HIGHEST_OCTAVE = -40, 40
-BINS = OCTAVE_PARTS * (HIGHEST_OCTAVE - LOWEST_OCTAVE) + 2
-
-
-# A norm this little above an edge counts below it: norms are rounded up by less, so that rows of
-# the same length, such as unit rows, are in one bin. Clipped at the edge they lose no more than it.
-ABOVE_EDGE = 1.0 + 2.0**-9
-
-
-def bin_upper_edges() -> NDArray[np.float64]:
-    """Upper edge of each norm bin, shape (BINS,); the last is infinite."""
-    quarters = [2.0 ** (part / OCTAVE_PARTS) for part in range(OCTAVE_PARTS)]
-    inner = np.ldexp(quarters, np.arange(LOWEST_OCTAVE, HIGHEST_OCTAVE)[:, None])
-    return np.append(inner, [math.ldexp(1.0, HIGHEST_OCTAVE), np.inf])
-
-
-# Doubles compare as their bit patterns do: an exponent, then 52 bits of a fraction.
-_FRACTION = np.int64((1 << 52) - 1)
-_EDGES_OF_AN_OCTAVE = tuple(
-    np.float64(2.0 ** (part / OCTAVE_PARTS) * ABOVE_EDGE).view(np.int64) & _FRACTION
-    for part in range(OCTAVE_PARTS)
-)
-_LOWEST_EXPONENT = 1023 + LOWEST_OCTAVE
-
-
-def norm_bins(
-    norms: NDArray[np.float64], shares: NDArray[np.int64] | None = None
-) -> NDArray[np.int64]:
-    """How many norms are in which bin, or their shares: shape (BINS,).
-
-    Found by comparing integers alone; shares of a block add up exactly.
-    """
-    patterns = norms.view(np.int64)
-    index = ((patterns >> 52) - _LOWEST_EXPONENT) * OCTAVE_PARTS
-    fractions = patterns & _FRACTION
-    for edge in _EDGES_OF_AN_OCTAVE:
-        index += fractions > edge
-    np.clip(index, 0, BINS - 1, out=index)
-    return np.asarray(np.bincount(index, shares, minlength=BINS)).astype(np.int64)
-
-
 # A row of weight w is counted in whole parts of one over two to this.
 WEIGHT_BITS = 24
 
@@ -219,74 +170,6 @@ def shares_of(
     return weights.shares(1 << bits)
 
 
-class CountSum(Accumulator):
-    """Counts of rows, or the sums of their shares."""
-
-    prepares = False
-    weighted: bool
-    _counts: NDArray[np.int64]
-
-    @property
-    def grid(self) -> int:
-        """Counts, or parts of them."""
-        return -WEIGHT_BITS if self.weighted else 0
-
-    def merge(self, other: Self) -> None:
-        check_same_kind(self, other)
-        self._counts += other._counts
-
-    def integers(self) -> Integers:
-        return self._counts.reshape(self.shape).copy()
-
-
-class NormHistogram(CountSum):
-    """How many rows have which norm, on a fixed public grid; the last coordinate counts all rows.
-
-    The count is a coordinate of its own because the sum of the noisy bins is far too noisy.
-    """
-
-    statistic: StatisticName = "norm-histogram"
-    layout: Layout = "vector"
-
-    def __init__(
-        self,
-        center: NDArray[np.float64] | None,
-        *,
-        precision: Precision,
-        basis: NDArray[np.float64] | None = None,
-        bound: float = 0.0,
-        preparation: Preparation = AS_IT_IS,
-        weighted: bool = False,
-    ) -> None:
-        self.center, self.precision = center, precision
-        self.basis, self.bound = basis, bound
-        self.preparation, self.weighted = preparation, weighted
-        self._rule = RowRule(
-            center=center, bound=bound, precision=precision, preparation=preparation
-        )
-        self._basis = None if basis is None else integer_basis(basis, self._rule)
-        self._counts = np.zeros(BINS + 1, dtype=np.int64)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Bins, and the count."""
-        return self._counts.shape
-
-    def update(self, block: Block) -> None:
-        norms, shares = self._norms(block), counted(block, weighted=self.weighted)
-        norms = block.taking_part(norms)
-        shares = None if shares is None else block.taking_part(shares)
-        self._counts[:BINS] += norm_bins(norms, shares)
-        self._counts[BINS] += norms.size if shares is None else int(shares.sum())
-
-    def _norms(self, block: Block) -> NDArray[np.float64]:
-        if self._basis is None:
-            return block.residuals(self.center, self.precision, self.preparation)[1]
-        _, norms = seen_through(self._basis, self._rule, block)
-        unit = self.bound or 1.0
-        return norms * math.ldexp(unit, -self._rule.bits - basis_bits(self.precision))
-
-
 class RowSum(Accumulator):
     """Sum of prepared rows, in units of the bound; with ``count_weight`` also of the row count."""
 
@@ -298,7 +181,7 @@ class RowSum(Accumulator):
         self.rule, self.features, self.count_weight = rule, features, count_weight
         self._width = rule.width(features)
         self._sum = ExactSum((self._width,), largest_term=math.ldexp(1.0, rule.bits))
-        self._count = 0
+        self._count, self._count_unit = 0, _count_unit(self, count_weight)
 
     @property
     def grid(self) -> int:
@@ -309,11 +192,6 @@ class RowSum(Accumulator):
     def parameters(self) -> dict[str, float]:
         """The count's weight."""
         return {"count_weight": math.ldexp(self._count_unit, -self.rule.bits)}
-
-    @property
-    def _count_unit(self) -> int:
-        """What one row adds to the count, on the grid."""
-        return round(math.ldexp(self.count_weight, self.rule.bits))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -339,6 +217,11 @@ class RowSum(Accumulator):
         if self.count_weight == 0:
             return total
         return appended(total, self._count)
+
+
+def _count_unit(total: Accumulator, weight: float) -> int:
+    """What one row adds to a count with a weight, on the sum's grid."""
+    return round(math.ldexp(weight, -total.grid))
 
 
 def row_count(block: Block, unit: int) -> int:
@@ -487,17 +370,13 @@ class ComponentEnergy(Accumulator):
     ) -> None:
         self.rule, self.components, self.count_weight = rule, components, count_weight
         self._basis = integer_basis(components.T, rule)
-        rounded = np.ldexp(self._basis.astype(np.float64), -self._shift)
+        rounded = np.ldexp(self._basis.astype(np.float64), -basis_bits(rule.precision))
         # projections are rounded towards zero, so that rounding makes no row's energy larger
         self._gain = max(1.0, float(np.linalg.eigvalsh(rounded.T @ rounded)[-1])) * _GAIN_MARGIN
         self._sum = ExactSum(
             (components.shape[0] + 1,), largest_term=math.ldexp(2.0, 2 * self._BITS)
         )
-        self._count = 0
-
-    @property
-    def _shift(self) -> int:
-        return basis_bits(self.rule.precision)
+        self._count, self._count_unit = 0, _count_unit(self, count_weight)
 
     @property
     def grid(self) -> int:
@@ -524,10 +403,10 @@ class ComponentEnergy(Accumulator):
 
     def update(self, block: Block) -> None:
         rows, lengths = self.rule(block)
-        bits = self.rule.bits
+        bits, shift = self.rule.bits, basis_bits(self.rule.precision)
         # exact integers, so that a row's projections do not depend on its neighbours in the block
         projected = rows @ self._basis
-        projected *= projected.dtype.type(2.0 ** (self._BITS - bits - self._shift))
+        projected *= projected.dtype.type(2.0 ** (self._BITS - bits - shift))
         along = np.trunc(projected, out=projected).astype(np.float64, copy=False)
         energies = squared_norms(along)
         whole = np.floor(lengths.astype(np.float64) * 4.0 ** (self._BITS - bits))
@@ -541,11 +420,6 @@ class ComponentEnergy(Accumulator):
         check_same_kind(self, other)
         self._sum.merge(other._sum)
         self._count += other._count
-
-    @property
-    def _count_unit(self) -> int:
-        """What one row adds to the count, on the grid."""
-        return round(math.ldexp(self.count_weight, -self.grid))
 
     def integers(self) -> Integers:
         """Energies along the components, the rest, then the weighted count."""

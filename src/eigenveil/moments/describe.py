@@ -14,22 +14,21 @@ from eigenveil.errors import ProtocolError
 from eigenveil.moments.accumulators import (
     Accumulator,
     ComponentEnergy,
-    NormHistogram,
     RowSum,
     SecondMoment,
     Sketch,
 )
-from eigenveil.moments.columns import ColumnHistogram, ObservedCounts, ObservedPairs
-from eigenveil.moments.documents.shares import WordShares
-from eigenveil.moments.documents.sums import (
-    ClippedSum,
-    DocumentNorms,
-    DocumentPairs,
-    DocumentSketch,
-)
+from eigenveil.moments.documents.pairs import DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.sums import ClippedSum, DocumentNorms, WordShares
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.em import FARTHEST_MEAN, LARGEST_FACTOR, LARGEST_LOG, SMALLEST_REACH, EMSums
 from eigenveil.moments.exact import Description, Parts
+from eigenveil.moments.histograms import (
+    ColumnHistogram,
+    NormHistogram,
+    ObservedCounts,
+    ObservedPairs,
+)
 from eigenveil.moments.rows import (
     DTYPE,
     LARGEST_ASKED,

@@ -22,14 +22,8 @@ from eigenveil.moments.exact import (
     largest_of,
     spec_of,
 )
-from eigenveil.moments.rows import (
-    Block,
-    FloatArray,
-    RowRule,
-    integer_rows,
-    squared_norms,
-    upper_norms,
-)
+from eigenveil.moments.norms import FloatArray, integer_rows, squared_norms, upper_norms
+from eigenveil.moments.rows import Block, RowRule
 from eigenveil.privacy.statistics import Layout, StatisticName
 
 # What counts and squares count beside means, of a sensitivity of 1.

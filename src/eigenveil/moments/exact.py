@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from eigenveil.moments.rows import FloatArray, Precision, RowRule
+from eigenveil.moments.norms import FloatArray
+from eigenveil.moments.rows import Precision, RowRule
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
 _DOUBLE_EXACT = 2.0**53

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from eigenveil.moments.accumulators import (
     Accumulator,
     ComponentEnergy,
-    NormHistogram,
     RowSum,
     SecondMoment,
     Sketch,
 )
-from eigenveil.moments.columns import ColumnHistogram
 from eigenveil.moments.em import EMSums, Mixture
-from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule
+from eigenveil.moments.histograms import ColumnHistogram, NormHistogram
+from eigenveil.moments.norms import FloatArray
+from eigenveil.moments.rows import DTYPE, Block, Precision, RowRule
 from eigenveil.moments.third import ThirdMoment
 
 # Odd widths start every row at another alignment; 67 is more than a few registers hold.

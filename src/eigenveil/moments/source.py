@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.moments.rows import Block, FloatArray
+from eigenveil.moments.norms import FloatArray
+from eigenveil.moments.rows import Block
 from eigenveil.origins import Origin
 
 if TYPE_CHECKING:

@@ -14,14 +14,8 @@ from eigenveil.moments.accumulators import (
     counted,
 )
 from eigenveil.moments.exact import ExactSum, Integers
-from eigenveil.moments.rows import (
-    Block,
-    RowRule,
-    basis_bits,
-    integer_basis,
-    integer_rows,
-    seen_through,
-)
+from eigenveil.moments.norms import integer_rows
+from eigenveil.moments.rows import Block, RowRule, basis_bits, integer_basis, seen_through
 from eigenveil.noise.entries import coordinates, from_coordinates, tensor_size
 from eigenveil.privacy.statistics import Layout, StatisticName
 

@@ -26,8 +26,8 @@ from eigenveil.models.shapes import planned_sizes
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.moments.accumulators import SecondMoment
 from eigenveil.moments.engine import accumulate
+from eigenveil.moments.norms import FloatArray
 from eigenveil.moments.release import Release
-from eigenveil.moments.rows import FloatArray
 from eigenveil.moments.source import ArrayRows, block_rows
 from eigenveil.noise.entries import tensor_size
 from eigenveil.planning.predict import (

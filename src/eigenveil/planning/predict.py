@@ -23,7 +23,8 @@ from eigenveil.models.pca.rounds import private_pca
 from eigenveil.models.pca.variances import Factors
 from eigenveil.models.pca.ways import DIRECTIONS
 from eigenveil.models.plan import Step
-from eigenveil.moments.rows import AS_IT_IS, FloatArray, Preparation
+from eigenveil.moments.norms import FloatArray
+from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.moments.source import ArrayRows, block_rows
 from eigenveil.planning.display import prediction_html
 from eigenveil.planning.trials import (

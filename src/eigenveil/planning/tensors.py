@@ -25,19 +25,12 @@ from eigenveil.models.rounds import Answers, Query, Round
 from eigenveil.models.shapes import COUNT_WEIGHT
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.models.topics.plan import TopicPlan
-from eigenveil.moments.accumulators import (
-    BINS,
-    LOWEST_OCTAVE,
-    OCTAVE_PARTS,
-    NormHistogram,
-    RowSum,
-    SecondMoment,
-    Sketch,
-)
+from eigenveil.moments.accumulators import RowSum, SecondMoment, Sketch
 from eigenveil.moments.documents.documents import DocumentBlock
-from eigenveil.moments.documents.shares import WordShares
-from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.pairs import DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.sums import DocumentNorms, WordShares
 from eigenveil.moments.em import SQUARE_WEIGHT, EMSums
+from eigenveil.moments.histograms import BINS, LOWEST_OCTAVE, OCTAVE_PARTS, NormHistogram
 from eigenveil.moments.release import Release
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.moments.rows import FloatArray
+from eigenveil.moments.norms import FloatArray
 from eigenveil.tables.entries import INFINITE, MISSING, NUMBER, TRUTHS, identifiers
 from eigenveil.tables.schema import FIRST_DAY, Column, Schema
 

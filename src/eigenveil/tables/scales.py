@@ -19,7 +19,7 @@ from scipy.special import ndtri
 
 from eigenveil.checks import LARGEST, SMALLEST
 from eigenveil.errors import DataError
-from eigenveil.moments.columns import (
+from eigenveil.moments.histograms import (
     EQUAL_BINS,
     MAGNITUDE_BINS,
     RANGE_BINS,

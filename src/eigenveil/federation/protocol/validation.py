@@ -25,8 +25,8 @@ from eigenveil.models.rounds import prepared_center
 from eigenveil.models.shapes import SHAPES
 from eigenveil.models.topics.plan import TopicPlan
 from eigenveil.moments.accumulators import Accumulator
-from eigenveil.moments.columns import RANGE_LIMIT
 from eigenveil.moments.describe import Description
+from eigenveil.moments.histograms import RANGE_LIMIT
 from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.tables.scales import LIMIT

@@ -52,7 +52,7 @@ from eigenveil.models.options import (
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.task import TASKS
-from eigenveil.moments.columns import count_variables
+from eigenveil.moments.histograms import count_variables
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency

@@ -18,7 +18,7 @@ from eigenveil.checks import first_twice
 from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io.files import check_unpacked, reading
-from eigenveil.io.formats.named import Named
+from eigenveil.io.formats.tabular import Named
 from eigenveil.moments.source import block_rows
 from eigenveil.origins import FileOrigin
 from eigenveil.tables.names import MOST_COLUMNS, MOST_SPARSE_COLUMNS, check_width

@@ -49,8 +49,9 @@ from eigenveil.models.tensors.whitening import (
     sketched_pair,
     usable,
 )
-from eigenveil.moments.accumulators import NormHistogram, SecondMoment, Sketch
+from eigenveil.moments.accumulators import SecondMoment, Sketch
 from eigenveil.moments.em import EMSums
+from eigenveil.moments.histograms import NormHistogram
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.budget import StepBudget

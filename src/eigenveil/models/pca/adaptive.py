@@ -21,8 +21,9 @@ from eigenveil.models.pca.ways import ADAPTED, ADAPTED_NORMS, MOMENT, WHOLE_ENER
 from eigenveil.models.plan import CENTERED_SCALE
 from eigenveil.models.rounds import Answers, Round, RoundState
 from eigenveil.models.scale import NormScale, read_scale
-from eigenveil.moments.accumulators import ComponentEnergy, NormHistogram, RowSum, SecondMoment
+from eigenveil.moments.accumulators import ComponentEnergy, RowSum, SecondMoment
 from eigenveil.moments.exact import SHORTEST_SEEN
+from eigenveil.moments.histograms import NormHistogram
 from eigenveil.moments.rows import RowRule
 
 # Of two releases: part of the energy that may be cut off what the second sees of rows that have

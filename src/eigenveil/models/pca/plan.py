@@ -29,7 +29,7 @@ from eigenveil.models.plan import (
     fractions_of,
 )
 from eigenveil.models.scale import NormScale, choose_bound
-from eigenveil.moments.columns import MAGNITUDE_BINS, RANGE_BINS
+from eigenveil.moments.histograms import MAGNITUDE_BINS, RANGE_BINS
 from eigenveil.privacy.mechanisms import Mechanism
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 

@@ -18,7 +18,7 @@ from eigenveil.models.pca.ways import ADAPTIVE
 from eigenveil.models.plan import CENTERED_SCALE, OBSERVED, Step
 from eigenveil.models.rounds import Answers, Round, RoundState, find_center, find_scales
 from eigenveil.models.scale import NormScale
-from eigenveil.moments.columns import ObservedCounts, ObservedPairs
+from eigenveil.moments.histograms import ObservedCounts, ObservedPairs
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.privacy.budget import StepBudget

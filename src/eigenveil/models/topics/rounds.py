@@ -37,15 +37,10 @@ from eigenveil.models.tensors.whitening import (
 )
 from eigenveil.models.topics.dirichlet import Frequencies, clipped_alike, frequencies, of_one_topic
 from eigenveil.models.topics.plan import NO_TOPICS, TopicPlan
-from eigenveil.moments.accumulators import BINS, bin_upper_edges
-from eigenveil.moments.documents.shares import WordShares
-from eigenveil.moments.documents.sums import (
-    ClippedSum,
-    DocumentNorms,
-    DocumentPairs,
-    DocumentSketch,
-)
+from eigenveil.moments.documents.pairs import DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.sums import ClippedSum, DocumentNorms, WordShares
 from eigenveil.moments.documents.triples import DocumentTriples
+from eigenveil.moments.histograms import BINS, bin_upper_edges
 from eigenveil.moments.release import Release
 from eigenveil.noise.entries import tensor_size
 from eigenveil.privacy.budget import StepBudget

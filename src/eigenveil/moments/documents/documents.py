@@ -16,15 +16,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.moments.rows import (
-    AS_IT_IS,
-    Block,
-    FloatArray,
-    InvalidPlace,
-    Precision,
-    Preparation,
-    RowWeights,
-)
+from eigenveil.moments.norms import FloatArray
+from eigenveil.moments.rows import AS_IT_IS, Block, InvalidPlace, Precision, Preparation, RowWeights
 from eigenveil.moments.source import RowsOf, RowSource, SparseRows, block_rows
 from eigenveil.origins import Origin
 

@@ -1,36 +1,20 @@
-"""Sums over the pairs of a document's words, whole or seen through a public matrix.
-
-A document of L words, c_i times word i, contributes the mean over its ordered pairs of distinct
-places of ``e_i(x)e_j``, ``(c c' - diag c) / (L (L - 1))``. Its norm is 1 at most, reached by one
-word again and again, and of real text some hundredths of that: so contributions are clipped, and
-the sums are in units of the clip. Every contribution is an exact integer and a function of its
-document alone (docs/proofs/documents.md).
-"""
+"""Sums over documents: how they wait, what is clipped, how long they are, and shares of words."""
 
 from __future__ import annotations
 
-import hashlib
-import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import (
-    BINS,
-    WEIGHT_BITS,
-    Accumulator,
-    check_same_kind,
-    norm_bins,
-    shares_of,
-)
+from eigenveil.moments.accumulators import WEIGHT_BITS, Accumulator, check_same_kind, shares_of
 from eigenveil.moments.documents.documents import MOST_DOCUMENTS, DocumentBlock
 from eigenveil.moments.exact import ExactSum, Integers, Spec
+from eigenveil.moments.histograms import BINS, norm_bins
 from eigenveil.moments.rows import Block, RowWeights
 from eigenveil.privacy.statistics import Layout, StatisticName
 
@@ -144,351 +128,6 @@ class ClippedSum(DocumentSum):
         """
 
 
-# Bits of a pair's part of a document, as of a product of two prepared entries.
-_PAIR_BITS = 18
-# A smaller weight of pairs is too coarse, being rounded down to an integer.
-_LEAST_WEIGHT = 256.0
-
-
-# Entries are rounded one by one only where a document's words times the square of its divisor are
-# not more: else what rounding moves a unit's documents by could add up.
-_MOST_ROUNDED = float(1 << 24)
-
-
-def _pair_weights(
-    documents: Documents, longest: NDArray[np.float64] | float, bits: int
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Weights of pairs, exact, and of which documents entries are rounded, not the weight."""
-    exact = 4.0**bits / (documents.pairs * longest * documents.divisors)
-    words = np.diff(documents.counts.indptr)
-    few = words * documents.divisors**2 <= _MOST_ROUNDED
-    return exact, (exact < _LEAST_WEIGHT) & few
-
-
-def _long_documents(
-    documents: Documents, weights: NDArray[np.float64], rounded: NDArray[np.bool_]
-) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.float64], float]]:
-    """Documents with too small a weight of a pair: number, words, counts, and the weight.
-
-    Their contributions are rounded towards zero entry by entry, so that they are no longer for it.
-    The weight is smaller by 2^-20 than the one given: more than the arithmetic's roundings can
-    add, and more than the entries' can to the distance of an unclipped sketch from another
-    document's. With |Y|, |Y'| <= g and |Y - Y'| <= sqrt(5/2) g, g the gain, convexity gives
-    |(1 - a) Y - Y'| <= sqrt(5/2) g - (sqrt(5/2) - 1) a g, and rounding the entries of at most 2^24
-    words times R, g = sqrt(R), costs no more than 2^12 g / 2^36. So it is of the documents of a
-    unit, of which there are at most M with m words and m M^2 <= 2^24.
-    """
-    counts = documents.counts
-    for row in np.flatnonzero(rounded):
-        own = slice(counts.indptr[row], counts.indptr[row + 1])
-        yield (
-            int(row),
-            counts.indices[own],
-            counts.data[own],
-            float(weights[row]) * (1.0 - 2.0**-20),
-        )
-
-
-def _whole(weights: NDArray[np.float64], rounded: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Weights rounded down, and 0 where entries are."""
-    return np.where(rounded, 0.0, np.floor(weights))
-
-
-class DocumentPairs(ClippedSum):
-    """``sum w_d (c c' - diag(c))`` over documents d, D x D, in units of the clip.
-
-    ``w_d = floor(2**36 / (L (L - 1) max(clip, n_d)) )`` with n_d the norm of
-    ``(c c' - diag(c)) / (L (L - 1))``. Entries of one document's part are not negative and its norm
-    is at most 1 (docs/proofs/documents.md). Where the weight is below 256, beyond 2**14 words for
-    ``clip=1``, every entry is rounded down in its place. Where documents have weights, w_d is as
-    much smaller, and of units with so many that roundings could add up (m words in each of M
-    documents, m M^2 > 2**24) it is always w_d that is rounded down, to 0 where it is below 1.
-    """
-
-    statistic: StatisticName = "document-pairs"
-    layout: Layout = "symmetric"
-
-    def __init__(
-        self, features: int, *, clip: float = 1.0, nuclear: bool = False, extra_bits: int = 0
-    ) -> None:
-        super().__init__()
-        self.features, self.clip, self.nuclear = features, clip, nuclear
-        self.extra_bits = extra_bits
-        self._bits = _PAIR_BITS + extra_bits
-        self._sum: ExactSum | None = None  # made at the first document: D x D is large
-
-    @property
-    def grid(self) -> int:
-        """That of a pair's weight."""
-        return -2 * self._bits
-
-    @property
-    def size(self) -> int:
-        return self.features * (self.features + 1) // 2
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """A clip of the Frobenius norm: no record with Wishart noise takes it."""
-        return {} if self.nuclear else {"clip": self.clip}
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.features, self.features)
-
-    def integers(self) -> Integers:
-        self.flush()
-        return self._total().integers()
-
-    def norms(self, documents: Documents) -> NDArray[np.float64]:
-        """Frobenius norms, or bounds of nuclear norms.
-
-        The squared Frobenius norm, times ``(L (L - 1))^2``, is
-        ``|c|^4 - sum c^2 (2 c - 1) >= 2/5 |c|^4``, so that nothing cancels. In the sum no count is
-        taken for more than 2^18, so that it stays below 2^61 and is exact; that adds at most one
-        part in 2^17.
-        """
-        squared = documents.sums(documents.counts.data**2)  # exact: below 2^48
-        if self.nuclear:
-            longest = squared + documents.lengths
-        else:
-            own = np.minimum(documents.counts.data, 2.0**18).astype(np.int64)
-            longest = np.sqrt(squared * squared - documents.sums(own * own * (2 * own - 1)))
-        return np.asarray(np.minimum(1.0, longest * ROUNDED_UP / documents.pairs))
-
-    def _add(self, documents: Documents) -> None:
-        """Add documents.
-
-        Sums are exact. A part has norm 2^36 at most, and so every entry c_i c_j w off the diagonal.
-        On it c_i^2 w, of which c_i w is yet to be taken off, is at most 1.5 times 2^36: for a count
-        of 3 or more because the entry is ``c (c - 1) w``, for one of 2 because the norm is at least
-        sqrt(12) w, as there is another word, for one of 1 because it is at least sqrt(6) w. None is
-        negative: 2^15 documents together stay below 2^53.
-        """
-        counts, lengths, _ = documents
-        longest = 1.0 if self.clip == 1.0 else np.maximum(self.norms(documents), self.clip)
-        exact, rounded = _pair_weights(documents, longest, self._bits)
-        weights = _whole(exact, rounded)
-        part = _weighted_gram(counts, weights)
-        part[np.diag_indices(self.features)] -= weights @ counts
-        for row, words, own, weight in _long_documents(documents, exact, rounded):
-            if self.nuclear and self.clip < 1.0:
-                bound = 4.0**self._bits / float(documents.divisors[row])
-                weight = _nuclear_weight(int(lengths[row]), own.size, weight, bound)
-            pairs = np.outer(own, own)
-            pairs[np.diag_indices(own.size)] -= own
-            part[np.ix_(words, words)] += np.floor(pairs * weight)
-        self._total().add(part, lengths.size)
-
-    def _merge(self, other: Self) -> None:
-        if other._sum is not None:
-            self._total().merge(other._sum)
-
-    def _total(self) -> ExactSum:
-        if self._sum is None:
-            self._sum = ExactSum(self.shape, largest_term=4.0**self._bits)
-        return self._sum
-
-
-def _nuclear_weight(length: int, words: int, weight: float, bound: float) -> float:
-    """A smaller weight, that rounding entries down leaves the nuclear norm below its bound.
-
-    It moves m x m entries by less than one each, and a bit for the arithmetic: by m in the
-    Frobenius norm, so by ``m^1.5`` in the nuclear one. Where all entries add up to the bound at
-    most, nothing can move it beyond.
-    """
-    surely = bound / (length * (length - 1)) * (1.0 - 2.0**-20)
-    shorter = 1.0 - 1.001 * words * math.sqrt(words) / bound
-    return max(surely, weight * shorter)
-
-
-# A product of two sparse entries costs as much as this many of dense ones (measured).
-_SPARSE_COST = 60.0
-_DENSE_ENTRIES = 1 << 21
-
-
-def _weighted_gram(counts: Any, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``counts.T @ diag(weights) @ counts`` in the cheaper way; both are exact.
-
-    No number is negative, so that no partial sum is larger than the sum.
-    """
-    documents, features = counts.shape
-    entries = np.diff(counts.indptr).astype(np.float64)
-    if _SPARSE_COST * (entries @ entries) < documents * float(features) ** 2:
-        weighted = counts.data * np.repeat(weights, np.diff(counts.indptr))
-        left = scipy.sparse.csr_array((weighted, counts.indices, counts.indptr), shape=counts.shape)
-        return np.asarray((left.T.tocsr() @ counts).toarray())
-    total = np.zeros((features, features))
-    step = max(256, _DENSE_ENTRIES // features)
-    for start in range(0, documents, step):
-        dense = counts[start : start + step].toarray()
-        total += (dense * weights[start : start + step, None]).T @ dense
-    return total
-
-
-class DocumentSketch(ClippedSum):
-    """``sum w_d (c (S'c)' - diag(c) S)``: the pairs times a public matrix S, D x R.
-
-    S has signs, so that its rows have length ``sqrt(R)``, the gain; every party makes the same one.
-    Nothing of size D x D is ever made.
-    """
-
-    statistic: StatisticName = "document-sketch"
-    layout: Layout = "matrix"
-    grid = -2 * _PAIR_BITS
-
-    def __init__(self, features: int, columns: int, *, clip: float = 1.0) -> None:
-        super().__init__()
-        self.features, self.columns, self.clip = features, columns, clip
-        self._sum: ExactSum | None = None
-
-    @cached_property
-    def signs(self) -> NDArray[np.float64]:
-        """The matrix S of 1 and -1, shape (D, R); shared, not to be written to."""
-        return public_signs(self.features, self.columns)
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """The length of a row of S, and the clip."""
-        return {"gain": math.sqrt(self.columns), "clip": self.clip}
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """D x R."""
-        return (self.features, self.columns)
-
-    def empty(self) -> Self:
-        found = super().empty()
-        found.__dict__["signs"] = self.signs
-        return found
-
-    def integers(self) -> Integers:
-        self.flush()
-        return self._total().integers()
-
-    def norms(self, documents: Documents) -> NDArray[np.float64]:
-        """Frobenius norms over that of a row of S."""
-        return self._norms(documents, documents.counts @ self.signs)
-
-    def _norms(self, documents: Documents, seen: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Frobenius norms, given ``z = S'c``.
-
-        With rows s_i of S the square, times ``(L (L - 1))^2``, is ``sum c_i^2 |z - s_i|^2 =
-        |c|^2 (|z|^2 + R) - 2 <z, sum c_i^2 s_i>``. Both vectors are exact integers; their products
-        are off by less than a 2^40th of the terms' sizes, which is added.
-        """
-        counts, lengths, _ = documents
-        repeated = counts.data > 1  # what occurs once is in z
-        again = scipy.sparse.csr_array(
-            (
-                counts.data[repeated] * (counts.data[repeated] - 1.0),
-                counts.indices[repeated],
-                np.append(0, np.cumsum(repeated))[counts.indptr],
-            ),
-            shape=counts.shape,
-        )
-        squared = seen + again @ self.signs
-        total, across, sizes = np.zeros((3, lengths.size))
-        for column in range(self.columns):  # as one product, it could depend on the neighbours
-            own, other = seen[:, column], squared[:, column]
-            product = own * other
-            total += own * own
-            across += product
-            sizes += np.abs(product)
-        whole = documents.sums(counts.data**2) * (total + self.columns)
-        square = np.maximum(whole - 2.0 * across, 0.0) + (whole + 2.0 * sizes) * 2.0**-40
-        longest = np.sqrt(square) * ROUNDED_UP
-        return np.asarray(
-            np.minimum(1.0, longest / (documents.pairs * math.sqrt(self.columns)) * ROUNDED_UP)
-        )
-
-    def _add(self, documents: Documents) -> None:
-        seen = documents.counts @ self.signs
-        longest = 1.0 if self.clip == 1.0 else np.maximum(self._norms(documents, seen), self.clip)
-        exact, rounded = _pair_weights(documents, longest, _PAIR_BITS)
-        terms = self._terms(documents, seen, exact)
-        for part in _parts(terms, int(2.0**53 / self._largest_term)):
-            product = self._product(documents.taken(part), seen[part], exact[part], rounded[part])
-            self._total().add(product, int(terms[part].sum()))
-
-    def _product(
-        self,
-        documents: Documents,
-        seen: NDArray[np.float64],
-        exact: NDArray[np.float64],
-        rounded: NDArray[np.bool_],
-    ) -> NDArray[np.float64]:
-        """Contributions of documents that together stay below 2^53."""
-        counts, weights = documents.counts, _whole(exact, rounded)
-        # by word: several times faster than by document
-        product = counts.T.tocsr() @ (weights[:, None] * seen)
-        product -= (weights @ counts)[:, None] * self.signs
-        for row, words, own, weight in _long_documents(documents, exact, rounded):
-            pairs = own[:, None] * (seen[row] - self.signs[words])
-            product[words] += np.trunc(pairs * weight)
-        return np.asarray(product)
-
-    @property
-    def _largest_term(self) -> float:
-        """Of a document that counts as one."""
-        return 4.0**_PAIR_BITS if self.clip == 1.0 else 4.0 ** (_PAIR_BITS + 1)
-
-    def _terms(
-        self, documents: Documents, seen: NDArray[np.float64], weights: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
-        """As how many documents each counts in what a sum can hold: 1, but for odd ones.
-
-        Unclipped, no entry of a part is above 2^36, nor ``c w |z|`` above 1.5 times that. Of a part
-        of length ``2^36 sqrt(R)`` one entry can be everything, and ``t = c w (|z| + 1)``, with the
-        largest count and the largest entry of z, bounds all that is added or taken off for it. For
-        |z| >= 2 the norm is at least ``c w (|z| - 1)``, so ``t <= 3 2^36 sqrt(R)``. Else opposite
-        signs all but balance the largest count, ``c <= (L + 1) / 2``, and the norm is at least
-        ``w sqrt(c R)``: ``t <= 2^37 sqrt(c)``, which with ``w <= 2^56 / (L (L - 1))`` is below
-        2^44. So each document alone is exact.
-        """
-        if self.clip == 1.0:
-            return np.ones(documents.lengths.size, dtype=np.int64)
-        most = np.maximum.reduceat(documents.counts.data, documents.counts.indptr[:-1])
-        farthest = np.maximum(seen.max(axis=1), -seen.min(axis=1))
-        terms = most * weights * (farthest + 1.0) / self._largest_term
-        return np.asarray(np.maximum(1.0, np.ceil(terms * ROUNDED_UP)), dtype=np.int64)
-
-    def _merge(self, other: Self) -> None:
-        if other._sum is not None:
-            self._total().merge(other._sum)
-
-    def _total(self) -> ExactSum:
-        if self._sum is None:
-            self._sum = ExactSum(self.shape, largest_term=self._largest_term)
-        return self._sum
-
-
-def _parts(terms: NDArray[np.int64], most: int) -> Iterator[slice]:
-    """Neighbours that together count as no more than so many, or are alone."""
-
-    def parts(start: int, stop: int) -> Iterator[slice]:
-        if stop - start <= 1 or int(terms[start:stop].sum()) <= most:
-            yield slice(start, stop)
-            return
-        middle = (start + stop) // 2
-        yield from parts(start, middle)
-        yield from parts(middle, stop)
-
-    return parts(0, terms.size)
-
-
-def public_signs(features: int, columns: int) -> NDArray[np.float64]:
-    """A matrix of 1 and -1, shape (features, columns), the same for ever and everywhere.
-
-    Row by row the bits of SHAKE-256 of ``b"eigenveil signs FEATURES COLUMNS"``, the highest bit of
-    a byte first; a 1 stands for -1.
-    """
-    size = features * columns
-    digest = hashlib.shake_256(f"eigenveil signs {features} {columns}".encode())
-    octets = np.frombuffer(digest.digest(-(-size // 8)), dtype=np.uint8)
-    bits = np.unpackbits(octets, count=size, bitorder="big")
-    return np.asarray(1.0 - 2.0 * bits, dtype=np.float64).reshape(features, columns)
-
-
 class DocumentNorms(DocumentSum):
     """How many documents contribute how much to a sum before it is clipped: a norm histogram.
 
@@ -530,3 +169,55 @@ class DocumentNorms(DocumentSum):
 
     def _merge(self, other: Self) -> None:
         self._counts += other._counts
+
+
+# Bits of a document's part: 2**15 documents together stay below 2**53.
+_SHARE_BITS = 36
+
+
+class WordShares(ClippedSum):
+    """``sum c / (L max(clip, |c| / L))`` over documents, D values, in units of the clip.
+
+    Where documents have weights, each counts as much less.
+    """
+
+    statistic: StatisticName = "word-shares"
+    layout: Layout = "vector"
+    grid = -_SHARE_BITS
+
+    def __init__(self, features: int, *, clip: float = 1.0) -> None:
+        super().__init__()
+        self.features, self.clip = features, clip
+        self._sum = ExactSum((features,), largest_term=2.0**_SHARE_BITS)
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """The clip, of which the sensitivity does not depend."""
+        return {"clip": self.clip}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One value a word."""
+        return (self.features,)
+
+    def integers(self) -> Integers:
+        self.flush()
+        return self._sum.integers()
+
+    def norms(self, documents: Documents) -> NDArray[np.float64]:
+        """``|c| / L``: squares add up exactly, below 2^48."""
+        squared = documents.sums(documents.counts.data**2)
+        return np.asarray(np.minimum(1.0, np.sqrt(squared) * ROUNDED_UP / documents.lengths))
+
+    def _add(self, documents: Documents) -> None:
+        longest = np.maximum(self.norms(documents), self.clip)
+        # what is taken off is more than the roundings here and below can add
+        unit = 2.0**_SHARE_BITS * (1.0 - 2.0**-40)
+        weights = unit / (documents.lengths * longest * documents.divisors)
+        counts = documents.counts
+        parts = np.floor(counts.data * np.repeat(weights, np.diff(counts.indptr)))
+        total = np.bincount(counts.indices, weights=parts, minlength=self.features)
+        self._sum.add(np.asarray(total, np.float64), documents.lengths.size)
+
+    def _merge(self, other: Self) -> None:
+        self._sum.merge(other._sum)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from eigenveil.moments.accumulators import shares_of
 from eigenveil.moments.documents.sums import ROUNDED_UP, ClippedSum, Documents
 from eigenveil.moments.exact import Integers, IntegerSum, sum_of
-from eigenveil.moments.rows import integer_rows
+from eigenveil.moments.norms import integer_rows
 from eigenveil.moments.third import ROWS_A_PRODUCT, cube_sums
 from eigenveil.noise.entries import tensor_from_entries, tensor_indices, tensor_size
 from eigenveil.privacy.statistics import Layout, StatisticName

@@ -13,7 +13,8 @@ from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.moments.rows import Block, FloatArray
+from eigenveil.moments.norms import FloatArray
+from eigenveil.moments.rows import Block
 from eigenveil.moments.source import RowSource, block_rows, rechunk
 from eigenveil.tables.adapters.array import tried
 from eigenveil.tables.adapters.base import Adapter, NotNumbersError, dates_refused

@@ -1,4 +1,4 @@
-"""Histograms of single columns: how many rows have an entry of which size.
+"""Counts: histograms of rows' norms and of single columns, and how many entries there are.
 
 A row counts once in each column's histogram, so that all of them together are one statistic of L2
 sensitivity ``sqrt(V)``, V the number of variables (docs/proofs/scales.md; tables.md, section 2).
@@ -6,22 +6,52 @@ sensitivity ``sqrt(V)``, V the number of variables (docs/proofs/scales.md; table
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import CountSum, counted
-from eigenveil.moments.exact import Spec, spec_of
+from eigenveil.moments.accumulators import WEIGHT_BITS, Accumulator, check_same_kind, counted
+from eigenveil.moments.exact import (
+    Integers,
+    Spec,
+    spec_of,
+)
+from eigenveil.moments.norms import FloatArray
 from eigenveil.moments.rows import (
     AS_IT_IS,
     DTYPE,
     Block,
-    FloatArray,
     Precision,
     Preparation,
+    RowRule,
+    basis_bits,
+    integer_basis,
+    seen_through,
 )
 from eigenveil.privacy.statistics import Layout, StatisticName
+
+
+class CountSum(Accumulator):
+    """Counts of rows, or the sums of their shares."""
+
+    prepares = False
+    weighted: bool
+    _counts: NDArray[np.int64]
+
+    @property
+    def grid(self) -> int:
+        """Counts, or parts of them."""
+        return -WEIGHT_BITS if self.weighted else 0
+
+    def merge(self, other: Self) -> None:
+        check_same_kind(self, other)
+        self._counts += other._counts
+
+    def integers(self) -> Integers:
+        return self._counts.reshape(self.shape).copy()
+
 
 # Halves of octaves, [1, 3/2) and [3/2, 2) times powers of 2 from 2**-30 to 2**30, for either sign;
 # one bin for what is smaller (zero too) and one on each side for what is larger.
@@ -242,3 +272,102 @@ class ObservedPairs(ObservedCounts):
         entries = there.astype(np.float64)
         weighted = entries if shares is None else entries * shares[:, None]
         return np.asarray(weighted.T @ entries)  # whole numbers below 2**53
+
+
+# Quarter octaves from 2**-40 to 2**40, with one bin below (zero rows too) and one above.
+OCTAVE_PARTS = 4
+
+
+LOWEST_OCTAVE, HIGHEST_OCTAVE = -40, 40
+
+
+BINS = OCTAVE_PARTS * (HIGHEST_OCTAVE - LOWEST_OCTAVE) + 2
+
+
+# A norm this little above an edge counts below it: norms are rounded up by less, so that rows of
+# the same length, such as unit rows, are in one bin. Clipped at the edge they lose no more than it.
+ABOVE_EDGE = 1.0 + 2.0**-9
+
+
+def bin_upper_edges() -> NDArray[np.float64]:
+    """Upper edge of each norm bin, shape (BINS,); the last is infinite."""
+    quarters = [2.0 ** (part / OCTAVE_PARTS) for part in range(OCTAVE_PARTS)]
+    inner = np.ldexp(quarters, np.arange(LOWEST_OCTAVE, HIGHEST_OCTAVE)[:, None])
+    return np.append(inner, [math.ldexp(1.0, HIGHEST_OCTAVE), np.inf])
+
+
+# Doubles compare as their bit patterns do: an exponent, then 52 bits of a fraction.
+_FRACTION = np.int64((1 << 52) - 1)
+
+
+_EDGES_OF_AN_OCTAVE = tuple(
+    np.float64(2.0 ** (part / OCTAVE_PARTS) * ABOVE_EDGE).view(np.int64) & _FRACTION
+    for part in range(OCTAVE_PARTS)
+)
+
+
+_LOWEST_EXPONENT = 1023 + LOWEST_OCTAVE
+
+
+def norm_bins(
+    norms: NDArray[np.float64], shares: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """How many norms are in which bin, or their shares: shape (BINS,).
+
+    Found by comparing integers alone; shares of a block add up exactly.
+    """
+    patterns = norms.view(np.int64)
+    index = ((patterns >> 52) - _LOWEST_EXPONENT) * OCTAVE_PARTS
+    fractions = patterns & _FRACTION
+    for edge in _EDGES_OF_AN_OCTAVE:
+        index += fractions > edge
+    np.clip(index, 0, BINS - 1, out=index)
+    return np.asarray(np.bincount(index, shares, minlength=BINS)).astype(np.int64)
+
+
+class NormHistogram(CountSum):
+    """How many rows have which norm, on a fixed public grid; the last coordinate counts all rows.
+
+    The count is a coordinate of its own because the sum of the noisy bins is far too noisy.
+    """
+
+    statistic: StatisticName = "norm-histogram"
+    layout: Layout = "vector"
+
+    def __init__(
+        self,
+        center: NDArray[np.float64] | None,
+        *,
+        precision: Precision,
+        basis: NDArray[np.float64] | None = None,
+        bound: float = 0.0,
+        preparation: Preparation = AS_IT_IS,
+        weighted: bool = False,
+    ) -> None:
+        self.center, self.precision = center, precision
+        self.basis, self.bound = basis, bound
+        self.preparation, self.weighted = preparation, weighted
+        self._rule = RowRule(
+            center=center, bound=bound, precision=precision, preparation=preparation
+        )
+        self._basis = None if basis is None else integer_basis(basis, self._rule)
+        self._counts = np.zeros(BINS + 1, dtype=np.int64)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Bins, and the count."""
+        return self._counts.shape
+
+    def update(self, block: Block) -> None:
+        norms, shares = self._norms(block), counted(block, weighted=self.weighted)
+        norms = block.taking_part(norms)
+        shares = None if shares is None else block.taking_part(shares)
+        self._counts[:BINS] += norm_bins(norms, shares)
+        self._counts[BINS] += norms.size if shares is None else int(shares.sum())
+
+    def _norms(self, block: Block) -> NDArray[np.float64]:
+        if self._basis is None:
+            return block.residuals(self.center, self.precision, self.preparation)[1]
+        _, norms = seen_through(self._basis, self._rule, block)
+        unit = self.bound or 1.0
+        return norms * math.ldexp(unit, -self._rule.bits - basis_bits(self.precision))
