@@ -40,6 +40,11 @@ for _name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
     os.environ.pop(_name.lower(), None)
 
 
+# Where a test names no unit, each person has one row.
+for _command in ("FIT", "WATCH", "FEDERATE_TREE"):
+    os.environ[f"EIGENVEIL_{_command}_ONE_ROW_PER_PERSON"] = "1"
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread_each_where_workers_share_the_processors():
     """With ``pytest -n`` the libraries' idle threads would spin in each other's way."""

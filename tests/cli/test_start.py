@@ -8,6 +8,7 @@ import pytest
 
 from eigenveil.cli import app
 from eigenveil.cli.app import COMMANDS
+from eigenveil.errors import DataError
 
 HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "sqlalchemy", "pyarrow")
 
@@ -111,3 +112,29 @@ def test_the_environment_stands_for_options_that_are_not_given(run, monkeypatch,
     status, out, _ = run("proofs")
     assert (status, out[0]) == (0, "{")
     assert "EIGENVEIL_" not in run("fit", "--help")[1].replace("EIGENVEIL_LEDGER", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("fit", "rows.csv", "--out", "r"), "whose-rows"),
+        (("fit", "--site", "a=rows.csv", "--out", "r"), "whose-rows"),
+        (
+            ("federate-tree", "--site", "a=rows.csv", "--site", "b=b.csv", "--out", "r"),
+            "whose-rows",
+        ),
+        (("watch", "rows.csv", "--epsilon", 1), "whose-rows"),
+        (
+            ("fit", "rows.csv", "--unit", "a", "--one-row-per-person", "--out", "r"),
+            "whose-rows-twice",
+        ),
+    ],
+)
+def test_a_command_asks_whose_each_row_is(words, code, run, tmp_path, monkeypatch):
+    for command in ("FIT", "WATCH", "FEDERATE_TREE"):
+        monkeypatch.delenv(f"EIGENVEIL_{command}_ONE_ROW_PER_PERSON")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n3,4\n")
+    status, _, err = run(*words)
+    assert (status, DataError(code, column="'a'").message in err) == (3, True)
+    assert not (tmp_path / "r").exists()

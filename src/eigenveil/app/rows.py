@@ -30,6 +30,7 @@ from eigenveil.io import (
 from eigenveil.io.formats.registry import USUAL
 from eigenveil.io.query import is_database
 from eigenveil.tables.schema import Schema
+from eigenveil.tables.units import whose_rows
 
 if TYPE_CHECKING:
     from eigenveil.federation.study.study import Study
@@ -160,6 +161,14 @@ class WantedColumns:
                 hint="Give the column role = 'unit' in the schema, and leave --unit out.",
             )
         return self
+
+    def whose_rows(self, unit: str | None, *, one: bool, usual: bool = False) -> None:
+        """Refuse rows of which nobody says whose they are: the answer decides what is protected.
+
+        ``usual`` is the answer where neither a unit nor ``one`` is.
+        """
+        named = unit is not None or (self.schema is not None and self.schema.unit is not None)
+        whose_rows(unit, one_row_per_person=one or (usual and not named), schema=self.schema)
 
     def open(self, files: Sequence[str | Place]) -> FileRows:
         """The rows of files with these columns."""

@@ -41,6 +41,13 @@ from eigenveil.models.options import (
 from eigenveil.models.task import TASKS, Task
 
 TaskName = Annotated[str, typer.Option("--task", help=f"What is computed: {', '.join(TASKS)}.")]
+OneRow = Annotated[
+    bool,
+    typer.Option(
+        "--one-row-per-person",
+        help="Nobody has more than one row: in place of --unit, or of a schema with one.",
+    ),
+]
 DocumentWords = Annotated[
     int,
     typer.Option(help="Of topic-model: number of words of a typical document, for the prediction."),
@@ -173,6 +180,13 @@ def given(context: typer.Context) -> frozenset[str]:
         if (source := context.get_parameter_source(name)) is not None
         and source.name in ("COMMANDLINE", "ENVIRONMENT")
     )
+
+
+def check_whose_rows(context: typer.Context, columns: Any, unit: str | None, *, said: bool) -> None:
+    """Require the answer to whose each row is; that of the environment gives way to a unit."""
+    source = context.get_parameter_source("one_row_per_person")
+    typed = source is not None and source.name == "COMMANDLINE"
+    columns.whose_rows(unit, one=said and typed, usual=said and not typed)
 
 
 def option_text(name: str) -> str:

@@ -45,6 +45,7 @@ def federate_tree(
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     sql: options.SitesSql = None,
+    one_row_per_person: options.OneRow = False,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
     plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
     json: options.Json = False,
@@ -59,7 +60,6 @@ def federate_tree(
     part of the noise, inner nodes merge, the root publishes. What a tree costs, with
     lost and late leaves, simulate-tree of eigenveil-papers shows.
     """
-    del context
     asked = app.tree.TreeFit(
         app.rows.read_sites(site, sql),
         out,
@@ -71,6 +71,8 @@ def federate_tree(
         figures=plots,
         overwrite=overwrite,
     )
+    unit = option_values.get("unit")
+    options.check_whose_rows(context, asked.columns, unit, said=one_row_per_person)
     with counted("leaves", quiet=quiet or json) as progress:
         found = app.tree.fit_tree(asked, progress)
     show_written(present(found, json=json, quiet=quiet), found)

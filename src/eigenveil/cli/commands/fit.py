@@ -51,6 +51,7 @@ def fit(
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     schema: options.SchemaFile = None,
+    one_row_per_person: options.OneRow = False,
     dask: options.DaskScheduler = None,
     sql: options.Sql = None,
     database: options.Database = None,
@@ -89,6 +90,9 @@ def fit(
         "figures": plots,
         "overwrite": overwrite,
     }
+    if agreed is None:
+        unit = asked["values"].get("unit")
+        options.check_whose_rows(context, asked["columns"], unit, said=one_row_per_person)
     with listening(quiet=quiet or json) as tell:
         if site:
             if agreed is not None:

@@ -62,6 +62,7 @@ def watch(
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace what was written before.")] = False,
+    one_row_per_person: options.OneRow = False,
     ledger: options.LedgerOption = None,
     data_set: options.DataSetOption = None,
     no_ledger: options.NoLedger = False,
@@ -91,6 +92,8 @@ def watch(
         out=out,
         overwrite=overwrite,
     )
+    if asked.private:
+        options.check_whose_rows(context, asked.columns, None, said=one_row_per_person)
     stop = app.watch.Stop()
     with stop.listening(), _shown(stop, json=json, quiet=quiet) as tell:
         found = app.watch.watch(asked, tell, stop)
