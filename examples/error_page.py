@@ -170,6 +170,8 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, str]]:
         codes += [a for a in node.args[1:2] if all(map(_is_code, _texts(a)))]
     if not codes and name in _classes():
         codes = [a for a in node.args[:1] if (own := _texts(a)) and all(map(_is_code, own))]
+    if name == "relayed" and isinstance(node.func, ast.Attribute):
+        name = getattr(node.func.value, "id", name)
     if name == "__init__":  # of a class that names its own code
         codes += [a for a in node.args[:1] if set(_texts(a)) & set(error_codes())]
         name = "DataError"

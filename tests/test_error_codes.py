@@ -72,7 +72,7 @@ def test_every_code_has_an_exit_status_and_two_short_sentences(tool):
         for sentence in reported:
             assert len(sentence) > 4, code
             assert "|" not in sentence, code
-        assert reported[0].endswith((".", "}", "here", "answer")), code
+        assert reported[0].endswith((".", "?", "}", "here", "answer")), code
     names = list(error_codes())
     assert names == sorted(names, key=lambda code: (code.casefold(), code))
 

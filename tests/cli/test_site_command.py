@@ -149,7 +149,7 @@ def test_a_budget_of_a_site_is_given_once_and_signed(run, party, place, tmp_path
     status, _, err = run(*words, "--ledger", place, "--budget-epsilon", 9)
     assert (status, "has a budget" in err) == (3, True)
     status, _, err = run(*words, "--ledger", tmp_path / "new.ledger")
-    assert (status, "has no budget" in err) == (3, True)
+    assert (status, "no budget is set" in err) == (3, True)
     assert not (tmp_path / "new.ledger").exists()
     ledger = Ledger(place, heads=None)
     ledger.begin(

@@ -172,7 +172,7 @@ def test_a_disk_that_is_not_there_and_mail_that_goes_by_wire(parties, mailboxes,
     for each in (exchange_in, exchange_out):
         with pytest.raises(EigenveilError, match="is it mounted") as found:
             each(parties["north"], tmp_path / "nowhere")
-        assert found.value.code == "cannot-write"
+        assert found.value.code == "no-disk"
     wired = make_federation(tmp_path / "wired", address="folder:/nowhere")
     with pytest.raises(EigenveilError, match="by hand yet") as found:
         exchange_in(wired["north"], disk)

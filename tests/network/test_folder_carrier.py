@@ -56,7 +56,7 @@ def test_names_that_windows_has_are_quoted(name):
 def test_what_nobody_is_called_is_no_path(name):
     with pytest.raises(EigenveilError) as found:
         folder_name(name)
-    assert found.value.code == "wrong-recipient"
+    assert found.value.code == "bad-name-of-party"
 
 
 def test_whatever_else_is_in_the_folder_is_ignored_and_counted(tmp_path):
@@ -281,9 +281,9 @@ def test_a_server_of_files_renames(tmp_path):
 @pytest.mark.parametrize(
     ("address", "code"),
     [
-        ("sftp://me:secret@host/mail", "credentials-in-url"),
-        ("s3://bucket/x?key=secret", "credentials-in-url"),
-        ("nonsense://bucket", "extra-missing"),
+        ("sftp://me:secret@host/mail", "options-in-address"),
+        ("s3://bucket/x?key=secret", "options-in-address"),
+        ("nonsense://bucket", "no-driver-for-mail"),
     ],
 )
 def test_an_address_that_everybody_sees_has_no_secret(address, code):

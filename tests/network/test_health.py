@@ -98,7 +98,7 @@ def test_probes(tmp_path):
             assert error.value.code == 404
         with pytest.raises(OutputError) as error:
             serve(f"127.0.0.1:{server.server_address[1]}", watched)
-        assert error.value.code == "port-in-use"
+        assert error.value.code == "cannot-listen"
     finally:
         server.shutdown()
         server.server_close()
@@ -108,7 +108,7 @@ def test_probes(tmp_path):
 def test_what_is_no_address(text):
     with pytest.raises(DataError) as error:
         parse_address(text)
-    assert error.value.code == "bad-address"
+    assert error.value.code == "bad-metrics-address"
 
 
 def test_labels_are_of_a_fixed_list():

@@ -521,7 +521,7 @@ def test_each_other_thing_that_answers_has_its_line(place, tmp_path):
             old.wrap_socket(found)
         with pytest.raises(EigenveilError) as caught:
             place.serve(port=server.port)
-        assert caught.value.code == "bad-address"
+        assert caught.value.code == "cannot-listen"
     place.pin = pin
     down = HttpsMailbox(identity("north"), where)
     assert refusal(down.take, 0) == "no-mailbox"

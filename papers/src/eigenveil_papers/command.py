@@ -277,11 +277,9 @@ def reproduce(
     from eigenveil_papers.reproduction.runner import check_data
 
     if fast and toy:
-        raise WrongOption("--fast and --toy exclude each other.", hint="Choose one.")
+        raise WrongOption("fast-and-toy")
     if restart and redraw:
-        raise WrongOption(
-            "--restart measures anew and --redraw does not measure.", hint="Choose one."
-        )
+        raise WrongOption("restart-and-redraw")
     scale: Scale = "fast" if fast else "toy" if toy else "full"
     from eigenveil_papers.reproduction.experiment import Settings
 
@@ -295,7 +293,7 @@ def reproduce(
     for experiment in chosen:
         check_data(experiment, settings)
     if page is not None and not page.absolute().parent.is_dir():
-        raise WrongOption(f"{page.parent} is not a folder.", hint="Make it first.")
+        raise WrongOption("no-folder-of-page", parent=page.parent)
     outcomes = []
     with progress(len(chosen), quiet=quiet or json) as notify:
         for experiment in chosen:
@@ -312,13 +310,7 @@ def reproduce(
                     restart=restart,
                 )
             except KeyboardInterrupt:
-                raise _Stopped(
-                    f"stopped during {experiment.name}.",
-                    hint=f"What was measured is kept in {out}; the same command"
-                    + (" without --restart" if restart else "")
-                    + " goes on from there.",
-                    code="stopped",
-                ) from None
+                raise _Stopped("stopped", experiment=experiment.name, out=out) from None
             outcomes.append(outcome)
     if page is not None:
         write_page(out, page)

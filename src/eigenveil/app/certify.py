@@ -64,11 +64,7 @@ def certify(
     ``registrar`` is the fingerprint of a federation's registrar, or a party's folder, which has it.
     """
     if result.suffix == ".npz" and not result.is_dir():
-        raise DataError(
-            f"{result} is a model, and a certificate is compared with the model beside it.",
-            hint=f"Give the result's folder: eigenveil certify {result.parent}",
-            code="bad-certificate",
-        )
+        raise DataError("model-as-certificate", path=result, folder=result.parent)
     path = result / CERTIFICATE if result.is_dir() or not result.suffix else result
     certificate = read_certificate(path)
     verdict = check(certificate, registrar=_fingerprint(registrar), signatures=signatures)

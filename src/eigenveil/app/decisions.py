@@ -48,24 +48,12 @@ def can_be_shown(study: Study) -> bool:
 def pick(studies: Sequence[Study], prefix: str, *, what: str) -> Study:
     """The one study whose hash begins so."""
     if len(prefix) < _SHORTEST:
-        raise DataError(
-            f"{prefix!r} is too short to name a study.",
-            hint=f"Give at least {_SHORTEST} characters of its hash.",
-            code="short-hash",
-        )
+        raise DataError("short-hash", prefix=prefix, fewest=_SHORTEST)
     found = [study for study in studies if study.hash.startswith(prefix)]
     if not found:
-        raise DataError(
-            f"No study with a hash that begins with {prefix} {what}.",
-            hint="'eigenveil site approve --list' shows them all.",
-            code="unknown-study",
-        )
+        raise DataError("unknown-study", prefix=prefix, what=what)
     if len(found) > 1:
-        raise DataError(
-            f"{len(found)} studies have hashes that begin with {prefix}.",
-            hint="Give more of the hash.",
-            code="unknown-study",
-        )
+        raise DataError("several-studies", count=len(found), prefix=prefix)
     return found[0]
 
 
@@ -234,11 +222,7 @@ def desk_of(party: PartyFolder, ledger: str | None, data_set: str | None = None)
     owner = owner_of(party)
     place = ledger if ledger is not None else owner.ledger
     if place is None:
-        raise OutputError(
-            f"The ledger of {party.name} is not known here, and decisions are recorded in it.",
-            hint="Give --ledger; 'eigenveil site start' remembers it for later.",
-            code="no-ledger",
-        )
+        raise OutputError("ledger-not-known", party=party.name)
     named = owner.data_set if data_set is None else data_set
     rows = owner.places if named == owner.data_set else []
     return Decisions(party, ledger_of(place, party), named, rows)
@@ -256,11 +240,7 @@ def signer_of(
             return desk.owner()  # says that the party has another key
     place = key if key is not None else key_file(desk.party, by)
     if not place.exists():
-        raise OutputError(
-            f"There is no key of {by!r} at {place}.",
-            hint="Give --key FILE; 'eigenveil site approver list' shows who decides.",
-            code="cannot-read",
-        )
+        raise OutputError("no-key-of", name=by, place=place)
     if place.resolve().is_relative_to(desk.party.keys.resolve()):
         return read_signer(place)  # a former key of the party's own, which has no password
     return open_key(place, password(f"Password of {by}'s key"))
@@ -338,9 +318,7 @@ class Studies:
         """The study, if the site is in it."""
         if self.party.name not in study.names:
             raise DataError(
-                f"{self.party.name} is not a site of study {study.name}.",
-                hint=f"Its sites are {', '.join(study.names)}.",
-                code="unknown-site",
+                "unknown-site", site=self.party.name, near=nearest(self.party.name, study.names)
             )
         return study
 

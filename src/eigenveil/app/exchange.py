@@ -120,22 +120,13 @@ def _spool(party: PartyFolder) -> LocalShelf:
     """The spool, which a party that was started with it has made."""
     shelf = LocalShelf(spool_of(party, party.mailbox_address()))
     if not (shelf.root / "in").is_dir():
-        raise OutputError(
-            f"No mail of {party.name} is carried by hand yet: {shelf.root} is not there.",
-            hint="Start it with 'site start --address exchange:', or the aggregator with "
-            "--by-hand NAME.",
-            code="no-spool",
-        )
+        raise OutputError("no-spool", name=party.name, root=shelf.root)
     return shelf
 
 
 def _check_disk(disk: Path) -> None:
     if not disk.is_dir():
-        raise OutputError(
-            f"{disk} is not a folder.",
-            hint="Give the folder of the disk that is carried; is it mounted?",
-            code="cannot-write",
-        )
+        raise OutputError("no-disk", path=disk)
 
 
 def _files(disk: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError, OutputError, of_system
 from eigenveil.federation.members import MemberList, Role, plain_fingerprint
 from eigenveil.federation.protocol.terms import active_sites
 from eigenveil.federation.public_key import PublicKey
@@ -131,13 +131,7 @@ def admit(
     told = {plain_fingerprint(each) for each in fingerprints}
     for each in requests:
         if PublicKey.parse(each.said.key).fingerprint not in told:
-            raise DataError(
-                f"The request of {each.said.name} ({each.said.role}) is of a key that nobody "
-                "confirmed.",
-                hint=f"Ask {each.said.name} by telephone for its fingerprint, and give that with "
-                "--fingerprint.",
-                code="other-fingerprint",
-            )
+            raise DataError("other-fingerprint", party=each.said.name, role=each.said.role)
     registrar = Registrar(folder.absolute())
     return _office(registrar, registrar.admit(requests, replace=replace))
 
@@ -176,11 +170,7 @@ def take(folder: Path, file: Path) -> tuple[Members, bool]:
         with file.open("rb") as opened:
             data = opened.read(LARGEST + 1)
     except OSError as problem:
-        raise OutputError(
-            f"{file} cannot be read: {problem.strerror or problem}.",
-            hint="Give the file that the registrar sent.",
-            code="cannot-read",
-        ) from None
+        raise OutputError("cannot-read", path=file, reason=of_system(problem)) from None
     newer = party.known.adopt(data)
     return members(folder), newer
 

@@ -25,7 +25,7 @@ from eigenveil.app.results import (
     write_result,
 )
 from eigenveil.app.rows import Files, WantedColumns, open_sites
-from eigenveil.errors import DataError, OutputError, WrongOption
+from eigenveil.errors import DataError, OutputError, WrongOption, of_system
 from eigenveil.federated.running import check_sites, requested_budget
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.ledger.placing import budget_left_text
@@ -124,10 +124,7 @@ def fit_table(asked: TableFit, tell: Tell = nobody) -> Fitted:
     if asked.projection is not None:
         picture = _picture(asked.projection, asked.out, overwrite=asked.overwrite)
         if asked.columns.dask is not None:
-            raise WrongOption(
-                "--projection draws rows, and with --dask no row leaves its worker.",
-                hint="Leave it out, or read the files here.",
-            )
+            raise WrongOption("projection-of-cluster")
     task = task_named(asked.task)
     wanted, values = _with_unit(asked, "table")
     with telling(tell):
@@ -212,10 +209,7 @@ def _picture(place: Path, out: Path, *, overwrite: bool) -> Path:
     check_place(place, overwrite=True)
     file = place / "projection.png" if place.is_dir() else place
     if file.suffix.lower() not in (".png", ".svg"):
-        raise WrongOption(
-            f"--projection {place} is neither a folder nor a .png or .svg file.",
-            hint="Give a folder that exists, or such a file.",
-        )
+        raise WrongOption("bad-projection", path=place)
     check_place(file, overwrite=overwrite)
     check_outside(file)
     return file
@@ -223,19 +217,12 @@ def _picture(place: Path, out: Path, *, overwrite: bool) -> Path:
 
 def _check_outside(file: Path, *, place: Path, out: Path) -> None:
     if file.resolve().is_relative_to(out.resolve()):
-        raise WrongOption(
-            f"--projection {place} lies in {out}, which is to be published, and shows rows.",
-            hint="Choose a place outside of --out.",
-            code="rows-in-result",
-        )
+        raise WrongOption("rows-in-result", place=place, out=out)
 
 
 def set_by_study(name: str) -> DataError:
     """The error of an option that a study states for all its sites."""
-    return DataError(
-        f"{name} is set by the study file (--study).",
-        hint="Change the study file at every site, or leave --study out.",
-    )
+    return DataError("set-by-study", name=name)
 
 
 # -- Ledgers of sites in one process, a file each.
@@ -246,9 +233,7 @@ def ledger_files(folder: Path, names: Iterable[str]) -> dict[str, Path]:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(
-            f"{folder}: {error.strerror or error}.", hint="Choose another --ledgers."
-        ) from None
+        raise OutputError("cannot-write", path=folder, reason=of_system(error)) from None
     return {name: folder / f"{name}.ledger" for name in names}
 
 

@@ -84,9 +84,7 @@ def sought_of(quality: float, named: str | None) -> Sought:
     check_quality(quality)
     sought: Sought | None = next((one for one in SOUGHT if one == (named or SOUGHT[0])), None)
     if sought is None:
-        raise WrongOption(
-            f"--find {named!r} is not one of {', '.join(SOUGHT)}.", hint="Choose one of these."
-        )
+        raise WrongOption("unknown-choice", option="--find", given=named, known=", ".join(SOUGHT))
     return sought
 
 

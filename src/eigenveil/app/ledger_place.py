@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from eigenveil.errors import OutputError
+from eigenveil.errors import OutputError, of_system
 from eigenveil.files import user_folder
 
 VARIABLE = "EIGENVEIL_LEDGER"
@@ -28,8 +28,6 @@ def usual_ledger(*, make_folder: bool = False) -> str:
     except (OSError, RuntimeError) as error:  # RuntimeError: this user has no home
         where = getattr(error, "filename", None) or "the ledger of this user's tables"
         raise OutputError(
-            f"{where}: {getattr(error, 'strerror', None) or error}.",
-            hint=_ELSEWHERE,
-            code="no-place-for-ledger",
+            "no-place-for-ledger", path=where, reason=of_system(error), way_out=_ELSEWHERE
         ) from None
     return str(folder / "tables.ledger")

@@ -72,12 +72,9 @@ class PlanRequest:
         check_whole("rows", self.rows, most=2**53)
         components = self.components
         if isinstance(components, int) and self.rows < components:
-            raise DataError(
-                f"rows = {self.rows} is fewer than components = {components}.",
-                hint="Give more rows.",
-            )
+            raise DataError("fewer-rows-than-components", rows=self.rows, components=components)
         if not (np.isfinite(self.mean_norm) and self.mean_norm >= 0):
-            raise DataError(f"mean-norm = {self.mean_norm} is negative.", hint="Give 0 or more.")
+            raise DataError("bad-mean-norm", mean_norm=self.mean_norm)
         check_distance(self.distance)
         check_document_words(self.document_words)
 
@@ -118,20 +115,14 @@ class PlanRequest:
 def check_distance(distance: float) -> float:
     """A distance of components, if there can be such."""
     if not 0.0 < distance < math.inf:
-        raise DataError(
-            f"distance = {distance:g} is not above 0 and finite.",
-            hint="Give it in standard deviations of a feature within a component, such as 3.",
-        )
+        raise DataError("bad-distance", distance=distance)
     return distance
 
 
 def check_document_words(words: int) -> int:
     """The length of documents, if there can be such."""
     if not FEWEST_WORDS <= words <= MOST_WORDS:
-        raise DataError(
-            f"document-words = {words} is not from {FEWEST_WORDS} to {MOST_WORDS}.",
-            hint="Give the number of words of a typical document.",
-        )
+        raise DataError("bad-document-words", words=words, fewest=FEWEST_WORDS, most=MOST_WORDS)
     return words
 
 

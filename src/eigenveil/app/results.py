@@ -44,10 +44,7 @@ def load_model(path: Path) -> StoredModel:
     if any(name in presenter.stored._FAMILY for presenter in presenters()):
         kind: type[StoredModel] = getattr(eigenveil, name)
         return kind.load(path)
-    raise DataError(
-        f"{path} holds a {name}, which this version does not know.",
-        hint="Use the version that wrote it, or a later one.",
-    )
+    raise DataError("unknown-estimator", path=path, name=name)
 
 
 def result_values(model: StoredModel) -> dict[str, Any]:
@@ -167,36 +164,20 @@ def check_place(path: Path, *, overwrite: bool) -> bool:
     try:
         there, folder = path.exists(), path.absolute().parent
     except (OSError, ValueError) as error:
-        raise OutputError(
-            f"{path} cannot be written: {getattr(error, 'strerror', None) or error}.",
-            hint="Choose another name.",
-            code="cannot-write",
-        ) from None
+        raise OutputError("cannot-write", path=path, reason=of_system(error)) from None
     if there and not overwrite:
-        raise OutputError(
-            f"{path} exists.",
-            hint="Choose another --out, or use --overwrite.",
-            code="output-exists",
-        )
+        raise OutputError("output-exists", path=path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(
-            f"{folder} cannot be made a folder: {error.strerror or error}.",
-            hint="Choose another place.",
-            code="no-such-folder",
-        ) from None
+        raise OutputError("no-such-folder", folder=folder, reason=of_system(error)) from None
     return there
 
 
 def check_free(folder: Path, *, overwrite: bool) -> None:
     """Refuse a folder that exists, before anything is read or spent; a result may be replaced."""
     if check_place(folder, overwrite=overwrite) and not (folder / CERTIFICATE).exists():
-        raise OutputError(
-            f"{folder} exists and is not a result of eigenveil; it is not overwritten.",
-            hint="Choose another --out.",
-            code="output-exists",
-        )
+        raise OutputError("not-overwritten", folder=folder)
 
 
 @contextmanager
@@ -211,9 +192,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=target.parent))
         mark = _mark(scratch)
     except OSError as error:
-        raise OutputError(
-            f"{target.parent} cannot be written: {error.strerror}.", hint="Choose another --out."
-        ) from None
+        raise OutputError("cannot-write", path=target.parent, reason=of_system(error)) from None
     try:
         yield scratch
         scratch.chmod(0o755)

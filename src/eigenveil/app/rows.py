@@ -50,10 +50,7 @@ def read_center(text: str) -> bool | NDArray[np.float64]:
     try:
         return np.asarray(np.load(text, allow_pickle=False), dtype=np.float64)
     except (OSError, ValueError) as error:
-        raise DataError(
-            f"center = {text!r} is neither 'private', 'none' nor a readable .npy file ({error}).",
-            hint="Give one of these.",
-        ) from None
+        raise DataError("unknown-center", center=text, error=error) from None
 
 
 def read_places(
@@ -63,23 +60,15 @@ def read_places(
     texts = list(files or ())
     if database is not None:
         if sql is None:
-            raise WrongOption(
-                "--sql and --from belong together.", hint="Give the query and the database."
-            )
+            raise WrongOption("query-and-database")
         if texts:
-            raise WrongOption(
-                "--from names a database, and files are given, too.",
-                hint="Leave the files out, or --from.",
-            )
+            raise WrongOption("database-and-files")
         return [Query(sql, database)]
     found = [_place(text, sql) for text in texts]
     if sql is not None and not any(isinstance(place, Query) for place in found):
-        raise WrongOption(
-            "--sql is a query, and no database is named.",
-            hint="Name one: --from postgresql://host/name, or its URL in place of a file.",
-        )
+        raise WrongOption("query-without-database")
     if needed and not found:
-        raise WrongOption("There are no files.", hint="Give files with rows, or --sql and --from.")
+        raise WrongOption("no-rows-given", way="--sql and --from")
     return found
 
 
@@ -90,17 +79,11 @@ def read_sites(texts: Sequence[str], sql: str | None = None) -> dict[str, list[s
         name, equals, place = text.partition("=")
         if not (name and equals and place):
             scheme, between, _ = text.partition("://")  # a URL may have a password
-            raise DataError(
-                f"--site {f'{scheme}{between}...' if between else text!r} is not NAME=FILE.",
-                hint="For example: --site north=a.parquet.",
-            )
+            raise DataError("bad-site-option", given=f"{scheme}{between}..." if between else text)
         found.setdefault(name, []).append(_place(place, sql))
     every = [place for places in found.values() for place in places]
     if sql is not None and not any(isinstance(place, Query) for place in every):
-        raise WrongOption(
-            "--sql is a query, and no site names a database.",
-            hint="Name each site's: --site NAME=postgresql://host/name.",
-        )
+        raise WrongOption("query-of-no-site")
     return found
 
 
@@ -109,10 +92,7 @@ def _place(text: str, sql: str | None) -> str | Place:
     if not is_database(text):
         return text
     if sql is None:
-        raise WrongOption(
-            f"{Query('SELECT 1', text).database} is a database: which rows are meant?",
-            hint="Give --sql 'SELECT ...'.",
-        )
+        raise WrongOption("database-without-query", database=Query("SELECT 1", text).database)
     return Query(sql, text)
 
 
@@ -139,11 +119,7 @@ class WantedColumns:
         if own.schema is not None and study.table_schema is not None:
             study.table_schema.check_same(own.schema, "--schema")
         elif own.schema is not None:
-            raise DataError(
-                "--schema is given, and the study has no schema.",
-                hint="Leave it out, or let the study's lead write the study with --schema.",
-                code="other-schema",
-            )
+            raise DataError("study-without-schema")
         if study.columns is None:
             return replace(own, schema=None, unit=study.unit)
         if study.table_schema is not None:
@@ -156,9 +132,9 @@ class WantedColumns:
             return replace(self, unit=unit)
         if unit not in (None, self.schema.unit):
             raise WrongOption(
-                f"--unit {unit}: the schema gives role 'unit' to "
-                f"{'no column' if self.schema.unit is None else repr(self.schema.unit)}.",
-                hint="Give the column role = 'unit' in the schema, and leave --unit out.",
+                "unit-of-schema-differs",
+                unit=unit,
+                column="no column" if self.schema.unit is None else repr(self.schema.unit),
             )
         return self
 
@@ -215,22 +191,19 @@ def open_sites(
         try:
             rows = wanted.rows_like(own)
         except (DataError, OutputError) as error:
-            raise type(error)(
+            raise type(error).relayed(
                 f"site {name}: {error.message}", hint=error.hint, code=error.code
             ) from None
         for file in rows.paths:
             if (first := seen.setdefault(file.resolve(), name)) != name:
-                raise DataError(
-                    f"site {name}: {file} is given to site {first}, too.",
-                    hint="Give each file once: rows that count twice break the privacy guarantee.",
-                    code="file-twice",
-                )
+                raise DataError("file-at-two-sites", site=name, file=file, given=first)
         if found and rows.features != next(iter(found.values())).features:
             first, other = next(iter(found.items()))
             raise DataError(
-                f"site {name} has {rows.features} columns, site {first} {other.features}.",
-                hint="All sites must have the same columns.",
-                code="other-features",
+                "other-features",
+                whose=f"site {name}",
+                features=rows.features,
+                wanted=other.features,
             )
         found[name] = rows
         chosen = (wanted.columns, wanted.names, wanted.schema)
@@ -252,16 +225,10 @@ def read_columns(
     named = columns is not None or exclude is not None
     if schema is not None:
         if named or vocabulary is not None:
-            raise WrongOption(
-                "--schema and --columns, --exclude or --vocabulary all say which columns.",
-                hint="Give roles in the schema: feature, ignore.",
-            )
+            raise WrongOption("schema-and-other-columns")
         return WantedColumns(schema=read_schema(schema), read=read, dask=dask)
     if vocabulary is None:
         return WantedColumns(columns, exclude or (), read=read, dask=dask)
     if named:
-        raise WrongOption(
-            "--vocabulary and --columns or --exclude both say which columns.",
-            hint="Give the wanted words as the vocabulary.",
-        )
+        raise WrongOption("vocabulary-and-columns")
     return WantedColumns(names=read_vocabulary(vocabulary), read=read, dask=dask)

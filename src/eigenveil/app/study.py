@@ -135,10 +135,9 @@ def _followed(
             if found.state == "waiting" and heard - begun > patience:
                 session.end(run)
                 raise ProtocolError(
-                    f"Not all sites were ready within {patience:g} s, and the study was ended: "
-                    f"{missing_of(found) or 'the aggregator did not say which'}.",
-                    hint="Run it again when they are, or wait longer: --wait-for-sites.",
-                    code="sites-not-ready",
+                    "sites-not-ready",
+                    patience=patience,
+                    missing_of=missing_of(found) or "the aggregator did not say which",
                 )
         if now != told:
             told = now
@@ -168,19 +167,15 @@ def missing_of(found: StudyStatus) -> str:
 
 def _left(run: str, what: str, code: str) -> ProtocolError:
     """Why nobody waits for a study any more; it is not ended."""
-    return ProtocolError(
-        what,
-        hint=f"The study may go on. How far it is: eigenveil study status {run}; its result, once "
-        f"it has finished: eigenveil study fetch {run} --out FOLDER.",
-        code=code,
+    hint = (
+        f"The study may go on. How far it is: eigenveil study status {run}; its result, once "
+        f"it has finished: eigenveil study fetch {run} --out FOLDER."
     )
+    return ProtocolError.relayed(what, hint=hint, code=code)
 
 
 def _why_over(found: StudyStatus) -> EigenveilError:
     """Why a study ended without a result."""
     if found.error is not None:
         return found.error
-    what, hint = "failed.", "The aggregator's log may give the reason."
-    if found.state == "aborted":
-        what, hint = "was ended.", "What its sites have answered stays spent."
-    return ProtocolError(f"The study {what}", hint=hint, code=f"study-{found.state}")
+    return ProtocolError("study-aborted" if found.state == "aborted" else "study-failed")

@@ -287,11 +287,7 @@ def stream_values(values: Mapping[str, Any]) -> dict[str, Any]:
     usual = "continual" if horizon is not None else "end" if forgetting == 1.0 else "blocks"
     publish, adjacency = values.get("publish") or usual, values.get("adjacency")
     if publish != "end" and adjacency == "add-remove":
-        raise WrongOption(
-            "--adjacency add-remove cannot be kept by a stream whose blocks have a fixed "
-            "number of rows: one row more shifts all later ones.",
-            hint="Use --adjacency replace-one, or --publish end.",
-        )
+        raise WrongOption("fixed-blocks")
     usual = "add-remove" if publish == "end" else "replace-one"
     return {**values, "publish": publish, "adjacency": adjacency or usual}
 
@@ -330,9 +326,7 @@ def watch(asked: Watch, tell: Callable[[WatchEvent], None], stop: Stop) -> Watch
             # no rows: what is released does not say so
             tracking.take(Block(np.empty((0, len(names)))), names)
         if not tracking.blocks and not stop.requested:
-            raise DataError(
-                f"No rows in {rows.path}.", hint="Give at least one row.", code="no-rows"
-            )
+            raise DataError("no-rows", path=rows.path)
         end = _end(tracking, asked, stop, problem)
         if tracking.blocks:
             tracking.finish(names)
@@ -398,11 +392,7 @@ class _Out:
         tables = [ending for ending, each in writers().items() if not each.labels]
         known = (*tables, _MODEL) if asked.private else tuple(tables)
         if kind not in known:
-            raise OutputError(
-                f"{path} is not of a format that can be written.",
-                hint=f"Its name must end in one of {', '.join(known)}.",
-                code="unknown-format",
-            )
+            raise OutputError("unknown-output-format", path=path, endings=", ".join(known))
         check_place(path, overwrite=asked.overwrite)
 
     def write(self, model: Any, names: Sequence[str] | None) -> None:

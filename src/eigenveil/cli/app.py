@@ -189,11 +189,7 @@ class Commands(TyperGroup):
         """The command that the first word names, and the words after it."""
         word = args[0] if args else ""
         if word in _IN_PACKAGES and command_named(word) is None:
-            raise EigenveilError(
-                f"'eigenveil {word}' comes with the package {_IN_PACKAGES[word]}.",
-                hint=f"pip install {_IN_PACKAGES[word]} (in a checkout: pip install ./papers).",
-                code="not-installed",
-            )
+            raise EigenveilError("not-installed", word=word, package=_IN_PACKAGES[word])
         name, _, rest = super().resolve_command(ctx, args)
         found = None if name is None else command_named(name)
         return name, None if found is None else found.load(str(name)), rest

@@ -162,10 +162,7 @@ NoLedger = Annotated[
 def read_account(ledger: str | None, data_set: str | None, *, no_ledger: bool) -> Any:
     """What was said of the ledger, checked: an ``app.fit.Account``."""
     if no_ledger and (ledger is not None or data_set is not None):
-        raise WrongOption(
-            "--no-ledger leaves nothing to charge, and --ledger or --data-set names something.",
-            hint="Leave one of them out.",
-        )
+        raise WrongOption("no-ledger-and-ledger")
     for name, value in (("ledger", ledger), ("data_set", data_set)):
         if value is not None:
             check_value(next(one for one in OPTIONS if one.name == name), value)
@@ -197,9 +194,7 @@ def option_text(name: str) -> str:
 def read_task(text: str) -> Task:
     """A task by its name."""
     if text not in TASKS:
-        raise WrongOption(
-            f"--task {text!r} is not one of {', '.join(TASKS)}.", hint="Choose one of these."
-        )
+        raise WrongOption("unknown-choice", option="--task", given=text, known=", ".join(TASKS))
     return TASKS[text]
 
 
@@ -208,23 +203,14 @@ def read_find(context: typer.Context, quality: float | None, named: str | None) 
     chosen = given(context)
     if quality is None:
         if named is not None:
-            raise WrongOption(
-                "--find is of --quality, and none is given.",
-                hint="Give --quality, such as 0.95, or leave --find out.",
-            )
+            raise WrongOption("find-without-quality")
         return None
     sought = app.forecasts.sought_of(quality, named)
     if sought in chosen:
         other = "rows" if sought == "epsilon" else "epsilon"
-        raise WrongOption(
-            f"--{sought} is given, and --quality finds it.",
-            hint=f"Leave it out, or use --find {other}.",
-        )
+        raise WrongOption("sought-and-given", option=sought, other=other)
     if context.params.get("mechanism") == "all" and "mechanism" in chosen:
-        raise WrongOption(
-            "--quality answers for one mechanism, and --mechanism is 'all'.",
-            hint="Name one, or leave it out for the one that a fit would use.",
-        )
+        raise WrongOption("quality-of-all-mechanisms")
     return sought
 
 
@@ -254,10 +240,7 @@ def read_split(text: str) -> dict[str, float]:
                 raise ValueError(part)
             fractions[step.strip()] = float(fraction)
         except ValueError:
-            raise DataError(
-                f"budget-split: {part!r} is not step=share.",
-                hint="For example: scale=0.02,center=0.08,moment=0.88,variance=0.02.",
-            ) from None
+            raise DataError("bad-share-of-step", part=part) from None
     return fractions
 
 
@@ -602,15 +585,13 @@ def estimator_options(
             continue
         option = option_name(name)
         if not sites and task.has(name, "sites"):
-            raise DataError(
-                f"{option_text(option)} is for several sites.",
-                hint="Give --site NAME=FILE for each.",
-            )
+            raise DataError("of-several-sites", option=option_text(option))
         # what sites need a protocol for, one data set does by other means
         if sites and task.has(name, "table"):
             raise DataError(
-                f"{option_text(option)} is for one data set.",
-                hint="With --site choose a --protocol.",
+                "of-one-data-set",
+                option=option_text(option),
+                way_out="With --site choose a --protocol.",
             )
         raise _not_for(option, task, tasks_with(name, "table", "sites"))
     return dict(option_values)
@@ -626,6 +607,5 @@ def check_options(task: Task, context: typer.Context) -> None:
 
 def _not_for(option: str, task: Task, tasks: tuple[str, ...]) -> WrongOption:
     return WrongOption(
-        f"{option_text(option)} is not for --task {task.name}.",
-        hint=f"It is for {listed(tasks)}; leave it out.",
+        "option-of-other-task", option=option_text(option), task=task.name, tasks=listed(tasks)
     )

@@ -152,14 +152,14 @@ class Attendant:
     def _is_answered_at_once(self, came: Received, query: Envelope) -> bool:
         """A lead's question, or one by another list; of what nobody may ask, an error."""
         if query.session and query.step in (SURVEY, OVER):
-            raise ProtocolError(f"{query.sender} asked in a run what is of none.")
+            raise ProtocolError("asked-in-a-run", sender=query.sender)
         if query.step == SURVEY:
             if not came.same_members:
                 self.at.greet(query.sender, with_list=True)
             self.at.reply(query, told(self.party, query, known=came.same_members))
             return True
         if query.sender != AGGREGATOR:
-            raise ProtocolError(f"{query.sender} asked what only the aggregator may.")
+            raise ProtocolError("only-of-another-role", sender=query.sender, role="the aggregator")
         self.party.activity.note(query.step)
         begins = query.step == JOIN and self.party.runs.find(query.session) is None
         if came.same_members or not begins:

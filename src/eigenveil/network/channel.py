@@ -64,7 +64,7 @@ def sentence(code: str) -> str:
 
 
 def failure(code: str) -> ProtocolError:
-    return ProtocolError(sentence(code), code=received_code(code))
+    return ProtocolError.relayed(sentence(code), code=received_code(code))
 
 
 def room(payload: bytes) -> int:
@@ -85,5 +85,5 @@ def opened(payload: bytes) -> tuple[bytes, str, bytes]:
     """The three of :func:`opening`."""
     end = 36 + int.from_bytes(payload[32:36], "little")
     if not 36 < end <= len(payload):
-        raise ProtocolError("The first question has no order.", code=BAD_REQUEST)
+        raise ProtocolError("bad-request", what="The first question has no order")
     return payload[36:end], payload[:32].hex(), payload[end:]

@@ -73,11 +73,7 @@ class OtherMembers(ProtocolError):
     """A party goes by another list of members; ``envelope`` is what it signed."""
 
     def __init__(self, envelope: Envelope) -> None:
-        super().__init__(
-            f"{envelope.sender} goes by another list of the federation's members.",
-            hint="The newer one is passed on; if this stays, ask the registrar which one holds.",
-            code="other-members",
-        )
+        super().__init__("other-members", what=f"{envelope.sender} goes by another list of members")
         self.envelope = envelope
 
 
@@ -157,24 +153,12 @@ def signed(identity: Identity, start: bytes, body: bytes) -> bytes:
 def checked(data: bytes, identity: Identity, *, limit: int) -> tuple[OuterHeader, bytes]:
     """Header and body, once all that can be known without opening it is in order."""
     if len(data) > limit:
-        raise ProtocolError(
-            f"A message of {len(data)} bytes is larger than the {limit} that it can have.",
-            hint="It is refused; check that all parties have the same study file.",
-            code="too-large",
-        )
+        raise ProtocolError("too-large", sender="The sender", size=len(data), most=limit)
     header = header_of(data)
     if header.federation.hex() != identity.members.federation:
-        raise ProtocolError(
-            f"{header.sender}: a message of another federation was brought here.",
-            hint="It is refused; check the address and the federation's fingerprint.",
-            code="wrong-federation",
-        )
+        raise ProtocolError("wrong-federation", whose=f"The message of {header.sender}")
     if header.recipient != identity.name:
-        raise ProtocolError(
-            f"{header.sender}: an envelope for somebody else was brought here.",
-            hint="It is refused.",
-            code="wrong-recipient",
-        )
+        raise ProtocolError("wrong-recipient", sender=header.sender)
     identity.verify(
         _SIGNED + header.start + header.digest,
         header.signature,
@@ -183,11 +167,7 @@ def checked(data: bytes, identity: Identity, *, limit: int) -> tuple[OuterHeader
     )
     body = data[header.size :]
     if sha256(body) != header.digest:
-        raise ProtocolError(
-            f"{header.sender}: what is in its envelope is not what it signed.",
-            hint="It was damaged or changed on the way; it is refused.",
-            code="damaged",
-        )
+        raise ProtocolError("damaged", sender=header.sender)
     return header, body
 
 
@@ -278,8 +258,4 @@ def sha256(text: bytes) -> bytes:
 
 
 def malformed(name: str) -> ProtocolError:
-    return ProtocolError(
-        f"{name}: an envelope is malformed.",
-        hint="It is refused; check that all parties run the same version.",
-        code="malformed",
-    )
+    return ProtocolError("malformed", sender=name, what="envelope")

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from eigenveil.errors import DataError, OutputError, ProtocolError
+from eigenveil.errors import DataError, OutputError, ProtocolError, of_system
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.members import ROLES, MemberList, Role
 from eigenveil.federation.public_key import Signer
@@ -122,28 +122,14 @@ def open_party(folder: str | Path, role: Role | None = None) -> PartyFolder:
             raise ValueError
     except FileNotFoundError:
         found = "is no party's folder" if place.is_dir() else "is not there"
-        raise OutputError(
-            f"{place} {found}.",
-            hint="Give a folder that 'eigenveil federation join' made.",
-            code="no-party",
-        ) from None
+        raise OutputError("no-party", place=place, found=found) from None
     except OSError as problem:
-        raise OutputError(
-            f"{file} cannot be read: {problem.strerror or problem}.",
-            hint="Check who may read the party's folder.",
-            code="cannot-read",
-        ) from None
+        raise OutputError("cannot-read", path=file, reason=of_system(problem)) from None
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise DataError(
-            f"{file} is not the description of a party.",
-            hint="Restore a complete copy of the folder, or join again.",
-            code="bad-party",
-        ) from None
+        raise DataError("bad-party", file=file, what="the description of a party") from None
     if role is not None and party.role != role:
         raise DataError(
-            f"{folder} is the folder of {described(party.role)}, not of {described(role)}.",
-            hint=f"Give the folder of {described(role)}.",
-            code="other-role",
+            "other-role", folder=folder, own=described(party.role), wanted=described(role)
         )
     return party
 
@@ -151,11 +137,7 @@ def open_party(folder: str | Path, role: Role | None = None) -> PartyFolder:
 def new_party(party: PartyFolder, keys: PartyKeys) -> None:
     """Write a party's folder, which must not hold one."""
     if (party.folder / FILE).exists():
-        raise OutputError(
-            f"{party.folder} is a party's folder already.",
-            hint="Choose another folder; 'eigenveil federation replace-key' makes it new keys.",
-            code="output-exists",
-        )
+        raise OutputError("party-exists", folder=party.folder)
     add_keys(party, keys)
     _describe(party)
 
@@ -187,18 +169,8 @@ def keys_of(party: PartyFolder, members: MemberList) -> PartyKeys:
             if keys.signer.public_key.text == entry.key and keys.sealing.digest == entry.sealing:
                 return keys
     if entries:
-        raise ProtocolError(
-            f"The list of members has other keys for {party.name} than this folder.",
-            hint="Somebody else was admitted under this name, or the folder is an old copy: ask "
-            "the registrar.",
-            code="other-keys",
-        )
-    raise ProtocolError(
-        f"{party.name} is not in the list of members yet.",
-        hint="Send the registrar the line that 'eigenveil federation join' printed, and take the "
-        "list that comes back.",
-        code="not-a-member",
-    )
+        raise ProtocolError("other-keys", name=party.name)
+    raise ProtocolError("not-in-list-yet", party=party.name)
 
 
 def identity_of(party: PartyFolder, members: str = "") -> Identity:
@@ -222,11 +194,7 @@ def lock(party: PartyFolder) -> Iterator[None]:
         raise cannot_write(party.folder, problem) from None
     with file:
         if not hold(file):
-            raise OutputError(
-                f"{party.folder} is in use by another process.",
-                hint="Stop that one first; a party runs once at a time.",
-                code="party-in-use",
-            )
+            raise OutputError("party-in-use", folder=party.folder)
         yield
 
 

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, get_args
 
-from eigenveil.errors import DataError, EigenveilError, OutputError
+from eigenveil.errors import DataError, EigenveilError, OutputError, of_system
 from eigenveil.network.folder import PartyFolder
 from eigenveil.network.status import STATES, read_progress
 
@@ -218,11 +218,7 @@ def exposition(watched: WatchedParty) -> tuple[str, bytes]:
         from prometheus_client import CollectorRegistry
         from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
     except ImportError:
-        raise OutputError(
-            "Metrics need prometheus-client, which is not installed.",
-            hint="Install it: pip install 'eigenveil[metrics]'.",
-            code="no-prometheus",
-        ) from None
+        raise OutputError("no-prometheus") from None
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(watched))
     return CONTENT_TYPE_LATEST, generate_latest(registry)
@@ -237,11 +233,7 @@ def parse_address(text: str) -> tuple[str, int]:
         if not 0 <= number < 1 << 16:
             raise ValueError(port)
     except ValueError:
-        raise DataError(
-            f"{text!r} is not an address and a port.",
-            hint="For example 127.0.0.1:9102: only this machine can ask there.",
-            code="bad-address",
-        ) from None
+        raise DataError("bad-metrics-address", text=text) from None
     return host, number
 
 
@@ -252,11 +244,7 @@ def serve(address: str, watched: WatchedParty) -> ThreadingHTTPServer:
     try:
         server = ThreadingHTTPServer((host, port), handler)
     except OSError as error:
-        raise OutputError(
-            f"{address} cannot be listened on: {error.strerror or error}.",
-            hint="Give another port, or an address of this machine.",
-            code="port-in-use",
-        ) from None
+        raise OutputError("cannot-listen", address=address, reason=of_system(error)) from None
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True, name="eigenveil health").start()
     return server

@@ -25,7 +25,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from eigenveil.errors import DataError, EigenveilError, OutputError, ProtocolError, received_code
+from eigenveil.errors import (
+    DataError,
+    EigenveilError,
+    OutputError,
+    ProtocolError,
+    of_system,
+    received_code,
+)
 from eigenveil.federation.protocol.requests import Replies
 from eigenveil.files import hold, sync_folder
 from eigenveil.network.orders import Order, kept_order
@@ -102,11 +109,7 @@ class Journal:
         try:
             file = path.open("r+b")
         except OSError as error:
-            raise OutputError(
-                f"{path} cannot be read: {error.strerror or error}.",
-                hint="Check who may read the aggregator's folder.",
-                code="cannot-read",
-            ) from None
+            raise OutputError("cannot-read", path=path, reason=of_system(error)) from None
         journal = cls(path, _NO_OPENING, _file=file)
         journal._lock()
         try:
@@ -135,13 +138,7 @@ class Journal:
         digest = _digest(method, payloads)
         if number < len(self._calls):
             if self._calls[number].digest != digest:
-                raise ProtocolError(
-                    f"The aggregator was started again and came to another question in step "
-                    f"{method!r} than before: the run cannot go on.",
-                    hint="Run the study again; what was answered stays charged, and nothing was "
-                    "asked twice. Do not upgrade an aggregator in the middle of a study.",
-                    code="cannot-resume",
-                )
+                raise ProtocolError("cannot-resume", method=method)
             return
         self._append({"kind": "asked", "method": method, "digest": digest})
         self._calls.append(_Recorded(method, digest))
@@ -158,7 +155,7 @@ class Journal:
             replies[name] = blob[start : start + size]
             start += size
         failures: dict[str, EigenveilError] = {
-            name: ProtocolError(message, code=received_code(code))
+            name: ProtocolError.relayed(message, code=received_code(code))
             for name, (code, message) in header["failures"].items()
         }
         return (replies, failures), float(header["seconds"])
@@ -181,11 +178,7 @@ class Journal:
         assert self._file is not None
         if not hold(self._file):
             self.close()
-            raise OutputError(
-                f"{self.path} is in use by another process, which conducts the study.",
-                hint="Wait: the study goes on there.",
-                code="journal-in-use",
-            )
+            raise OutputError("journal-in-use", path=self.path)
 
     def _started(self) -> None:
         now = time.time()
@@ -321,16 +314,8 @@ def _digest(method: str, payloads: Mapping[str, bytes]) -> str:
 
 
 def _damaged(path: Path) -> DataError:
-    return DataError(
-        f"{path} is damaged: the study cannot go on.",
-        hint="Run the study again; what was answered stays charged.",
-        code="journal-damaged",
-    )
+    return DataError("journal-damaged", path=path)
 
 
 def _cannot_write(path: Path, error: OSError) -> OutputError:
-    return OutputError(
-        f"{path} cannot be written: {error.strerror or error}.",
-        hint="Make room on the aggregator's disk; nothing is sent that is not written down.",
-        code="cannot-write",
-    )
+    return OutputError("cannot-write", path=path, reason=of_system(error))

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from eigenveil.errors import OutputError
+from eigenveil.errors import OutputError, of_system
 from eigenveil.federation.public_key import KeySigner, PublicKey, Signer
 from eigenveil.federation.sealing import SealingKey
 from eigenveil.files import cannot_write
@@ -79,11 +79,7 @@ def plug_in(name: str, party: Path) -> Signer:
     for each in entry_points(group=SIGNERS, name=name):
         signer: Signer = each.load()(party)
         return signer
-    raise OutputError(
-        f"No package that is installed signs with {name!r}.",
-        hint=f"Install the one that has the entry point {name!r} in the group {SIGNERS!r}.",
-        code="no-signer",
-    )
+    raise OutputError("no-signer", name=name, signers=SIGNERS)
 
 
 def write_private(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -112,18 +108,10 @@ def _read(file: Path) -> object:
     try:
         return load_pem_private_key(file.read_bytes(), password=None)
     except OSError as problem:
-        raise OutputError(
-            f"{file}: {problem.strerror or problem}.",
-            hint="The party's folder is incomplete; restore a complete copy of it.",
-            code="bad-party",
-        ) from None
+        raise OutputError("party-incomplete", file=file, reason=of_system(problem)) from None
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise _not_a_key(file, "a private key without a password") from None
 
 
 def _not_a_key(file: Path, what: str) -> OutputError:
-    return OutputError(
-        f"{file} is not {what}.",
-        hint="Restore a complete copy of the party's folder.",
-        code="bad-party",
-    )
+    return OutputError("bad-party", file=file, what=what)

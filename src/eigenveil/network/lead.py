@@ -189,18 +189,13 @@ class LeadSession:
         found = self._exchange([query], room(payload), self._timeout, most=size)
         answer = found.get(AGGREGATOR)
         if answer is None:
-            raise ProtocolError(
-                f"The aggregator did not answer within {self._timeout:g} s.",
-                hint="Check that it runs ('eigenveil aggregator start'), and that the list of "
-                "members that it has seen has this lead.",
-                code="no-aggregator",
-            )
+            raise ProtocolError("no-aggregator", timeout=self._timeout)
         if answer.code:
             try:
                 error = error_from(json.loads(answer.payload))
             except (ValueError, AttributeError, RecursionError):
                 what = f"The aggregator refused: {channel.sentence(answer.code)}."
-                error = ProtocolError(what, code="refused")
+                error = ProtocolError.relayed(what, code="refused")
             raise error
         return answer.payload
 
@@ -292,16 +287,8 @@ def _plain(data: bytes) -> Any:
 
 
 def _another(what: str) -> ProtocolError:
-    return ProtocolError(
-        f"The aggregator sent a result {what}.",
-        hint="It is not written; ask the aggregator's owner.",
-        code="other-run",
-    )
+    return ProtocolError("other-run", what=what)
 
 
 def _strange(what: str) -> ProtocolError:
-    return ProtocolError(
-        f"The aggregator sent {what} that cannot be read.",
-        hint="Check that it runs the same version of eigenveil.",
-        code="malformed",
-    )
+    return ProtocolError("malformed", sender="The aggregator", what=what)

@@ -60,11 +60,7 @@ def digest_of(envelope: bytes) -> str:
 def check_recipient(name: str) -> str:
     """The name, if a member can have it: carriers make paths of it."""
     if not _NAME.fullmatch(name):
-        raise ProtocolError(
-            f"Nobody can be called {short_name(name)!r}: no mail is left for that name.",
-            hint="Names are letters, digits and _ . - @ + (64 at most).",
-            code="wrong-recipient",
-        )
+        raise ProtocolError("bad-name-of-party", name=short_name(name))
     return name
 
 
@@ -75,19 +71,17 @@ def open_mailbox(party: PartyFolder, address: str | None = None) -> Mailbox:
     found = next(iter(entry_points(group=GROUP, name=scheme)), None)
     if found is None:
         raise ProtocolError(
-            f"No carrier is known for the address {short_name(where)!r}.",
-            hint=f"Carriers here: {', '.join(sorted(schemes())) or 'none'}; another package may "
-            "bring more. In a checkout: pip install -e .",
-            code="no-carrier",
+            "no-carrier", address=short_name(where), known=", ".join(sorted(schemes())) or "none"
         )
     try:
         carrier: Carrier = found.load()()
     except ImportError as error:
         extra = _EXTRAS.get(scheme)
         raise ProtocolError(
-            f"Addresses {scheme}:... need a package that is not here: {error.name or error}.",
-            hint=f"pip install 'eigenveil[{extra}]'" if extra else "Install what it names.",
-            code="no-carrier",
+            "carrier-incomplete",
+            scheme=scheme,
+            reason=error.name or error,
+            extra=f"pip install 'eigenveil[{extra}]'" if extra else "Install what it names.",
         ) from None
     return carrier.open(party, where)
 

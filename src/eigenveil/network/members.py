@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from pydantic import ValidationError
 
-from eigenveil.errors import OutputError, ProtocolError
+from eigenveil.errors import OutputError, ProtocolError, of_system
 from eigenveil.federation.members import (
     WARNING,
     Evidence,
@@ -170,11 +170,8 @@ class KnownMembers:
         began, newest = self.at(digest), self.view()
         for name in names:
             if began is not newest and began.entry(name).key != newest.entry(name).key:
-                raise ProtocolError(
-                    f"{name} has another key since the list of members by which the run begins.",
-                    hint="Submit the study again: it begins by the newest list.",
-                    code="other-members",
-                )
+                what = f"{name} has another key since the list by which the run begins"
+                raise ProtocolError("other-members", what=what)
 
     def vouch(self, evidence: Evidence) -> None:
         """Raise unless evidence is of a list that this party's follows from, and of keys that hold.
@@ -184,9 +181,7 @@ class KnownMembers:
         newest, head = self.current(), evidence.head
         if head.number > newest.head.number:
             raise ProtocolError(
-                f"The list of members, number {head.number}, is not here yet.",
-                hint="Take the newest list: 'eigenveil federation members FOLDER --take FILE'.",
-                code="other-members",
+                "other-members", what=f"The list of members, number {head.number}, is not here yet"
             )
         self._same(newest, head.number, head.digest)
         for each in evidence.entries:
@@ -201,12 +196,7 @@ class KnownMembers:
                 self._read()
                 self._looked = now
             if self._known is None:
-                raise ProtocolError(
-                    f"{self.file.parent} has no list of members yet.",
-                    hint="Ask the registrar for it: 'eigenveil federation members FOLDER --take "
-                    "FILE'.",
-                    code="no-members",
-                )
+                raise ProtocolError("no-members", parent=self.file.parent)
             return self._known
 
     def data(self) -> bytes:
@@ -284,9 +274,7 @@ class KnownMembers:
             return read_members(self._place(digest).read_bytes(), self.origin)
         except OSError:
             raise ProtocolError(
-                "A run began with a list of members that this party never saw.",
-                hint="Take the newest list everywhere, and run the study again.",
-                code="other-members",
+                "other-members", what="A run began with a list of members that this party never saw"
             ) from None
 
     def _place(self, digest: str) -> Path:
@@ -295,22 +283,13 @@ class KnownMembers:
     def _follows(self, new: MemberList, number: int, digest: str, why: str) -> None:
         if new.head.number < number:
             raise ProtocolError(
-                f"The list of members has number {new.head.number}, and number {number} was seen "
-                f"already{f': {why}' if why else ''}.",
-                hint="Take the newest list: 'eigenveil federation members FOLDER --take FILE'.",
-                code="older-members",
+                "older-members", number=new.head.number, seen=number, why=f": {why}" if why else ""
             )
         self._same(new, number, digest)
 
     def _same(self, members: MemberList, number: int, digest: str) -> None:
         if members.heads[number - 1].said.digest != digest:
-            raise ProtocolError(
-                f"There are two lists of members with number {number}: the registrar signed two "
-                "histories, or somebody did with its key.",
-                hint="Compare the fingerprints of the lists with the registrar and the other "
-                "parties, by telephone. Nothing runs until it is known which one holds.",
-                code="forked-members",
-            )
+            raise ProtocolError("forked-members", number=number)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -327,8 +306,4 @@ class KnownMembers:
 
 
 def _unreadable(file: Path, problem: OSError) -> OutputError:
-    return OutputError(
-        f"{file} cannot be read: {problem.strerror or problem}.",
-        hint="Check who may read the party's folder.",
-        code="cannot-read",
-    )
+    return OutputError("cannot-read", path=file, reason=of_system(problem))

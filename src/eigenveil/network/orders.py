@@ -18,7 +18,7 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.federation.signed import Document, Signed
 from eigenveil.federation.study.study import Study, parse_study
-from eigenveil.network.channel import MOST_STUDY, REFUSED
+from eigenveil.network.channel import MOST_STUDY
 
 LONGEST_TIMEOUT = 7 * 86400.0
 _SESSION = re.compile(r"[0-9a-f]{24}")
@@ -73,11 +73,7 @@ def sign_order(identity: Identity, study: Study, *, session: str, timeout: float
     if study.protocol == "auto":
         raise _unsettled(study)
     if not 1 <= timeout <= LONGEST_TIMEOUT:
-        raise DataError(
-            f"timeout = {timeout:g} is not from 1 s to a week.",
-            hint="Give the seconds that a site may take for one answer.",
-            code="bad-timeout",
-        )
+        raise DataError("bad-timeout", timeout=timeout)
     for name in parties_of(study):  # before anything is sent
         identity.members.key(role="helper" if name == HELPER else "site", name=name)
     word = Word(
@@ -89,11 +85,7 @@ def sign_order(identity: Identity, study: Study, *, session: str, timeout: float
     )
     line = Signed[Word].by(word, identity.signer).line()
     if len(line) > MOST_STUDY:
-        raise DataError(
-            f"Study {study.name!r} takes {len(line):,} bytes, more than {MOST_STUDY:,}.",
-            hint="Name fewer columns.",
-            code="study-too-large",
-        )
+        raise DataError("study-too-large", study=study.name, size=len(line), most=MOST_STUDY)
     return Order(word, line)
 
 
@@ -103,15 +95,11 @@ def read_order(line: bytes, identity: Identity) -> Order:
         signed = Signed[Word].read(line, limit=MOST_STUDY, what="an order")
         word = signed.said
         if word.federation != identity.members.federation:
-            raise ProtocolError("it is of another federation.", code=REFUSED)
+            raise ProtocolError("order-refused", why="it is of another federation.")
         signed.check(identity.members.key(role="lead", name=word.lead), word.lead)
         return Order(word, line)
     except EigenveilError as error:
-        raise ProtocolError(
-            f"An order was refused: {error.message}",
-            hint="Only studies that a lead submits with 'eigenveil study run' are taken.",
-            code=REFUSED,
-        ) from None
+        raise ProtocolError("order-refused", why=error.message) from None
 
 
 def kept_order(line: bytes) -> Order:
@@ -133,11 +121,7 @@ def check_end(line: bytes, identity: Identity, *, session: str, lead: str) -> En
         identity.members.federation,
         session,
     ):
-        raise ProtocolError(
-            "It is about another run, or of somebody who may not end it.",
-            hint="It is refused; the study goes on.",
-            code="not-allowed",
-        )
+        raise ProtocolError("not-allowed")
     role = "aggregator" if said.by == AGGREGATOR else "lead"
     signed.check(identity.members.key(role=role, name=said.by), said.by)
     return said
@@ -156,8 +140,4 @@ def fewest_parties(study: Study) -> int:
 
 
 def _unsettled(study: Study) -> DataError:
-    return DataError(
-        f"Study {study.name!r} does not fix its protocol.",
-        hint="Fix it first: sites approve exactly the study that is run.",
-        code="unsettled",
-    )
+    return DataError("unsettled", study=study.name)

@@ -124,11 +124,7 @@ class Post:
             raise malformed(header.sender)
         key = body[:SEALING_BYTES]
         if sha256(key).hex() != identity.members.sealing(header.sender):
-            raise ProtocolError(
-                f"{header.sender}: its sealing key is not the one of the list of members.",
-                hint="It is refused; ask that party and the registrar.",
-                code="bad-identity",
-            )
+            raise ProtocolError("other-sealing-key", party=header.sender)
         with self._guard:
             if self._theirs.get(("", header.sender)) != key:
                 self._store.put("", header.sender, key)
@@ -166,11 +162,7 @@ class Post:
                 if (session, to) not in self._used:
                     envelope = replace(envelope, session_key=own.public)
         if key is None:
-            raise ProtocolError(
-                f"The sealing key of {to} is not known yet.",
-                hint="It comes with that party's first message; see whether it runs.",
-                code="unknown-key",
-            )
+            raise ProtocolError("unknown-key", party=to)
         inside, mark = encoded(envelope, bound), mark_of(envelope)
         start = start_of(identity, sha256(key), to)
         members = identity.members
@@ -187,11 +179,7 @@ class Post:
             is_listed = header.key == sha256(self._sealing.public)
             key = self._sealing if is_listed else self._own.get(session or "")
         if header.is_hello or key is None:
-            raise ProtocolError(
-                f"{header.sender}: its message is sealed for a key that is not here.",
-                hint="It is of a session that is over, or this party's state was lost.",
-                code="unknown-key",
-            )
+            raise ProtocolError("key-not-here", sender=header.sender)
         members = identity.members
         theirs = members.key(role=members.role(header.sender), name=header.sender).text
         info = info_of(header.start, theirs, identity.signer.public_key.text)
@@ -245,10 +233,6 @@ class Post:
             shown = self._shown[found.sender]
             known = self._theirs.get(place) or shown.setdefault(found.session, found.session_key)
             if known != found.session_key:
-                raise ProtocolError(
-                    f"{found.sender}: it shows another key of a session than before.",
-                    hint="It lost its state, or somebody else has its keys; it is refused.",
-                    code="bad-identity",
-                )
+                raise ProtocolError("other-session-key", party=found.sender)
             while len(shown) > _MOST_SHOWN:
                 shown.popitem(last=False)

@@ -250,9 +250,7 @@ class PartyCalls:
     def call(self, method: str, payloads: Mapping[str, bytes], timeout: float) -> Replies:
         begun = time.monotonic()
         failures: dict[str, EigenveilError] = {
-            name: ProtocolError("there is no such party here", code="unknown-party")
-            for name in payloads
-            if name not in self.traffic
+            name: ProtocolError("unknown-party") for name in payloads if name not in self.traffic
         }
         if method != JOIN and not self._begun and not self._ending:
             self._begun = True
@@ -366,8 +364,4 @@ class PartyCalls:
         if self.desk.is_closed:
             raise Closed
         if not self._ending and (by := self.aborted()):
-            raise ProtocolError(
-                f"The study was stopped {by}.",
-                hint="What was released until then stays charged; run it again as a new study run.",
-                code=channel.ABORTED,
-            )
+            raise ProtocolError("aborted", by=by)

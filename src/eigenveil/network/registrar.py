@@ -94,11 +94,7 @@ def _checksum(body: str) -> str:
 
 
 def _bad_line(why: str) -> DataError:
-    return DataError(
-        f"This is not a whole request: {why}.",
-        hint="Give the one line that 'eigenveil federation join' printed, as it was sent.",
-        code="bad-request",
-    )
+    return DataError("not-a-request", why=why)
 
 
 @dataclass(frozen=True)
@@ -111,11 +107,7 @@ class Registrar:
     def new(cls, folder: Path, name: str, *, address: str = "", days: int = 90) -> Registrar:
         made, (own, later) = cls(folder.absolute()), (KeySigner.new(), KeySigner.new())
         if (folder / MEMBERS_FILE).exists():
-            raise OutputError(
-                f"{folder} is a registrar's folder already.",
-                hint="Choose another folder: a federation keeps its registrar.",
-                code="output-exists",
-            )
+            raise OutputError("registrar-exists", folder=folder)
         made._keep(own, later)
         now = datetime.now(UTC).replace(microsecond=0)
         head = ListHead(
@@ -166,11 +158,7 @@ class Registrar:
             data = self.file.read_bytes()
             origin = MemberList.model_validate_json(data).head.origin
         except OSError:
-            raise OutputError(
-                f"{self.folder} is no registrar's folder.",
-                hint="Give the folder that 'eigenveil federation new' made.",
-                code="no-registrar",
-            ) from None
+            raise OutputError("no-registrar", folder=self.folder) from None
         except ValueError:
             origin = ""
         return read_members(data, origin)
@@ -198,11 +186,7 @@ class Registrar:
 
         def change(members: MemberList, now: datetime) -> tuple[MemberEntry, ...]:
             if not any(each.name == name and each.is_in(now) for each in members.entries):
-                raise DataError(
-                    f"{name} is not in the list of members.",
-                    hint="'eigenveil federation members' shows who is.",
-                    code="not-a-member",
-                )
+                raise DataError("not-in-list", name=name)
             return tuple(
                 each.model_copy(update={"revoked": True, "reason": reason})
                 if each.name == name and not each.revoked
@@ -223,11 +207,7 @@ class Registrar:
         """
         taking, later = read_signer(key), KeySigner.new()
         if taking.public_key.fingerprint != (announced := self.current().head.next_registrar):
-            raise DataError(
-                "This is not the key of the next registrar that the list announces.",
-                hint=f"Give the key whose fingerprint is {announced}.",
-                code="other-key",
-            )
+            raise DataError("other-key", announced=announced)
         self._keep(taking, later)
         return self._next(lambda members, _: members.entries, taking=taking, later=later)
 
@@ -241,11 +221,7 @@ class Registrar:
         later: KeySigner | None = None,
     ) -> MemberList:
         if not 1 <= days <= LONGEST.days:
-            raise DataError(
-                f"A list of members cannot be good for {days} days.",
-                hint=f"Give from 1 to {LONGEST.days} days.",
-                code="bad-days",
-            )
+            raise DataError("bad-days", days=days, days_2=LONGEST.days)
         self.current()  # says where there is none
         with (self.folder / ".lock").open("a") as file:
             hold(file, wait=True)
@@ -290,34 +266,18 @@ def _admitted(
     said = signed.said
     if said.federation != origin:
         raise ProtocolError(
-            f"{said.name} asks to be in another federation, of the registrar {said.federation}.",
-            hint=f"Tell it this registrar's fingerprint: {origin}.",
-            code="other-federation",
+            "request-of-other-federation", party=said.name, federation=said.federation, own=origin
         )
     family = PublicKey.parse(said.key).family
     for each in entries:
         if PublicKey.parse(each.key).family == family or each.sealing == said.sealing:
-            raise ProtocolError(
-                f"{said.name} asks with a key that {each.name} has, or had.",
-                hint="It is refused: each party makes its own keys, with 'eigenveil federation "
-                "join'.",
-                code="twin-keys",
-            )
+            raise ProtocolError("twin-keys", party=said.name, other=each.name)
     held = [each for each in entries if each.name == said.name and each.is_in(now)]
     if held and held[0].role != said.role:
-        raise ProtocolError(
-            f"{said.name} is {held[0].role} already, and asks to be {said.role}.",
-            hint="A name has one role: let it ask with another name.",
-            code="name-taken",
-        )
+        raise ProtocolError("role-taken", party=said.name, own=held[0].role, wanted=said.role)
     agreed = held and said.replaces == held[0].key and signed.holds(PublicKey.parse(held[0].key))
     if held and not agreed and not replace:
-        raise ProtocolError(
-            f"{said.name} is in already, and its key did not sign this request.",
-            hint="If that party lost its key, ask it by telephone, and use --replace; otherwise "
-            "somebody asks in its name.",
-            code="name-taken",
-        )
+        raise ProtocolError("party-taken", party=said.name)
     kept = [each.model_copy(update={"until": now}) if each in held else each for each in entries]
     names = ("name", "role", "organisation", "key", "sealing")
     return [*kept, MemberEntry(**{each: getattr(said, each) for each in names}, since=now)]
@@ -335,11 +295,7 @@ def new_request(
 ) -> Request:
     """What a party with these keys asks."""
     if problem := name_problem(role, name):
-        raise DataError(
-            f"{name!r} cannot be the party's name: {problem}.",
-            hint="Choose another name; of a site it is the one in the study.",
-            code="bad-party-name",
-        )
+        raise DataError("bad-party-name", name=name, problem=problem)
     return Request(
         federation=origin,
         role=role,

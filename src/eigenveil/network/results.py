@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError, OutputError, of_system
 from eigenveil.federated.base import FederatedFit, fitted_of
 from eigenveil.federated.running import StudyRun, Traffic
 from eigenveil.federation.study.study import parse_study
@@ -80,11 +80,7 @@ def _summary(file: Path) -> Mapping[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except OSError as problem:
-        raise OutputError(
-            f"{file}: {problem.strerror or problem}.",
-            hint="Fetch the result again.",
-            code="no-result",
-        ) from None
+        raise OutputError("no-result", file=file, reason=of_system(problem)) from None
     except (ValueError, RecursionError):
         raise _broken(file) from None
     if not isinstance(found, dict):
@@ -93,6 +89,4 @@ def _summary(file: Path) -> Mapping[str, Any]:
 
 
 def _broken(file: Path) -> DataError:
-    return DataError(
-        f"{file} is not the summary of a study.", hint="Fetch the result again.", code="bad-result"
-    )
+    return DataError("bad-result", file=file)

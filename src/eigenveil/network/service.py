@@ -129,12 +129,7 @@ class AggregatorService:
             journal = Journal.begin(self._party.journals / session, mine)
             if journal.idle_starts > MOST_IDLE_STARTS:
                 journal.remove()
-                raise ProtocolError(
-                    "The aggregator was killed, or crashed, again and again in this study.",
-                    hint="Run it again: sites charge only for what they answer. The aggregator's "
-                    "log may say more.",
-                    code="killed",
-                )
+                raise ProtocolError("killed")
 
             def begin() -> None:
                 self._wait_for_slot(order)
@@ -156,7 +151,7 @@ class AggregatorService:
             self._failed(order, error)
         except Exception:
             _log.exception("a study cannot be conducted")
-            self._failed(order, ProtocolError("The aggregator failed.", code="aggregator-failed"))
+            self._failed(order, ProtocolError("aggregator-failed"))
         finally:
             with self._guard:
                 self._alive.pop(session, None)
@@ -197,9 +192,9 @@ class AggregatorService:
 
     def _receive(self, query: Envelope) -> None:
         if self.identity.members.role(query.sender) != "lead":
-            raise ProtocolError(f"{query.sender} asked what only a lead may.")
+            raise ProtocolError("only-of-another-role", sender=query.sender, role="a lead")
         if query.session:  # keys would be made for it, and stay
-            raise ProtocolError(f"{query.sender} asked in a run what is of none.")
+            raise ProtocolError("asked-in-a-run", sender=query.sender)
         self._answers.submit(self._answer, query)
 
     def _answer(self, query: Envelope) -> None:
@@ -213,7 +208,7 @@ class AggregatorService:
         try:
             does = asked.get(query.step)
             if does is None:
-                raise ProtocolError("There is no such request.", code=channel.BAD_REQUEST)
+                raise ProtocolError("bad-request", what="There is no such request")
             found = Answer("", does(query.sender, query.payload[NONCE:]))
         except EigenveilError as error:
             found = Answer(error.code or channel.TROUBLE, json.dumps(error_fields(error)).encode())
@@ -228,20 +223,16 @@ class AggregatorService:
     def _submit(self, lead: str, payload: bytes) -> bytes:
         order = read_order(payload, self.identity)
         if order.lead != lead:
-            raise ProtocolError("It is another lead's order.", code="not-allowed")
+            raise ProtocolError("of-another-lead")
         folder = self._party.results / order.session
         if (folder / _ORDER).exists():
             if (folder / _ORDER).read_bytes() != payload:
-                raise ProtocolError("There is another run of this name.", code="other-session")
+                raise ProtocolError("other-session")
             return b""
         with self._guard:
             mine = sum(each == lead for each in self._alive.values())
             if mine >= MOST_OF_A_LEAD or len(self._alive) >= MOST_IN_ALL:
-                raise DataError(
-                    f"{mine} studies of {lead} wait or run already, {len(self._alive)} in all.",
-                    hint="Wait until some have ended, or end one: 'eigenveil study end'.",
-                    code="too-many-studies",
-                )
+                raise DataError("too-many-studies", mine=mine, lead=lead, alive=len(self._alive))
         study = order.study
         Progress(folder / STATUS, study.name, study.hash, order.session, lead).write()
         with replacing(folder / _ORDER) as scratch:
@@ -272,11 +263,7 @@ class AggregatorService:
         session, file, at = payload[:24], payload[24], int.from_bytes(payload[25:33], "little")
         found = self._found(lead, session)
         if found["state"] != "finished" or file >= len(FILES):
-            raise ProtocolError(
-                "The study has no result.",
-                hint="How far it is: 'eigenveil study status'.",
-                code="no-result",
-            )
+            raise ProtocolError("study-without-result")
         path = self._party.results / session.decode() / FILES[file]
         with path.open("rb") as opened:
             digest = hashlib.file_digest(opened, "sha256").digest()
@@ -340,11 +327,7 @@ class StudyRunner:
             raise
         except Exception as error:
             _log.exception("the study failed")
-            problem = ProtocolError(
-                "The aggregator failed.",
-                hint="Its reason is in the aggregator's log.",
-                code="aggregator-failed",
-            )
+            problem = ProtocolError("aggregator-failed")
             same_spent(error, problem)
         progress.state = "finished"
         if problem is not None:
@@ -425,7 +408,7 @@ def end_run(party: PartyFolder, session: str, reason: str = "") -> None:
     if found is None:
         raise _unknown_run()
     if found["state"] not in GOING_ON:
-        raise ProtocolError(f"The study is over already: {found['state']}.", code="study-over")
+        raise ProtocolError("study-over", found=found["state"])
     _keep_end(party, session, sign_end(identity_of(party), session, reason))
 
 
@@ -435,8 +418,4 @@ def _keep_end(party: PartyFolder, session: str, word: bytes) -> None:
 
 
 def _unknown_run() -> ProtocolError:
-    return ProtocolError(
-        "The aggregator knows no such run.",
-        hint="'eigenveil study status' lists yours.",
-        code="no-such-run",
-    )
+    return ProtocolError("no-such-run")

@@ -89,7 +89,7 @@ def error_fields(error: EigenveilError) -> dict[str, Any]:
 def error_from(fields: Mapping[str, Any]) -> EigenveilError:
     """The error of :func:`error_fields`."""
     kind = _KINDS.get(str(fields.get("kind")), ProtocolError)
-    error = kind(
+    error = kind.relayed(
         str(fields.get("message", "The study failed.")),
         hint=str(fields.get("hint", "")),
         code=received_code(str(fields.get("code", ""))),

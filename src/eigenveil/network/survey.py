@@ -54,12 +54,7 @@ class Telling:
         self.schema.check_usable("The schema that leads are told")
         size = len(json.dumps(self.schema.as_dict()))
         if size > MOST_SURVEYED // 2:
-            raise DataError(
-                f"The schema that leads are told takes {size:,} bytes, more than the "
-                f"{MOST_SURVEYED // 2:,} of an answer.",
-                hint="Tell one with fewer columns, or send the file in another way.",
-                code="schema-too-large",
-            )
+            raise DataError("schema-too-large", size=size, most=MOST_SURVEYED // 2)
 
 
 class PartyAnswer(Document):
@@ -109,7 +104,7 @@ def told(party: Party, question: Envelope, *, known: bool) -> Answer:
     if not known:
         return Answer(OTHER_MEMBERS)
     if party.members.role(question.sender) != "lead":
-        raise ProtocolError("Only a lead may ask before a study.", code="bad-request")
+        raise ProtocolError("bad-request", what="Only a lead may ask before a study")
     try:
         study = _study_of(question)
         found = PartyAnswer(state="not-asked") if study is None else _decided(party, study)
@@ -157,9 +152,9 @@ def _study_of(question: Envelope) -> Study | None:
     except (ValueError, RecursionError) as problem:
         if isinstance(problem, EigenveilError):
             raise
-        raise ProtocolError("The question has no study.", code="bad-request") from None
+        raise ProtocolError("bad-request", what="The question has no study") from None
     if study.hash != question.study or study.protocol == "auto":
-        raise ProtocolError("The question is about another study than it has.", code="bad-request")
+        raise ProtocolError("bad-request", what="The question is about another study than it has")
     return study
 
 
@@ -172,19 +167,10 @@ def question_about(study: Study | None) -> bytes:
     if study is None:
         return nonce
     if study.protocol == "auto":
-        raise DataError(
-            f"Study {study.name!r} does not fix its protocol.",
-            hint="Fix it first: sites approve exactly the study that is run.",
-            code="unsettled",
-        )
+        raise DataError("unsettled", study=study.name)
     payload = nonce + study.model_dump_json().encode()
     if len(payload) > MOST_SURVEYED:
-        raise DataError(
-            f"Study {study.name!r} takes {len(payload):,} bytes, more than the {MOST_SURVEYED:,} "
-            "of a question.",
-            hint="Send its file to the owners, who can approve it: 'eigenveil site approve'.",
-            code="study-too-large",
-        )
+        raise DataError("study-too-large", study=study.name, size=len(payload), most=MOST_SURVEYED)
     return payload
 
 

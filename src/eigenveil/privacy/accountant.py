@@ -22,6 +22,8 @@ from eigenveil.privacy.releases import ReleaseRecord
 
 # A chance that counts as none in a pure guarantee: no sampler that ends in bounded time avoids one.
 NEGLIGIBLE = 2.0**-80
+# Codes of what a smaller delta than the samplers' errors is refused with.
+BELOW_RESOLUTION = ("delta-below-resolution", "no-room-for-samplers")
 # Sums of the same numbers in another order differ by less.
 _ROUNDING = 1.0 + 1e-12
 

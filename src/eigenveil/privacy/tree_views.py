@@ -13,7 +13,7 @@ from itertools import pairwise
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from eigenveil.errors import PrivacyError
-from eigenveil.privacy.accountant import compose
+from eigenveil.privacy.accountant import BELOW_RESOLUTION, compose
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.views import with_noise_parts
@@ -112,7 +112,7 @@ def tree_guarantees(
                 reasons_not_certified=reasons_not_certified,
             )
         except PrivacyError as error:
-            if view == "outsider" or error.code != "delta-below-resolution":
+            if view == "outsider" or error.code not in BELOW_RESOLUTION:
                 raise
             silent.append(view)
     return {view: _with_caveats(guarantee, silent) for view, guarantee in found.items()}

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from eigenveil.errors import PrivacyError
-from eigenveil.privacy.accountant import compose
+from eigenveil.privacy.accountant import BELOW_RESOLUTION, compose
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
 from eigenveil.privacy.mask_views import MASK_VIEWS, MaskKind, MaskView
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
@@ -318,7 +318,7 @@ def guarantees(
                 reasons_not_certified=reasons_not_certified,
             )
         except PrivacyError as error:
-            if error.code != "delta-below-resolution" or view.name == "outsider":
+            if error.code not in BELOW_RESOLUTION or view.name == "outsider":
                 raise
             raise PrivacyError(
                 "no-claim-against-view",

@@ -103,10 +103,7 @@ def unequal_variances(
     needed = np.asarray(requirements, dtype=float) ** 2
     last = len(squares) - 1
     if last < 1 or needed.size != squares.size or not squares.all():
-        raise PrivacyError(
-            f"CAPE cannot combine {squares.size} weights and {needed.size} requirements.",
-            hint="Give a positive weight and a requirement for each of two sites or more.",
-        )
+        raise PrivacyError("cape-weights", weights=squares.size, size_2=needed.size)
     balance = pooled**2 - float(squares[:last] @ needed[:last])
     at_last = needed[last] / 2 - balance / (2 * squares[last])
     zero_sum = squares[last] * at_last / (squares * last)
@@ -128,12 +125,13 @@ def _check_feasible(
     if below.size:
         site = int(below[0])
         raise PrivacyError(
-            f"Site {site + 1} of {values.size} would need noise {noise} of variance "
-            f"{values[site]:.6g}: the published solution does not exist here.",
-            hint="The problem itself may have another: for equal sites use published_variances. "
-            f"A masked sum of weighted statistics (FederatedPCA) meets every site's requirement "
-            f"with a deviation of {masked:.4g} of the mean, where {pooled:.4g} was wanted.",
-            code="cape-infeasible",
+            "cape-infeasible",
+            site=site + 1,
+            size=values.size,
+            noise=noise,
+            values=values[site],
+            masked=masked,
+            pooled=pooled,
         )
 
 
@@ -348,20 +346,11 @@ def _plan(
 def _per_site(given: Each, sites: int, what: str) -> FloatArray:
     values = np.asarray(given, dtype=np.float64)
     if values.ndim > 1 or (values.ndim == 1 and len(values) != sites):
-        raise DataError(
-            f"{values.size} numbers of {what} are not one for each of {sites} sites.",
-            hint="Give one number, or one for each site.",
-            code="sites-differ",
-        )
+        raise DataError("not-one-a-site", count=values.size, what=what, sites=sites)
     spread = np.broadcast_to(values, sites)
     # an epsilon or a delta is refused with the range that it may have, by the calibration
     if what in ("sensitivity", "weight") and not (np.all(spread > 0) and np.isfinite(spread).all()):
-        raise DataError(
-            f"{what} = {given!r} is none.",
-            hint="Give what one changed row moves a site's statistic by, above 0."
-            if what == "sensitivity"
-            else "Give each site a finite weight above 0.",
-        )
+        raise DataError("bad-cape-number", what=what, given=given)
     return np.asarray(spread)
 
 
@@ -448,8 +437,5 @@ def _statistics(statistics: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
     except (TypeError, ValueError):
         exact = np.zeros(0)
     if exact.ndim < 1 or exact.size == 0 or not np.all(np.isfinite(exact)):
-        raise DataError(
-            "The sites' statistics are not finite numbers of one shape.",
-            hint="Give one array for each of one site or more, all of the same shape.",
-        )
+        raise DataError("statistics-differ")
     return exact

@@ -45,10 +45,7 @@ def synth(
         Of rank ``min(n, D)``.
     """
     if not (alpha >= 0 and math.isfinite(alpha)) or features < 1 or rows < 1:
-        raise DataError(
-            f"There is no Synth({alpha!r}) of {rows} rows and {features} features.",
-            hint="Give alpha from 0 on, and at least one row and one feature.",
-        )
+        raise DataError("no-such-synth", alpha=alpha, rows=rows, features=features)
     rng = np.random.default_rng(random_state)
     rank = min(features, rows)
     directions, _ = np.linalg.qr(rng.standard_normal((features, features)))
@@ -192,8 +189,5 @@ def topic_sites(
 
 def _share(rows: int, sites: int) -> int:
     if sites < 1 or rows < sites or rows % sites:
-        raise DataError(
-            f"{rows} rows cannot be shared equally by {sites} sites.",
-            hint="The published method is for sites with equally many rows.",
-        )
+        raise DataError("rows-not-shared-equally", rows=rows, sites=sites)
     return rows // sites

@@ -139,11 +139,7 @@ def djica(
     """
     moments = _prepared(sites, row_bound, n_components, intermediate)
     if intermediate < n_components:
-        raise DataError(
-            f"{intermediate} columns handed on have no {n_components} directions.",
-            hint="Give intermediate >= n_components; twice as many are usual.",
-            code="intermediate",
-        )
+        raise DataError("intermediate", intermediate=intermediate, n_components=n_components)
     taus, noisy = _noisy(moments, epsilon, delta, random_state)
     messages: list[FloatArray] = []
     for moment, matrix in zip(moments, noisy, strict=True):
@@ -218,9 +214,7 @@ def local(
     """
     moments = _prepared(sites, row_bound, n_components)
     if not -len(moments) <= site < len(moments):
-        raise DataError(
-            f"There is no site {site} among {len(moments)}.", hint="Give 0 for the first site."
-        )
+        raise DataError("no-such-site", site=site, moments=len(moments))
     return analyze_gauss(
         moments[site],
         n_components=n_components,

@@ -147,13 +147,9 @@ class FPCAEdge:
         self.columns = checked_count("columns", columns)
         check_shares(alpha, beta)
         if not 0 < forgetting <= 1:
-            raise DataError(
-                f"forgetting = {forgetting!r} is not in (0, 1].", hint="Give 1 to forget nothing."
-            )
+            raise DataError("bad-forgetting", forgetting=repr(forgetting))
         if (epsilon is None) != (delta is None):
-            raise DataError(
-                "epsilon and delta belong together.", hint="Give both, or neither for no mask."
-            )
+            raise DataError("epsilon-without-delta")
         if epsilon is not None and delta is not None:
             omega(epsilon, delta, max(2, n_components), 1)  # what is out of range is said at once
         self.epsilon, self.delta = epsilon, delta
@@ -169,7 +165,7 @@ class FPCAEdge:
         """Fold one block of rows, shape (b, D), into the subspace."""
         rows = self._reader.rows(block, least_features=self.n_components)
         if len(rows) == 0:
-            raise DataError("An empty block tells nothing.", hint="Give rows.", code="rows-matrix")
+            raise DataError("empty-block")
         if self.subspace.rank == 0:
             self.subspace = Subspace(np.zeros((rows.shape[1], 0)), np.zeros(0))
         if self.epsilon is not None and self.delta is not None:
@@ -234,10 +230,7 @@ class FPCA:
     ) -> None:
         self.edge = FPCAEdge(n_components=n_components, **options)
         if omega_0 is not None and self.edge.epsilon is None:
-            raise DataError(
-                "omega_0 is the deviation of a mask, and without epsilon there is none.",
-                hint="Give epsilon and delta, or leave omega_0 out.",
-            )
+            raise DataError("deviation-without-mask")
         self.block = block
         self.omega_0 = omega_0
         self._reader = Reader()
@@ -314,16 +307,10 @@ def merge_up_tree(subspaces: Sequence[Subspace], *, rank: int, leaves: int = 2) 
         Children of a node, 2 or more.
     """
     if leaves < 2 or rank < 1:
-        raise DataError(
-            f"A tree of {leaves} children a node and rank {rank} merges nothing.",
-            hint="Give leaves=2 or more and a rank of 1 or more.",
-        )
+        raise DataError("tree-merges-nothing", leaves=leaves, rank=rank)
     level = [subspace for subspace in subspaces if subspace.rank > 0]
     if not level or len({subspace.basis.shape[0] for subspace in level}) > 1:
-        raise DataError(
-            f"{len(level)} subspaces of different features, or none, cannot be merged.",
-            hint="Give the subspaces of clients that have read rows of the same features.",
-        )
+        raise DataError("subspaces-not-merged", level=len(level))
     check_components(rank, level[0].basis.shape[0])
     while len(level) > 1:
         level = [

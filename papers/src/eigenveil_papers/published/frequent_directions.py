@@ -44,8 +44,7 @@ class FrequentDirections:
         self.sketch_rows = 2 * n_components if sketch_rows is None else sketch_rows
         if self.sketch_rows < n_components:
             raise DataError(
-                f"A sketch of {self.sketch_rows} rows has no {n_components} components.",
-                hint="Give sketch_rows of n_components or more; twice as many is usual.",
+                "sketch-without-components", rows=self.sketch_rows, components=n_components
             )
         self.robust = robust
         self._reader = Reader()

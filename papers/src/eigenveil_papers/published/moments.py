@@ -133,11 +133,7 @@ def second_moment(X: Rows, *, row_bound: float | None = None) -> SecondMoment:
     """
     if isinstance(X, SecondMoment):
         if row_bound not in (None, X.row_bound):
-            raise DataError(
-                f"These rows were divided by {X.row_bound!r} already, not by {row_bound!r}.",
-                hint="Give row_bound where the second moment is made.",
-                code="row-bound",
-            )
+            raise DataError("divided-already", bound=X.row_bound, other=row_bound)
         return X
     rows = finite_rows(X)
     bound = largest_norm(rows) if row_bound is None else row_bound
@@ -156,16 +152,11 @@ def second_moments(sites: Sites, *, row_bound: float | None = None) -> list[Seco
     """
     given = list(sites)
     if not given:
-        raise DataError("There is no site.", hint="Give the rows of one site or more.")
+        raise DataError("no-sites")
     made = [each for each in given if isinstance(each, SecondMoment)]
     rows = [finite_rows(each) for each in given if not isinstance(each, SecondMoment)]
     if made and rows:
-        raise DataError(
-            f"{len(made)} sites have a second moment, {len(rows)} have rows: these may have another"
-            " bound.",
-            hint="Make all second moments together: second_moments(sites).",
-            code="sites-differ",
-        )
+        raise DataError("moments-of-other-sites", made=len(made), rows=len(rows))
     if rows:
         _check_alike([each.shape[1] for each in rows], "features")
         common = max(map(largest_norm, rows)) if row_bound is None else row_bound
@@ -198,11 +189,7 @@ def finite_rows(X: ArrayLike) -> FloatArray:
 
 
 def _no_matrix(what: str) -> DataError:
-    return DataError(
-        f"Rows {what} are no finite, non-empty matrix.",
-        hint="Give an array of shape (n, D) without missing values.",
-        code="rows-matrix",
-    )
+    return DataError("rows-matrix", what=what)
 
 
 def largest_norm(rows: FloatArray) -> float:
@@ -216,28 +203,16 @@ def rows_within(X: ArrayLike, row_bound: float | None) -> tuple[FloatArray, floa
     largest = largest_norm(exact)
     bound = largest if row_bound is None else row_bound
     if not (bound > 0 and math.isfinite(bound)):
-        raise DataError(
-            f"Rows cannot be divided by {bound!r}.",
-            hint="Give a finite row_bound above 0, or rows that are not all 0.",
-            code="row-bound",
-        )
+        raise DataError("no-division", bound=bound)
     if largest > bound * (1 + 1e-9):
-        raise DataError(
-            f"A row is longer than the bound {bound!r}.",
-            hint="Give a row_bound that holds for all rows, or clip the rows to it first.",
-            code="row-bound",
-        )
+        raise DataError("row-bound", bound=bound)
     return exact / bound, bound
 
 
 def check_components(wanted: int, features: int, *, name: str = "components") -> None:
     """Raise unless ``1 <= wanted <= features``."""
     if not (isinstance(wanted, Integral) and 1 <= wanted <= features):
-        raise DataError(
-            f"Rows of {features} features have no {wanted} {name}.",
-            hint=f"Ask for 1 to {features}.",
-            code="components",
-        )
+        raise DataError("components", features=features, wanted=wanted, what=name)
 
 
 def _of_rows(rows: FloatArray, bound: float, *, public: bool) -> SecondMoment:
@@ -248,8 +223,4 @@ def _of_rows(rows: FloatArray, bound: float, *, public: bool) -> SecondMoment:
 
 def _check_alike(values: Sequence[float], name: str) -> None:
     if len(set(values)) > 1:
-        raise DataError(
-            f"The sites differ in {name}: {', '.join(map(repr, values))}.",
-            hint="Give all sites rows of the same features, and one row_bound.",
-            code="sites-differ",
-        )
+        raise DataError("sites-differ", what=name, values=", ".join(map(repr, values)))

@@ -64,10 +64,7 @@ def scaled_by_largest(rows: ArrayLike) -> tuple[FloatArray, float]:
     exact = np.asarray(rows, dtype=np.float64)
     largest = math.sqrt(float(np.einsum("nd,nd->n", exact, exact).max(initial=0.0)))
     if not (largest > 0 and math.isfinite(largest)):
-        raise DataError(
-            f"Rows cannot be divided by their largest norm, {largest}.",
-            hint="Give finite rows, not all of them zero.",
-        )
+        raise DataError("no-largest-norm", largest=largest)
     return exact / largest, largest
 
 
@@ -95,7 +92,7 @@ def gaussian_moments(rows: ArrayLike, noise_variance: float) -> Moments:
     """
     exact = np.asarray(rows, dtype=np.float64)
     if np.einsum("nd,nd->n", exact, exact).max(initial=0.0) > 1 + 1e-9:
-        raise DataError("A row's norm is above 1.", hint="Divide the rows: scaled_by_largest.")
+        raise DataError("norm-above-one")
     count, size = exact.shape
     first, second = np.triu_indices(size)
     products = np.zeros((first.size, size))
@@ -122,12 +119,9 @@ def topic_moments(words: ArrayLike, size: int) -> Moments:
     """
     given = np.asarray(words)
     if given.ndim != 2 or given.shape[1] != 3 or not np.issubdtype(given.dtype, np.integer):
-        raise DataError(
-            f"Documents of shape {given.shape} and type {given.dtype} are not three words each.",
-            hint="Give an array of integers with three columns.",
-        )
+        raise DataError("not-three-words", shape=given.shape, dtype=given.dtype)
     if given.size == 0 or given.min() < 0 or given.max() >= size:
-        raise DataError(f"Words must be numbers from 0 to {size - 1}.", hint="Number them anew.")
+        raise DataError("words-out-of-range", last=size - 1)
     pairs = given[:, 0] * size + given[:, 1]
     triples = pairs * size + given[:, 2]
     return Moments(
@@ -279,10 +273,7 @@ def whitening_of(pair: FloatArray, count: int) -> FloatArray:
     left, values, _ = np.linalg.svd(pair)
     rank = int(np.sum(values > 1e-13 * values[0]))
     if not 1 <= count <= rank:
-        raise DataError(
-            f"A pair moment of rank {rank} has no {count} components.",
-            hint="Ask for fewer components, or give more rows.",
-        )
+        raise DataError("rank-below-components", rank=rank, count=count)
     return np.asarray(left[:, :count] / np.sqrt(values[:count]))
 
 
@@ -322,7 +313,7 @@ def _from_one_start(cube: FloatArray, rng: np.random.Generator) -> tuple[float, 
         seen = (cube @ here) @ here
         value = float(np.linalg.norm(seen))
         if value == 0:
-            raise DataError("The whitened triple moment is zero.", hint="Give more rows.")
+            raise DataError("zero-triples")
         before, here = here, seen / value
         if np.linalg.norm(here - before) <= _TOLERANCE:
             return value, here, True

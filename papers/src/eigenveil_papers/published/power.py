@@ -106,10 +106,5 @@ def rounds(moment: SecondMoment, n_components: int) -> int:
     last, after = float(roots[n_components - 1]), float(roots[n_components])
     needed = last * math.log(moment.features)
     if needed > _MOST_ROUNDS * (last - after):
-        raise DataError(
-            f"Singular values {n_components} and {n_components + 1} are too close for the published"
-            " number of rounds.",
-            hint="Give n_iter, or another number of components.",
-            code="power-rounds",
-        )
+        raise DataError("power-rounds", n_components=n_components, n_components_2=n_components + 1)
     return max(1, math.ceil(needed / (last - after))) if last > after else 1

@@ -49,10 +49,7 @@ class Spirit:
     ) -> None:
         self.n_components = checked_count("n_components", n_components)
         if not (0 < forgetting <= 1 and 0 < low < high <= 1):
-            raise DataError(
-                f"forgetting = {forgetting!r}, low = {low!r}, high = {high!r} are out of range.",
-                hint="Give forgetting in (0, 1] and 0 < low < high <= 1.",
-            )
+            raise DataError("bad-spirit", forgetting=forgetting, low=low, high=high)
         self.forgetting = forgetting
         self.adapt, self.low, self.high = adapt, low, high
         self.hold_off = checked_count("hold_off", hold_off)

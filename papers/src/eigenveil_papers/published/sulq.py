@@ -78,11 +78,7 @@ def smallest_batch(omega_0: float, *, epsilon: float, delta: float, features: in
     """
     one = omega(epsilon, delta, features, 1)
     if not (omega_0 > 0 and math.isfinite(omega_0)):
-        raise PrivacyError(
-            f"omega_0 = {omega_0!r} is no deviation that a mask can have.",
-            hint="Give a finite number above 0.",
-            code="mask-deviation",
-        )
+        raise PrivacyError("mask-deviation", omega_0=omega_0)
     least = max(1, math.ceil(one / omega_0))
     while least > 1 and omega(epsilon, delta, features, least - 1) <= omega_0:
         least -= 1  # the quotient was rounded up
@@ -95,26 +91,15 @@ def _logarithm(epsilon: float, delta: float, features: int, rows: int, entries: 
     _check(epsilon, delta, features, rows)
     logarithm = math.log(entries / (delta * math.sqrt(2 * math.pi)))
     if logarithm < 0:
-        raise PrivacyError(
-            f"delta = {delta!r} is too large for the published mask of {features} features.",
-            hint="Give a smaller delta.",
-            code="mask-delta",
-        )
+        raise PrivacyError("mask-delta", delta=delta, features=features)
     return logarithm
 
 
 def _check(epsilon: float, delta: float, features: int, rows: int) -> None:
     if not (epsilon > 0 and math.isfinite(epsilon) and 0 < delta < 1):
-        raise PrivacyError(
-            f"epsilon = {epsilon!r} and delta = {delta!r} are no guarantee of MOD-SuLQ.",
-            hint="Give a finite epsilon above 0 and a delta between 0 and 1.",
-            code="mask-guarantee",
-        )
+        raise PrivacyError("mask-guarantee", epsilon=epsilon, delta=delta)
     if features < 1 or rows < 1:
-        raise DataError(
-            f"{rows} rows of {features} features have no second moment.",
-            hint="Give at least one row and one feature.",
-        )
+        raise DataError("no-second-moment", rows=rows, features=features)
 
 
 # One data set

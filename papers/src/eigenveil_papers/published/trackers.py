@@ -45,23 +45,13 @@ class Reader:
         """The rows as a matrix (n, D) of their own, possibly with n = 0."""
         exact = np.array(rows, dtype=np.float64, ndmin=2)
         if exact.ndim != 2 or exact.shape[1] == 0 or not np.all(np.isfinite(exact)):
-            raise DataError(
-                f"Rows of shape {exact.shape} are no finite matrix.",
-                hint="Give an array of shape (n, D) without missing values.",
-                code="rows-matrix",
-            )
+            raise DataError("rows-matrix", what=f"of shape {exact.shape}")
         features = exact.shape[1]
         if self.features not in (0, features):
-            raise DataError(
-                f"These rows have {features} features; those before had {self.features}.",
-                hint="Use one tracker for each stream.",
-                code="rows-features",
-            )
+            raise DataError("features-changed", features=features, before=self.features)
         if features < least_features:
             raise DataError(
-                f"Rows of {features} features have no {least_features} components.",
-                hint=f"Ask for at most {features}.",
-                code="components",
+                "components", features=features, wanted=least_features, what="components"
             )
         self.features = features
         return exact
@@ -115,13 +105,13 @@ class Blocks:
 def checked_count(name: str, value: int) -> int:
     """The value, or a :class:`DataError` when it is below 1."""
     if value < 1:
-        raise DataError(f"{name} = {value!r} is below 1.", hint="Give 1 or more.")
+        raise DataError("below-one", name=name, value=repr(value))
     return value
 
 
 def no_components(why: str) -> DataError:
     """The error of a tracker that cannot tell components yet."""
-    return DataError(f"There are no components: {why}.", hint="Give rows.", code="no-rows")
+    return DataError("no-components", why=why)
 
 
 def as_components(basis: FloatArray) -> FloatArray:
@@ -232,9 +222,9 @@ class Grouse:
     ) -> None:
         self.n_components = checked_count("n_components", n_components)
         if step is not None and not (step > 0 and math.isfinite(step)):
-            raise DataError(f"step = {step!r} is not above 0.", hint="Leave it out for greedy.")
+            raise DataError("bad-step", step=step)
         if diminishing and step is None:
-            raise DataError("Without a step there is none to diminish.", hint="Give step as well.")
+            raise DataError("step-missing")
         self.step, self.diminishing = step, diminishing
         self.turns = 0
         self._seen = 0

@@ -44,20 +44,14 @@ def folder() -> Path:
 def fetch(name: str) -> Path:
     """Fetch a data set; the file it was written to."""
     if name not in KNOWN:
-        raise DataError(
-            f"{name} cannot be fetched.",
-            hint=f"Of OpenML there are {', '.join(KNOWN)}; give its file with --data-folder.",
-            code="cannot-fetch",
-        )
+        raise DataError("not-of-openml", name=name, known=", ".join(KNOWN))
     from sklearn.datasets import fetch_openml
 
     try:
         found = fetch_openml(data_id=KNOWN[name], as_frame=False, parser="liac-arff")
     except Exception as error:  # whatever the network, the server or its file does
         raise DataError(
-            f"{name} could not be fetched from OpenML ({type(error).__name__}: {error}).",
-            hint="Try again, or give its file with --data-folder.",
-            code="cannot-fetch",
+            "cannot-fetch", name=name, reason=f"{type(error).__name__}: {error}"
         ) from error
     home = folder()
     home.mkdir(parents=True, exist_ok=True)
@@ -95,7 +89,7 @@ def make(name: str) -> Rows:
         "cultivars": datasets.load_wine,
     }
     if name not in loaders:
-        raise DataError(f"There is no data set {name!r} that is shipped.", code="unknown-data-set")
+        raise DataError("unknown-data-set", whose="The package", name=name, known=", ".join(NAMES))
     found = loaders[name]()
     columns = tuple(str(column) for column in found.feature_names)
     return Rows(X=found.data, y=found.target, columns=columns, title=SHIPPED_TITLES[name])
@@ -178,19 +172,11 @@ def find(name: str, settings: Settings) -> Source:
     stands in: Fashion-MNIST for MNIST if it is at hand, or a smaller one that is shipped.
     """
     if name not in NAMES:
-        raise DataError(
-            f"There is no data set {name!r}.",
-            hint=f"Those known are {', '.join(NAMES)}.",
-            code="unknown-data-set",
-        )
+        raise DataError("unknown-data-set", whose="The package", name=name, known=", ".join(NAMES))
     if name not in _STAND_INS:
         return Source(name=name)
     if settings.folder is not None and not settings.folder.is_dir():
-        raise DataError(
-            f"{settings.folder} is not a folder.",
-            hint="--data-folder is the folder in which the data sets' files lie.",
-            code="no-data-folder",
-        )
+        raise DataError("no-data-folder", folder=settings.folder)
     own = _at_hand(name, settings)
     if own is not None:
         return own
@@ -198,7 +184,7 @@ def find(name: str, settings: Settings) -> Source:
         path = fetch(name)
         return Source(name=name, path=str(path), digest=digest(path))
     if settings.data == name:
-        raise DataError(f"{name} is not at hand.", hint=_how_to_get(name), code="no-data")
+        raise DataError("no-data", name=name, way_out=_how_to_get(name))
     if name == "mnist" and (other := _at_hand("fashion-mnist", settings)) is not None:
         return replace(other, stand_in_for=name)
     return Source(name=_STAND_INS[name], stand_in_for=name)
@@ -237,9 +223,9 @@ def _load(source: Source) -> DataSet:
     X = np.ascontiguousarray(rows.X, dtype=np.float64) if numeric else np.zeros((0, 0))
     if not X.size or not np.isfinite(X).all():
         raise DataError(
-            f"{source.path or source.name}: the rows are not a table of finite numbers.",
-            hint="Replace the file by the original.",
-            code="unreadable-data",
+            "unreadable-data",
+            path=source.path or source.name,
+            reason="the rows are not a table of finite numbers",
         )
     X.setflags(write=False)
     classes = None

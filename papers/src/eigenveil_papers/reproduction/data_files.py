@@ -205,11 +205,7 @@ def read(name: str, path: Path) -> Rows:
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
-    return DataError(
-        f"{path} cannot be read ({error}).",
-        hint="Replace the file by the original.",
-        code="unreadable-data",
-    )
+    return DataError("unreadable-data", path=path, reason=error)
 
 
 def _check(name: str, path: Path, X: NDArray[Any]) -> None:
@@ -226,11 +222,7 @@ def _check(name: str, path: Path, X: NDArray[Any]) -> None:
                 f"{known.zeros[0]:.0%} to {known.zeros[1]:.0%} are"
             )
     if wrong:
-        raise DataError(
-            f"{path} {wrong}.",
-            hint="Say with --data which data set it is, or give the other's file.",
-            code="other-data",
-        )
+        raise DataError("other-data", path=path, wrong=wrong)
 
 
 def _read_archive(name: str, path: Path) -> Rows:

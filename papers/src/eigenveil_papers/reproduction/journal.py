@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import eigenveil
 import eigenveil_papers
-from eigenveil.errors import OutputError
+from eigenveil.errors import OutputError, of_system
 from eigenveil.files import hold
 from eigenveil_papers.reproduction.experiment import Experiment, Point, Settings, Task
 
@@ -79,21 +79,13 @@ class Journal:
             raise self._unwritten(error) from None
 
     def _unwritten(self, error: OSError) -> OutputError:
-        return OutputError(
-            f"{self.path}: {error.strerror or error}.",
-            hint="Choose a folder that exists and can be written.",
-            code="cannot-write",
-        )
+        return OutputError("cannot-write", path=self.path, reason=of_system(error))
 
     def _lock(self) -> None:
         """For the time that the file is open, where the system has such locks."""
         if self._file is not None and not hold(self._file):
             self._file.close()
-            raise OutputError(
-                f"{self.path} is being written by another run.",
-                hint="Wait for it, or choose another folder.",
-                code="in-use",
-            )
+            raise OutputError("in-use", path=self.path)
 
     def _write(self, values: dict[str, Any]) -> None:
         if self._file is None:

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path, PurePath
 from typing import Any, get_args
 
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError, OutputError, of_system
 from eigenveil.files import replacing
 from eigenveil_papers.reproduction import (
     paper000,
@@ -82,9 +82,10 @@ def choose(names: Sequence[str], settings: Settings) -> list[Experiment]:
             if not having:
                 known = dict.fromkeys(d for e in EXPERIMENTS.values() for d in e.datasets)
                 raise DataError(
-                    f"No experiment has a data set {settings.data!r}.",
-                    hint=f"Those known are {', '.join(known)}.",
-                    code="unknown-data-set",
+                    "unknown-data-set",
+                    whose="An experiment",
+                    name=settings.data,
+                    known=", ".join(known),
                 )
             chosen |= having
         elif name in EXPERIMENTS:
@@ -92,10 +93,7 @@ def choose(names: Sequence[str], settings: Settings) -> list[Experiment]:
         else:
             near = difflib.get_close_matches(name, EXPERIMENTS, n=3, cutoff=0.5)
             raise UnknownExperiment(
-                f"There is no experiment {name!r}.",
-                hint=(f"Did you mean {' or '.join(near)}? " if near else "")
-                + "'eigenveil reproduce list' names them all.",
-                code="unknown-experiment",
+                "unknown-experiment", name=name, near=" or ".join(near) or "another"
             )
     return list(chosen.values())
 
@@ -136,11 +134,7 @@ def write_page(folder: Path, page: Path) -> None:
     try:
         behind.mkdir(exist_ok=True)
     except OSError as error:
-        raise OutputError(
-            f"{behind}: {error.strerror or error}.",
-            hint="Choose another name for the page.",
-            code="cannot-write",
-        ) from None
+        raise OutputError("cannot-write", path=behind, reason=of_system(error)) from None
     _write(page, _first(found, _to(folder, page), behind.name))
     back = f"../{page.name}"
     for each in found:
@@ -165,19 +159,11 @@ def _read(folder: Path) -> list[dict[str, Any]]:
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise OutputError(
-                f"{path} cannot be read ({error}).",
-                hint="Run its experiment again.",
-                code="no-claims",
-            ) from None
+            raise OutputError("claims-unreadable", path=path, reason=error) from None
         if isinstance(values, dict) and values.get("paper") in PAPERS:
             found.append(values)
     if not found:
-        raise OutputError(
-            f"{folder} has no claims of experiments.",
-            hint="'eigenveil reproduce' writes them.",
-            code="no-claims",
-        )
+        raise OutputError("no-claims", folder=folder)
     return found
 
 

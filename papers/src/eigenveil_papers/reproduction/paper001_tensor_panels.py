@@ -49,17 +49,11 @@ def component_error(found: NDArray[np.float64], true: NDArray[np.float64]) -> fl
 def _distances(found: NDArray[np.float64], true: NDArray[np.float64]) -> NDArray[np.float64]:
     """All distances, shape (K, K')."""
     if found.ndim != 2 or true.ndim != 2 or found.shape[1] != true.shape[1]:
-        raise DataError(
-            f"Rows of shapes {found.shape} and {true.shape} cannot be compared.",
-            hint="Give two matrices of one component a row, with equally many columns.",
-            code="component-shape",
-        )
+        raise DataError("component-shape", shape=found.shape, shape_2=true.shape)
     for name, rows in (("found", found), ("true", true)):
         if rows.size == 0 or not np.all(np.isfinite(rows)):
             raise DataError(
-                f"The {name} components are {'not finite' if rows.size else 'empty'}.",
-                hint="Give at least one row, of finite numbers.",
-                code="component-values",
+                "component-values", name=name, problem="not finite" if rows.size else "empty"
             )
     return np.asarray(np.linalg.norm(found[:, None, :] - true[None, :, :], axis=2))
 

@@ -131,9 +131,7 @@ def _two_classes(data: str) -> tuple[FloatArray, Labels]:
         return two_gaussians(**wanted["synthetic"])
     found = load(Source.of(wanted["source"]))
     if found.y is None:
-        raise DataError(
-            f"{found.title} has no classes.", hint="Give a file with classes.", code="no-classes"
-        )
+        raise DataError("no-classes", title=found.title)
     first, second = np.unique(found.y)[wanted["classes"]]
     kept = np.flatnonzero(np.isin(found.y, (first, second)))
     if kept.size > _MOST:

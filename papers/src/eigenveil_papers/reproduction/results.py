@@ -64,11 +64,7 @@ def redraw(experiment: Experiment, settings: Settings, *, out: Path) -> Outcome:
         raise _no_numbers(path) from None
     # titles and what was used are of the data that are found now
     if tasks != _tasks_digest(experiment, settings):
-        raise OutputError(
-            f"{path} was measured with other data or settings than are given now.",
-            hint="Give the same --data and --data-folder, or measure again without --redraw.",
-            code="no-numbers",
-        )
+        raise OutputError("other-settings", path=path)
     return write(experiment, settings, numbers, out)
 
 
@@ -162,8 +158,4 @@ def read_runs(path: Path) -> Numbers:
 
 
 def _no_numbers(path: Path) -> OutputError:
-    return OutputError(
-        f"{path} has no numbers of an earlier run.",
-        hint="Measure first: the same command without --redraw.",
-        code="no-numbers",
-    )
+    return OutputError("no-numbers", path=path)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from eigenveil.errors import DataError, EigenveilError, OutputError
+from eigenveil.errors import DataError, EigenveilError, OutputError, of_system
 from eigenveil_papers.reproduction.experiment import Experiment, Point, Settings, Task
 from eigenveil_papers.reproduction.journal import ENDING, Journal, header
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
@@ -68,11 +68,7 @@ def run(
         if restart:
             path.unlink(missing_ok=True)
     except OSError as error:
-        raise OutputError(
-            f"{out}: {error.strerror or error}.",
-            hint="Choose a folder that can be written.",
-            code="cannot-write",
-        ) from None
+        raise OutputError("cannot-write", path=out, reason=of_system(error)) from None
     with Journal(path, header(experiment, settings, tasks)) as journal:
         reported = _Progress(tasks, keys, journal.found, progress)
         reported.notify(journal.note)
@@ -103,9 +99,10 @@ def check_data(experiment: Experiment, settings: Settings) -> None:
     """Refuse a data set that the experiment does not have."""
     if settings.data is not None and settings.data not in experiment.datasets:
         raise DataError(
-            f"{experiment.name} has no data set {settings.data!r}.",
-            hint=f"It has {', '.join(experiment.datasets)}.",
-            code="unknown-data-set",
+            "unknown-data-set",
+            whose=experiment.name,
+            name=settings.data,
+            known=", ".join(experiment.datasets),
         )
 
 

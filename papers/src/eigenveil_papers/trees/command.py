@@ -226,7 +226,7 @@ def simulate_tree(
     places = read_places(files, sql, database, needed=False)
     of_files = _given(context, places, columns=columns, exclude=exclude, read=read)
     if rounds == 1 and forgetting != 1.0:
-        raise WrongOption("--forgetting is for several rounds.", hint="Give --rounds, or leave it.")
+        raise WrongOption("forgetting-of-one-round")
     _check(
         rounds=rounds,
         nodes=nodes,
@@ -295,8 +295,9 @@ def _given(
     for name in _MADE_UP if files else _OF_FILES:
         if name in given_names:
             raise WrongOption(
-                f"{options.option_text(name)} is for {'made-up rows' if files else 'files'}.",
-                hint="Leave it out, or the files." if files else "Give files, or leave it out.",
+                "of-other-rows",
+                option=options.option_text(name),
+                rows="made-up rows" if files else "files",
             )
     if not files:
         return None
@@ -333,16 +334,13 @@ def _check(
         ("--seed", 0 if seed is None else seed, 0, "a seed is not negative"),
     ):
         if value < least:
-            raise WrongOption(f"{name} {value} is below {least}: {why}.", hint="Give a larger one.")
+            raise WrongOption("too-small", name=name, value=value, least=least, why=why)
 
 
 def _check_shares(**shares: float) -> None:
     for name, value in shares.items():
         if not 0 <= value < 1:
-            raise WrongOption(
-                f"--{name} {value} is not a share of the leaves from 0 to below 1.",
-                hint="For example 0.3.",
-            )
+            raise WrongOption("bad-share-of-leaves", name=name, value=value)
 
 
 _COLUMNS = (

@@ -63,8 +63,4 @@ class Subspaces(Content[Subspace]):
 
 
 def _no_subspace(sender: str, wanted: str) -> ProtocolError:
-    return ProtocolError(
-        f"{sender}: a subspace has {wanted}, which that of its message has not.",
-        hint="The message is refused; check that all parties run the same version.",
-        code="malformed",
-    )
+    return ProtocolError("malformed", sender=sender, what=f"{wanted} of a subspace")

@@ -70,11 +70,7 @@ def demo(
     import shutil
 
     if folder.exists() and not (folder / MARK).is_file() and any(folder.iterdir()):
-        raise OutputError(
-            f"{folder} has files that are not of this demonstration.",
-            hint="Choose another folder: eigenveil demo FOLDER.",
-            code="output-exists",
-        )
+        raise OutputError("not-a-demonstration", folder=folder)
     shutil.rmtree(folder, ignore_errors=True)
     for site, (visits, patients) in write_visits(folder / "rows").items():
         say(f"wrote {folder}/rows/{site}.parquet: {visits} visits of {patients} patients")

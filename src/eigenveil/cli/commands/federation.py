@@ -112,9 +112,7 @@ def join(
     from eigenveil.app import federation
 
     if role not in _ROLES:
-        raise DataError(
-            f"--role {role} is no role.", hint=f"Choose {', '.join(_ROLES)}.", code="bad-role"
-        )
+        raise DataError("unknown-choice", option="--role", given=role, known=", ".join(_ROLES))
     made = federation.join(
         folder,
         role=cast("Role", role),

@@ -127,24 +127,17 @@ def _check_together(context: typer.Context, sites: bool) -> None:
     given = options.given(context)
     for name, (text, hint) in _OF_ONE.items() if sites else ():
         if name in given:
-            raise WrongOption(f"{text} is for one data set.", hint=hint)
+            raise WrongOption("of-one-data-set", option=text, way_out=hint)
     if not sites and given & {"study", "ledgers"}:
-        raise DataError(
-            "--study and --ledgers are for several sites.",
-            hint="Give --site NAME=FILE for each.",
-        )
+        raise DataError("of-several-sites", option="--study and --ledgers")
 
 
 def _check_place(files: Sequence[Any] | None, site: list[str] | None) -> None:
     """Rows of one data set or of sites, not of both."""
     if site and files:
-        raise DataError(
-            f"{files[0]} belongs to no site.", hint="Give every file as --site NAME=FILE."
-        )
+        raise DataError("file-of-no-site", file=files[0])
     if not site and not files:
-        raise DataError(
-            "There are no files.", hint="Give files with rows, or --site NAME=FILE for several."
-        )
+        raise DataError("no-rows-given", way="--site NAME=FILE for several")
 
 
 def _check_agreed(context: typer.Context) -> None:

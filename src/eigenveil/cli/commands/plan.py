@@ -61,9 +61,7 @@ def plan(
     components = values.get("n_components", chosen.usual_components)
     sought = options.read_find(context, quality, find)
     if rows is None and sought != "rows":
-        raise options.WrongOption(
-            "--rows is missing.", hint="Give the number of rows that are expected."
-        )
+        raise options.WrongOption("rows-missing")
     if rows is None:
         rows = max(2, components) if isinstance(components, int) else 2
     asked = app.plan.PlanRequest(
@@ -102,6 +100,6 @@ def _centered(option_values: dict[str, Any], features: int) -> dict[str, Any]:
         return option_values
     if text not in ("private", "none", "public"):
         raise DataError(
-            f"center = {text!r} is not private, none or public.", hint="Choose one of these."
+            "unknown-choice", option="center", given=text, known="private, none, public"
         )
     return option_values | {"center": [0.0] * features if text == "public" else text == "private"}

@@ -67,7 +67,7 @@ def flare_job(
     """Write the job that a FLARE user submits, and what keeps it running."""
     names = dict(each.partition("=")[::2] for each in member or [])
     if not all(names.values()):
-        raise options.WrongOption("--member is not CLIENT=MEMBER.", hint="site-1=north, say.")
+        raise options.WrongOption("bad-client")
     made = relays.write_flare_job(folder, members=names, carry=carry_code)
     Screen().print(
         f"written: {made}; with FLARE's python: {made}-keep.py KIT USER {made}", soft_wrap=True

@@ -125,7 +125,7 @@ def start(
     """Answer studies until stopped (Ctrl-C); a noise helper needs no rows and no ledger."""
     if approve not in ("manual", "all"):
         raise options.WrongOption(
-            f"--approve {approve!r} is not manual or all.", hint="Choose one of these."
+            "unknown-choice", option="--approve", given=approve, known="manual, all"
         )
     from eigenveil.federation.approvals.desk import Decisions
     from eigenveil.network.folder import open_party
@@ -191,7 +191,7 @@ class _Rows:
         try:
             return list(self.wanted.rows_like(self.files).paths)
         except DataError as error:
-            if error.code not in ("identifier-column", "not-numeric"):
+            if error.code not in ("identifier-column", "not-a-feature", "not-numeric"):
                 raise
             return []
 
@@ -203,10 +203,7 @@ class _Rows:
 
 def _needed(name: str, value: Any) -> Any:
     if not value:
-        raise options.WrongOption(
-            f"--{name} is missing.",
-            hint="A site needs its rows and its ledger; only a noise helper has neither.",
-        )
+        raise options.WrongOption("site-option-missing", option=name)
     return value
 
 
@@ -214,10 +211,7 @@ def _no_rows_here(
     data: Sequence[str | Place], ledger: str | None, heads: str | None, schema: Path | None
 ) -> None:
     if data or any(each is not None for each in (ledger, heads, schema)):
-        raise options.WrongOption(
-            "This is a noise helper, which must not have rows or a ledger.",
-            hint="Leave --data, --ledger, --heads and --tell-schema out.",
-        )
+        raise options.WrongOption("helper-with-rows")
 
 
 def _absolute(place: str) -> str:

@@ -64,9 +64,7 @@ def run(
     check_free(out, overwrite=overwrite)
     for name, seconds in (("timeout", timeout), ("wait-for-sites", wait_for_sites)):
         if not seconds > 0:
-            raise options.WrongOption(
-                f"--{name} {seconds:g} is not above 0.", hint="Give a number of seconds."
-            )
+            raise options.WrongOption("bad-seconds", option=name, seconds=seconds)
     agreed = read_study(study)
     screen = Screen(quiet=quiet or json)
     began = ""

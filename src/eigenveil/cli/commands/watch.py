@@ -113,9 +113,9 @@ def _check_together(context: typer.Context, *, private: bool) -> None:
     for name in wrong - {"block_size"}:
         if options.option_name(name) in options.given(context):
             raise WrongOption(
-                f"{options.option_text(name)} is for tracking {'without' if private else 'with'} "
-                "--epsilon.",
-                hint="Leave one of them out.",
+                "tracking-and-privacy",
+                option=options.option_text(name),
+                kind="without" if private else "with",
             )
 
 

@@ -138,19 +138,15 @@ def check_budget(desk: Decisions, target: BudgetTarget, screen: Screen) -> None:
     from eigenveil.federation.ledger.ledger import Budget
 
     if target.epsilon is None and (target.delta is not None or target.pure_epsilon):
-        raise options.WrongOption(
-            "--budget-delta and --budget-pure-epsilon are for a budget, and --budget-epsilon is "
-            "missing.",
-            hint="Give it, too, or none of them.",
-        )
+        raise options.WrongOption("budget-without-epsilon")
     ledger, name = desk.ledger, target.data_set
     before = ledger.budget_if_any(name)
     if target.epsilon is None and before is None:
         raise DataError(
-            f"{ledger.name} has no budget for data set {name!r}.",
-            hint="Set what may be lost about these rows in all: --budget-epsilon 2 "
-            "--budget-delta 1e-6 (or 'eigenveil ledger budget').",
-            code="no-budget",
+            "no-budget",
+            ledger=ledger.name,
+            data_set=name,
+            command="--budget-epsilon 2 --budget-delta 1e-6 (or 'eigenveil ledger budget')",
         )
     desk.begin()
     ledger.note_head()
@@ -165,9 +161,7 @@ def check_budget(desk: Decisions, target: BudgetTarget, screen: Screen) -> None:
         screen.print(f"{ledger.name}: {_budget_text(requested)}, for data set {name}{waits}")
     elif before != requested:
         raise DataError(
-            f"{ledger.name} has a budget for data set {name!r} already: {_budget_text(before)}.",
-            hint="Leave --budget-epsilon out, or change it with 'eigenveil ledger budget'.",
-            code="budget-exists",
+            "budget-exists", ledger=ledger.name, data_set=name, budget=_budget_text(before)
         )
 
 

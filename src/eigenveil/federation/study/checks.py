@@ -128,7 +128,7 @@ def _check_shape(study: Study) -> None:
     if study.expected_rows is not None and study.expected_rows < least:
         raise DataError(
             "fewer-rows-than-components",
-            expected_rows=study.expected_rows,
+            rows=study.expected_rows,
             components=study.components,
         )
 

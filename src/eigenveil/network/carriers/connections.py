@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from eigenveil.errors import OutputError, ProtocolError
+from eigenveil.errors import OutputError, ProtocolError, of_system
 from eigenveil.network.mailbox import LARGEST
 
 _log = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class Guests:
 
     def admit(self, guest: Guest, address: str, name: str) -> None:
         if self._members[name] >= self._limits.connections:
-            raise ProtocolError("This member has too many connections.", code="mailbox-full")
+            raise ProtocolError("mailbox-full", what="This member has too many connections")
         self._members[name] += 1
         self._forget_stranger(guest, address)
 
@@ -197,10 +197,9 @@ def listen(host: str, port: int) -> socket.socket:
             listening = socket.create_server((host, port), family=family, backlog=4096)
     except (OSError, OverflowError) as problem:
         raise OutputError(
-            f"Nothing can listen on {host or 'this machine'}, port {port}: "
-            f"{getattr(problem, 'strerror', None) or problem}.",
-            hint="Give an address of this machine and a free port.",
-            code="bad-address",
+            "cannot-listen",
+            address=f"{host or 'this machine'}, port {port}",
+            reason=of_system(problem),
         ) from None
     listening.setblocking(False)
     return listening

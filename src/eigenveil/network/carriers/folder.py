@@ -60,9 +60,7 @@ class FolderMailbox:
     def put(self, recipient: str, envelope: bytes) -> None:
         if not 0 < len(envelope) <= LARGEST:
             raise ProtocolError(
-                f"An envelope for {recipient} has {len(envelope)} bytes.",
-                hint=f"It can have {LARGEST} at most: split the study.",
-                code="too-large",
+                "too-large", sender=f"To {recipient}", size=len(envelope), most=LARGEST
             )
         self.shelf.write(self._box_of(check_recipient(recipient)), digest_of(envelope), envelope)
         self._pace = self.shelf.pace[0]
@@ -129,11 +127,7 @@ def place_of(address: str, default: Path | None = None) -> Path:
     """The folder that an address names."""
     path = Path(address.partition(":")[2] or default or "").expanduser()
     if not path.is_absolute():
-        raise DataError(
-            f"The address {printable(address)!r} does not name a folder from the root.",
-            hint="For example folder:/mnt/share/study.",
-            code="bad-address",
-        )
+        raise DataError("bad-address", address=printable(address))
     return path
 
 

@@ -192,11 +192,7 @@ def parse(address: str) -> tuple[str, str]:
             and not (found.query or found.username or found.password)
         ):
             return f"https://{found.netloc}{found.path.rstrip('/')}", pin.lower()
-    raise DataError(
-        f"{address} is no address of a mailbox.",
-        hint="https://host:port, or https://host:port#sha256=... with its certificate's digest.",
-        code="bad-mailbox-address",
-    )
+    raise DataError("bad-mailbox-address", address=address)
 
 
 # -- What came.
@@ -255,31 +251,21 @@ def _refused(url: str, code: str) -> CarrierError:
     if code not in _REASONS:
         return _no_mailbox(url, "a refusal that is none")
     why, hint = _REASONS[code]
-    return CarrierError(f"The mailbox {url} refuses: {why}.", hint=hint, code=code)
+    return CarrierError.relayed(f"The mailbox {url} refuses: {why}.", hint=hint, code=code)
 
 
 def _no_mailbox(url: str, shown: str) -> CarrierError:
-    return CarrierError(
-        f"{url} answers as no mailbox does: {first_line(shown, empty='nothing')}.",
-        hint="Check the address, and whether a proxy stands between (HTTPS_PROXY, NO_PROXY).",
-        code="not-a-mailbox",
-    )
+    return CarrierError("not-a-mailbox", url=url, reason=first_line(shown, empty="nothing"))
 
 
 def _unreachable(url: str, why: object) -> CarrierError:
     return CarrierError(
-        f"The mailbox {url} cannot be reached: {first_line(why, empty='no answer')}.",
-        hint="Check that the aggregator runs, the network, and the proxy that is set, if any.",
-        code="no-mailbox",
+        "no-mailbox", mailbox=f"The mailbox {url}", reason=first_line(why, empty="no answer")
     )
 
 
 def _bad_proxy(url: str, problem: Exception) -> CarrierError:
-    return CarrierError(
-        f"The proxy on the way to {url} cannot be used: {first_line(problem, empty='no reason')}.",
-        hint="Check HTTPS_PROXY, its user and password, and that it lets this host through.",
-        code="proxy-refused",
-    )
+    return CarrierError("proxy-refused", url=url, reason=first_line(problem, empty="no reason"))
 
 
 def _named(problem: httpx.HTTPError, url: str) -> tuple[CarrierError, bool]:
@@ -291,18 +277,10 @@ def _named(problem: httpx.HTTPError, url: str) -> tuple[CarrierError, bool]:
         return _bad_proxy(url, problem), False
     for cause in causes:
         if isinstance(cause, OtherPin):
-            return CarrierError(
-                f"{url} shows another certificate than the one that its address pins.",
-                hint="A proxy may open TLS on the way; or ask the registrar for the address.",
-                code="other-pin",
-            ), False
+            return CarrierError("other-pin", url=url), False
         if isinstance(cause, ssl.SSLCertVerificationError):
             why = first_line(cause.verify_message, empty="it is not trusted")
-            return CarrierError(
-                f"The certificate of {url} is refused: {why}.",
-                hint="Check host and date; give the authority's file in SSL_CERT_FILE, or a pin.",
-                code="bad-tls",
-            ), False
+            return CarrierError("bad-tls", url=url, why=why), False
         if isinstance(cause, ssl.SSLError) and not isinstance(
             cause, (ssl.SSLEOFError, ssl.SSLZeroReturnError)
         ):

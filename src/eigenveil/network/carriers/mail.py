@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from eigenveil.errors import OutputError, ProtocolError
+from eigenveil.errors import OutputError, ProtocolError, of_system
 from eigenveil.network.mailbox import check_recipient, digest_of
 
 _AT_ONCE = 64 << 20  # bytes of mail that one take brings, of several envelopes
@@ -94,7 +94,7 @@ class MailStore:
         with self._guard:
             who = _key(sender)
             if self._used[who] + size > self._bytes or self._held[who] >= self._mails:
-                raise ProtocolError("Too much mail of this member lies here.", code="mailbox-full")
+                raise ProtocolError("mailbox-full", what="Too much mail of this member lies here")
             self._used[who] += size
 
     @contextmanager
@@ -217,8 +217,4 @@ def _key(name: str) -> str:
 
 
 def _cannot_write(folder: Path, problem: OSError) -> OutputError:
-    return OutputError(
-        f"{folder} cannot be written: {problem.strerror or problem}.",
-        hint="Make room on its disk; what was not taken in is sent again.",
-        code="cannot-write",
-    )
+    return OutputError("cannot-write", path=folder, reason=of_system(problem))

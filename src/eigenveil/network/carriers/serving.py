@@ -48,9 +48,7 @@ try:
     from eigenveil.network.carriers.https import KIND, LONGEST_POLL, parse, what_is_signed
 except ImportError as problem:
     raise DataError(
-        f"To serve mailboxes over https needs {problem.name}, which is not installed.",
-        hint="pip install 'eigenveil[sites]'.",
-        code="extra-missing",
+        "extra-missing", what="A mailbox over https", library=problem.name, extra="sites"
     ) from None
 
 _CHALLENGE = 30.0  # seconds that a challenge is good for
@@ -178,13 +176,15 @@ class MailboxServer:
             federation, name, challenge, signature = data.decode("ascii").split("\n")
             name, signed = bytes.fromhex(name).decode(), bytes.fromhex(signature)
         except ValueError:
-            raise ProtocolError("This is no request for a session.", code="malformed") from None
+            raise ProtocolError(
+                "malformed", sender="This member", what="request for a session"
+            ) from None
         identity = self._identity
         members = identity.members
         if federation != members.federation:
-            raise ProtocolError("This is another federation's.", code="wrong-federation")
+            raise ProtocolError("wrong-federation", whose="This")
         if self._unsealed("challenge", challenge) is None:
-            raise ProtocolError("The challenge is over.", code="no-session")
+            raise ProtocolError("no-session", what="The challenge is over")
         text = what_is_signed(federation, name, challenge)
         role = members.role(name)
         identity.verify(text, signed, role=role, name=name)
@@ -195,11 +195,11 @@ class MailboxServer:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         found = self._unsealed("session", token) if kind == "Bearer" else None
         if found is None:
-            raise ProtocolError("There is no session.", code="no-session")
+            raise ProtocolError("no-session", what="There is no session")
         shown, _, key = found.partition(".")
         name = bytes.fromhex(shown).decode()
         if self._key(name) != key:  # raises for a name that was revoked
-            raise ProtocolError("The session is of another key.", code="no-session")
+            raise ProtocolError("no-session", what="The session is of another key")
         guest: Guest = request.scope["state"]["guest"]
         guest.admit(name)
         return name
@@ -248,7 +248,9 @@ class MailboxServer:
             wait = asked if 0.0 <= asked <= LONGEST_POLL else LONGEST_POLL  # also of no number
             forget, _, known = data.decode("ascii").partition("\n")
         except ValueError:
-            raise ProtocolError("This is no request for mail.", code="malformed") from None
+            raise ProtocolError(
+                "malformed", sender="This member", what="request for mail"
+            ) from None
         self._store.forget(name, forget.split())
         mail = await self._wait(name, frozenset(known.split()), wait, request)
         if not mail:
@@ -328,7 +330,7 @@ async def _pieces(request: Request, most: int, pause: float | None = None) -> As
                 piece = await anext(rest)
             size += len(piece)
             if size > most:
-                raise ProtocolError(f"More than {most} bytes.", code="too-large")
+                raise ProtocolError("too-large", sender="This member", size="more", most=most)
             yield piece
 
 

@@ -188,18 +188,10 @@ def _unreachable(shown: str, error: Exception) -> NoReturn:
     """One line for whatever a folder or a store says."""
     number = error.errno if isinstance(error, OSError) else None
     if number in _FULL:
-        raise CarrierError(
-            f"{shown} is full: {os.strerror(number)}. Nothing was half written.",
-            hint="Make room, or let the other parties run, which remove their mail; it is tried "
-            "again.",
-            code="no-mailbox",
-        ) from None
+        raise CarrierError("no-room-for-mail", place=shown, reason=os.strerror(number)) from None
     said = first_line(getattr(error, "strerror", None) or error, empty=type(error).__name__)
     raise CarrierError(
-        f"The mail in {shown} cannot be reached: {printable(said)}.",
-        hint="Check that the share is mounted, or the store's credentials, and that this user may "
-        "read and write there; it is tried again.",
-        code="no-mailbox",
+        "no-mailbox", mailbox=f"The mail in {shown}", reason=printable(said)
     ) from None
 
 
@@ -217,12 +209,7 @@ class StoreShelf:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.password is not None or parts.query or parts.fragment:
-            raise DataError(
-                f"The address {parts.scheme}://{parts.hostname} has a password or options in it.",
-                hint="Leave them out: all members see the address, and credentials come from the "
-                "environment, as the store's own tools have them.",
-                code="credentials-in-url",
-            )
+            raise DataError("options-in-address", address=f"{parts.scheme}://{parts.hostname}")
         self.shown, self.ignored, self._scheme = url.rstrip("/"), 0, parts.scheme.lower()
         self._files: Any = None
         self._root, self._there = "", False
@@ -234,9 +221,10 @@ class StoreShelf:
                 core = import_module("fsspec.core")
             except ImportError:
                 raise DataError(
-                    f"Mail at {self._scheme}:// needs the library fsspec, which is not installed.",
-                    hint="pip install 'eigenveil[stores]'.",
-                    code="extra-missing",
+                    "extra-missing",
+                    what=f"Mail at {self._scheme}://",
+                    library="fsspec",
+                    extra="stores",
                 ) from None
             try:
                 self._files, self._root = core.url_to_fs(
@@ -244,10 +232,9 @@ class StoreShelf:
                 )
             except (ImportError, ValueError) as error:
                 raise DataError(
-                    f"Mail at {self._scheme}:// cannot be read: "
-                    f"{first_line(error, empty=type(error).__name__)}.",
-                    hint="pip install s3fs for s3://, paramiko for sftp://.",
-                    code="extra-missing",
+                    "no-driver-for-mail",
+                    scheme=self._scheme,
+                    reason=first_line(error, empty=type(error).__name__),
                 ) from None
             except Exception as error:
                 _unreachable(self.shown, error)

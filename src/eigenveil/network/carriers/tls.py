@@ -90,10 +90,9 @@ def client_context(ca: str, pin: str) -> ssl.SSLContext:
             context = ssl.create_default_context(cafile=ca or None)
         except (OSError, ssl.SSLError) as problem:
             raise DataError(
-                f"The file of authorities {ca} cannot be used: "
-                f"{first_line(problem.strerror or problem, empty='unreadable')}.",
-                hint="Give certificates as PEM, in SSL_CERT_FILE or as the party's ca.",
-                code="bad-tls-certificate",
+                "bad-authorities",
+                path=ca,
+                reason=first_line(problem.strerror or problem, empty="unreadable"),
             ) from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
@@ -107,10 +106,9 @@ def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as problem:
         raise DataError(
-            f"{certificate} and {key.name} are no certificate for TLS and its key: "
-            f"{first_line(problem.strerror or problem, empty='unreadable')}.",
-            hint="Put the organisation's there, as PEM, the key without a password; 'eigenveil "
-            "federation join --role aggregator --address https://HOST:PORT' makes a pair.",
-            code="bad-tls-certificate",
+            "bad-tls-certificate",
+            certificate=certificate,
+            key=key.name,
+            reason=first_line(problem.strerror or problem, empty="unreadable"),
         ) from None
     return context

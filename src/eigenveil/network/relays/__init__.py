@@ -27,11 +27,7 @@ def make_spool(spool: Path, group: str = "") -> Path:
                 shutil.chown(folder, group=group)
             folder.chmod(0o2770 if group else 0o700)
     except (OSError, LookupError) as problem:
-        raise OutputError(
-            f"{spool} cannot be made a spool: {problem}.",
-            code="cannot-write",
-            hint="Name a folder of yours, and a group that you are in.",
-        ) from None
+        raise OutputError("bad-spool", spool=spool, problem=problem) from None
     return spool
 
 
@@ -60,12 +56,7 @@ def check_apart(folder: Path, spool: Path) -> None:
     """Refuses to go on where the network's user could read the party's keys."""
     why = readable_by_others(folder, spool)
     if why and not os.environ.get(SAME_USER):
-        raise DataError(
-            f"The network's user could read the keys in {folder}: {why}.",
-            hint="Run the party as a user of its own, which shares with the network's only the "
-            f"group of the spool ('eigenveil relay spool --group'). On trial: {SAME_USER}=1.",
-            code="keys-readable",
-        )
+        raise DataError("keys-readable", folder=folder, why=why)
 
 
 def _copy_code(target: Path) -> None:
@@ -76,9 +67,7 @@ def _copy_code(target: Path) -> None:
 
 def _new(folder: Path) -> Path:
     if folder.exists():
-        raise OutputError(
-            f"{folder} is there already.", code="output-exists", hint="Name a new one."
-        )
+        raise OutputError("output-exists", path=folder)
     return folder
 
 
@@ -135,11 +124,7 @@ def allow_in_flare(kit: Path, spool: Path) -> list[str]:
             _write(resources, json.dumps(content, indent=2) + "\n")
             written.append(resources)
     except (OSError, ValueError, TypeError) as problem:
-        raise DataError(
-            f"{kit} is no startup kit of a FLARE client or server: {problem}.",
-            code="bad-file",
-            hint="Name the folder that holds 'startup' and 'local'.",
-        ) from None
+        raise DataError("bad-file", kit=kit, problem=problem) from None
     return [str(path) for path in written]
 
 
