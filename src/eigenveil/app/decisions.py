@@ -12,7 +12,7 @@ from typing import IO, Any, Literal
 
 from eigenveil.app.ledger import ledger_of
 from eigenveil.app.study import settled
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError, OutputError, nearest
 from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.approvals.keys import open_key
 from eigenveil.federation.approvals.record import Record, Standing

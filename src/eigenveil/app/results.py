@@ -17,7 +17,7 @@ import eigenveil
 from eigenveil import plots
 from eigenveil.app.parts import Part, TextTable, strongly
 from eigenveil.app.presenters.base import Presenter
-from eigenveil.errors import DataError, OutputError, WrongOption, short_name
+from eigenveil.errors import DataError, OutputError, WrongOption, of_system, short_name
 from eigenveil.export import FORMATS, ExportFormat
 from eigenveil.files import hold
 from eigenveil.models.display import RELEASES, release_cells

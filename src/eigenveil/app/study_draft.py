@@ -254,9 +254,7 @@ def _check_files(study: Study, files: Mapping[str, str], *, read: ReadOptions) -
 def _fits(study: Study, rows: RowSource) -> str:
     if rows.features != study.width:
         raise DataError(
-            f"its file has {rows.features} columns and the study {study.width}",
-            hint="Name the wanted columns in the study (columns), or correct the file.",
-            code="other-features",
+            "other-features", whose="its file", features=rows.features, wanted=study.width
         )
     named = study.columns is not None and rows.names is not None
     return f"all {study.width} columns are there ({'by name' if named else 'by number'})"
@@ -281,12 +279,7 @@ def schema_of_sites(names: Sequence[str], party: Path, notify: Callable[[str], N
         if each.name not in found.told
     )
     if not found.told:
-        raise DataError(
-            f"No site tells its schema ({why}).",
-            hint="Their owners tell one with 'eigenveil site start --tell-schema'; or give "
-            "--schema.",
-            code="no-schema-told",
-        )
+        raise DataError("no-schema-told", why=why)
     schema, differences = common_schema(found.told)
     for line in (*map(str, differences), *([f"schema not known of {why}"] if why else [])):
         notify(line)

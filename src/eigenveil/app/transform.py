@@ -198,10 +198,9 @@ def _open(
         return WantedColumns(names, read=read).open_like(files)
     if names is not None and list(schema.names) != names:
         raise DataError(
-            "The schema's columns are not those of the model: "
-            f"{first_difference(schema.names, names)}.",
-            hint="Give the schema that the model was fitted with (schema.toml of its result).",
-            code="other-columns",
+            "other-columns",
+            whose="the schema",
+            difference=f"{first_difference(schema.names, names)} in the model",
         )
     return open_rows(files, schema=schema.features_only(), read=read)
 
@@ -230,9 +229,11 @@ def _labels(
     found = rows.label_names(usual if names is None else names) if holds_text else ()
     if absent := [name for name in names or () if name not in found]:
         raise DataError(
-            f"--id {absent[0]}: not every file has a column {absent[0]!r}.",
-            hint="Name a column that all files have.",
-            code="missing-column",
+            "missing-column",
+            path="Not every file",
+            column=absent[0],
+            why="",
+            known="Name a column that all files have.",
         )
     return found
 

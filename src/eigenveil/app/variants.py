@@ -20,11 +20,7 @@ def write_manifest(
     """Write a manifest of the variants of a file that is said to be public."""
     check_place(out, overwrite=overwrite)
     if not public:
-        raise WrongOption(
-            f"{file} becomes public: variants and exact frequencies are written from it.",
-            hint="Never use rows that are to be protected. If it is public already, say --public.",
-            code="not-said-to-be-public",
-        )
+        raise WrongOption("not-said-to-be-public", file=file)
     if not 0.0 <= least_frequency < 0.5:
         raise WrongOption(
             f"--least-frequency {least_frequency:g} is not from 0 to below 0.5.",
@@ -45,11 +41,7 @@ def _draft(file: Path, least: float) -> Draft:
         made = draft(opened.listed, opened.columns, opened.count_frequencies(), least=least)
     if not made.variants:
         left = "; ".join(f"{count:,} {why}" for why, count in made.left_out.items())
-        raise DataError(
-            f"{file} has no variant for a manifest{f' ({left})' if left else ''}.",
-            hint="Lower --least-frequency, or give other data.",
-            code="no-variants",
-        )
+        raise DataError("no-variants", file=file, left=f" ({left})" if left else "")
     return made
 
 
@@ -64,9 +56,5 @@ def _open(file: Path) -> GenotypeFile:
         None if found is None or "variants" not in found.takes else found.open(path, read=USUAL)
     )
     if not isinstance(opened, GenotypeFile):
-        raise DataError(
-            f"{file} has no variants.",
-            hint="Give genotypes (.bed, .pgen, .vcf, .bcf) or a list of variants (.bim, .pvar).",
-            code="unknown-format",
-        )
+        raise DataError("file-without-variants", file=file)
     return opened

@@ -21,10 +21,9 @@ def write_report(
     verdict = check(model.certificate_)
     if verdict.guarantee is None:
         raise PrivacyError(
-            f"The certificate of {result} does not hold: {verdict.explanation}",
-            hint="No report is written. 'eigenveil certify' says more; use the files that the fit "
-            "wrote.",
-            code="certificate-does-not-fit",
+            "certificate-does-not-hold",
+            whose=f"The certificate of {result}",
+            why=verdict.explanation,
         )
     text = report_page(model, verdict, title=title)
     with replacing(out) as scratch:
