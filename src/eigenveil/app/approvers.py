@@ -125,8 +125,7 @@ def add(who: Deciding, name: str, role: str, public_key: Path | None) -> RosterC
     """Put somebody into the list; with a new key under a password, unless one is given."""
     if role not in (*DECIDING, "viewer", "lead"):
         raise WrongOption(
-            f"--role {role!r} is not owner, approver, viewer or lead.",
-            hint="Choose one of these.",
+            "unknown-choice", option="--role", given=role, known="owner, approver, viewer, lead"
         )
 
     signer = who.signer

@@ -119,7 +119,7 @@ def audit(
     """Attack mechanisms, or single audits, by their names."""
     cases = run.chosen(words)
     if seed is not None and seed < 0:
-        raise WrongOption(f"--seed {seed} is below 0.", hint="Give 0 or more.")
+        raise WrongOption("bad-seed", seed=seed)
     if out is not None:  # before minutes are spent
         check_place(out, overwrite=False)
     findings = run.audit(

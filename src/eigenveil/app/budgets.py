@@ -40,10 +40,7 @@ class WantedBudget:
     def after(self, before: Budget | None) -> Budget:
         """The whole budget, given the one before."""
         if before is None and self.epsilon is None:
-            raise WrongOption(
-                f"The ledger has no account of {self.data_set!r} yet, and --epsilon is not given.",
-                hint="Give --epsilon: what all fits of these rows may cost together, such as 1.",
-            )
+            raise WrongOption("account-without-epsilon", data_set=self.data_set)
         usual = before or Budget(self.data_set, "add-remove", 0.0, USUAL_DELTA)
         if self.epsilon is not None:
             usual = replace(usual, pure_epsilon=0.0)
@@ -67,11 +64,7 @@ def set_budget(
     new = wanted.after(before)
     is_raised = before is not None and (new.epsilon > before.epsilon or new.delta > before.delta)
     if is_raised and not reason and _of(ledger, name)[0].spent_epsilon > 0:
-        raise WrongOption(
-            f"The budget of data set {name!r} would be raised after something was charged, "
-            "and no reason is given.",
-            hint="Give --reason: it is kept in the ledger, with your name.",
-        )
+        raise WrongOption("raised-without-reason", data_set=name)
     if party is None:
         ledger.set_budget(new, by=_login() if by is None else by, reason=reason)
         note = "This budget is unsigned: the ledger has no approvers."

@@ -31,10 +31,7 @@ def heads_of(place: str | None) -> HeadsFile | Literal["usual"]:
     if place is None:
         return "usual"
     if "://" in place:
-        raise WrongOption(
-            "--heads names a file, not a URL.",
-            hint="Give a file where those who can write the ledger cannot change it.",
-        )
+        raise WrongOption("heads-in-url")
     return HeadsFile(place)
 
 
@@ -172,10 +169,7 @@ def verify(
 ) -> Verified:
     """Compute the chain anew."""
     if against is not None and not re.fullmatch("[0-9a-f]{64}", against := against.lower()):
-        raise WrongOption(
-            "--against is not the hash of an entry.",
-            hint="Give the 64 hexadecimal digits that 'ledger verify' printed as the last hash.",
-        )
+        raise WrongOption("bad-hash-of-entry")
     ledger = open_ledger(place, heads=heads, party=party)
     return Verified(ledger.verify(against=against), ledger.heads)
 

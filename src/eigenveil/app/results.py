@@ -259,9 +259,7 @@ def export(
 ) -> tuple[ExportFormat, Path]:
     """Write a result's model for other programs; returns the format, and where it is."""
     if to not in FORMATS:
-        raise WrongOption(
-            f"--to {to!r} is not one of {', '.join(FORMATS)}.", hint="Choose one of these."
-        )
+        raise WrongOption("unknown-choice", option="--to", given=to, known=", ".join(FORMATS))
     chosen = FORMATS[to]
     place = result / f"model{chosen.ending}" if out is None else out
     check_place(place, overwrite=overwrite)

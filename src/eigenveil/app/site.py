@@ -205,9 +205,7 @@ def _end_of_day(text: str) -> datetime:
             whole = len(text) <= len("2027-06-30")
             day = day.replace(tzinfo=UTC) + whole * timedelta(days=1, seconds=-1)
     except ValueError:
-        raise WrongOption(
-            f"--until {text!r} is not a date.", hint="Give one such as 2027-06-30."
-        ) from None
+        raise WrongOption("until-no-date", until=text) from None
     return day
 
 

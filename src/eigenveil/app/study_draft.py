@@ -78,12 +78,7 @@ class ColumnSource:
         given = (self.columns, self.features, self.from_file, self.vocabulary, self.schema)
         count = sum(each is not None for each in given) + self.from_sites
         if count != 1:
-            raise DataError(
-                f"{count} of --columns, --features, --from, --schema, --from-sites and "
-                "--vocabulary were given.",
-                hint="Give only one of them.",
-                code="columns-or-features",
-            )
+            raise DataError("columns-given-twice", count=count)
 
     def fields(self, wanted: WantedColumns) -> dict[str, Any]:
         """The fields of a study that name its columns."""
@@ -167,10 +162,7 @@ def _site(text: str) -> dict[str, Any]:
     try:
         return {"name": name, "epsilon": float(target)}
     except ValueError:
-        raise DataError(
-            f"--site {text}: {target!r} is not a number.",
-            hint="Give a name, or name:epsilon, such as south:0.5.",
-        ) from None
+        raise DataError("bad-target", site=text, target=target) from None
 
 
 def write_schema(out: Path, *, overwrite: bool) -> None:
@@ -214,20 +206,11 @@ def _site_files(study: Study, given: Sequence[str]) -> dict[str, str]:
     for text in given:
         name, equals, file = text.partition("=")
         if not (equals and file):
-            raise DataError(
-                f"--site {text}: not SITE=FILE.", hint=f"For example: --site {names[0]}=rows.csv."
-            )
+            raise DataError("bad-file-of-site", site=text, name=names[0])
         if name not in names:
-            raise DataError(
-                f"--site {text}: the study has no site {name!r}.",
-                hint=f"Did you mean {nearest(name, names)}?",
-                code="unknown-site",
-            )
+            raise DataError("unknown-site", site=repr(name), near=nearest(name, names))
         if name in files:
-            raise DataError(
-                f"--site {text}: site {name!r} is given twice.",
-                hint="Give one file, folder or pattern a site.",
-            )
+            raise DataError("site-given-twice", text=text, site=name)
         files[name] = file
     return files
 
@@ -243,11 +226,9 @@ def _check_files(study: Study, files: Mapping[str, str], *, read: ReadOptions) -
         except EigenveilError as error:
             wrong.append((name, error))
     if wrong:
-        raise DataError(
-            "; ".join(f"site {name!r}: {error.message.rstrip('.')}" for name, error in wrong) + ".",
-            hint=wrong[0][1].hint,
-            code=wrong[0][1].code,
-        )
+        found_wrong = (f"site {name!r}: {error.message.rstrip('.')}" for name, error in wrong)
+        first = wrong[0][1]
+        raise DataError.relayed(f"{'; '.join(found_wrong)}.", hint=first.hint, code=first.code)
     return found
 
 

@@ -70,7 +70,7 @@ class StudyData:
     ) -> StudyData:
         """For so many rows, or those that the study expects."""
         if rows is not None and rows < 1:
-            raise DataError(f"rows = {rows} is not a positive number.", hint="Give at least 1.")
+            raise DataError("rows-not-positive", rows=rows)
         choice = choice_of(study)  # what a run would choose, whatever spectrum is given here
         settled = study if choice is None else study.with_protocol(choice.protocol)
         expected = study.expected_rows if rows is None else rows
@@ -203,10 +203,7 @@ class StudyQuality:
 def plan_study_quality(data: StudyData, quality: float, sought: Sought, tell: Tell) -> StudyQuality:
     """Find what it takes; each trial is told."""
     if sought == "epsilon" and data.rows is None:
-        raise WrongOption(
-            "--quality finds the epsilon for a number of rows, and none is given.",
-            hint="Give --rows, or use --find rows.",
-        )
+        raise WrongOption("quality-without-rows")
     study, scenario = data.study, data.scenario
 
     def try_at(value: float, seed: int = 0, rows: int = scenario.rows) -> Trials:

@@ -56,7 +56,7 @@ class ShownResult:
 def show(result: Path, *, maps: Path | None = None, mask: Path | None = None) -> ShownResult:
     """A result's folder; of images its components are written to ``maps``, a folder."""
     if (maps is None) != (mask is None):
-        raise WrongOption("--maps and --mask belong together.", hint="Give both, or neither.")
+        raise WrongOption("maps-without-mask")
     if maps is not None:
         check_place(maps, overwrite=False)
     model = load_model(result / MODEL)
@@ -110,10 +110,7 @@ def transform(
     found = _schema_of(result, schema)
     rows = _open(model, places, found, read=read)
     if rows.features != model.n_features_in_:
-        raise DataError(
-            f"The files have {rows.features} columns, the model {model.n_features_in_}.",
-            hint="Give files with the columns that the model was fitted to.",
-        )
+        raise DataError("features-of-model", features=rows.features, wanted=model.n_features_in_)
     usual = _usual_labels(model, found, out)
     labels = () if _is_cells(out) else _labels(rows, ids, usual, out)
     holes = presenter.takes_holes and model.plan_.holes
@@ -139,14 +136,9 @@ def _check_cells(files: Sequence[str | Place], out: Path, ids: Sequence[str] | N
     if not _is_cells(out):
         return
     if ids is not None:
-        raise WrongOption(
-            f"--id {','.join(ids)}: a copy of cells keeps all of obs.", hint="Leave --id out."
-        )
+        raise WrongOption("id-of-cells", ids=",".join(ids))
     if len(files) != 1 or not _is_cells(files[0]):
-        raise WrongOption(
-            f"{out} is to be a copy of one .h5ad file with scores in it.",
-            hint="Give one .h5ad file; or write a .parquet, .csv or .npy file.",
-        )
+        raise WrongOption("not-one-h5ad", path=out)
 
 
 class _Written:
@@ -222,10 +214,7 @@ def _labels(
     """Columns with identifiers of the rows, to stand before their scores."""
     holds_text = out.suffix.lower() != ".npy"
     if names and not holds_text:
-        raise WrongOption(
-            f"--id {','.join(names)}: {out} holds numbers only.",
-            hint="Write a .parquet, .csv or .feather file, or leave --id out.",
-        )
+        raise WrongOption("numbers-only", names=",".join(names), path=out)
     found = rows.label_names(usual if names is None else names) if holds_text else ()
     if absent := [name for name in names or () if name not in found]:
         raise DataError(
@@ -257,11 +246,7 @@ def _check(block: Block, names: Sequence[str] | None, *, counts: bool, holes: bo
     else:
         row, column = (int(place) for place in np.argwhere(wrong)[0])
         value = float(entries[row, column])
-    problem = "is negative" if np.isfinite(value) else "is not a finite number"
-    raise DataError(
-        f"{block.origin.cell(block.first_row + row, column, names)} {problem}.",
-        hint="Remove or correct such entries first."
-        if counts
-        else "Remove or fill such entries first.",
-        code="not-a-count" if np.isfinite(value) else "not-finite",
-    )
+    place = block.origin.cell(block.first_row + row, column, names)
+    if np.isfinite(value):
+        raise DataError("not-a-count", place=place)
+    raise DataError("not-finite", place=place, value="not a finite number")

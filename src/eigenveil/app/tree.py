@@ -76,15 +76,9 @@ def fit_tree(asked: TreeFit, progress: Callable[[int, int], None] | None = None)
     """Read each row once, and merge what the sites send."""
     check_free(asked.out, overwrite=asked.overwrite)
     if asked.fan_out < _CHILDREN:
-        raise WrongOption(
-            f"--fan-out {asked.fan_out} is below {_CHILDREN}: a node that merges has at least two "
-            "children.",
-            hint="Give a larger one.",
-        )
+        raise WrongOption("small-fan-out", fan_out=asked.fan_out, least=_CHILDREN)
     if len(asked.sites) < _SITES:
-        raise WrongOption(
-            "A tree has at least two sites.", hint="Give --site NAME=FILE for each, or use 'fit'."
-        )
+        raise WrongOption("tree-of-one-site")
     values = {"n_components": _COMPONENTS, "epsilon": 1.0, "delta": 1e-6, **asked.values}
     seed = values.pop("random_state", None)
     sites = open_sites(asked.sites, asked.columns.with_unit(values.get("unit")))

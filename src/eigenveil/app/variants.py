@@ -22,10 +22,7 @@ def write_manifest(
     if not public:
         raise WrongOption("not-said-to-be-public", file=file)
     if not 0.0 <= least_frequency < 0.5:
-        raise WrongOption(
-            f"--least-frequency {least_frequency:g} is not from 0 to below 0.5.",
-            hint="Give a frequency such as 0.01.",
-        )
+        raise WrongOption("bad-frequency", frequency=least_frequency)
     made = _draft(file, least_frequency)
     with replacing(out) as scratch, scratch.open("w", encoding="utf-8") as opened:
         opened.writelines(made.lines)

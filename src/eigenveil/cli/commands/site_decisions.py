@@ -65,7 +65,7 @@ def approve(
 ) -> None:
     """Approve studies for this site, for ONE run each unless told otherwise; or list them."""
     if sum((study is not None, everything, listed)) > 1:
-        raise WrongOption("A study, --all and --list exclude each other.", hint="Give one of them.")
+        raise WrongOption("one-study-or-all")
     at = app.decisions.Studies.of(who.site, who.ledger, data_set)
     if study is None and not everything:
         present(app.site.StudyList(at, who.party), json=json, quiet=quiet)
