@@ -47,6 +47,10 @@ def key(place):
     return PASSWORD
 
 
+def decide(desk, action, study, by, password, *, seen=0, **terms):
+    return desk.decide(action, study, by, password, seen, terms)
+
+
 def test_a_waiting_study_in_words_with_its_cost(desk):
     (found,) = desk.studies()["waiting"]
     assert found["cost"]["covered"] is True
@@ -63,7 +67,7 @@ def test_a_waiting_study_in_words_with_its_cost(desk):
 
 
 def test_a_decision_is_in_the_ledger_signed_by_the_approver(desk, key, place):
-    found = desk.decide("approve", STUDY.hash, "ann", key, purpose="care", runs=3, seen=0)
+    found = decide(desk, "approve", STUDY.hash, "ann", key, purpose="care", runs=3, seen=0)
     assert (found["state"], found["left"], found["by"]) == ("approved", 3, ["ann"])
     assert place[1].verify().holds
     shown = desk.study(STUDY.hash, "ann")
@@ -73,26 +77,26 @@ def test_a_decision_is_in_the_ledger_signed_by_the_approver(desk, key, place):
     kinds = [each["kind"] for each in desk.ledger(1)["entries"]]
     assert kinds[0] == "decision"
     assert "for care" in desk.ledger(1, "decision")["entries"][0]["text"]
-    found = desk.decide("revoke", STUDY.hash, "ann", key, reason="over", seen=1)
+    found = decide(desk, "revoke", STUDY.hash, "ann", key, reason="over", seen=1)
     assert found["state"] == "revoked"
 
 
 def test_a_replayed_or_late_or_unsigned_decision_changes_nothing(desk, key, place):
     make_key(key_file(place[0], "vic"), key)
     with pytest.raises(DecisionRefused) as refused:
-        desk.decide("approve", STUDY.hash, "ann", "not the password")
+        decide(desk, "approve", STUDY.hash, "ann", "not the password")
     assert refused.value.code == "wrong-password"
     for name in ("vic", "owner"):  # a key that is in no list; the party's own, of which is no file
         with pytest.raises((DecisionRefused, OutputError)):
-            desk.decide("approve", STUDY.hash, name, key)
+            decide(desk, "approve", STUDY.hash, name, key)
     with pytest.raises(DataError):
-        desk.decide("approve", STUDY.hash, "../approvers/ann", key)
+        decide(desk, "approve", STUDY.hash, "../approvers/ann", key)
     with pytest.raises(ProtocolError) as refused:
-        desk.decide("approve", STUDY.hash, "ann", key, seen=1)
+        decide(desk, "approve", STUDY.hash, "ann", key, seen=1)
     assert refused.value.code == "decided-meanwhile"
     changed = study_of(epsilon=2.0)
     with pytest.raises(ProtocolError) as refused:
-        desk.decide("approve", changed.hash, "ann", key)
+        decide(desk, "approve", changed.hash, "ann", key)
     assert refused.value.code == "study-changed"
     assert desk.study(STUDY.hash, "ann")["standing"]["waits"]
     assert not [each for each in place[1].entries() if each.kind == "decision"]

@@ -90,17 +90,6 @@ def test_a_refusal_is_beside_the_form_with_what_was_typed(visitor):
     assert visitor.client.post("/fit", data=form).status_code == 303  # corrected
 
 
-def test_a_viewer_reads_and_starts_nothing(visitor):
-    other = visitor.browser("vic")
-    page = other.get("/table")
-    assert page.status_code == 200
-    assert other.get("/fit").status_code == 403
-    form = {"csrf": hidden(page.text, "csrf"), "number": "1"}
-    assert other.post("/fit", data=form).status_code == 403
-    assert visitor.started == []
-    assert visitor.logged()[0] == "refused: page-not-for-role"
-
-
 def put_result(visitor, number=0):
     run = put_run(visitor, "PCA, epsilon 1", number=number)
     place = visitor.console.runs.folder / run.name / "result"

@@ -17,13 +17,12 @@ from starlette.staticfiles import StaticFiles
 
 from eigenveil.cli.presenters.screen import say
 from eigenveil.console.door import Door, Sessions, make_door
-from eigenveil.console.guards import Connection, Guards, Limits
+from eigenveil.console.guards import ConnectionLimits, Guards, TimedConnection
 from eigenveil.console.log import Log
 from eigenveil.console.pages import lead, owner, table
 from eigenveil.console.runs import Runs
-from eigenveil.console.settings import Link as LinkDoor
-from eigenveil.console.settings import Settings
-from eigenveil.console.web import STATIC, Console, Link, sign_in_routes
+from eigenveil.console.settings import Link, Settings
+from eigenveil.console.web import STATIC, Console, PageLink, sign_in_routes
 from eigenveil.console.workers import Desk, DeskProcess
 from eigenveil.errors import DataError, EigenveilError
 
@@ -35,7 +34,7 @@ class Section:
     """The pages of one kind of person."""
 
     title: str
-    links: Sequence[Link]
+    links: Sequence[PageLink]
     routes: Callable[[Console], list[Route]]
 
 
@@ -68,7 +67,7 @@ def make_console(
     )
 
 
-def make_app(console: Console, *, limits: Limits | None = None) -> Guards:
+def make_app(console: Console, *, limits: ConnectionLimits | None = None) -> Guards:
     """The application of a console."""
 
     async def not_found(request: Request, _: Exception) -> Response:
@@ -132,7 +131,7 @@ def server_of(app: Guards, settings: Settings) -> uvicorn.Config:
         port=settings.port,
         ssl_certfile=None if certificate is None else str(certificate),
         ssl_keyfile=None if key is None else str(key),
-        http=Connection,
+        http=TimedConnection,
         log_level="warning",
         server_header=False,
         access_log=False,
@@ -147,6 +146,6 @@ def address_of(settings: Settings) -> str:
     """What a person opens in a browser; with the token, where that is the door."""
     where = f"[{settings.host}]" if ":" in settings.host else settings.host
     start = settings.origin(f"{where}:{settings.port}")
-    if isinstance(settings.door, LinkDoor):
+    if isinstance(settings.door, Link):
         return f"{start}/sign-in?token={quote(settings.door.token)}"
     return f"{start}/"

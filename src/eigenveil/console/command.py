@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, cast
@@ -19,74 +20,91 @@ OIDC_SECRET, PROXY_SECRET = "EIGENVEIL_OIDC_SECRET", "EIGENVEIL_PROXY_SECRET"
 _LIBRARIES = ("authlib", "httpx", "itsdangerous", "jinja2", "multipart", "starlette", "uvicorn")
 
 
+PartyOption = Annotated[
+    str | None, typer.Option(help="The folder of a site, or of a study's lead.")
+]
+LedgerOption = Annotated[str | None, typer.Option(help="The ledger: a file, or a database's URL.")]
+DataSetOption = Annotated[str, typer.Option(help="The rows' name in a site's ledger.")]
+DataOption = Annotated[
+    list[str] | None,
+    typer.Option(help="For one analyst: a file with rows, in place of a party; repeat."),
+]
+SchemaOption = Annotated[Path | None, typer.Option(help="What the columns of these files are.")]
+StateOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder of runs, results and the log; by default one of this user."),
+]
+HostOption = Annotated[
+    str, typer.Option(help="Where to listen; beyond this machine only with TLS.")
+]
+PortOption = Annotated[int, typer.Option(help="The port.", min=1, max=65535)]
+TlsCertOption = Annotated[Path | None, typer.Option(help="The certificate of the console (PEM).")]
+TlsKeyOption = Annotated[Path | None, typer.Option(help="Its private key (PEM).")]
+IdleOption = Annotated[
+    float, typer.Option(help="Minutes without a request after which a session ends.", min=1)
+]
+LongestOption = Annotated[
+    float, typer.Option(help="Hours after which every session ends.", min=0.1)
+]
+NameOption = Annotated[
+    str, typer.Option("--as", help="Whose name decisions have, of whoever opens the link.")
+]
+KeysOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder of approvers' keys, NAME.key; by default the party's own."),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(help="For several people: the console's address, https://console.example."),
+]
+PersonOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Who may come in, NAME=ROLE: owner, approver, viewer or lead; repeat."),
+]
+OidcOption = Annotated[
+    str | None,
+    typer.Option(help="An OpenID Connect issuer, such as https://login.hospital.example."),
+]
+OidcClientOption = Annotated[
+    str | None,
+    typer.Option(help=f"The console's client id there; its secret is in {OIDC_SECRET}."),
+]
+OidcClaimOption = Annotated[str, typer.Option(help="The claim that is a person's name.")]
+ProxyHeaderOption = Annotated[
+    str | None,
+    typer.Option(help="The header in which a proxy names whom it has signed in."),
+]
+ProxyAddressOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"Where that proxy calls from, such as 10.0.0.5; repeat. Or a secret, which it "
+        f"sends in X-Eigenveil-Proxy-Secret, in {PROXY_SECRET}."
+    ),
+]
+
+
 def console(
-    party: Annotated[
-        str | None, typer.Option(help="The folder of a site, or of a study's lead.")
-    ] = None,
-    ledger: Annotated[
-        str | None, typer.Option(help="The ledger: a file, or a database's URL.")
-    ] = None,
-    data_set: Annotated[str, typer.Option(help="The rows' name in a site's ledger.")] = "default",
-    data: Annotated[
-        list[str] | None,
-        typer.Option(help="For one analyst: a file with rows, in place of a party; repeat."),
-    ] = None,
-    schema: Annotated[
-        Path | None, typer.Option(help="What the columns of these files are.")
-    ] = None,
-    state: Annotated[
-        Path | None,
-        typer.Option(help="Folder of runs, results and the log; by default one of this user."),
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="Where to listen; beyond this machine only with TLS.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port.", min=1, max=65535)] = USUAL_PORT,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="The certificate of the console (PEM).")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
-    idle: Annotated[
-        float, typer.Option(help="Minutes without a request after which a session ends.", min=1)
-    ] = 15.0,
-    longest: Annotated[
-        float, typer.Option(help="Hours after which every session ends.", min=0.1)
-    ] = 8.0,
-    name: Annotated[
-        str, typer.Option("--as", help="Whose name decisions have, of whoever opens the link.")
-    ] = "owner",
-    keys: Annotated[
-        Path | None,
-        typer.Option(help="Folder of approvers' keys, NAME.key; by default the party's own."),
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(help="For several people: the console's address, https://console.example."),
-    ] = None,
-    person: Annotated[
-        list[str] | None,
-        typer.Option(help="Who may come in, NAME=ROLE: owner, approver, viewer or lead; repeat."),
-    ] = None,
-    oidc: Annotated[
-        str | None,
-        typer.Option(help="An OpenID Connect issuer, such as https://login.hospital.example."),
-    ] = None,
-    oidc_client: Annotated[
-        str | None,
-        typer.Option(help=f"The console's client id there; its secret is in {OIDC_SECRET}."),
-    ] = None,
-    oidc_claim: Annotated[str, typer.Option(help="The claim that is a person's name.")] = "email",
-    proxy_header: Annotated[
-        str | None,
-        typer.Option(help="The header in which a proxy names whom it has signed in."),
-    ] = None,
-    proxy_address: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Where that proxy calls from, such as 10.0.0.5; repeat. Or a secret, which it "
-            f"sends in X-Eigenveil-Proxy-Secret, in {PROXY_SECRET}."
-        ),
-    ] = None,
+    party: PartyOption = None,
+    ledger: LedgerOption = None,
+    data_set: DataSetOption = "default",
+    data: DataOption = None,
+    schema: SchemaOption = None,
+    state: StateOption = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = USUAL_PORT,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    idle: IdleOption = 15.0,
+    longest: LongestOption = 8.0,
+    name: NameOption = "owner",
+    keys: KeysOption = None,
+    address: AddressOption = None,
+    person: PersonOption = None,
+    oidc: OidcOption = None,
+    oidc_client: OidcClientOption = None,
+    oidc_claim: OidcClaimOption = "email",
+    proxy_header: ProxyHeaderOption = None,
+    proxy_address: ProxyAddressOption = None,
 ) -> None:
     """Serve the pages until stopped (Ctrl-C): with --party or with --data.
 
@@ -99,15 +117,8 @@ def console(
         raise DataError("half-tls")
     need_extra()
     door: Link | Proxy | Issuer = Link(secrets.token_urlsafe(32), name)
-    if oidc is not None and proxy_header is not None:
-        raise DataError("two-doors")
-    if oidc is not None:
-        secret = os.environ.get(OIDC_SECRET)
-        if oidc_client is None or not secret:
-            raise DataError("no-provider", why=f"--oidc-client and {OIDC_SECRET} are needed")
-        door = Issuer(oidc, oidc_client, secret, oidc_claim)
-    elif proxy_header is not None:
-        door = Proxy(proxy_header, tuple(proxy_address or ()), os.environ.get(PROXY_SECRET, ""))
+    if oidc is not None or proxy_header is not None:
+        door = _of_several(oidc, oidc_client, oidc_claim, proxy_header, proxy_address or ())
     settings = Settings(
         section="table" if party is None else _role(Path(party)),
         state=(
@@ -136,7 +147,21 @@ def console(
     run(settings)
 
 
-def _people(given: list[str] | tuple[str, ...]) -> dict[str, Role]:
+def _of_several(
+    oidc: str | None, client: str | None, claim: str, header: str | None, addresses: Sequence[str]
+) -> Proxy | Issuer:
+    """The door of several people; its secret is in the environment."""
+    if header is None:
+        secret = os.environ.get(OIDC_SECRET)
+        if client is None or not secret:
+            raise DataError("no-provider", why=f"--oidc-client and {OIDC_SECRET} are needed")
+        return Issuer(str(oidc), client, secret, claim)
+    if oidc is not None:
+        raise DataError("two-doors")
+    return Proxy(header, tuple(addresses), os.environ.get(PROXY_SECRET, ""))
+
+
+def _people(given: Sequence[str]) -> dict[str, Role]:
     pairs = [text.rpartition("=") for text in given]
     return {name.strip(): cast("Role", role.strip()) for name, _, role in pairs}
 

@@ -30,7 +30,7 @@ Ask = Callable[[float], Awaitable[dict[str, Any]]]
 
 
 @dataclass
-class Curve:
+class ForecastCurve:
     """What was simulated until now."""
 
     points: list[dict[str, Any]] = field(default_factory=list)  # In the order of their epsilon
@@ -47,13 +47,15 @@ class Curve:
 class Forecasts:
     """The curves that were asked for last, each simulated once."""
 
-    _curves: OrderedDict[str, tuple[Curve, asyncio.Task[None]]] = field(default_factory=OrderedDict)
+    _curves: OrderedDict[str, tuple[ForecastCurve, asyncio.Task[None]]] = field(
+        default_factory=OrderedDict
+    )
 
-    async def look(self, about: object, ask: Ask) -> Curve:
+    async def look(self, about: object, ask: Ask) -> ForecastCurve:
         """A curve as it stands."""
         key = json.dumps(about, sort_keys=True)
         if key not in self._curves:
-            made = Curve(looked=time.monotonic())
+            made = ForecastCurve(looked=time.monotonic())
             self._curves[key] = made, asyncio.ensure_future(self._simulate(key, made, ask))
             while len(self._curves) > _MOST_KEPT:
                 self._curves.popitem(last=False)[1][1].cancel()
@@ -65,7 +67,7 @@ class Forecasts:
             self._curves.pop(key, None)
         return curve
 
-    async def _simulate(self, key: str, curve: Curve, ask: Ask) -> None:
+    async def _simulate(self, key: str, curve: ForecastCurve, ask: Ask) -> None:
         try:
             for epsilon in EPSILONS:
                 if time.monotonic() - curve.looked > _PATIENCE:
@@ -104,7 +106,7 @@ def quality_at(points: Sequence[dict[str, Any]], epsilon: float) -> float | None
 
 
 def forecast_values(
-    request: Request, curve: Curve | None, *, quality: str, epsilon: float = 1.0
+    request: Request, curve: ForecastCurve | None, *, quality: str, epsilon: float = 1.0
 ) -> dict[str, Any]:
     """What the template of a forecast needs."""
     text = request.query_params.get("slide", "")

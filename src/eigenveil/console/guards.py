@@ -37,7 +37,7 @@ _HOST = re.compile(r"(?:\[(?P<six>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9
 
 
 @dataclass(frozen=True)
-class Limits:
+class ConnectionLimits:
     """What one connection, and one address, may take."""
 
     head: float = 10.0  # Seconds until a request's head is there: of the first, and between two
@@ -48,9 +48,11 @@ class Limits:
 class Guards:
     """An ASGI application in front of another."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, limits: Limits | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, limits: ConnectionLimits | None = None
+    ) -> None:
         self._app, self._settings = app, settings
-        self.limits = limits or Limits()
+        self.limits = limits or ConnectionLimits()
         self.connections: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +66,7 @@ class Guards:
         if refused is not None:
             await PlainTextResponse(refused[1], refused[0])(scope, receive, sending)
             return
-        await self._app(scope, _Body(receive, self.limits.body), sending)
+        await self._app(scope, _LimitedBody(receive, self.limits.body), sending)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Status and text of what goes no further."""
@@ -108,7 +110,7 @@ class Guards:
         return sending
 
 
-class _Body:
+class _LimitedBody:
     """A request's body, which ends where it is too large or too slow."""
 
     def __init__(self, receive: Receive, seconds: float) -> None:
@@ -133,7 +135,7 @@ class _Body:
         return message
 
 
-class Connection(H11Protocol):
+class TimedConnection(H11Protocol):
     """HTTP on one connection, which is closed where no whole request comes in time."""
 
     def __init__(self, config: Any, *rest: Any, **more: Any) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import secrets
-import time
 import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -102,17 +100,7 @@ class Provider:
         return self._named(claims)
 
     def _named(self, claims: dict[str, Any]) -> str:
-        """The name in claims whose signature, issuer, audience and nonce hold."""
-        now = time.time()
-        if not all(_is_time(claims.get(each)) for each in ("exp", "iat")):
-            raise PrivacyError("bad-provider", why="its token has no times")
-        if claims["exp"] < now - _SKEW or claims["iat"] > now + _SKEW:
-            raise PrivacyError("bad-provider", why="its token is not of now")
-        audience = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
-        if claims.get("azp", self._issuer.client if len(audience) == 1 else None) != (
-            self._issuer.client
-        ):
-            raise PrivacyError("bad-provider", why="its token is for another program")
+        """The name in claims whose signature, issuer, audience, party, times and nonce hold."""
         claim = self._issuer.claim
         if claim == "email" and claims.get("email_verified") is not True:
             raise PrivacyError("bad-provider", why="it has not verified the e-mail address")
@@ -153,8 +141,3 @@ class _Refusing:
             why = f"{self._url} cannot be reached ({kind.__name__})"
             raise OutputError("no-provider", why=why) from None
         raise PrivacyError("bad-provider", why=f"what it said does not hold ({kind.__name__})")
-
-
-def _is_time(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(float(value))  # type: ignore[arg-type]

@@ -49,7 +49,7 @@ Guarded = Callable[["Console", Request, Session], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
-class Link:
+class PageLink:
     """A link of the navigation, for some roles."""
 
     path: str
@@ -69,7 +69,7 @@ class Console:
     planner: Desk  # For what takes long
     runs: Runs
     title: str = ""  # Whose pages these are
-    links: Sequence[Link] = ()
+    links: Sequence[PageLink] = ()
     forecasts: Forecasts = field(default_factory=Forecasts)
     pages: Environment = field(init=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -133,37 +134,22 @@ class SiteDesk:
     # -- decisions
 
     def decide(
-        self,
-        action: str,
-        study: str,
-        by: str,
-        password: str,
-        purpose: str = "",
-        reason: str = "",
-        runs: int | None = 1,
-        until: str | None = None,
-        tell_lead: bool = False,
-        seen: int | None = None,
+        self, action: str, study: str, by: str, password: str, seen: int, terms: dict[str, Any]
     ) -> dict[str, Any]:
-        """Make, sign and record a decision; ``until`` is its last day."""
+        """Make, sign and record a decision; ``terms`` are of its kind, ``until`` a last day."""
         decisions, found = self._decisions, self._find(study)
         signer = open_key(self._key(by), password)
-        if seen is not None and len(self._about(found.hash)) != seen:
+        if len(self._about(found.hash)) != seen:
             raise ProtocolError("decided-meanwhile")
-        match action:
-            case "approve":
-                end = None if until is None else datetime.fromisoformat(until) + timedelta(days=1)
-                end = None if end is None else end.replace(tzinfo=UTC)
-                made = decisions.approve(
-                    found.hash, signer, by=by, purpose=purpose, reason=reason, runs=runs, until=end
-                )
-            case "refuse":
-                made = decisions.refuse(
-                    found.hash, signer, by=by, reason=reason, tell_lead=tell_lead
-                )
-            case _:
-                made = decisions.revoke(found.hash, signer, by=by, reason=reason)
-        return _standing(made)
+        if (last := terms.get("until")) is not None:
+            end = datetime.fromisoformat(last).replace(tzinfo=UTC) + timedelta(days=1)
+            terms = terms | {"until": end}
+        deciding: dict[str, Callable[..., Any]] = {
+            "approve": decisions.approve,
+            "refuse": decisions.refuse,
+            "revoke": decisions.revoke,
+        }
+        return _standing(deciding[action](found.hash, signer, by=by, **terms))
 
     # -- parts
 

@@ -57,7 +57,7 @@ def expected_of(task: Task) -> list[Option]:
 
 
 @dataclass(frozen=True)
-class Way:
+class FitWay:
     """One way of fitting."""
 
     path: Path  # How rows come
@@ -85,11 +85,11 @@ class Way:
         return Trials(note="streams are not simulated")
 
 
-WAYS: Mapping[str, Way] = {
+WAYS: Mapping[str, FitWay] = {
     way.path: way
     for way in (
-        Way("table"),
-        Way("stream", "as a stream", (_BLOCK_SIZE,), ("unit", "max_rows_per_unit")),
+        FitWay("table"),
+        FitWay("stream", "as a stream", (_BLOCK_SIZE,), ("unit", "max_rows_per_unit")),
     )
 }
 

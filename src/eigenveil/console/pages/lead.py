@@ -18,7 +18,7 @@ from eigenveil.console.runs import Run
 from eigenveil.console.web import (
     Console,
     FormPage,
-    Link,
+    PageLink,
     away,
     can_be_corrected,
     form_for,
@@ -31,9 +31,9 @@ READERS = ("owner", "approver", "viewer", "lead")
 DOERS = ("owner", "lead")
 TITLE = "Studies"
 LINKS = (
-    Link("/drafts", "Studies", frozenset(READERS)),
-    Link("/drafts/new", "New study", frozenset(DOERS)),
-    Link("/runs", "Runs and results", frozenset(READERS)),
+    PageLink("/drafts", "Studies", frozenset(READERS)),
+    PageLink("/drafts/new", "New study", frozenset(DOERS)),
+    PageLink("/runs", "Runs and results", frozenset(READERS)),
 )
 NEW = FormPage("new_study.html", "new study")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

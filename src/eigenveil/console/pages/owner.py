@@ -13,17 +13,17 @@ from starlette.routing import Route
 
 from eigenveil.console.door import Session
 from eigenveil.console.pages.table import ledger_page
-from eigenveil.console.web import Console, Link, away, page_number, whole
+from eigenveil.console.web import Console, PageLink, away, page_number, whole
 from eigenveil.errors import DataError, EigenveilError
 
 READERS = ("owner", "approver", "viewer")
 DECIDERS = ("owner", "approver")
 TITLE = "Site"
 LINKS = (
-    Link("/studies", "Studies", frozenset(READERS)),
-    Link("/ledger", "Ledger", frozenset(READERS)),
-    Link("/health", "Health", frozenset(READERS)),
-    Link("/log", "Log", frozenset({"owner"})),
+    PageLink("/studies", "Studies", frozenset(READERS)),
+    PageLink("/ledger", "Ledger", frozenset(READERS)),
+    PageLink("/health", "Health", frozenset(READERS)),
+    PageLink("/log", "Log", frozenset({"owner"})),
 )
 _DONE = {"approve": "approved", "refuse": "refused", "revoke": "revoked"}
 _LONGEST = 1000
@@ -70,17 +70,16 @@ async def _decide(console: Console, request: Request, session: Session) -> Respo
     action = form.get("action", "")
     if action not in _DONE or form.get("hash") != study:
         raise DataError("bad-form-fields")
-    said = {"purpose": _text(form.get("purpose", "")) if action == "approve" else ""}
-    said["reason"] = _text(form.get("reason", ""))
-    if action == "refuse" and not said["reason"]:
-        raise DataError("no-reason")
-    terms = _terms(form) if action == "approve" else {}
-    tell = action == "refuse" and form.get("tell") == "yes"
+    terms: dict[str, Any] = {"reason": _text(form.get("reason", ""))}
+    if action == "approve":
+        terms |= {"purpose": _text(form.get("purpose", "")), **_terms(form)}
+    elif action == "refuse":
+        if not terms["reason"]:
+            raise DataError("no-reason")
+        terms["tell_lead"] = form.get("tell") == "yes"
     if form.get("where") == "terminal":
-        words = _words(console, session, action, study, said | terms, tell=tell)
-        return console.page(
-            request, "terminal.html", session, study=study, command=shlex.join(words)
-        )
+        command = shlex.join(_words(console, session, action, study, terms))
+        return console.page(request, "terminal.html", session, study=study, command=command)
     try:
         await console.desk.ask(
             "decide",
@@ -88,10 +87,8 @@ async def _decide(console: Console, request: Request, session: Session) -> Respo
             study=study,
             by=session.person.name,
             password=form.get("password", ""),
-            tell_lead=tell,
             seen=whole(form.get("seen", ""), 0),
-            **said,
-            **terms,
+            terms=terms,
         )
     except EigenveilError as error:
         if error.code == "wrong-password":
@@ -102,13 +99,7 @@ async def _decide(console: Console, request: Request, session: Session) -> Respo
 
 
 def _words(
-    console: Console,
-    session: Session,
-    action: str,
-    study: str,
-    fields: Mapping[str, Any],
-    *,
-    tell: bool,
+    console: Console, session: Session, action: str, study: str, terms: Mapping[str, Any]
 ) -> list[str]:
     """The command that decides the same, for who has a key elsewhere, or the party's own."""
     rows = console.settings.rows
@@ -116,9 +107,12 @@ def _words(
     if rows.ledger is not None:
         words += ["--ledger", rows.ledger]
     words += ["--as", session.person.name]
-    # with '=': no text can be taken for another option
-    words += [f"--{name}={value}" for name, value in fields.items() if value not in ("", None)]
-    return words + ["--tell-lead"] * tell
+    for name, value in terms.items():
+        if value is True:
+            words.append(f"--{name.replace('_', '-')}")
+        elif value not in ("", None, False):
+            words.append(f"--{name}={value}")  # with '=': no text is taken for another option
+    return words
 
 
 def _terms(form: Mapping[str, str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from eigenveil.console.pages import runs
 from eigenveil.console.web import (
     Console,
     FormPage,
-    Link,
+    PageLink,
     away,
     can_be_corrected,
     form_for,
@@ -30,11 +30,11 @@ DOERS = ("owner", "approver", "lead")
 TITLE = "One table"
 FIT = FormPage("fit.html", "fit")
 LINKS = (
-    Link("/table", "Table", frozenset(READERS)),
-    Link("/plan", "Plan", frozenset(READERS)),
-    Link("/fit", "Fit", frozenset(DOERS)),
-    Link("/runs", "Results", frozenset(READERS)),
-    Link("/ledger", "Ledger", frozenset(READERS)),
+    PageLink("/table", "Table", frozenset(READERS)),
+    PageLink("/plan", "Plan", frozenset(READERS)),
+    PageLink("/fit", "Fit", frozenset(DOERS)),
+    PageLink("/runs", "Results", frozenset(READERS)),
+    PageLink("/ledger", "Ledger", frozenset(READERS)),
 )
 
 
