@@ -238,30 +238,9 @@ def _check_names(files: Sequence[Table | ArrayFile], names: Sequence[str]) -> No
 
 
 class FileRows(RowSource):
-    """The rows of files, one file after the other.
+    """The rows of files, one file after the other; made by :func:`open_rows`.
 
-    Parameters
-    ----------
-    files : sequence of Table or ArrayFile
-    names : sequence of str or None
-        The columns; ``None`` if they have no names, or the encoder's.
-    encoder : RowEncoder or None
-        How rows are made of tables; ``None`` if there is none among the files.
-    unit : str, optional
-        What says which unit a row belongs to, where no encoder does.
-
-    Attributes
-    ----------
-    schema : Schema or None
-        What the columns are, where a schema says it.
-    variables : array of shape (D,) or None
-        The variable that each column belongs to, where a schema says it: a category has several.
-    unit : str or None
-        Name of the column that says which unit a row belongs to.
-    newlines_in_cells : bool
-        Whether a quote of a text file that is not closed takes in other rows.
-    in_parts : bool
-        Whether a file lies in folders that say columns of it, such as ``year=2024``.
+    ``in_parts`` says whether a file lies in folders that say columns of it, such as ``year=2024``.
     """
 
     def __init__(

@@ -12,9 +12,11 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
+from typing import Any
 
 from eigenveil.errors import DataError
 
@@ -260,6 +262,27 @@ def _split(line: str, separator: str) -> list[str]:
 def _check_character(name: str, value: str, given: str | None) -> None:
     if len(value) != 1 or not value.isascii() or value in '"\r\n\0' or value.isalnum():
         raise _bad(f"{name} = {given!r} is not one character that is no letter, digit or quote")
+
+
+def records(stream: Any, separator: str) -> Iterator[tuple[int, int]]:
+    """The first line, from 1, and the number of cells of each record of a text that has any.
+
+    A record is a line, or several where a quoted cell holds their ends.
+    """
+    lines = io.TextIOWrapper(stream, encoding="latin-1", newline="")
+    number = 0
+    for line in lines:
+        number += 1
+        if '"' in line:
+            reader = csv.reader(chain([line], lines), delimiter=separator)
+            try:
+                cells = len(next(reader))
+            except csv.Error:  # a cell longer than the module takes: what follows is not told
+                return
+            yield number, cells
+            number += reader.line_num - 1
+        elif line.rstrip("\r\n"):
+            yield number, line.count(separator) + 1
 
 
 def _bad(what: str) -> DataError:

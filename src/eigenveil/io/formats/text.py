@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,15 @@ import pyarrow.csv
 from eigenveil.errors import DataError, FileDialectWarning, callers_level
 from eigenveil.files import Place
 from eigenveil.io.files import Lent
-from eigenveil.io.formats.dialect import EITHER, PLAIN, Dialect, PlainLines, Settled, settle
+from eigenveil.io.formats.dialect import (
+    EITHER,
+    PLAIN,
+    Dialect,
+    PlainLines,
+    Settled,
+    records,
+    settle,
+)
 from eigenveil.io.formats.tabular import Table
 from eigenveil.origins import FileOrigin, TextOrigin
 from eigenveil.tables.encode import is_numeric, numbers_of
@@ -430,27 +438,6 @@ def _nothing_undecoded_printed() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = others
-
-
-def records(stream: Any, separator: str) -> Iterator[tuple[int, int]]:
-    """The first line, from 1, and the number of cells of each record of a text that has any.
-
-    A record is a line, or several where a quoted cell holds their ends.
-    """
-    lines = io.TextIOWrapper(stream, encoding="latin-1", newline="")
-    number = 0
-    for line in lines:
-        number += 1
-        if '"' in line:
-            reader = csv.reader(chain([line], lines), delimiter=separator)
-            try:
-                cells = len(next(reader))
-            except csv.Error:  # a cell longer than the module takes: what follows is not told
-                return
-            yield number, cells
-            number += reader.line_num - 1
-        elif line.rstrip("\r\n"):
-            yield number, line.count(separator) + 1
 
 
 def cells_of_first_line(text: Any, delimiter: str, most: int = 1) -> int:
