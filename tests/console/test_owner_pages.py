@@ -7,6 +7,7 @@ import pytest
 from console_tools import STUDY, Visitor, hidden, standing, study
 
 from eigenveil.cli.app import COMMANDS
+from eigenveil.console.settings import Rows
 from eigenveil.errors import DecisionRefused, ProtocolError
 
 
@@ -92,6 +93,17 @@ def test_who_has_no_key_here_signs_at_the_terminal(visitor, action, fields, comm
     found = COMMANDS["site"].load("site").commands[action]
     known = {option for each in found.params for option in each.opts}
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known
+
+
+def test_the_command_is_about_the_rows_of_the_console(tmp_path):
+    rows = Rows(party="p", ledger="postgresql://h/n", data_set="heart failure")
+    bob = Visitor(tmp_path, "site", rows=rows).browser("bob")
+    for action, words in (
+        ("approve", "--ledger postgresql://h/n --data-set &#39;heart failure&#39; --as bob"),
+        ("revoke", "--ledger postgresql://h/n --as bob"),
+    ):
+        form = form_of(bob, action, where="terminal")
+        assert words in bob.post(f"/studies/{STUDY}/decide", data=form).text
 
 
 def test_ten_wrong_passwords_of_a_key_end_the_session(visitor):

@@ -97,6 +97,9 @@ def comes_back(browser, fake):
 def test_whom_the_provider_knows_comes_in_and_may_what_the_console_says(provided, fake):
     browser = provided.browser()
     assert "Sign in with your organisation" in browser.get("/sign-in").text
+    tied = browser.get("/sign-in/provider/").headers["set-cookie"].lower()
+    # lax: the provider's redirect must bring it back
+    assert all(each in tied for each in ("httponly", "samesite=lax", "secure", "max-age=600"))
     fake.change = {"email": "vic"}
     assert comes_back(browser, fake).status_code == 200
     assert browser.get("/table").status_code == 200

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from eigenveil.console.door import Session
 from eigenveil.console.pages.table import ledger_page
+from eigenveil.console.settings import Rows
 from eigenveil.console.web import Console, PageLink, away, page_number, whole
 from eigenveil.errors import DataError, EigenveilError
 
@@ -106,6 +107,8 @@ def _words(
     words = ["eigenveil", "site", action, study, "--party", rows.party or ""]
     if rows.ledger is not None:
         words += ["--ledger", rows.ledger]
+    if action == "approve" and rows.data_set != Rows.data_set:
+        words += ["--data-set", rows.data_set]
     words += ["--as", session.person.name]
     for name, value in terms.items():
         if value is True:
