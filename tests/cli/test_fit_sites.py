@@ -110,42 +110,11 @@ def test_a_study_file_says_what_is_done(sites, tmp_path, run):
     assert "protocol sketch" in said
 
 
-BAD = [
-    (["--site", "north"], 3, "NAME=FILE"),
-    (["--site", "north=nowhere.csv"], 3, "site north"),
-    (["rows.csv"], 3, "belongs to no site"),
-    (["--mechanism", "wishart"], 3, "protocol"),
-    (["--protocol", "gossip"], 3, "protocol"),
-    (["--collusion", 3], 4, "honest"),
-    (["--dropouts", 1, "--masks", "pairwise"], 4, "modular"),
-    (["--epsilon", 0], 4, "epsilon"),
-    (["--study", "nowhere.toml"], 3, "nowhere.toml"),
-]
-
-
-@pytest.mark.parametrize(("words", "status", "said"), BAD, ids=[str(w) for w, _, _ in BAD])
-def test_what_cannot_be_is_refused_and_nothing_is_written(
-    words, status, said, sites, tmp_path, run
-):
-    found, _, error = run("fit", *sites, *words, "--out", tmp_path / "r")
-    assert found == status
-    assert said in error
-    assert "Traceback" not in error
-    assert not (tmp_path / "r").exists()
-
-
 def test_a_site_with_other_columns_is_named(sites, tmp_path, run):
     np.save(tmp_path / "c.npy", ROWS[:, :10])
     status, _, error = run("fit", *sites, "--out", tmp_path / "r")
     assert status == 3
     assert "site west" in error
-
-
-def test_files_without_sites_still_mean_one_data_set(sites, tmp_path, run):
-    file = sites[1].partition("=")[2]
-    assert run("fit", file, "-k", 2, "--out", tmp_path / "r", "--quiet")[0] == 0
-    assert run("fit", "--out", tmp_path / "q")[0] == 3
-    assert run("fit", file, "--protocol", "cape", "--out", tmp_path / "q")[0] == 3
 
 
 def test_a_site_that_was_lost_before_it_answered_has_its_line(capsys):

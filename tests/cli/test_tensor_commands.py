@@ -1,6 +1,5 @@
 """Mixtures and topics on the command line: from files to a result, and what is refused."""
 
-import csv
 import json
 
 import numpy as np
@@ -11,7 +10,6 @@ import scipy.io
 import scipy.sparse
 
 from eigenveil import PrivateGaussianMixture, PrivateTopicModel
-from eigenveil.federation.study.file import read_study
 from eigenveil.planning.tensors import expect
 from plan_tools import plan_of
 
@@ -77,95 +75,7 @@ def topics(documents, vocabulary, tmp_path, run):
     return folder
 
 
-def table(path):
-    with path.open(newline="") as file:
-        return list(csv.reader(file))
-
-
-def figures(*names):
-    return {f"{name}.{ending}" for name in names for ending in ("png", "svg")}
-
-
 # -- results
-
-
-def test_a_mixture_is_written_whole(mixture):
-    files = {"model.npz", "certificate.json", "means.csv", "weights.csv"}
-    assert {file.name for file in mixture.iterdir()} == files | figures("strengths", "mixture")
-    model = PrivateGaussianMixture.load(mixture / "model.npz")
-    assert model.guarantee_.certified
-    assert np.abs(model.means_ - MEANS).max() < 1.0
-    means = table(mixture / "means.csv")
-    assert means[0] == ["feature", "component1", "component2", "component3"]
-    assert [line[0] for line in means[1:]] == NAMES
-    assert np.array_equal(np.array([line[1:] for line in means[1:]], float), model.means_.T)
-    weights = table(mixture / "weights.csv")
-    assert weights[0] == ["component", "weight", "rows", "variance"]
-    assert np.array_equal(np.array([line[1] for line in weights[1:]], float), model.weights_)
-
-
-def test_topics_are_written_whole(topics):
-    files = {"model.npz", "certificate.json", "topics.csv", "weights.csv", "top_words.txt"}
-    assert {file.name for file in topics.iterdir()} == files | figures("strengths", "topics")
-    model = PrivateTopicModel.load(topics / "model.npz")
-    found = table(topics / "topics.csv")
-    assert found[0] == ["word", "topic1", "topic2", "topic3"]
-    assert [line[0] for line in found[1:]] == WORDS
-    assert np.array_equal(np.array([line[1:] for line in found[1:]], float), model.topics_.T)
-    first = (topics / "top_words.txt").read_text().splitlines()[0]
-    assert first.startswith("topic 1 (")
-    assert set(first.split(": ")[1].split()[:4]) == set(WORDS[:4])
-
-
-@pytest.mark.parametrize("task", [MIXTURE, TOPICS], ids=["mixture", "topics"])
-def test_what_is_printed(task, rows, documents, tmp_path, run):
-    file = rows if task is MIXTURE else documents
-    status, out, err = run("fit", file, *task, "-k", 3, "--no-plots", "--out", tmp_path / "r")
-    assert status == 0
-    for words in ("strengths: ", "3 of 3", "pair moment", "guarantee:", "next: eigenveil certify"):
-        assert words in out
-    assert ("bmi (" if task is MIXTURE else "likeliest words") in out
-    assert "6,000 rows" in err
-    status, shown, _ = run("show", tmp_path / "r")
-    assert status == 0
-    assert shown in out
-
-
-def test_json_of_a_mixture_has_everything(rows, tmp_path, run):
-    words = ("--json", "--no-plots", "--out", tmp_path / "r")
-    status, out, err = run("fit", rows, *MIXTURE, "-k", 3, *words)
-    assert (status, err) == (0, "")
-    found = json.loads(out)
-    assert found["task"] == "gaussian-mixture"
-    assert found["features"] == NAMES
-    assert np.shape(found["means"]) == (3, 4)
-    assert sum(found["weights"]) == pytest.approx(1.0)
-    assert found["usable"] == [True] * 3
-    assert abs(found["noise_variance"] - 1.0) < 0.6
-    assert [each["name"] for each in found["releases"]][-4:] == [f"sums {n}" for n in (1, 2, 3, 4)]
-    assert found["guarantee"]["certified"] is True
-    assert json.loads(run("show", tmp_path / "r", "--json")[1]) | {"out": found["out"]} == found
-
-
-def test_json_of_topics_has_everything(topics, run):
-    found = json.loads(run("show", topics, "--json")[1])
-    assert found["task"] == "topic-model"
-    assert np.shape(found["topics"]) == (3, 12)
-    assert set(found["top_words"][0][:4]) == set(WORDS[:4])
-    assert len(found["strengths"]) >= 3
-    assert found["converged"] is True
-
-
-def test_certify_holds_and_sees_less_noise(mixture, topics, run):
-    for folder in (mixture, topics):
-        status, out, _ = run("certify", folder)
-        assert status == 0
-        assert out.startswith("VALID")
-        path = folder / "certificate.json"
-        text = json.loads(path.read_text())
-        text["releases"][-1]["noise"]["scale"] /= 2
-        path.write_text(json.dumps(text))
-        assert run("certify", folder)[0] == 8
 
 
 def test_fewer_above_the_noise_than_wished_are_said(rows, tmp_path, run):
@@ -177,21 +87,6 @@ def test_fewer_above_the_noise_than_wished_are_said(rows, tmp_path, run):
 
 
 # -- new rows
-
-
-def test_transform_gives_probabilities_of_components_by_name(mixture, tmp_path, run):
-    backwards = tmp_path / "new.csv"
-    header = ",".join(["other", *NAMES[::-1]])
-    other = np.column_stack([np.zeros(60), ROWS[:60, ::-1]])
-    np.savetxt(backwards, other, delimiter=",", header=header, comments="")
-    status, out, _ = run("transform", mixture, backwards, "--out", tmp_path / "p.parquet")
-    assert status == 0
-    assert "60 rows x 3 probabilities" in out
-    found = pq.read_table(tmp_path / "p.parquet")
-    assert found.column_names == ["component1", "component2", "component3", "likeliest"]
-    shares = np.column_stack([found[name] for name in found.column_names[:3]])
-    assert np.allclose(shares.sum(axis=1), 1.0)
-    assert np.mean(np.asarray(found["likeliest"]) - 1 == KINDS[:60]) > 0.95
 
 
 @pytest.mark.parametrize("ending", ["npz", "npy", "mtx", "csv"])
@@ -241,54 +136,6 @@ def test_transform_locates_what_is_no_count(topics, mixture, tmp_path, run):
 # -- what is refused
 
 
-OPTIONS = [
-    (MIXTURE, ("--row-norm", "auto"), 2, "--row-norm is not for --task gaussian-mixture"),
-    (MIXTURE, ("--projection", "rows.png"), 2, "--projection"),
-    (MIXTURE, ("--vocabulary", "words.txt"), 2, "It is for topic-model"),
-    (MIXTURE, ("-k", 5), 3, "n_components = 5"),
-    (MIXTURE, ("-k", "two"), 3, "--components = 'two' must be an int"),
-    (MIXTURE, ("--mechanism", "wishart"), 3, "mechanism"),
-    (MIXTURE, ("--pair", "half"), 3, "pair"),
-    (MIXTURE, ("--noise-variance", -1), 3, "--noise-variance"),
-    (MIXTURE, ("--protocol", "cape"), 3, "several sites"),
-    (MIXTURE, ("--collusion", 1), 3, "several sites"),
-    (MIXTURE, ("--budget-split", "moment=1,variance=1"), 4, "variance"),
-    (MIXTURE, ("--delta", 0, "--mechanism", "gaussian"), 4, "delta = 0"),
-    (TOPICS, ("--center", "none"), 2, "It is for pca, gaussian-mixture and covariance"),
-    (TOPICS, ("--row-bound", 3), 2, "--row-bound"),
-    (TOPICS, ("--noise-variance", 1), 2, "It is for gaussian-mixture"),
-    (TOPICS, ("-k", 13), 3, "n_components = 13"),
-    (MIXTURE, ("--no-clip-documents",), 2, "It is for topic-model"),
-    (TOPICS, ("--vocabulary", "nowhere.txt"), 3, "nowhere.txt"),
-    (("--task", "pca"), ("--components", 1.5), 3, "--components = 1.5 must be an int"),
-    (("--task", "pca"), ("--pair", "full"), 2, "--pair"),
-    (("--task", "clusters"), (), 2, "'clusters' is not one of pca"),
-]
-
-
-@pytest.mark.parametrize(
-    ("task", "words", "status", "said"), OPTIONS, ids=[f"{t[1]} {w}" for t, w, *_ in OPTIONS]
-)
-def test_an_option_that_cannot_be_is_refused_in_words(
-    task, words, status, said, rows, documents, tmp_path, run
-):
-    file = documents if task is TOPICS else rows
-    code, out, err = run("fit", file, *task, *words, "--out", tmp_path / "r")
-    assert code == status
-    assert out == ""
-    assert said in " ".join(err.split())
-    assert "Traceback" not in err
-    assert not (tmp_path / "r").exists()
-
-
-def test_options_are_refused_before_anything_is_read(tmp_path, run):
-    status, _, err = run(
-        "fit", "nowhere.npz", *TOPICS, "--row-norm", "unit", "--out", tmp_path / "r"
-    )
-    assert status == 2
-    assert "--row-norm" in err
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -325,108 +172,7 @@ def test_a_vocabulary_that_does_not_fit(documents, tmp_path, run):
     assert "both say which columns" in err
 
 
-def test_an_existing_result_is_kept(mixture, documents, run):
-    before = (mixture / "certificate.json").read_bytes()
-    status, _, err = run("fit", documents, *TOPICS, "--out", mixture)
-    assert status == 7
-    assert "exists" in err
-    assert (mixture / "certificate.json").read_bytes() == before
-    assert run("fit", documents, *TOPICS, "--out", mixture, "--overwrite", "--quiet")[0] == 0
-    assert (mixture / "topics.csv").exists()
-    assert not (mixture / "means.csv").exists()
-
-
-def test_a_failure_while_writing_leaves_nothing(rows, tmp_path, run, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("eigenveil.plots.plot_mixture", full)
-    (tmp_path / "out").mkdir()
-    assert run("fit", rows, *MIXTURE, "--out", tmp_path / "out" / "r")[0] != 0
-    assert list((tmp_path / "out").iterdir()) == []
-
-
 # -- sites
-
-
-@pytest.fixture
-def sites(tmp_path):
-    words = []
-    for name, part in PARTS.items():
-        path = tmp_path / f"{name}.csv"
-        np.savetxt(path, ROWS[part], delimiter=",", header=",".join(NAMES), comments="")
-        words += ["--site", f"{name}={path}"]
-    return words
-
-
-@pytest.fixture
-def libraries(tmp_path):
-    words = []
-    for name, part in PARTS.items():
-        path = tmp_path / f"{name}.npz"
-        scipy.sparse.save_npz(path, scipy.sparse.csr_array(COUNTS[part]))
-        words += ["--site", f"{name}={path}"]
-    return words
-
-
-def test_sites_find_a_mixture_together(sites, tmp_path, run):
-    out = tmp_path / "r"
-    status, said, _ = run("fit", *sites, *MIXTURE, "--ledgers", tmp_path / "ledgers", "--out", out)
-    assert status == 0
-    for words in ("protocol cape", "north", "aggregator", "3 of 3 components"):
-        assert words in said
-    assert (out / "study.toml").exists()
-    status, said, _ = run("certify", out)
-    assert status == 0
-    assert "aggregator" in said
-    assert run("ledger", "verify", tmp_path / "ledgers" / "north.ledger")[0] == 0
-    assert run("show", out)[0] == 0
-    rows = sites[1].partition("=")[2]
-    assert run("transform", out, rows, "--out", tmp_path / "p.csv", "--quiet")[0] == 0
-
-
-def test_sites_find_topics_together(libraries, vocabulary, tmp_path, run):
-    out = tmp_path / "r"
-    words = ("-k", 3, "--vocabulary", vocabulary, "--no-plots", "--json", "--out", out)
-    status, said, _ = run("fit", *libraries, *TOPICS, *words)
-    found = json.loads(said)
-    assert status == 0
-    assert list(found["views"]) == ["outsider", "site", "aggregator"]
-    assert found["features"] == WORDS
-    assert set(found["top_words"][2][:4]) == set(WORDS[8:])
-    assert read_study(out / "study.toml").columns == tuple(WORDS)
-
-
-def test_a_study_says_the_task(libraries, sites, vocabulary, tmp_path, run):
-    file, out = tmp_path / "s.toml", tmp_path / "r"
-    names = [word for name in PARTS for word in ("--site", name)]
-    asked = ("study", "new", file, *names, *TOPICS, "--vocabulary", vocabulary)
-    assert run(*asked, "-k", 3, "--quiet")[0] == 0
-    made = read_study(file)
-    assert (made.task, made.components) == ("topic-model", 3)
-    fit = ("fit", *libraries, "--study", file, "--no-plots", "--out", out)
-    for words, said in (
-        (MIXTURE, "task is set by the study file"),
-        (("--vocabulary", vocabulary), "vocabulary is set by the study file"),
-        (("-k", 2), "n_components is set by the study file"),
-    ):
-        status, _, err = run(*fit, *words)
-        assert status == 3
-        assert said in err
-    assert run(*fit, *TOPICS, "--quiet")[0] == 0
-    assert json.loads(run("show", out, "--json")[1])["task"] == "topic-model"
-    status, _, err = run("fit", *sites, "--study", file, "--out", tmp_path / "q")
-    assert status == 3
-    assert "no column 'word0'" in err
-
-
-def test_sites_have_no_form_of_the_moment(sites, tmp_path, run):
-    status, _, err = run("fit", *sites, *MIXTURE, "--pair", "sketch", "--out", tmp_path / "r")
-    assert status == 3
-    assert "choose a --protocol" in err
-    status, _, err = run("fit", *sites, *MIXTURE, "--protocol", "dpdispca", "--out", tmp_path / "r")
-    assert status == 3
-    assert "dpdispca" in err
 
 
 # -- plans
@@ -544,28 +290,6 @@ def test_the_planned_words_are_about_right():
         assert (sum(all_found(model, count) for model in fits) >= 5) == seen
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    [
-        ((*MIXTURE, "--spectrum", "power:1"), 2, "--spectrum"),
-        ((*MIXTURE, "--mean-norm", 1), 2, "--mean-norm"),
-        ((*TOPICS, "--center", "none"), 2, "--center"),
-        ((*TOPICS, "--document-words", 2), 3, "document-words = 2"),
-        ((*MIXTURE, "--document-words", 9), 2, "--document-words"),
-        (("--pair", "full"), 2, "--pair"),
-        ((*MIXTURE, "-k", 0.5), 3, "--components = 0.5"),
-        ((*TOPICS, "-k", 200), 3, "n_components = 200"),
-        ((*MIXTURE, "--epsilon", 0), 4, "epsilon = 0"),
-        ((*MIXTURE, "--epsilon", 0.0015), 4, "Too few rows"),
-    ],
-)
-def test_plan_refuses_in_words(words, status, said, run):
-    code, out, err = run("plan", "--rows", 1000, "--features", 100, *words)
-    assert code == status
-    assert out == ""
-    assert said in err
-
-
 def test_study_plan_counts_bytes_and_says_what_is_seen(vocabulary, tmp_path, run):
     file = tmp_path / "s.toml"
     names = [word for name in PARTS for word in ("--site", name)]
@@ -596,22 +320,3 @@ def test_study_check_looks_at_files_without_names(vocabulary, documents, tmp_pat
     status, out, _ = run("study", "check", file, "--site", f"a={documents}")
     assert status == 0
     assert "by number" in out
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    [
-        ((*TOPICS, "--row-norm", "auto"), 2, "--row-norm"),
-        ((*TOPICS, "--noise-variance", 1), 2, "--noise-variance"),
-        ((*MIXTURE, "--protocol", "full"), 3, "full"),
-        ((*MIXTURE, "-k", 0.5), 3, "--components = 0.5"),
-        ((*MIXTURE, "-k", 9), 3, "components = 9"),
-        (("--task", "other"), 2, "'other'"),
-    ],
-)
-def test_study_new_refuses_what_is_of_another_task(words, status, said, tmp_path, run):
-    path = tmp_path / "s.toml"
-    code, _, err = run("study", "new", path, "--site", "a", "--features", 4, *words)
-    assert code == status
-    assert said in err
-    assert not path.exists()

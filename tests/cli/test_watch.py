@@ -130,30 +130,6 @@ def test_a_bad_row_is_located_and_what_was_before_is_kept(file, tmp_path, run):
     assert not (tmp_path / "d.csv").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    [
-        (("--delta", 0.1), 2, "--delta is for tracking with --epsilon."),
-        (("--epsilon", 1, "--center"), 2, "--center is for tracking without --epsilon."),
-        (("--epsilon", 1, "--horizon", 5, "--adjacency", "add-remove"), 2, "shifts all later"),
-        (("--epsilon", 1, "--publish", "continual"), 3, "horizon"),
-        (("--epsilon", 1, "--publish", "daily"), 3, "publish"),
-        (("--epsilon", -1), 4, "epsilon"),
-        (("-k", 7), 3, "n_components = 7"),
-        (("--forgetting", 0), 3, "forgetting"),
-        (("--adaptive-rank", 5, 1), 3, "alpha"),
-        (("--columns", "x1,zz"), 3, "'zz'"),
-        (("--out", "c.npz"), 7, "c.npz is not of a format that can be written."),
-        (("--out", "/dev/null/c.csv"), 7, "/dev/null cannot be made a folder"),
-    ],
-)
-def test_what_is_wrong_is_one_sentence(words, status, said, file, run):
-    code, out, err = run("watch", file, *words)
-    assert (code, out) == (status, "")
-    assert said in " ".join(err.split())
-    assert "Traceback" not in err
-
-
 def test_an_existing_file_is_kept(file, tmp_path, run):
     out = tmp_path / "c.csv"
     out.write_text("mine")

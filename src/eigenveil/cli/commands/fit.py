@@ -128,8 +128,9 @@ def _check_together(context: typer.Context, sites: bool) -> None:
     for name, (text, hint) in _OF_ONE.items() if sites else ():
         if name in given:
             raise WrongOption("of-one-data-set", option=text, way_out=hint)
-    if not sites and given & {"study", "ledgers"}:
-        raise DataError("of-several-sites", option="--study and --ledgers")
+    for name in () if sites else ("study", "ledgers"):
+        if name in given:
+            raise DataError("of-several-sites", option=options.option_text(name))
 
 
 def _check_place(files: Sequence[Any] | None, site: list[str] | None) -> None:

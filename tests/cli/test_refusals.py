@@ -1,0 +1,143 @@
+"""What commands refuse: one sentence and a hint, a status, nothing printed, nothing left behind."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+NAMES = [f"x{i}" for i in range(6)]
+MIXTURE = ("--task", "gaussian-mixture")
+TOPICS = ("--task", "topic-model")
+FIT = ("fit", "rows.csv", "--out", "out")
+SITES = ("fit", "--site", "a=rows.csv", "--site", "b=b.csv", "--out", "out")
+COUNTED = ("fit", "documents.npz", *TOPICS, "--out", "out")
+PLAN = ("plan", "--rows", 1000, "--features", 100)
+NEW = ("study", "new", "out", "--site", "a", "--features", 4)
+WATCH = ("watch", "rows.csv")
+LARGE = ("plan", "--rows", 2000, "--features", 8)
+REFUSED = [
+    (("fit",), 2, "--out"),
+    (("fit", "--out", "out"), 3, "--site NAME=FILE for several"),
+    ((*FIT, "--protocol", "cape"), 3, "several sites"),
+    ((*FIT, "--epsilon", "much"), 2, "--epsilon"),
+    (("nothing",), 2, "nothing"),
+    (("certify", "model.npz"), 3, "Give the result's folder: eigenveil certify ."),
+    (("certify", "certificate.json"), 3, "certificate"),
+    # a fit, in all that is said of it
+    ((*FIT, "--epsilon", 0), 4, "epsilon = 0"),
+    ((*FIT, "--delta", 2), 4, "delta = 2"),
+    ((*FIT, "--delta", 0, "--mechanism", "gaussian"), 4, "wishart"),
+    ((*FIT, "-k", 99), 3, "n_components = 99"),
+    ((*FIT, "--mechanism", "magic"), 3, "mechanism"),
+    ((*FIT, "--columns", "x1,zz"), 3, "'zz'"),
+    ((*FIT, "--budget-split", "moment"), 3, "step=share"),
+    ((*FIT, "--center", "nowhere.npy"), 3, "nowhere.npy"),
+    ((*FIT, "--row-norm", "long"), 3, "--row-norm"),
+    ((*FIT, "--components", 1.5), 3, "--components = 1.5 must be an int"),
+    ((*FIT, "--pair", "full"), 2, "--pair"),
+    ((*FIT, "--task", "clusters"), 2, "'clusters' is not one of pca"),
+    ((*FIT, "--study", "s.toml"), 3, "--study is for several sites."),
+    ((*FIT, "--from", "sqlite:///r.db"), 2, "--sql and --from belong together."),
+    ((*FIT, "--sql", "SELECT 1"), 2, "no database is named"),
+    ((*FIT, "--no-ledger", "--data-set", "d"), 2, "--no-ledger leaves nothing to charge"),
+    ((*FIT, "--projection", "out/rows.png"), 2, "is to be published, and shows rows"),
+    ((*FIT, *MIXTURE, "--row-norm", "auto"), 2, "--row-norm is not for --task gaussian-mixture"),
+    ((*FIT, *MIXTURE, "--projection", "rows.png"), 2, "--projection"),
+    ((*FIT, *MIXTURE, "--vocabulary", "words.txt"), 2, "It is for topic-model"),
+    ((*FIT, *MIXTURE, "-k", 7), 3, "n_components = 7"),
+    ((*FIT, *MIXTURE, "-k", "two"), 3, "--components = 'two' must be an int"),
+    ((*FIT, *MIXTURE, "--noise-variance", -1), 3, "--noise-variance"),
+    ((*FIT, *MIXTURE, "--protocol", "cape"), 3, "several sites"),
+    ((*FIT, *MIXTURE, "--collusion", 1), 3, "several sites"),
+    ((*FIT, *MIXTURE, "--budget-split", "moment=1,variance=1"), 4, "variance"),
+    ((*FIT, *MIXTURE, "--delta", 0, "--mechanism", "gaussian"), 4, "delta = 0"),
+    ((*FIT, *MIXTURE, "--no-clip-documents"), 2, "It is for topic-model"),
+    ((*COUNTED, "--center", "none"), 2, "It is for pca, gaussian-mixture and covariance"),
+    ((*COUNTED, "--row-bound", 3), 2, "--row-bound"),
+    ((*COUNTED, "--noise-variance", 1), 2, "It is for gaussian-mixture"),
+    ((*COUNTED, "-k", 13), 3, "n_components = 13"),
+    ((*COUNTED, "--vocabulary", "nowhere.txt"), 3, "nowhere.txt"),
+    (("fit", "nowhere.npz", *TOPICS, "--row-norm", "unit", "--out", "out"), 2, "--row-norm"),
+    # several sites
+    ((*SITES, "rows.csv"), 3, "rows.csv belongs to no site."),
+    ((*SITES, "--site", "north"), 3, "NAME=FILE"),
+    ((*SITES, "--site", "north=nowhere.csv"), 3, "site north"),
+    ((*SITES, "--mechanism", "wishart"), 3, "protocol"),
+    ((*SITES, "--protocol", "gossip"), 3, "protocol"),
+    ((*SITES, "--collusion", 2), 4, "honest"),
+    ((*SITES, "--dropouts", 1, "--masks", "pairwise"), 4, "modular"),
+    ((*SITES, "--epsilon", 0), 4, "epsilon"),
+    ((*SITES, "--study", "nowhere.toml"), 3, "nowhere.toml"),
+    ((*SITES, "--no-ledger"), 2, "Sites have a ledger each"),
+    ((*SITES, "--from", "sqlite:///r.db"), 2, "--from is for one data set."),
+    ((*SITES, "--projection", "rows.png"), 2, "Sites keep their rows"),
+    ((*SITES, *MIXTURE, "--pair", "sketch"), 3, "choose a --protocol"),
+    ((*SITES, *MIXTURE, "--protocol", "dpdispca"), 3, "dpdispca"),
+    # plans
+    ((*PLAN, *MIXTURE, "--spectrum", "power:1"), 2, "--spectrum"),
+    ((*PLAN, *MIXTURE, "--mean-norm", 1), 2, "--mean-norm"),
+    ((*PLAN, *TOPICS, "--center", "none"), 2, "--center"),
+    ((*PLAN, *TOPICS, "--document-words", 2), 3, "document-words = 2"),
+    ((*PLAN, *TOPICS, "--topic-words", 0), 3, "topic-words"),
+    ((*PLAN, *MIXTURE, "--document-words", 9), 2, "--document-words"),
+    ((*PLAN, *MIXTURE, "--distance", "nan"), 3, "distance"),
+    ((*PLAN, "--distance", 3), 2, "gaussian-mixture"),
+    ((*PLAN, "--pair", "full"), 2, "--pair"),
+    ((*PLAN, "--fits", 0), 3, "fits"),
+    ((*PLAN, *MIXTURE, "-k", 0.5), 3, "--components = 0.5"),
+    ((*PLAN, *TOPICS, "-k", 200), 3, "n_components = 200"),
+    ((*PLAN, *MIXTURE, "--epsilon", 0), 4, "epsilon = 0"),
+    ((*PLAN, *MIXTURE, "--epsilon", 0.0015), 4, "Too few rows"),
+    ((*LARGE, "--quality", 0), 3, "quality = 0"),
+    ((*LARGE, "--quality", 1), 3, "quality = 1"),
+    ((*LARGE, "--quality", "nan"), 3, "quality = nan"),
+    ((*LARGE, "--quality", 0.9, "--epsilon", 1), 2, "--find rows"),
+    ((*LARGE, "--quality", 0.9, "--find", "rows"), 2, "--find epsilon"),
+    ((*LARGE, "--quality", 0.9, "--find", "delta"), 2, "epsilon, rows"),
+    ((*LARGE, "--quality", 0.9, "--mechanism", "all"), 2, "--mechanism"),
+    ((*LARGE, "--find", "rows"), 2, "--quality"),
+    # studies
+    ((*NEW, *TOPICS, "--row-norm", "auto"), 2, "--row-norm"),
+    ((*NEW, *TOPICS, "--noise-variance", 1), 2, "--noise-variance"),
+    ((*NEW, *MIXTURE, "--protocol", "full"), 3, "full"),
+    ((*NEW, *MIXTURE, "-k", 0.5), 3, "--components = 0.5"),
+    ((*NEW, *MIXTURE, "-k", 9), 3, "components = 9"),
+    ((*NEW, "--task", "other"), 2, "'other'"),
+    # streams
+    ((*WATCH, "--delta", 0.1), 2, "--delta is for tracking with --epsilon."),
+    ((*WATCH, "--epsilon", 1, "--center"), 2, "--center is for tracking without --epsilon."),
+    ((*WATCH, "--epsilon", 1, "--horizon", 5, "--adjacency", "add-remove"), 2, "shifts all later"),
+    ((*WATCH, "--epsilon", 1, "--publish", "continual"), 3, "horizon"),
+    ((*WATCH, "--epsilon", 1, "--publish", "daily"), 3, "publish"),
+    ((*WATCH, "--epsilon", -1), 4, "epsilon"),
+    ((*WATCH, "-k", 7), 3, "n_components = 7"),
+    ((*WATCH, "--forgetting", 0), 3, "forgetting"),
+    ((*WATCH, "--adaptive-rank", 5, 1), 3, "alpha"),
+    ((*WATCH, "--columns", "x1,zz"), 3, "'zz'"),
+    ((*WATCH, "--out", "c.npz"), 7, "c.npz is not of a format that can be written."),
+    ((*WATCH, "--out", "/dev/null/c.csv"), 7, "/dev/null cannot be made a folder"),
+]
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = np.random.default_rng(0).integers(-9, 10, size=(200, 6))
+    for name in ("rows.csv", "b.csv"):
+        np.savetxt(name, rows, delimiter=",", header=",".join(NAMES), comments="", fmt="%d")
+    scipy.sparse.save_npz("documents.npz", scipy.sparse.csr_array(np.ones((50, 12), dtype=int)))
+    (tmp_path / "model.npz").touch()
+    (tmp_path / "certificate.json").write_text('{"format": "other"}')
+    (tmp_path / "words.txt").write_text("a\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("words", "status", "said"), REFUSED)
+def test_what_cannot_be_is_refused_in_words(words, status, said, files, run):
+    before = sorted(files.iterdir())
+    code, out, err = run(*words)
+    assert (code, out) == (status, ""), err
+    assert said in " ".join(err.split())
+    assert "error: " in err
+    assert "hint: " in err
+    assert "Traceback" not in err
+    assert sorted(files.iterdir()) == before
