@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import product
 from pathlib import Path
 
 import eigenveil
@@ -24,13 +25,6 @@ from eigenveil.network import channel
 # Those of the papers' package are in the same table: programs meet them by the same attribute.
 PACKAGES = [Path(package.__path__[0]) for package in (eigenveil, eigenveil_papers)]
 FAMILY = (EigenveilError, DataError, PrivacyError, BudgetExceeded, ProtocolError, OutputError)
-# What makes an error where its class is not named beside the code.
-_MAKERS = {"check_whole": "DataError", "_refuse": "ProtocolError", "_left": "ProtocolError"}
-# Of an option: its privacy decides which of the two.
-_OF_OPTIONS = {"refused": ("DataError", "PrivacyError")}
-_OWN_CODE = {"BrokenChain", "OtherMembers"}  # named where the class is defined
-# Of codes made up of parts, by what they begin with: the parts are in the table alone.
-_PARTS = {"other-": "ProtocolError", "study-": "ProtocolError"}
 _HEAD = """\
 # Error codes
 
@@ -78,14 +72,14 @@ def uses() -> Iterator[tuple[str, str]]:
                 yield from _of_call(node)
             elif isinstance(node, ast.Tuple):
                 yield from _of_row(node)
-            elif isinstance(node, ast.FunctionDef):
-                yield from _of_default(node)
-            if isinstance(node, ast.FunctionDef) and node.name == "_public_text":
+            elif isinstance(node, ast.ClassDef):
+                yield from _of_class(node)
+            elif isinstance(node, ast.FunctionDef) and node.name == "_public_text":
                 for each in ast.walk(node):  # what a site says to the aggregator
                     if isinstance(each, ast.Return) and isinstance(each.value, ast.Tuple):
                         for code in _texts(each.value.elts[0]):
                             yield code, "ProtocolError"
-    for code in channel.CODES:  # what parties say to the aggregator's job
+    for code in channel.CODES:  # what parties say to the aggregator
         yield code, "ProtocolError"
 
 
@@ -98,26 +92,20 @@ def constructions() -> Iterator[tuple[str, str, set[str], bool]]:
             of_option = _called(node) == "refused" and len(node.args) == 2
             if not of_option and _called(node) not in _classes():
                 continue
-            if any(word.arg in ("code", "hint") for word in node.keywords):
-                continue
             given = {word.arg for word in node.keywords if word.arg is not None}
             whole = len(given) == len(node.keywords)
             if of_option:
                 given = (given - {"owner"}) | {"option"}
-            for code in filter(_is_code, _texts(node.args[of_option]) if node.args else ()):
+            for code in _codes(node.args[of_option : of_option + 1]):
                 yield f"{file.name}:{node.lineno}", code, given, whole
 
 
 def statuses() -> dict[str, list[int]]:
     """Exit statuses by code, of all codes that are raised."""
     classes = _classes()
-    found = {kind.__name__: {kind.exit_status} for kind in FAMILY}
+    found: dict[str, set[int]] = {}
     for code, name in uses():
-        found.setdefault(code, set()).update({classes[name]} if name in classes else ())
-    for start, name in _PARTS.items():
-        for code in error_codes():
-            if code.startswith(start):
-                found.setdefault(code, {classes[name]})
+        found.setdefault(code, set()).add(classes[name])
     return {code: sorted(each) for code, each in found.items()}
 
 
@@ -163,46 +151,33 @@ def _classes() -> dict[str, int]:
 
 def _of_call(node: ast.Call) -> Iterator[tuple[str, str]]:
     name = _called(node)
-    codes = [word.value for word in node.keywords if word.arg == "code"]
-    if name in ("_refuse", "_left"):  # FLARE's console has a _refuse of its own, with sentences
-        codes += [each for each in node.args[2:3] if not any(" " in text for text in _texts(each))]
-    if name == "refused":
-        codes += [a for a in node.args[1:2] if all(map(_is_code, _texts(a)))]
-    if not codes and name in _classes():
-        codes = [a for a in node.args[:1] if (own := _texts(a)) and all(map(_is_code, own))]
-    if name == "relayed" and isinstance(node.func, ast.Attribute):
-        name = getattr(node.func.value, "id", name)
-    if name == "__init__":  # of a class that names its own code
-        codes += [a for a in node.args[:1] if set(_texts(a)) & set(error_codes())]
-        name = "DataError"
-    if not codes and name in _classes() and name not in _OWN_CODE:
-        yield name, name  # the class's name is its code then
-    for value in codes:
-        for code in _texts(value):
-            for kind in _OF_OPTIONS.get(name, (_MAKERS.get(name, name),)):
-                yield code, kind
+    if name == "refused":  # of an option: its privacy decides which of the two
+        yield from product(_codes(node.args[1:2]), ("DataError", "PrivacyError"))
+    elif name == "relayed" and isinstance(node.func, ast.Attribute):
+        given = [word.value for word in node.keywords if word.arg == "code"]
+        yield from product(_codes(given), (getattr(node.func.value, "id", ""),))
+    elif name in _classes():
+        yield from product(_codes(node.args[:1]), (name,))
+
+
+def _of_class(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    """The code of a class of errors that has one of its own."""
+    for each in ast.walk(node) if node.name in _classes() else ():
+        if isinstance(each, ast.Call) and _called(each) == "__init__":
+            yield from product(_codes(each.args[:1]), (node.name,))
 
 
 def _called(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-def _is_code(text: str) -> bool:
-    return " " not in text
-
-
-def _of_default(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    """The code of a function that makes errors, where none is given."""
-    for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-        if argument.arg == "code" and default is not None:
-            for code in filter(None, _texts(default)):
-                for kind in _OF_OPTIONS.get(node.name, (_MAKERS.get(node.name, ""),)):
-                    yield code, kind
+def _codes(given: Iterable[ast.expr]) -> list[str]:
+    return [text for value in given for text in _texts(value) if " " not in text]
 
 
 def _of_row(node: ast.Tuple) -> Iterator[tuple[str, str]]:
-    """A row of a table of errors: class and code, or class, sentence, hint, code."""
-    if len(node.elts) in (2, 4) and isinstance(node.elts[0], ast.Name):
+    """A row of a table of errors: class and code."""
+    if len(node.elts) == 2 and isinstance(node.elts[0], ast.Name):
         last = node.elts[-1]
         if node.elts[0].id in {kind.__name__ for kind in FAMILY} and isinstance(last, ast.Constant):
             yield str(last.value), node.elts[0].id

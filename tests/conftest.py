@@ -11,7 +11,6 @@ from threadpoolctl import threadpool_limits
 import disk_tools
 import soak_tools
 from browser_tools import browser  # noqa: F401  a fixture
-from eigenveil.errors import EigenveilError, error_codes
 
 # modules of fixtures have no doctests, and all have one name
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]
@@ -59,20 +58,6 @@ def forced():
     disk_tools.ledgers_wait_again()
     yield
     disk_tools.wait_for_no_disk()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _every_code_is_declared():
-    """An error that is made with a code that error_codes.toml does not declare fails its test."""
-    made = EigenveilError.__init__
-
-    def checked(self, *reported, **more):
-        made(self, *reported, **more)
-        assert self.code in error_codes(), f"{self.code!r} is not in error_codes.toml"
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EigenveilError, "__init__", checked)
-        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

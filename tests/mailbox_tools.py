@@ -40,7 +40,7 @@ class _Memory:
 
     def put(self, recipient, envelope):
         if self._closed:
-            raise CarrierError(
+            raise CarrierError.relayed(
                 f"The mailbox of {self._name} is closed.", hint="Open it.", code="no-mailbox"
             )
         with self._boxes.changed:

@@ -113,15 +113,10 @@ class EigenveilError(Exception):
 
     exit_status: ClassVar[int] = 1
 
-    def __init__(
-        self, first: str, /, *, hint: str | None = None, code: str | None = None, **facts: object
-    ) -> None:
-        if hint is None and code is None and first in error_codes():
-            sentence, way_out = error_codes()[first]
-            # str.format reads the catalogue's braces only: a fact that has some is shown as it is
-            self._tell(sentence.format_map(facts), way_out.format_map(facts), first, facts)
-        else:  # in the words of whoever raises it, until all are in the catalogue
-            self._tell(first, hint or "", code or type(self).__name__, facts)
+    def __init__(self, code: str, /, **facts: object) -> None:
+        sentence, hint = error_codes()[code]
+        # str.format reads the catalogue's braces only: a fact that has some is shown as it is
+        self._tell(sentence.format_map(facts), hint.format_map(facts), code, facts)
 
     @classmethod
     def relayed(cls, message: str, *, hint: str = "", code: str) -> Self:

@@ -248,7 +248,7 @@ def test_what_was_charged_when_it_failed_stays_and_is_answered_later(ledger, pat
 
         def note(self, head, *, last=False):
             if head.count == 5:
-                raise OutputError("gone", code="cannot-write")
+                raise OutputError.relayed("gone", code="cannot-write")
             self.inner.note(head, last=last)
 
         def read(self):

@@ -90,7 +90,7 @@ def test_a_call_is_carried_as_it_is():
 
         def call(self, *arguments):
             seen.append(arguments)
-            return {}, {"a": ProtocolError("lost")}
+            return {}, {"a": ProtocolError.relayed("lost", code="problem")}
 
     ((replies, failures),) = carry(asking(("m", {"a": b"x"})), Recorder())
     assert seen == [("m", {"a": b"x"}, 5.0)]
@@ -101,7 +101,7 @@ def test_a_call_is_carried_as_it_is():
 def test_what_a_role_raises_is_raised():
     def fails():
         yield Call("step", {}, 1.0)
-        raise DataError("no rows")
+        raise DataError.relayed("no rows", code="problem")
 
     with pytest.raises(DataError, match="no rows"):
         carry(fails(), InProcess({}))

@@ -166,7 +166,7 @@ class ProcessSites:
             reply = self._answer(name, places[name])
             if reply is None:
                 self.log.failed[places[name]] += 1
-                failures[name] = ProtocolError("it was killed", code="killed")
+                failures[name] = ProtocolError.relayed("it was killed", code="killed")
             else:
                 replies[name] = reply
         return replies, failures

@@ -159,7 +159,7 @@ class Wire:
             if answer is ...:
                 answer = party.handle(request)
             if answer is None:
-                failures[name] = ProtocolError("it cannot be reached", code="no-answer")
+                failures[name] = ProtocolError.relayed("it cannot be reached", code="no-answer")
                 continue
             self.carried.append((name, method, request, answer))
             replies[name] = answer

@@ -289,7 +289,7 @@ def opened(path, study=None):
 def test_another_question_ends_the_run(tmp_path):
     journal = opened(tmp_path / "j")
     journal.ask(0, "join", {"a": b"one"})
-    journal.answer(0, ({"a": b"yes"}, {"b": ProtocolError("gone", code="no-answer")}), 1.5)
+    journal.answer(0, ({"a": b"yes"}, {"b": ProtocolError.relayed("gone", code="no-answer")}), 1.5)
     journal.close()
     again = Journal.resume(tmp_path / "j")
     assert (again.starts, again.idle_starts) == (2, 1)

@@ -129,7 +129,9 @@ class Network(RuleBasedStateMachine):
         """The aggregator takes what it heard; the rest has failed."""
         session, call = self.now, self.now.call
         failures = {
-            name: ProtocolError("lost") for name in call.payloads if name not in session.heard
+            name: ProtocolError.relayed("lost", code="problem")
+            for name in call.payloads
+            if name not in session.heard
         }
         heard, session.heard = session.heard, {}
         if call.method.startswith("round "):

@@ -96,7 +96,7 @@ def without(site):
             return call(self, method, payloads, timeout)
         rest = {name: payload for name, payload in payloads.items() if name != site}
         replies, failures = call(self, method, rest, timeout)
-        return replies, failures | {site: ProtocolError("lost", code="no-answer")}
+        return replies, failures | {site: ProtocolError.relayed("lost", code="no-answer")}
 
     with mock.patch.object(InProcess, "call", lossy):
         yield

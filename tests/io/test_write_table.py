@@ -126,7 +126,7 @@ def test_rows_that_fail_in_the_middle_leave_the_older_file(ending, matrix, tmp_p
 
     def cut():
         yield from blocks_of(matrix[: sum(PARTS)])
-        raise DataError("damaged further inside", hint="")
+        raise DataError.relayed("damaged further inside", hint="", code="problem")
 
     with pytest.raises(DataError, match="damaged further inside"):
         write_blocks(path, cut())

@@ -181,7 +181,7 @@ def test_what_is_not_simulated_has_no_answer():
 def test_too_small_an_epsilon_for_any_plan_is_not_reached():
     def try_at(value, seed):
         if value < 1.0:
-            raise PrivacyError(
+            raise PrivacyError.relayed(
                 "below what arithmetic can promise", hint="more", code="epsilon-below-resolution"
             )
         return Trials((0.99,))

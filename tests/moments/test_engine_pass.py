@@ -62,7 +62,7 @@ def test_an_error_of_the_source_comes_through():
     class Torn(ArrayRows):
         def blocks(self):
             yield from super().blocks()
-            raise DataError("the file ends early")
+            raise DataError.relayed("the file ends early", code="problem")
 
     source = Torn(np.ones((50, D)), rows_a_block=10)
     with pytest.raises(DataError, match="ends early"):

@@ -148,7 +148,7 @@ class _LossyMailbox:
         world = self._world
         world.seen = [*world.seen[1 - world.most :], envelope]
         if world.fails(0.1):
-            raise CarrierError("the carrier is away", code="no-mailbox")
+            raise CarrierError.relayed("the carrier is away", code="no-mailbox")
         if world.fails():
             return
         if world.fails():
@@ -163,7 +163,7 @@ class _LossyMailbox:
     def take(self, wait, known=()):
         world = self._world
         if world.fails(0.1):
-            raise CarrierError("the carrier is away", code="no-mailbox")
+            raise CarrierError.relayed("the carrier is away", code="no-mailbox")
         late, self._late = self._late, []
         for recipient, envelope in late:
             self._inner.put(recipient, envelope)

@@ -54,7 +54,7 @@ class Members:
 
     def role(self, name):
         if name not in self.names:
-            raise ProtocolError(f"{name} is no member.", code="not-a-member")
+            raise ProtocolError.relayed(f"{name} is no member.", code="not-a-member")
         return "aggregator" if name == "aggregator" else "site"
 
     def key(self, *, role, name):

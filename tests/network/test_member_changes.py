@@ -125,7 +125,7 @@ def test_what_a_revoked_key_signed_is_no_result(running):
 
 def test_a_lead_with_an_older_list_is_told_who_was_revoked(tmp_path, monkeypatch):
     box = MemoryMailboxes().of("lead")
-    refusal = CarrierError("The mailbox refuses.", code="revoked-party")
+    refusal = CarrierError.relayed("The mailbox refuses.", code="revoked-party")
     monkeypatch.setattr(box, "put", Mock(side_effect=refusal))
     with LeadSession(make_federation(tmp_path)["lead"], box) as lead:
         assert [each.problem for each in lead.ask(["north"], timeout=5)] == ["revoked-party"]

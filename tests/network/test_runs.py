@@ -254,7 +254,7 @@ def test_what_is_wrong_is_said_in_one_line(federation, tmp_path):
 
     class Away:
         def take(self, wait, known=()):
-            raise ProtocolError("Nobody is there.", code="no-mailbox")
+            raise ProtocolError.relayed("Nobody is there.", code="no-mailbox")
 
         put = take
 
@@ -294,7 +294,7 @@ def test_a_full_disk_is_told_of_once_and_nothing_is_charged_until_there_is_room(
 
     def no_room(envelope, *, bound):
         if full and envelope.step == "keys":
-            raise OutputError("keys: No space left on device.", code="cannot-write")
+            raise OutputError.relayed("keys: No space left on device.", code="cannot-write")
         return seal(envelope, bound=bound)
 
     post.seal = no_room

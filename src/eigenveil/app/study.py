@@ -119,8 +119,9 @@ def _followed(
             if error.code not in ("no-aggregator", "no-mailbox"):
                 raise
             if time.monotonic() - heard > _SILENT:
-                what = f"The aggregator has not answered for {_SILENT:g} s: {error.message}"
-                raise _left(run, what, "no-answer") from None
+                raise ProtocolError(
+                    "aggregator-silent", run=run, seconds=_SILENT, reason=error.message
+                ) from None
             now = Moved(f"no answer: {error.message}")
         else:
             heard = time.monotonic()
@@ -131,7 +132,7 @@ def _followed(
                 last, moved = (found.step, found.answered), heard
             if found.state == "running" and heard - moved > TRIES * timeout + _STALLED:
                 seconds = TRIES * timeout + _STALLED
-                raise _left(run, f"The study has made no progress for {seconds:g} s.", "stalled")
+                raise ProtocolError("stalled", run=run, seconds=seconds)
             if found.state == "waiting" and heard - begun > patience:
                 session.end(run)
                 raise ProtocolError(
@@ -163,15 +164,6 @@ def sentence_of(found: StudyStatus) -> str:
 def missing_of(found: StudyStatus) -> str:
     """Who is missing, and why."""
     return "; ".join(f"{name}: {why}" for name, why in sorted(found.missing.items()))
-
-
-def _left(run: str, what: str, code: str) -> ProtocolError:
-    """Why nobody waits for a study any more; it is not ended."""
-    hint = (
-        f"The study may go on. How far it is: eigenveil study status {run}; its result, once "
-        f"it has finished: eigenveil study fetch {run} --out FOLDER."
-    )
-    return ProtocolError.relayed(what, hint=hint, code=code)
 
 
 def _why_over(found: StudyStatus) -> EigenveilError:

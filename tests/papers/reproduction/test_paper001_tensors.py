@@ -206,7 +206,7 @@ def test_a_fit_that_stops_is_counted(measured):
 
 def test_a_fit_that_stops_gives_no_number():
     def stop(*_):
-        raise PrivacyError("Too few rows.", hint="Give more.")
+        raise PrivacyError.relayed("Too few rows.", hint="Give more.", code="problem")
 
     rng = np.random.default_rng(0)
     problem = dataclasses.replace(work._topics(rng, 6, 2, 1000), ours=stop)

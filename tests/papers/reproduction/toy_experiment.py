@@ -36,7 +36,7 @@ def awkward(rng, *, data):
     if problem == "defect":
         raise ZeroDivisionError("of the toy")
     if problem == "error":
-        raise PrivacyError("Not so.", hint="Otherwise.", code="hopeless-noise")
+        raise PrivacyError.relayed("Not so.", hint="Otherwise.", code="hopeless-noise")
     if problem == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     yield Point(data, "eigenveil", 1.0, 0.5)
