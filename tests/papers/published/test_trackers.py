@@ -84,9 +84,9 @@ def test_given_rows_are_not_changed_nor_kept(name):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (np.ones((2, 2, 2)), "no finite matrix"),
-        (np.full((2, FEATURES), np.inf), "no finite matrix"),
-        (np.zeros((2, 0)), "no finite matrix"),
+        (np.ones((2, 2, 2)), "no finite, non-empty matrix"),
+        (np.full((2, FEATURES), np.inf), "no finite, non-empty matrix"),
+        (np.zeros((2, 0)), "no finite, non-empty matrix"),
         (np.ones((5, RANK - 1)), "no 3 components"),
     ],
 )

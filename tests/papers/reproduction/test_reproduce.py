@@ -95,7 +95,7 @@ def test_restart_measures_anew(reproduce):
     ("words", "status", "statement"),
     [
         (["000-tyo"], 2, "Did you mean 000-toy"),
-        (["000-toy", "--data", "mnist"], 3, "It has good, bad"),
+        (["000-toy", "--data", "mnist"], 3, "Those known are good, bad"),
         (["all", "--data", "mnist"], 3, "Those known are good, bad"),
         (["all", "--fast"], 2, "exclude"),
         (["all", "--restart", "--redraw"], 2, "does not measure"),

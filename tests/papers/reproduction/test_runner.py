@@ -293,7 +293,7 @@ def test_progress_counts_tasks_and_their_expected_time(tmp_path):
 
 
 def test_a_data_set_that_the_experiment_has_not_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"no data set 'mnist'. It has good, bad"):
+    with pytest.raises(DataError, match=r"no data set 'mnist'. Those known are good, bad"):
         run(tmp_path, Settings(data="mnist"))
 
 
