@@ -114,34 +114,6 @@ def test_each_request_is_of_the_person_whom_the_proxy_names_then(visitor):
 
 # -- sessions, cookies, forms
 
-ELSEWHERE = (
-    {"origin": "http://evil.example"},
-    {"origin": "null"},
-    {"origin": ADDRESS.replace("https", "http")},
-    {"origin": ADDRESS + ":8443"},
-    {"sec-fetch-site": "cross-site"},
-    {"sec-fetch-site": "same-site"},
-    {"sec-fetch-site": "none"},
-)
-
-
-@pytest.mark.parametrize("header", ELSEWHERE, ids=str)
-def test_a_form_of_another_site_is_refused_whatever_else_is_right(visitor, header):
-    browser = visitor.browser("ann")
-    form = {"csrf": hidden(browser.get("/table").text, "csrf")}
-    assert browser.post("/sign-out", data=form, headers=header).status_code == 403
-    assert browser.get("/table").status_code == 200
-    own = {"origin": ADDRESS, "sec-fetch-site": "same-origin"}
-    assert browser.post("/sign-out", data=form, headers=own).status_code == 200
-
-
-def test_a_form_of_another_session_is_refused(visitor):
-    browser, other = visitor.browser("ann"), visitor.browser("ann")
-    for form in ({}, {"csrf": ""}, {"csrf": hidden(other.get("/table").text, "csrf")}):
-        assert browser.post("/sign-out", data=form).status_code == 403
-        assert browser.get("/table").status_code == 200
-    assert visitor.logged()[0] == "refused: bad-form"
-
 
 def test_cookies_are_for_tls_this_site_and_no_script(tmp_path, visitor):
     text = visitor.browser("ann", enters=False).get("/sign-in").headers["set-cookie"]
@@ -256,7 +228,7 @@ def test_a_body_without_a_length_is_read_up_to_its_limit(tmp_path):
             got.append(await receive())
 
     async def receive():
-        return {"type": "http.request", "body": b"x" * (1 << 18), "more_body": True}
+        return {"type": "http.request", "body": b"x" * (1 << 18), "more_body": len(got) < 16}
 
     settings = Settings("table", tmp_path, PROXY, PEOPLE, address=ADDRESS)
     headers = [(b"host", b"console.example.org")]

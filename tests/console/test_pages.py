@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from console_tools import PEOPLE, STUDY, Visitor, put_run, recording, result
+from console_tools import ADDRESS, PEOPLE, STUDY, Visitor, put_run, recording, result
 from starlette.routing import Route
 
 DRAFT = {"study": STUDY, "name": "heart", "file": "model.npz"}
@@ -41,6 +41,15 @@ def routes(visitor, method):
 
 
 OUTSIDE = {"/", "/sign-in", "/alive"}
+ELSEWHERE = (
+    {"origin": "http://evil.example"},
+    {"origin": "null"},
+    {"origin": ADDRESS.replace("https", "http")},
+    {"origin": ADDRESS + ":8443"},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+    {"sec-fetch-site": "none"},
+)
 
 
 def allowed(visitor, method, path):
@@ -69,23 +78,24 @@ def test_every_page_is_for_its_roles_and_for_nobody_outside(visitor):
                 assert answer.text.count("<script") == 1, place
 
 
+def csrf_of(visitor, browser):
+    return visitor.console.sessions.find(browser.cookies.get(visitor.console.cookie)).csrf
+
+
 def test_every_form_is_of_ones_own_session_and_role(visitor):
     """What would be done is not: each is refused before it is looked at."""
-    other = visitor.console.sessions.find
+    another = csrf_of(visitor, visitor.browser("ann"))
     for name, role in PEOPLE.items():
         browser = visitor.browser(name)
-        cookie = browser.cookies.get(visitor.console.cookie)
-        csrf = other(cookie).csrf
+        csrf = csrf_of(visitor, browser)
         for path, place in routes(visitor, "POST"):
-            if path == "/sign-out":
-                continue
             may = role in allowed(visitor, "POST", path)
             asked = len(visitor.desk.asked)
-            for form in ({}, {"csrf": csrf + "x"}):
-                assert browser.post(place, data=form).status_code == 403, place
-            for header in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
-                sent = browser.post(place, data={"csrf": csrf}, headers=header)
-                assert sent.status_code == 403, place
+            tokens = ({}, {"csrf": ""}, {"csrf": csrf + "x"}, {"csrf": another})
+            sent = [({"csrf": csrf}, header) for header in ELSEWHERE]
+            for form, header in [*((form, {}) for form in tokens), *sent]:
+                answer = browser.post(place, data=form, headers=header)
+                assert answer.status_code == 403, (place, form, header)
             assert (len(visitor.desk.asked), visitor.started) == (asked, [])
             if not may:
                 assert browser.post(place, data={"csrf": csrf}).status_code == 403, place
