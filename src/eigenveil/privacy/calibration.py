@@ -27,7 +27,7 @@ _LARGEST_SPREAD = 2.0**16
 class Calibrated(Protocol):
     """A sum whose noise can be calibrated."""
 
-    def calibrated_by(self) -> Shape: ...  # noqa: D102
+    def calibrated_by(self) -> Shape: ...
 
 
 @dataclass(frozen=True)

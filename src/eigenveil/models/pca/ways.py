@@ -34,19 +34,19 @@ class Sized(Protocol):
     """What a way is chosen for: a plan of PCA."""
 
     @property
-    def features(self) -> int: ...  # noqa: D102
+    def features(self) -> int: ...
     @property
-    def n_components(self) -> int: ...  # noqa: D102
+    def n_components(self) -> int: ...
     @property
-    def sketch_columns(self) -> int: ...  # noqa: D102
+    def sketch_columns(self) -> int: ...
     @property
-    def power_rounds(self) -> int: ...  # noqa: D102
+    def power_rounds(self) -> int: ...
     @property
-    def one_pass(self) -> bool: ...  # noqa: D102
+    def one_pass(self) -> bool: ...
     @property
-    def pure(self) -> bool: ...  # noqa: D102
+    def pure(self) -> bool: ...
     @property
-    def row_norm(self) -> str | float: ...  # noqa: D102
+    def row_norm(self) -> str | float: ...
 
 
 class Way(ABC):
