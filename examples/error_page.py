@@ -30,7 +30,8 @@ _HEAD = """\
 
 Every error of eigenveil has a code, for programs: `error.code` in Python. The command line says
 what is wrong and what to do, and ends with the exit status. A code can have several of these: the
-same thing may be wrong with rows and with a message.
+same thing may be wrong with rows and with a message. What stands in braces is of the case at hand:
+`error.facts` has it by these names.
 
 | exit status | is |
 |---|---|
@@ -50,7 +51,7 @@ Where a message names a row or a column:
 
 `python examples/error_page.py` makes this page from the code and `src/eigenveil/error_codes.toml`.
 
-| code | exit status | when | what to do |
+| code | exit status | what is wrong | what to do |
 |---|---|---|---|
 """
 
