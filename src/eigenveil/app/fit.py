@@ -170,11 +170,16 @@ def fit_sites(asked: SitesFit, tell: Tell = nobody) -> Fitted:
                 ledgers=books,
                 progress=lambda step, count: tell(Advanced(step, count, len(rows))),
             )
-            schema = model.study_.table_schema
-            written = write_result(model, folder, figures=asked.figures, schema=schema)
-            write_toml(model.study_, folder / "study.toml")
-    written.append(("study.toml", "the study that was run, for 'eigenveil study check'"))
+            written = write_study_result(model, folder, figures=asked.figures)
     return Fitted(model, asked.out, written)
+
+
+def write_study_result(model: Any, folder: Path, *, figures: bool) -> list[tuple[str, str]]:
+    """Write what a study released, and the study itself."""
+    study = model.study_
+    written = write_result(model, folder, figures=figures, schema=study.table_schema)
+    write_toml(study, folder / "study.toml")
+    return [*written, ("study.toml", "the study that was run, for 'eigenveil study check'")]
 
 
 def _with_unit(asked: TableFit | SitesFit, path: Any) -> tuple[WantedColumns, dict[str, Any]]:

@@ -24,9 +24,10 @@ from eigenveil.io import (
     WorkerFiles,
     on_workers,
     open_rows,
-    read_schema,
     read_vocabulary,
 )
+from eigenveil.io import read_schema as read_schema
+from eigenveil.io.files import absolute as absolute
 from eigenveil.io.formats.registry import USUAL
 from eigenveil.io.query import is_database
 from eigenveil.tables.schema import Schema

@@ -14,25 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from eigenveil import app
-from eigenveil.app.decisions import Owner
-from eigenveil.app.ledger import ledger_of
-from eigenveil.app.rows import WantedColumns, read_columns, read_places
 from eigenveil.cli import options
 from eigenveil.cli.commands import site_decisions as decisions
 from eigenveil.cli.commands.approvers import approver_app
 from eigenveil.cli.commands.ledger import HEADS_HELP
 from eigenveil.cli.presenters.screen import Screen, present
-from eigenveil.cli.presenters.site_console import BudgetTarget, check_budget
 from eigenveil.cli.service import HealthAt, LogJson, Service, start_health
 from eigenveil.errors import DataError
-from eigenveil.federation.study.study import Study
 from eigenveil.files import Place
-from eigenveil.io import ReadOptions
-from eigenveil.io.files import absolute
-from eigenveil.tables.schema import read_schema
 
 if TYPE_CHECKING:
+    from eigenveil.app.rows import WantedColumns
     from eigenveil.federation.ledger.heads import HeadsFile
+    from eigenveil.federation.study.study import Study
     from eigenveil.moments.source import RowSource
     from eigenveil.network.folder import PartyFolder
     from eigenveil.network.survey import Telling
@@ -120,29 +114,30 @@ def start(
     log_json: LogJson = False,
     quiet: options.Quiet = False,
     *,
-    read: ReadOptions,
+    read: Any,
 ) -> int:
     """Answer studies until stopped (Ctrl-C); a noise helper needs no rows and no ledger."""
     if approve not in ("manual", "all"):
         raise options.WrongOption(
             "unknown-choice", option="--approve", given=approve, known="manual, all"
         )
+    from eigenveil.cli.presenters import site_console as console
     from eigenveil.federation.approvals.desk import Decisions
     from eigenveil.network.folder import open_party
     from eigenveil.network.survey import Telling
 
     opened = open_party(party)
-    told = None if tell_schema is None else read_schema(tell_schema)
+    told = None if tell_schema is None else app.rows.read_schema(tell_schema)
     telling = Telling(tell_decisions, told)
-    places = read_places(data, sql, database, needed=False)
+    places = app.rows.read_places(data, sql, database, needed=False)
     if opened.role == "helper":
         _no_rows_here(places, ledger, heads, tell_schema)
         return _start(opened, address, None, "all", Telling(), Service(health, log_json, quiet))
     opened = open_party(party, role="site")
-    files = [absolute(place) for place in _needed("data", places)]
+    files = [app.rows.absolute(place) for place in _needed("data", places)]
     rows = _Rows(
         files,
-        read_columns(
+        app.rows.read_columns(
             options.read_names(columns),
             options.read_names(exclude),
             vocabulary,
@@ -152,13 +147,13 @@ def start(
         ),
     )
     place = _absolute(str(_needed("ledger", ledger)))
-    budget = BudgetTarget(
+    budget = console.BudgetTarget(
         data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon, budget_unit
     )
     noted = app.ledger.heads_of(heads)
-    desk = Decisions(opened, ledger_of(place, opened, noted), data_set)
-    check_budget(desk, budget, Screen(quiet=quiet))
-    Owner.of(place, data_set, rows.paths).keep(opened)
+    desk = Decisions(opened, app.ledger.ledger_of(place, opened, noted), data_set)
+    console.check_budget(desk, budget, Screen(quiet=quiet))
+    app.decisions.Owner.of(place, data_set, rows.paths).keep(opened)
     own = _Own(rows, place, data_set, noted)
     return _start(opened, address, own, approve, telling, Service(health, log_json, quiet))
 
@@ -197,7 +192,7 @@ class _Rows:
 
     def __call__(self, study: Study) -> RowSource:
         """Rows with the study's columns, by name where files have names."""
-        wanted = WantedColumns.of_study(study, self.wanted)
+        wanted = app.rows.WantedColumns.of_study(study, self.wanted)
         return wanted.rows_like(self.files)
 
 
@@ -262,7 +257,7 @@ def _start(
         if own is None:
             answers = HelperParty(party, approve=how, say=say)
         else:
-            heads = ledger_of(own.ledger, party, own.heads).heads
+            heads = app.ledger.ledger_of(own.ledger, party, own.heads).heads
             books = ReportingLedger(own.ledger, own.data_set, say, heads=heads)
             answers = SiteParty(
                 party,

@@ -7,25 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from eigenveil.app.fit import Fitted
-from eigenveil.app.results import check_free, new_folder, write_result
-from eigenveil.app.study import (
-    Ended,
-    Finished,
-    Moved,
-    Started,
-    missing_of,
-    open_lead,
-    run_study,
-)
+from eigenveil import app
+from eigenveil.app.parts import TextTable
 from eigenveil.cli import options
 from eigenveil.cli.commands.fit import show_written
 from eigenveil.cli.commands.study import LEAD, LeadFolder, StudyFile, study_app
 from eigenveil.cli.presenters.screen import Screen, notify
-from eigenveil.federation.study.file import read_study, write_toml
-from eigenveil.io.stopping import Stop
 
 if TYPE_CHECKING:
     from eigenveil.network.lead import StudyStatus
@@ -61,19 +49,19 @@ def run(
 
     Ctrl-C ends the study; a second Ctrl-C leaves it running.
     """
-    check_free(out, overwrite=overwrite)
+    app.results.check_free(out, overwrite=overwrite)
     for name, seconds in (("timeout", timeout), ("wait-for-sites", wait_for_sites)):
         if not seconds > 0:
             raise options.WrongOption("bad-seconds", option=name, seconds=seconds)
-    agreed = read_study(study)
+    agreed = app.fit.read_study(study)
     screen = Screen(quiet=quiet or json)
     began = ""
     # the folder is tried before anything is spent
-    with new_folder(out) as folder, open_lead(party) as session:
-        stop = Stop()
+    with app.results.new_folder(out) as folder, app.study.open_lead(party) as session:
+        stop = app.watch.Stop()
         try:
             with stop.listening():
-                for event in run_study(
+                for event in app.study.run_study(
                     session,
                     agreed,
                     timeout=timeout,
@@ -82,7 +70,7 @@ def run(
                     stop=stop,
                 ):
                     match event:
-                        case Started(began, settled):
+                        case app.study.Started(began, settled):
                             screen.print(
                                 f"study {settled.name}, hash {settled.hash}", soft_wrap=True
                             )
@@ -90,25 +78,22 @@ def run(
                                 f"run {began}; to follow it: eigenveil study status {began}",
                                 soft_wrap=True,
                             )
-                        case Moved(text=text) if not (quiet or json):
+                        case app.study.Moved(text=text) if not (quiet or json):
                             notify(text)
-                        case Ended():
+                        case app.study.Ended():
                             if not (quiet or json):
                                 notify(
                                     "ended: what sites have answered stays spent, what was only "
                                     "reserved is free."
                                 )
                             raise typer.Exit(_STOPPED)
-                        case Finished():
+                        case app.study.Finished():
                             finished = event
         except KeyboardInterrupt:  # the second one
             notify(f"left running; it is followed by: eigenveil study status {began}")
             raise typer.Exit(_STOPPED) from None
-        model = finished.model
-        written = write_result(model, folder, figures=plots, schema=model.study_.table_schema)
-        write_toml(model.study_, folder / "study.toml")
-        written.append(("study.toml", "the study that was run, for 'eigenveil study check'"))
-    found = Fitted(model, out, written)
+        written = app.fit.write_study_result(finished.model, folder, figures=plots)
+    found = app.fit.Fitted(finished.model, out, written)
     if json:
         signed = {"signed": asdict(finished.signed), "run": finished.run}
         options.print_json(found.as_json() | signed)
@@ -127,7 +112,7 @@ def status(
     json: options.Json = False,
 ) -> None:
     """Say how far studies are."""
-    with open_lead(party) as session:
+    with app.study.open_lead(party) as session:
         found = session.studies() if run is None else {run: session.status(run)}
     if json:
         options.print_json({name: _as_json(each) for name, each in found.items()})
@@ -136,16 +121,14 @@ def status(
     if not found:
         screen.print("The aggregator knows of no study of this lead.")
         return
-    table = Table(title="studies")
-    for name in ("run", "study", "state", "step"):
-        table.add_column(name, overflow="fold")
-    for name, each in found.items():
-        step = f"{each.step}: {each.answered} answered" if each.step else ""
-        table.add_row(name, each.name, each.state, step)
-    screen.print(table)
+    rows = [
+        (name, each.name, each.state, f"{each.step}: {each.answered} answered" if each.step else "")
+        for name, each in found.items()
+    ]
+    screen.show([TextTable("studies", ("run", "study", "state", "step"), rows, overflow="fold")])
     for name, each in found.items():
         if each.missing:
-            screen.print(f"{name[:8]}: {missing_of(each)}")
+            screen.print(f"{name[:8]}: {app.study.missing_of(each)}")
         if each.error is not None:
             screen.print(f"{name[:8]}: {each.error}")
 
@@ -153,7 +136,7 @@ def status(
 @study_app.command()
 def end(run: Run, party: LeadFolder = LEAD, quiet: options.Quiet = False) -> None:
     """End a study that waits or runs; what its sites have answered stays spent."""
-    with open_lead(party) as session:
+    with app.study.open_lead(party) as session:
         session.end(run)
     Screen(quiet=quiet).print(f"ended: run {run}")
 
@@ -169,11 +152,10 @@ def fetch(
     quiet: options.Quiet = False,
 ) -> None:
     """Fetch the result of a study that has finished, and write it as 'study run' does."""
-    check_free(out, overwrite=overwrite)
-    with new_folder(out) as folder, open_lead(party) as session:
+    app.results.check_free(out, overwrite=overwrite)
+    with app.results.new_folder(out) as folder, app.study.open_lead(party) as session:
         model, signed = session.result(run, signatures=signatures)
-        write_result(model, folder, figures=plots, schema=model.study_.table_schema)
-        write_toml(model.study_, folder / "study.toml")
+        app.fit.write_study_result(model, folder, figures=plots)
     if not quiet:
         notify(f"fetched: the result of study {model.study_.hash} is in {out}, {signed}")
 
