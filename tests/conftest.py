@@ -40,7 +40,7 @@ for _name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
 
 
 # Where a test names no unit, each person has one row.
-for _command in ("FIT", "WATCH", "FEDERATE_TREE"):
+for _command in ("FIT", "WATCH", "FEDERATE_TREE", "STUDY_NEW"):
     os.environ[f"EIGENVEIL_{_command}_ONE_ROW_PER_PERSON"] = "1"
 
 

@@ -124,6 +124,7 @@ def test_the_environment_stands_for_options_that_are_not_given(run, monkeypatch,
             "whose-rows",
         ),
         (("watch", "rows.csv", "--epsilon", 1), "whose-rows"),
+        (("study", "new", "r", "--site", "a", "--features", 2), "whose-rows"),
         (
             ("fit", "rows.csv", "--unit", "a", "--one-row-per-person", "--out", "r"),
             "whose-rows-twice",
@@ -131,7 +132,7 @@ def test_the_environment_stands_for_options_that_are_not_given(run, monkeypatch,
     ],
 )
 def test_a_command_asks_whose_each_row_is(words, code, run, tmp_path, monkeypatch):
-    for command in ("FIT", "WATCH", "FEDERATE_TREE"):
+    for command in ("FIT", "WATCH", "FEDERATE_TREE", "STUDY_NEW"):
         monkeypatch.delenv(f"EIGENVEIL_{command}_ONE_ROW_PER_PERSON")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n3,4\n")

@@ -99,6 +99,7 @@ def new_study(
     source: ColumnSource,
     *,
     sites: Sequence[str],
+    whose: Mapping[str, bool],
     name: str | None,
     party: Path,
     read: ReadOptions,
@@ -114,6 +115,7 @@ def new_study(
     if source.from_sites:
         table = schema_of_sites([_site(text)["name"] for text in sites], party, notify)
     wanted = WantedColumns(schema=table, read=read).with_unit(targets.get("unit"))
+    wanted.whose_rows(targets.get("unit"), **whose)
     called = _name_of(out) if name is None else name
     fields = source.fields(wanted)
     written = draft_study(task, targets, wanted.schema, name=called, sites=sites, **fields, **own)

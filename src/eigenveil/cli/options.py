@@ -181,9 +181,14 @@ def given(context: typer.Context) -> frozenset[str]:
 
 def check_whose_rows(context: typer.Context, columns: Any, unit: str | None, *, said: bool) -> None:
     """Require the answer to whose each row is; that of the environment gives way to a unit."""
+    columns.whose_rows(unit, **whose_row_said(context, said=said))
+
+
+def whose_row_said(context: typer.Context, *, said: bool) -> dict[str, bool]:
+    """Whether it was typed that nobody has two rows, or the environment says so."""
     source = context.get_parameter_source("one_row_per_person")
     typed = source is not None and source.name == "COMMANDLINE"
-    columns.whose_rows(unit, one=said and typed, usual=said and not typed)
+    return {"one": said and typed, "usual": said and not typed}
 
 
 def option_text(name: str) -> str:

@@ -61,6 +61,7 @@ def new(
     purpose: Annotated[
         str, typer.Option(help="What the result is for: shown to every owner.")
     ] = "",
+    one_row_per_person: options.OneRow = False,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -79,6 +80,7 @@ def new(
             options.read_names(columns), features, from_file, vocabulary, schema, from_sites
         ),
         sites=site,
+        whose=options.whose_row_said(context, said=one_row_per_person),
         name=name,
         requested_by=requested_by,
         purpose=purpose,
