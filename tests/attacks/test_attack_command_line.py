@@ -39,11 +39,15 @@ def home(tmp_path_factory):
     counts = rng.integers(0, 5, (40, 4)) + 1
     pd.DataFrame(counts, columns=list("abcd")).to_csv(folder / "counts.csv", index=False)
     reported = CliRunner().invoke(
-        app, ["fit", str(folder / "rows.csv"), "-k1", "--epsilon", "50", "--out", str(folder / "r")]
+        app,
+        ["fit", str(folder / "rows.csv"), "-k1", "--epsilon", "50", "--out", str(folder / "r")],
+        auto_envvar_prefix="EIGENVEIL",
     )
     assert reported.exit_code == 0, reported.exception
     words = ["study", "new", str(folder / "agreed.toml"), "--site", "a", "--site", "b"]
-    reported = CliRunner().invoke(app, [*words, "--features", "4", "-k", "2"])
+    reported = CliRunner().invoke(
+        app, [*words, "--features", "4", "-k", "2"], auto_envvar_prefix="EIGENVEIL"
+    )
     assert reported.exit_code == 0, reported.exception
     return folder
 
@@ -93,7 +97,9 @@ def test_no_value_of_an_option_is_a_defect(command, words, option, home, tmp_pat
         filled.append(word)
     # a part of all values, another one for each option
     for value in random.Random(f"{command} {option}").sample(VALUES, 3):
-        reported = CliRunner().invoke(app, [*command, *filled, f"{option}={value}"])
+        reported = CliRunner().invoke(
+            app, [*command, *filled, f"{option}={value}"], auto_envvar_prefix="EIGENVEIL"
+        )
         if reported.exception is not None:
             assert isinstance(reported.exception, (EigenveilError, SystemExit, _Drawn)), (
                 value,

@@ -33,7 +33,8 @@ CALLS = itertools.count()
 def invoke(*words):
     """Run a command, with a ledger of its own."""
     ledger = {"EIGENVEIL_LEDGER": f"{os.environ['EIGENVEIL_LEDGER']}-{next(CALLS)}"}
-    return CliRunner().invoke(app, [str(word) for word in words], env=ledger)
+    words = [str(word) for word in words]
+    return CliRunner().invoke(app, words, env=ledger, auto_envvar_prefix="EIGENVEIL")
 
 
 @pytest.fixture
