@@ -16,6 +16,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from eigenveil.app.events import Advanced, FitEvent
 from eigenveil.app.fit import Account, TableFit, fit_table
 from eigenveil.app.results import new_folder, write_result
@@ -177,6 +179,7 @@ def _spent(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
+    pa.enable_signal_handlers(False)  # its own lose a stop that comes while a file is read
     handle = os.dup(1)
     os.dup2(2, 1)
     main(Path(sys.argv[1]), Events(handle))
