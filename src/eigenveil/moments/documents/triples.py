@@ -155,11 +155,6 @@ class DocumentTriples(ClippedSum):
         return self.clip * self.rho**3
 
     @property
-    def rounded_basis(self) -> NDArray[np.float64]:
-        """The basis as it is used, within ``2**-25 rho`` of the one given, but for long rows."""
-        return np.asarray(self._words * math.ldexp(self.rho, -_WORD_BITS))
-
-    @property
     def parameters(self) -> dict[str, float]:
         """How long a document's contribution is at most: 1, and what rounding may add."""
         return {"gain": 1.0 + triples_error(self.shape[0], self.clip)}
