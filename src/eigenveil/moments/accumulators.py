@@ -190,7 +190,6 @@ class RowSum(Accumulator):
 
     @property
     def parameters(self) -> dict[str, float]:
-        """The count's weight."""
         return {"count_weight": math.ldexp(self._count_unit, -self.rule.bits)}
 
     @property
@@ -324,7 +323,6 @@ class Sketch(Accumulator):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """D x R."""
         return self.basis.shape
 
     def update(self, block: Block) -> None:
@@ -385,7 +383,6 @@ class ComponentEnergy(Accumulator):
 
     @property
     def parameters(self) -> dict[str, float]:
-        """The gain and the count's weight."""
         return {"gain": self._gain, "count_weight": self.count_weight}
 
     @property

@@ -297,7 +297,6 @@ class TextTable(Table):
         return TextOrigin(str(self.path), partial(self._line_of, whole=True))
 
     def origin_of_malformed(self) -> FileOrigin:
-        """The same of lines with too many cells, or too few."""
         return TextOrigin(str(self.path), partial(self._line_of, whole=False))
 
     def _line_of(self, index: int, *, whole: bool) -> int | None:
@@ -370,7 +369,6 @@ class _Reader:
     stream: Any = None
 
     def next(self) -> Any:
-        """The next batch, or ``None`` after the last."""
         with _nothing_undecoded_printed():
             return next(iter(self.stream), None)
 
@@ -396,11 +394,9 @@ class _Lines(io.RawIOBase):
         self._ready, self._rest = b"", b""
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Up to so many bytes; none at the end."""
         while not self._ready:
             more = self._stream.read(_READ_BYTES)
             new = more if self._decoder is None else self._decoder.decode(more, not more).encode()
