@@ -291,7 +291,7 @@ def test_sites_and_leads(name, capsys):
 @NAMES
 @pytest.mark.parametrize("kind", [ProtocolError, DataError, PrivacyError])
 def test_errors(name, kind, capsys, monkeypatch):
-    error = kind(name, hint=name)
+    error = kind.relayed(name, hint=name, code="problem")
 
     def fails(*_, **__):
         raise error
