@@ -84,7 +84,7 @@ def test_exit_statuses_are_those_of_the_classes(tool):
     found = tool.statuses()
     assert found["over-budget"] == [5]
     assert found["no-party"] == [7]
-    assert found["bad-seed"] == found["rows-in-result"] == [2]
+    assert found["rows-in-result"] == [2]
     assert found["stopped"] == [130]
     assert found["bad-party"] == [3, 7]
     assert found["other-session"] == found["study-failed"] == found["problem"] == [6]

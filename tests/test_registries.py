@@ -224,8 +224,8 @@ SPLITS = [
 ]
 
 
-IGNORED = ("no-sketch-made", "sketch-not-sent", "power-rounds-unused", "horizon-unused")
-IGNORED += ("no-units-to-bound", "forgetting-unused", "data-set-without-ledger")
+IGNORED = ("no-sketch-made", "sketch-not-sent", "unused-parameter")
+IGNORED += ("no-units-to-bound", "data-set-without-ledger")
 
 
 def refused(kind, options, monkeypatch):

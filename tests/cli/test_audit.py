@@ -79,7 +79,7 @@ def test_a_broken_claim_of_ones_own_has_a_status_of_its_own(run, monkeypatch):
         (("cape", "--trials", 20), "Give at least --trials", 4),
         (("cape", "--confidence", 1.5), "confidence = 1.5", 4),
         (("cape", "--jobs", 0), "jobs = 0", 4),
-        (("cape", "--seed", -1), "--seed -1", 2),
+        (("cape", "--seed", -1), "--seed = -1", 2),
         (("cape", "--out", "."), "exists", 7),
         (("cape", "--out", "/dev/null/such/folder"), "cannot be made a folder", 7),
     ],

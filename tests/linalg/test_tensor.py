@@ -427,9 +427,9 @@ BROKEN[2, 0, 1] = np.nan
         (CUBE * np.inf, 1, {}, "not-finite", "(0, 0, 0)"),
         (CUBE, 0, {}, "component-count", "not 0"),
         (CUBE, 4, {}, "component-count", "1 to 3"),
-        (CUBE, 1, {"restarts": 0}, "below-one", "restarts = 0"),
-        (CUBE, 1, {"iterations": 0}, "below-one", "iterations = 0"),
-        (CUBE, 1, {"tolerance": 0.0}, "bad-tolerance", "tolerance is 0"),
+        (CUBE, 1, {"restarts": 0}, "out-of-range", "restarts = 0"),
+        (CUBE, 1, {"iterations": 0}, "out-of-range", "iterations = 0"),
+        (CUBE, 1, {"tolerance": 0.0}, "out-of-range", "tolerance = 0"),
     ],
 )
 def test_what_cannot_be_decomposed_is_refused(tensor, count, options, code, statement):

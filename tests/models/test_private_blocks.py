@@ -283,11 +283,11 @@ def test_nothing_of_the_rows_is_held_between_blocks():
 @pytest.mark.parametrize(
     ("given", "kind", "code"),
     [
-        ({"horizon": 5}, DataError, "horizon-unused"),
+        ({"horizon": 5}, DataError, "unused-parameter"),
         ({"delta": 0}, PrivacyError, "pure-needs-other-mechanism"),
         ({"unit": "patient"}, PrivacyError, "units-in-blocks"),
-        ({"publish": "end"}, DataError, "forgetting-unused"),
-        ({"publish": "continual", "horizon": 5}, DataError, "forgetting-unused"),
+        ({"publish": "end"}, DataError, "unused-parameter"),
+        ({"publish": "continual", "horizon": 5}, DataError, "unused-parameter"),
         ({"forgetting": 0.0}, DataError, "bad-parameter"),
     ],
 )

@@ -170,7 +170,7 @@ def test_a_merge_of_other_streams_is_refused(rows):
             PrivacyError,
             "pure-needs-other-mechanism",
         ),
-        ({"horizon": 5}, DataError, "horizon-unused"),
+        ({"horizon": 5}, DataError, "unused-parameter"),
         ({"center": True}, DataError, "bad-parameter"),
         ({"n_components": 7}, DataError, "too-many-components"),
         ({"row_norm": "max"}, DataError, "bad-parameter"),

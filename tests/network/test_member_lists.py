@@ -195,7 +195,7 @@ def test_a_clock_that_is_behind_is_named(world, clock, minutes):
 
 def test_a_list_is_good_for_ninety_days_at_the_most(world):
     for days in (0, 91):
-        assert code_of(world.registrar.renew, days=days) == "bad-days"
+        assert code_of(world.registrar.renew, days=days) == "out-of-range"
     head = world.registrar.renew(days=1).head
     assert head.until - head.since == timedelta(days=1)
 

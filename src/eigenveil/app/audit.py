@@ -119,7 +119,7 @@ def audit(
     """Attack mechanisms, or single audits, by their names."""
     cases = run.chosen(words)
     if seed is not None and seed < 0:
-        raise WrongOption("bad-seed", seed=seed)
+        raise WrongOption("out-of-range", name="--seed", value=seed, wanted="0 or more")
     if out is not None:  # before minutes are spent
         check_place(out, overwrite=False)
     findings = run.audit(

@@ -74,7 +74,9 @@ class PlanRequest:
         if isinstance(components, int) and self.rows < components:
             raise DataError("fewer-rows-than-components", rows=self.rows, components=components)
         if not (np.isfinite(self.mean_norm) and self.mean_norm >= 0):
-            raise DataError("bad-mean-norm", mean_norm=self.mean_norm)
+            raise DataError(
+                "out-of-range", name="mean-norm", value=self.mean_norm, wanted="0 or more"
+            )
         check_distance(self.distance)
         check_document_words(self.document_words)
 
@@ -115,14 +117,24 @@ class PlanRequest:
 def check_distance(distance: float) -> float:
     """A distance of components, if there can be such."""
     if not 0.0 < distance < math.inf:
-        raise DataError("bad-distance", distance=distance)
+        raise DataError(
+            "out-of-range",
+            name="distance",
+            value=distance,
+            wanted="above 0 and finite, in standard deviations",
+        )
     return distance
 
 
 def check_document_words(words: int) -> int:
     """The length of documents, if there can be such."""
     if not FEWEST_WORDS <= words <= MOST_WORDS:
-        raise DataError("bad-document-words", words=words, fewest=FEWEST_WORDS, most=MOST_WORDS)
+        raise DataError(
+            "out-of-range",
+            name="document-words",
+            value=words,
+            wanted=f"from {FEWEST_WORDS} to {MOST_WORDS}",
+        )
     return words
 
 

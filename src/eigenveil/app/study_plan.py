@@ -70,7 +70,7 @@ class StudyData:
     ) -> StudyData:
         """For so many rows, or those that the study expects."""
         if rows is not None and rows < 1:
-            raise DataError("rows-not-positive", rows=rows)
+            raise DataError("out-of-range", name="rows", value=rows, wanted="1 or more")
         choice = choice_of(study)  # what a run would choose, whatever spectrum is given here
         settled = study if choice is None else study.with_protocol(choice.protocol)
         expected = study.expected_rows if rows is None else rows

@@ -76,7 +76,12 @@ def fit_tree(asked: TreeFit, progress: Callable[[int, int], None] | None = None)
     """Read each row once, and merge what the sites send."""
     check_free(asked.out, overwrite=asked.overwrite)
     if asked.fan_out < _CHILDREN:
-        raise WrongOption("small-fan-out", fan_out=asked.fan_out, least=_CHILDREN)
+        raise WrongOption(
+            "out-of-range",
+            name="--fan-out",
+            value=asked.fan_out,
+            wanted=f"{_CHILDREN} or more, the children of a node",
+        )
     if len(asked.sites) < _SITES:
         raise WrongOption("tree-of-one-site")
     values = {"n_components": _COMPONENTS, "epsilon": 1.0, "delta": 1e-6, **asked.values}

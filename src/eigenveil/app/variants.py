@@ -22,7 +22,12 @@ def write_manifest(
     if not public:
         raise WrongOption("not-said-to-be-public", file=file)
     if not 0.0 <= least_frequency < 0.5:
-        raise WrongOption("bad-frequency", frequency=least_frequency)
+        raise WrongOption(
+            "out-of-range",
+            name="--least-frequency",
+            value=least_frequency,
+            wanted="from 0 to below 0.5, such as 0.01",
+        )
     made = _draft(file, least_frequency)
     with replacing(out) as scratch, scratch.open("w", encoding="utf-8") as opened:
         opened.writelines(made.lines)

@@ -299,9 +299,14 @@ def _draw(case: Case, task: _Task) -> _Part:
 
 def _check(trials: int, confidence: float, jobs: int) -> None:
     if not 0.5 < confidence < 1.0:
-        raise PrivacyError("bad-confidence", confidence=confidence)
+        raise PrivacyError(
+            "out-of-range",
+            name="confidence",
+            value=confidence,
+            wanted="between 0.5 and 1, such as 0.999",
+        )
     if jobs < 1:
-        raise PrivacyError("bad-jobs", jobs=jobs)
+        raise PrivacyError("out-of-range", name="jobs", value=jobs, wanted="1 or more")
     if trials < 1:
         raise PrivacyError("too-few-trials", trials=trials, wanted=TRIALS)
 

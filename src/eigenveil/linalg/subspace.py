@@ -55,7 +55,7 @@ def adjust_rank(
     """
     check_shares(alpha, beta)
     if most is not None and most < 1:
-        raise DataError("too-few-directions", most=most)
+        raise DataError("out-of-range", name="most", value=most, wanted="1 or more")
     features, rank = subspace.basis.shape
     if not np.any(subspace.strengths > 0):
         return subspace

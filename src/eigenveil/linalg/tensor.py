@@ -287,6 +287,6 @@ def _check_request(
         raise DataError("component-count", size=size, components=count)
     for name, number in (("restarts", restarts), ("iterations", iterations)):
         if number < 1:
-            raise DataError("below-one", name=name, value=number)
+            raise DataError("out-of-range", name=name, value=number, wanted="1 or more")
     if not 0 < tolerance < 1:
-        raise DataError("bad-tolerance", tolerance=tolerance)
+        raise DataError("out-of-range", name="tolerance", value=tolerance, wanted="between 0 and 1")

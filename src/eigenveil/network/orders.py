@@ -73,7 +73,7 @@ def sign_order(identity: Identity, study: Study, *, session: str, timeout: float
     if study.protocol == "auto":
         raise _unsettled(study)
     if not 1 <= timeout <= LONGEST_TIMEOUT:
-        raise DataError("bad-timeout", timeout=timeout)
+        raise DataError("out-of-range", name="timeout", value=timeout, wanted="from 1 s to a week")
     for name in parties_of(study):  # before anything is sent
         identity.members.key(role="helper" if name == HELPER else "site", name=name)
     word = Word(

@@ -221,7 +221,9 @@ class Registrar:
         later: KeySigner | None = None,
     ) -> MemberList:
         if not 1 <= days <= LONGEST.days:
-            raise DataError("bad-days", days=days, days_2=LONGEST.days)
+            raise DataError(
+                "out-of-range", name="days", value=days, wanted=f"from 1 to {LONGEST.days}"
+            )
         self.current()  # says where there is none
         with (self.folder / ".lock").open("a") as file:
             hold(file, wait=True)

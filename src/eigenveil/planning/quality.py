@@ -50,7 +50,12 @@ class Answer:
 def check_quality(quality: float) -> None:
     """Raise unless it is a share that noise can leave."""
     if not 0.0 < quality < 1.0:
-        raise DataError("bad-quality", quality=quality)
+        raise DataError(
+            "out-of-range",
+            name="quality",
+            value=quality,
+            wanted="above 0 and below 1, such as 0.95",
+        )
 
 
 def epsilons() -> tuple[float, ...]:

@@ -55,7 +55,7 @@ def test_fates_are_as_many_as_asked_for(lost, late, silent, seed):
 def test_fates_that_cannot_be(fields):
     with pytest.raises(DataError) as error:
         simulate_tree(study_of(), rows=5, **fields)
-    assert error.value.code in ("bad-share", "bad-lost-subtrees")
+    assert error.value.code == "out-of-range"
     with pytest.raises(DataError, match="rows = 0"):
         simulate_tree(study_of(), rows=0)
 

@@ -147,7 +147,12 @@ class FPCAEdge:
         self.columns = checked_count("columns", columns)
         check_shares(alpha, beta)
         if not 0 < forgetting <= 1:
-            raise DataError("bad-forgetting", forgetting=repr(forgetting))
+            raise DataError(
+                "out-of-range",
+                name="forgetting",
+                value=repr(forgetting),
+                wanted="in (0, 1], 1 to forget nothing",
+            )
         if (epsilon is None) != (delta is None):
             raise DataError("epsilon-without-delta")
         if epsilon is not None and delta is not None:

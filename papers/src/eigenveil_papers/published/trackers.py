@@ -105,7 +105,7 @@ class Blocks:
 def checked_count(name: str, value: int) -> int:
     """The value, or a :class:`DataError` when it is below 1."""
     if value < 1:
-        raise DataError("below-one", name=name, value=repr(value))
+        raise DataError("out-of-range", name=name, value=repr(value), wanted="1 or more")
     return value
 
 
@@ -222,7 +222,9 @@ class Grouse:
     ) -> None:
         self.n_components = checked_count("n_components", n_components)
         if step is not None and not (step > 0 and math.isfinite(step)):
-            raise DataError("bad-step", step=step)
+            raise DataError(
+                "out-of-range", name="step", value=step, wanted="above 0 (left out: greedy)"
+            )
         if diminishing and step is None:
             raise DataError("step-missing")
         self.step, self.diminishing = step, diminishing

@@ -340,7 +340,12 @@ def _check(
 def _check_shares(**shares: float) -> None:
     for name, value in shares.items():
         if not 0 <= value < 1:
-            raise WrongOption("bad-share-of-leaves", name=name, value=value)
+            raise WrongOption(
+                "out-of-range",
+                name=f"--{name}",
+                value=value,
+                wanted="from 0 to below 1, a share of the leaves",
+            )
 
 
 _COLUMNS = (

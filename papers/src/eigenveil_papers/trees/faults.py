@@ -39,10 +39,20 @@ class FaultPlan:
         """At random: so many of all leaves lost, so many of the others late."""
         for name, share in (("lost", lost), ("late", late)):
             if not 0 <= share < 1:
-                raise DataError("bad-share", name=name, share=share)
+                raise DataError(
+                    "out-of-range",
+                    name=name,
+                    value=share,
+                    wanted="from 0 to below 1, a share of the leaves",
+                )
         inner = [place for level in range(1, tree.depth) for place in tree.places(level)]
         if not 0 <= lost_subtrees <= len(inner):
-            raise DataError("bad-lost-subtrees", lost=lost_subtrees, inner=len(inner))
+            raise DataError(
+                "out-of-range",
+                name="lost_subtrees",
+                value=lost_subtrees,
+                wanted=f"between 0 and {len(inner)}, the nodes between leaves and root",
+            )
         order = rng.permutation(tree.leaf_count).tolist()
         gone = round(lost * tree.leaf_count)
         rest = order[gone:]

@@ -137,9 +137,9 @@ def simulate_tree(
     What is measured of given rows, such as errors, is as private as they are.
     """
     if isinstance(rows, int) and rows < 1:
-        raise DataError("below-one", name="rows", value=rows)
+        raise DataError("out-of-range", name="rows", value=rows, wanted="1 or more")
     if rounds < 1:
-        raise DataError("below-one", name="rounds", value=rounds)
+        raise DataError("out-of-range", name="rounds", value=rounds, wanted="1 or more")
     refreshed = TreeRounds(study) if rounds > 1 else None
     entropy = int(np.random.SeedSequence(seed).generate_state(2, np.uint64)[0])
     given: TreeRows | DealtRows

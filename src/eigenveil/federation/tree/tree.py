@@ -58,9 +58,19 @@ class MergeTree:
     def __post_init__(self) -> None:
         """Check the numbers."""
         if self.fan_out < 2:
-            raise DataError("bad-fan-out", fan_out=self.fan_out)
+            raise DataError(
+                "out-of-range",
+                name="fan_out",
+                value=self.fan_out,
+                wanted="2 or more, the children of a node",
+            )
         if not 1 <= self.depth <= _MOST_DEPTH:
-            raise DataError("bad-depth", depth=self.depth, most=_MOST_DEPTH)
+            raise DataError(
+                "out-of-range",
+                name="depth",
+                value=self.depth,
+                wanted=f"from 1 to {_MOST_DEPTH}, the levels above the leaves",
+            )
         room = min(MOST_LEAVES, self.fan_out**self.depth)
         if self.leaves is None and self.fan_out**self.depth > MOST_LEAVES:
             raise DataError(

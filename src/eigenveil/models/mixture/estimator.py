@@ -87,7 +87,7 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
         """
         self._check_fitted()
         if n_samples < 1:
-            raise DataError("too-few-samples", n_samples=n_samples)
+            raise DataError("out-of-range", name="n_samples", value=n_samples, wanted="1 or more")
         random = check_random_state(random_state)
         labels = random.choice(self.weights_.size, size=n_samples, p=self.weights_)
         noise = random.standard_normal((n_samples, self.means_.shape[1]))

@@ -251,9 +251,11 @@ def make_plan(
     if options.power_rounds is not None and way is not POWER:
         raise options.refused(
             "power_rounds",
-            "power-rounds-unused",
-            mechanism=mechanism,
-            power_rounds=options.power_rounds,
+            "unused-parameter",
+            of="mechanism='power'",
+            found=mechanism,
+            given=options.power_rounds,
+            usual=None,
         )
     if options.missing in COUNTS_OF_HOLES and not way.even:
         raise options.refused(

@@ -100,7 +100,12 @@ def _factor(options: Options) -> StreamFactor | None:
     if options.publish != "continual":
         if options.horizon is not None:
             raise options.refused(
-                "horizon", "horizon-unused", publish=options.publish, horizon=options.horizon
+                "horizon",
+                "unused-parameter",
+                of="publish='continual'",
+                found=options.publish,
+                given=options.horizon,
+                usual=None,
             )
         return None
     if options.horizon is None:
@@ -112,9 +117,11 @@ def _forgetting(options: Options) -> float:
     if options.publish != "blocks" and options.forgetting != 1.0:
         raise options.refused(
             "forgetting",
-            "forgetting-unused",
-            publish=options.publish,
-            forgetting=options.forgetting,
+            "unused-parameter",
+            of="publish='blocks'",
+            found=options.publish,
+            given=options.forgetting,
+            usual=1.0,
         )
     return float(options.forgetting)
 

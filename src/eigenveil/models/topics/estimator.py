@@ -101,7 +101,7 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
         if len(vocabulary) != size:
             raise DataError("vocabulary-differs", words=len(vocabulary), size=size)
         if n_words < 1:
-            raise DataError("too-few-words", n_words=n_words)
+            raise DataError("out-of-range", name="n_words", value=n_words, wanted="1 or more")
         found = []
         for topic in self.topics_:
             order = np.argsort(-topic, kind="stable")[:n_words]
