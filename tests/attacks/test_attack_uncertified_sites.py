@@ -21,7 +21,6 @@ from roles_tools import Consortium, run_study, study_of
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
 from eigenveil.federation.protocol.terms import settle
-from eigenveil.federation.protocol.validation import partners
 from eigenveil.federation.public_key import KeySigner
 from eigenveil.federation.secagg.graph import neighbours
 from eigenveil.federation.secagg.keys import Context
@@ -112,7 +111,7 @@ def sites_with(made_up, fields, folder, lie, known, strangers):
 def refusers(study, made_up):
     """Sites that would agree on keys with it."""
     terms, names = settle(study), study.names
-    return {name for name in names if made_up in partners(terms, name, names)}
+    return {name for name in names if made_up in terms.partners(name, names)}
 
 
 @pytest.mark.parametrize(
