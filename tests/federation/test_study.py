@@ -293,7 +293,7 @@ REFUSED = [
     ),
     ({"sketch_size": 6, "protocol": "cape"}, DataError, "sketch-not-sent", "cape"),
     ({"sketch_size": 1}, DataError, "small-sketch", "sketch_size must be at least"),
-    ({"expected_rows": 1}, DataError, "fewer-rows-than-components", "expected_rows = 1"),
+    ({"expected_rows": 1}, DataError, "fewer-rows-than-components", "rows = 1 is fewer"),
     ({"expected_rows": 0}, DataError, "bad-option", "expected_rows = 0"),
 ]
 
