@@ -104,7 +104,7 @@ class Trial:
         run("chown", "-R", f"{ACCOUNT}:{ACCOUNT}", self.folder)  # as compose.yaml's head says
         sites = [word for site in SITES for word in ("--site", site)]
         self.tool("study", "new", "study.toml", *sites, "--columns", "a,b,c,d", "--components", "2",
-                  "--epsilon", "1", "--delta", "1e-6")  # fmt: skip
+                  "--epsilon", "1", "--delta", "1e-6", "--one-row-per-person")  # fmt: skip
         self.tool("federation", "new", "--all", "study.toml", "--out", "parties",
                   "--address", "https://aggregator:8443")  # fmt: skip
         for name in self.services:

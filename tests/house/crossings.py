@@ -88,7 +88,7 @@ def command(folder):
         ledger = {"EIGENVEIL_LEDGER": f"{folder}/{n}.ledger", "EIGENVEIL_STATE": f"{folder}/state"}
         with mock.patch.dict(os.environ, ledger), quiet[0], quiet[1]:
             try:
-                main([*words, "--epsilon", "2", "--no-plots"])
+                main([*words, "--one-row-per-person", "--epsilon", "2", "--no-plots"])
             except SystemExit as end:
                 assert not end.code, end.code  # noqa: PT017
         return len(PrivatePCA.load(f"{folder}/result{n}/model.npz").certificate_.releases)
