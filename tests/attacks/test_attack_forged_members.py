@@ -255,7 +255,7 @@ def test_a_typing_error_in_a_request_is_one_clear_sentence(office, data):
         return
     with pytest.raises(EigenveilError) as found:
         read_request(changed)
-    assert found.value.code == "bad-request"
+    assert found.value.code == "not-a-request"
     assert found.value.message.count(". ") == 0
 
 
@@ -274,7 +274,7 @@ def test_a_line_says_in_clear_what_is_signed(office):
     _, origin, _ = office
     text = request_line(new_request(origin, "site", "east", "", KEYS), KEYS.signer)
     for changed in (text.replace(":east:", ":west:"), text.replace(":site:", ":lead:")):
-        assert refused(read_request, changed) == "bad-request"
+        assert refused(read_request, changed) == "not-a-request"
 
 
 def with_checksum(signed):
@@ -307,10 +307,10 @@ def test_nobody_asks_with_a_key_that_is_not_theirs(office):
     # signed by the attacker as they like
     before = registrar.current()
     for change, code in [
-        ({"name": "north"}, "name-taken"),
+        ({"name": "north"}, "party-taken"),
         ({"name": "NORTH"}, "bad-members"),
         ({"name": "north", "replaces": north.signer.public_key.text}, "name-taken"),
-        ({"name": "north", "role": "lead"}, "name-taken"),
+        ({"name": "north", "role": "lead"}, "party-taken"),
         ({"sealing": north.sealing.digest}, "twin-keys"),
         ({"federation": "0" * 64}, "other-federation"),
     ]:
@@ -341,7 +341,7 @@ def test_a_replaced_key_takes_the_word_of_the_old_one_or_of_the_registrar(tmp_pa
     text = old.signer.public_key.text
     request = new_request(origin, "site", "north", "", new, replaces=text)
     alone = read_request(request_line(request, new.signer))
-    assert refused(other.admit, [alone]) == "name-taken"
+    assert refused(other.admit, [alone]) == "party-taken"
     both = read_request(request_line(request, new.signer, old.signer))
     assert other.admit([both]).entries[-1].key == new.signer.public_key.text
     assert refused(other.admit, [both]) == "twin-keys"  # nor a second time

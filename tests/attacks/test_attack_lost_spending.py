@@ -49,7 +49,7 @@ STOPS = [KeyboardInterrupt, MemoryError, np.linalg.LinAlgError, SystemExit, Data
 
 
 def made(kind):
-    return kind("stopped") if issubclass(kind, EigenveilError) else kind()
+    return kind.relayed("stopped", code="aborted") if issubclass(kind, EigenveilError) else kind()
 
 
 def reported(error, *, epsilon=9.0, names=None):
@@ -258,7 +258,7 @@ def test_a_study_of_an_aggregator_tells_the_lead_what_was_spent(stop, tmp_path, 
 def test_every_kind_of_error_carries_it_between_parties(kind):
     with pytest.raises(KeyboardInterrupt) as caught:
         PrivatePCA(1, epsilon=9.0).fit_rows(StopsLater(ROWS, KeyboardInterrupt, 1))
-    error = kind("m", hint="h", code="aborted")
+    error = kind.relayed("m", hint="h", code="aborted")
     assert error_from(error_fields(error)).spent is None
     same_spent(caught.value, error)
     reported(error)

@@ -65,7 +65,7 @@ def test_json_has_every_view(tmp_path, run, sites):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("--fan-out", 1), "--fan-out 1 is below 2"),
+        (("--fan-out", 1), "--fan-out = 1 is not 2 or more"),
         (("--unit", "person"), "no column 'person'"),
         (("-k", 9), "9"),
         (("--protect", "nobody"), "'nobody'"),

@@ -128,7 +128,7 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path, run, said):
     refused(run("members", tmp_path / "north", "--take", __file__), 6, "list of members is refused")
     other = said("new", "--out", tmp_path / "other")["file"]
     refused(run("members", tmp_path / "north", "--take", other), 6, "another federation's")
-    refused(run("members", office, "--renew", "--days", "91"), 3, "91 days")
+    refused(run("members", office, "--renew", "--days", "91"), 3, "days = 91 is not from 1 to 90")
     large = tmp_path / "large"
     large.write_bytes(b"x" * (1 << 15))
     refused(run("admit", office, large, *told), 3, "whole request")

@@ -216,7 +216,7 @@ def test_who_can_be_lost_is_said_with_the_first_round_alone(tmp_path):
         consortium = Consortium(study_of(4, dropouts=dropouts), folder)
         call = at(consortium, step, "s")
         request = changed(call.payloads["s0"], body={"members": members})
-        assert refusal(consortium.parties["s0"], "s0", request) == "out-of-order"
+        assert refusal(consortium.parties["s0"], "s0", request) == "losable-said-late"
         assert query(consortium.parties["s0"], "s0", call.payloads["s0"]).step == step
 
 
@@ -262,7 +262,7 @@ def test_letters_of_strangers_are_refused(senders, tmp_path):
     consortium = Consortium(study_of(4, dropouts=1), tmp_path)
     call, party = at(consortium, "shares", "s"), consortium.parties["s0"]
     request = changed(call.payloads["s0"], body={"senders": senders})
-    assert refusal(party, "s0", request) == "unknown-site"
+    assert refusal(party, "s0", request) == "letters-of-strangers"
 
 
 @pytest.mark.parametrize("holders", range(1, 40))
@@ -345,7 +345,7 @@ def test_the_helper_gives_no_masks_to_a_changed_key_or_letter(tmp_path):
         ({}, {"letters": np.stack([letters[0], np.frombuffer(forged, np.uint8), letters[2]])}),
     ):
         other = changed(call.payloads[HELPER], body=body, arrays=arrays)
-        assert refusal(helper, HELPER, other) == "other-round"
+        assert refusal(helper, HELPER, other) == "masks-are-fixed"
 
 
 def test_one_site_asked_alone_shows_nothing(tmp_path):
@@ -367,7 +367,7 @@ def test_unmasking_is_for_as_many_as_the_noise_was_made_for(tmp_path):
     call, party = at(consortium, "survivors 1", "s"), consortium.parties["s0"]
     for count in (1, 2):
         body = {"survivors": bitmap(range(5), range(count))}
-        assert refusal(party, "s0", changed(call.payloads["s0"], body=body)) == "too-few-sites"
+        assert refusal(party, "s0", changed(call.payloads["s0"], body=body)) == "too-few-for-noise"
 
 
 def test_a_site_pays_for_what_it_answers_whoever_asks(tmp_path):

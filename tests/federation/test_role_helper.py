@@ -50,7 +50,7 @@ def test_the_helper_fixes_a_round_and_the_keys_of_a_session(tmp_path):
         {"parts": [body["parts"][0] | {"deviation": 2.0**30}]},
         {"parts": body["parts"] * 2},
     ):
-        assert refusal(helper, HELPER, changed(request, body=other)) == "other-round"
+        assert refusal(helper, HELPER, changed(request, body=other)) == "masks-are-fixed"
     letters = decode(request, sender=AGGREGATOR, limit=LIMIT).arrays["letters"]
     some = changed(
         request, body={"sites": {"s1": body["sites"]["s1"]}}, arrays={"letters": letters[1:2]}
@@ -119,7 +119,7 @@ def test_the_helper_draws_masks_of_tensors_of_at_most_as_many_components(tmp_pat
 
 def test_the_helper_knows_only_sessions_that_were_opened(tmp_path):
     helper, request, _ = masked(tmp_path)
-    assert refusal(helper, HELPER, changed(request, session="t")) == "unknown-session"
+    assert refusal(helper, HELPER, changed(request, session="t")) == "session-of-no-helper"
     for step in ("keys", "mask 1", "masks", "round 1", ""):
         assert refusal(helper, HELPER, changed(request, step=step)) == "unknown-step"
     assert refusal(helper, HELPER, changed(request, study="t")) == "other-study"

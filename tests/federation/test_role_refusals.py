@@ -338,7 +338,7 @@ def test_the_site_of_another_study_or_none_does_not_take_part(tmp_path):
     ledger.set_budget(requested_budget(study))
     party = Site(name="s9", terms=settle(study), rows=ArrayRows(np.ones((5, 3))), ledger=ledger)
     join = request_of(study, "s", "join", payloads.JoinRequest())
-    assert refusal(party, "s9", join) == "not-a-site"
+    assert refusal(party, "s9", join) == "not-a-site-here"
     assert not ledger.sessions()
 
 

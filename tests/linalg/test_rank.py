@@ -117,7 +117,7 @@ def test_bounds_that_are_no_interval_are_refused(alpha, beta):
 
 
 def test_a_limit_below_one_is_refused():
-    with pytest.raises(DataError, match="less than 1"):
+    with pytest.raises(DataError, match="not 1 or more"):
         adjust_rank(along_axes([1.0]), most=0)
 
 

@@ -109,11 +109,11 @@ def test_only_the_first_message_of_a_session_is_sealed_for_the_list():
     assert third.payload == b"sum"
     thief = {name: post_of(name) for name in ("aggregator", "north")}  # with all that the list has
     assert thief["north"].open(first, limit=100).payload == b"join"
-    refused(lambda: thief["aggregator"].open(answer, limit=100), "unknown-key")
-    refused(lambda: thief["north"].open(second, limit=100), "unknown-key")
+    refused(lambda: thief["aggregator"].open(answer, limit=100), "key-not-here")
+    refused(lambda: thief["north"].open(second, limit=100), "key-not-here")
     north.end("a1")
     assert [each for each in store.all() if each[0]] == []
-    refused(lambda: north.open(second, limit=100), "unknown-key")
+    refused(lambda: north.open(second, limit=100), "key-not-here")
 
 
 def test_keys_of_a_session_outlive_a_kill_and_are_erased_at_its_end(tmp_path):
@@ -157,7 +157,7 @@ def test_a_session_key_that_was_shown_stays():
     aggregator, north = post_of("aggregator"), post_of("north")
     aggregator.open(north.seal(letter("north", "aggregator"), bound=9)[0], limit=9)
     other = post_of("north").seal(letter("north", "aggregator"), bound=9)[0]
-    refused(lambda: aggregator.open(other, limit=9), "bad-identity")
+    refused(lambda: aggregator.open(other, limit=9), "other-session-key")
 
 
 def test_a_hello_brings_the_key_that_the_list_has_and_a_list():
@@ -174,9 +174,9 @@ def test_a_hello_brings_the_key_that_the_list_has_and_a_list():
     sealed = north.seal(letter("north", "aggregator"), bound=9)[0]
     refused(lambda: north.learn(sealed), "wrong-recipient")
     refused(lambda: post_of("aggregator").learn(sealed), "malformed")
-    refused(lambda: north.open(hello, limit=2000), "unknown-key")
+    refused(lambda: north.open(hello, limit=2000), "key-not-here")
     stranger = Post(identity_of(party), sealing_of(parties()["south"]), MemoryKeys())
-    refused(lambda: post_of("aggregator").learn(stranger.hello("aggregator")), "bad-identity")
+    refused(lambda: post_of("aggregator").learn(stranger.hello("aggregator")), "other-sealing-key")
 
 
 def test_a_party_with_another_list_is_named_and_can_be_told():

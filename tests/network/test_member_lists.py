@@ -263,11 +263,11 @@ def test_a_party_signs_with_the_key_that_its_list_has(world):
     party = PartyFolder(world.folder / "north", "site", "north", "", world.origin)
     first = PartyKeys.new()
     new_party(party, first)
-    assert code_of(new_party, party, first) == "output-exists"
+    assert code_of(new_party, party, first) == "party-exists"
     assert code_of(identity_of, party) == "no-members"
     world.admit("south")
     party.known.adopt(world.data())
-    assert code_of(identity_of, party) == "not-a-member"
+    assert code_of(identity_of, party) == "not-in-list-yet"
     world.registrar.admit([world.request("north", keys=first)])
     party.known.adopt(world.data())
     begun = party.known.digest
@@ -339,7 +339,7 @@ class Histories(RuleBasedStateMachine):
             self.expected[name] = None
             self.note()
         else:
-            assert code_of(self.world.registrar.revoke, name, "") == "not-a-member"
+            assert code_of(self.world.registrar.revoke, name, "") == "not-in-list"
 
     @rule()
     def renew(self):
