@@ -25,8 +25,10 @@ from typing import Any, cast
 from eigenveil.cli.app import own_call
 
 SITES = {"north": "digits-1.parquet", "south": "digits-2.parquet", "west": "digits-3.parquet"}
-STUDY = ("--one-row-per-person", "--components", "10", "--epsilon", "1", "--delta", "1e-6")
-STUDY += ("--protocol", "cape")
+STUDY = (
+    *("--one-row-per-person", "--components", "10", "--epsilon", "1", "--delta", "1e-6"),
+    *("--protocol", "cape"),
+)
 SECONDS_TO_CONNECT, SECONDS_TO_STOP = 60.0, 15.0
 
 
