@@ -309,10 +309,10 @@ def test_nobody_asks_with_a_key_that_is_not_theirs(office):
     for change, code in [
         ({"name": "north"}, "party-taken"),
         ({"name": "NORTH"}, "bad-members"),
-        ({"name": "north", "replaces": north.signer.public_key.text}, "name-taken"),
-        ({"name": "north", "role": "lead"}, "party-taken"),
+        ({"name": "north", "replaces": north.signer.public_key.text}, "party-taken"),
+        ({"name": "north", "role": "lead"}, "role-taken"),
         ({"sealing": north.sealing.digest}, "twin-keys"),
-        ({"federation": "0" * 64}, "other-federation"),
+        ({"federation": "0" * 64}, "request-of-other-federation"),
     ]:
         said = good.model_copy(update=change)
         found = read_request(with_checksum(Signed[Request].by(said, own.signer)))
@@ -321,16 +321,16 @@ def test_nobody_asks_with_a_key_that_is_not_theirs(office):
         with_checksum(Signed[Request].by(good.model_copy(update={"name": "north"}), own.signer))
     )
     lead = asked(origin, "north", own, role="lead")
-    assert refused(registrar.admit, [lead], replace=True) == "name-taken"
+    assert refused(registrar.admit, [lead], replace=True) == "role-taken"
     # the old key's word, but about nothing
     both = Signed[Request].by(named.said, own.signer, north.signer)
-    assert refused(registrar.admit, [both]) == "name-taken"
+    assert refused(registrar.admit, [both]) == "party-taken"
     assert registrar.current() == before
     # two of one name in one breath
     both = [read_request(request_line(good, own.signer)) for _ in range(2)]
     assert refused(registrar.admit, both) == "twin-keys"
     third = asked(origin, "east", PartyKeys.new())
-    assert refused(registrar.admit, [both[0], third]) == "name-taken"
+    assert refused(registrar.admit, [both[0], third]) == "party-taken"
 
 
 def test_a_replaced_key_takes_the_word_of_the_old_one_or_of_the_registrar(tmp_path):
