@@ -78,7 +78,8 @@ def test_plan_needs_no_data(run):
     ],
     ids=" ".join,
 )
-def test_a_plan_names_the_command_that_is_the_planned_fit(words, rows, tmp_path, run):
+def test_a_plan_names_the_command_that_is_the_planned_fit(words, rows, tmp_path, run, monkeypatch):
+    monkeypatch.delenv("EIGENVEIL_FIT_ONE_ROW_PER_PERSON")  # the command answers, too
     shape = ("--rows", "1797", "--features", "16", "--fits", "1")
     status, out, _ = run("plan", *shape, *words)
     assert status == 0

@@ -132,6 +132,7 @@ def lead(tmp_path):
     return LeadDesk(Rows(party=str(make_federation(tmp_path)["lead"].folder)))
 
 
+ONE = {"one_row_per_person": "yes"}
 OWN = {"name": "s", "columns": list("abcd"), "sites": ["north", "south:0.5", "west"]}
 
 
@@ -139,7 +140,7 @@ OWN = {"name": "s", "columns": list("abcd"), "sites": ["north", "south:0.5", "we
 def test_a_lead_drafts_a_study_of_every_task_and_sees_what_it_would_give(lead, task, tmp_path):
     out = tmp_path / "s.toml"
     given = {each["name"]: each["default"] for each in lead.form(task)["options"]}
-    found = lead.draft(str(out), task, given | {"epsilon": "2", "collusion": "1"}, OWN)
+    found = lead.draft(str(out), task, given | ONE | {"epsilon": "2", "collusion": "1"}, OWN)
     shown = lead.study(str(out))
     assert shown["hash"] == found
     study = read_study(out)
@@ -161,7 +162,7 @@ def test_a_lead_drafts_a_study_of_every_task_and_sees_what_it_would_give(lead, t
 def test_a_draft_takes_the_columns_that_sites_share(lead, tmp_path):
     out = tmp_path / "s.toml"
     given = {each["name"]: each["default"] for each in lead.form("pca")["options"]}
-    found = lead.draft(str(out), "pca", given | {"epsilon": "2"}, OWN)
+    found = lead.draft(str(out), "pca", given | ONE | {"epsilon": "2"}, OWN)
     shown = lead.study(str(out))
     assert shown["bytes"] > 0
     told = {"format": "eigenveil-schema-1", "columns": [
@@ -184,11 +185,13 @@ def test_a_draft_takes_the_columns_that_sites_share(lead, tmp_path):
         ("topic-model", {"n_components": "9"}, {}, "components"),
         ("pca", {}, {"sites": ["north:x"]}, "not a number"),
         ("pca", {}, {"columns": []}, "columns"),
+        ("pca", {"one_row_per_person": "no"}, {}, "whose each row is"),
+        ("pca", {"unit": "person"}, {}, "says whose each row is"),
     ],
 )
 def test_a_study_that_cannot_be_leaves_no_file(lead, task, given, own, why, tmp_path):
     with pytest.raises(EigenveilError, match=why):
-        lead.draft(str(tmp_path / "s.toml"), task, given, OWN | own)
+        lead.draft(str(tmp_path / "s.toml"), task, ONE | given, OWN | own)
     assert not (tmp_path / "s.toml").exists()
 
 

@@ -102,6 +102,8 @@ WRONG = [
     ("pca", "n_components", "7", "number of features"),
     ("pca", "center", "/etc/passwd", "center"),
     ("pca", "covariates", "nobody", "nobody"),
+    ("pca", "one_row_per_person", "no", "whose each row is"),
+    ("pca:stream", "one_row_per_person", "", "whose each row is"),
     ("pca", "unit", "nobody", "no column 'nobody'"),
     ("pca:stream", "publish", "continual", "horizon"),
     ("gaussian-mixture", "covariance_type", "round", "spherical"),
@@ -117,5 +119,5 @@ def test_a_wrong_value_is_refused_before_anything_is_made(kind, name, text, why,
     table.write_text("a,b,c\n1,2,3\n4,5,6\n")
     desk = TableDesk(Rows(data=(str(table),), ledger=str(ledger)))
     with pytest.raises(EigenveilError, match=why):
-        desk.check(kind, {name: text})
+        desk.check(kind, {"one_row_per_person": "no" if name == "unit" else "yes", name: text})
     assert not ledger.exists()

@@ -21,17 +21,16 @@ import pyarrow as pa
 from eigenveil.app.events import Advanced, FitEvent
 from eigenveil.app.fit import Account, TableFit, fit_table
 from eigenveil.app.results import new_folder, write_result
-from eigenveil.app.rows import WantedColumns
 from eigenveil.app.study import Ended, Finished, Moved, open_lead, run_study
 from eigenveil.app.study_draft import ask_sites
 from eigenveil.app.watch import Moment, Unpublished, Watch, WatchEvent, watch
+from eigenveil.console.desk.table import columns_of
 from eigenveil.console.desk.ways import Kind
 from eigenveil.console.runs import ABOUT, RESULT
 from eigenveil.console.runs import Kind as RunKind
 from eigenveil.console.settings import Rows
 from eigenveil.errors import EigenveilError
 from eigenveil.federation.study.file import read_study, write_toml
-from eigenveil.io import read_schema
 from eigenveil.io.stopping import Stop
 
 _EVERY = 0.5
@@ -76,11 +75,11 @@ def fit(rows: Rows, asked: dict[str, Any], out: Path, events: Events) -> None:
     if kind.way.path == "stream":
         _stream(kind, rows, asked["given"], out, events)
         return
-    schema = None if rows.schema is None else read_schema(rows.schema)
-    wanted = WantedColumns(schema=schema)
     values = kind.values(asked["given"])
-    account = Account(rows.ledger)
-    fit_table(TableFit(rows.data, out, kind.task.name, values, wanted, account), events.of_fit)
+    asked_for = TableFit(
+        rows.data, out, kind.task.name, values, columns_of(rows), Account(rows.ledger)
+    )
+    fit_table(asked_for, events.of_fit)
 
 
 def _stream(kind: Kind, rows: Rows, given: dict[str, str], out: Path, events: Events) -> None:

@@ -90,7 +90,9 @@ def plan(
         declared = options_of(chosen.name, "table")
         target = {name: declared[name].default for name in ("epsilon", "delta")}
         typed = options.as_typed(usual | target | dict(found.fit_values))
-        screen.next("fit FILES", typed, "--out result/")
+        # what is planned protects single rows, or all of a unit's
+        whose = () if "unit" in found.fit_values else ("--one-row-per-person",)
+        screen.next("fit FILES", typed, *whose, "--out result/")
 
 
 def _centered(option_values: dict[str, Any], features: int) -> dict[str, Any]:

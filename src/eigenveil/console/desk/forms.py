@@ -14,8 +14,8 @@ from eigenveil.models.options import Option
 
 # What stands in a form's first part, where a task has it; the rest is folded away.
 _FIRST = (
-    "n_components", "epsilon", "delta", "covariance_type", "alpha0", "expected_rows", "collusion",
-    "dropouts",
+    "n_components", "epsilon", "delta", "unit", "covariance_type", "alpha0", "expected_rows",
+    "collusion", "dropouts",
 )  # fmt: skip
 _YES, _NO = "yes", "no"
 _FLAGS = {_YES: True, _NO: False}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from eigenveil.app.rows import WantedColumns
 from eigenveil.app.study import settled
 from eigenveil.app.study_draft import by_schema, draft_study
 from eigenveil.console.desk.forms import fields_of, read_values
 from eigenveil.console.desk.results import Results
 from eigenveil.console.desk.site import fixed_values
-from eigenveil.console.desk.ways import expected_of, point_of_study, title_of
+from eigenveil.console.desk.ways import ONE_ROW, expected_of, point_of_study, title_of
 from eigenveil.console.settings import Rows
 from eigenveil.errors import EigenveilError
 from eigenveil.federation.study.file import read_study, write_toml
@@ -53,6 +54,7 @@ class LeadDesk(Results):
             "name": task.name,
             "title": title_of(task),
             "options": fields_of(options_of(task.name, "sites").values()),
+            "own": fields_of((ONE_ROW,), first=True),
         }
 
     def draft(
@@ -69,6 +71,8 @@ class LeadDesk(Results):
         if table is not None:
             fields = fields | {"columns": table.names, "table_schema": table}
         values = read_values(options_of(task.name, "sites").values(), given)
+        one = read_values((ONE_ROW,), given).get(ONE_ROW.name, False)
+        WantedColumns(schema=table).whose_rows(values.get("unit"), one=one)
         study, _ = settled(draft_study(task, values, table, **fields))
         write_toml(study, Path(out))
         return study.hash

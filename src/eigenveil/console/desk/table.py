@@ -7,13 +7,14 @@ from typing import Any
 
 from eigenveil.app.ledger_place import usual_ledger
 from eigenveil.app.plan import PlanRequest
+from eigenveil.app.rows import WantedColumns
 from eigenveil.checks import MOST_WHOLE
 from eigenveil.console.desk.ledger import LedgerPages
 from eigenveil.console.desk.results import Results
-from eigenveil.console.desk.ways import Kind, kinds, point_of_table
+from eigenveil.console.desk.ways import ONE_ROW, Kind, kinds, point_of_table
 from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, short_name
-from eigenveil.io import FileRows, open_rows, read_schema
+from eigenveil.io import read_schema
 
 
 class TableDesk(Results):
@@ -25,7 +26,7 @@ class TableDesk(Results):
 
     @cached_property
     def _columns(self) -> list[str]:
-        found = rows_of(self._rows)
+        found = columns_of(self._rows).open(self._rows.data)
         if found.names is None:
             return [f"column {number + 1}" for number in range(found.features)]
         return list(found.names)
@@ -53,7 +54,9 @@ class TableDesk(Results):
         """What was chosen, in a line; checked as its plan is, without the rows."""
         found = self._kind(kind)
         values = found.values(given)
-        rows = rows_of(self._rows, unit=values.get("unit"))
+        wanted = columns_of(self._rows)
+        wanted.whose_rows(values.get("unit"), one=found.own(given)[ONE_ROW.name])
+        rows = wanted.with_unit(values.get("unit")).open(self._rows.data)
         # nobody says how many rows there are: as many as can be
         request = PlanRequest(found.task, values, rows.features, MOST_WHOLE, names=rows.names)
         _ = found.way.plan(request).budgets
@@ -68,7 +71,6 @@ class TableDesk(Results):
         return self._pages.page(page, only, {})
 
 
-def rows_of(rows: Rows, *, unit: str | None = None) -> FileRows:
-    """The files; no row is read."""
-    schema = None if rows.schema is None else read_schema(rows.schema)
-    return open_rows(list(rows.data), schema=schema, unit=unit if schema is None else None)
+def columns_of(rows: Rows) -> WantedColumns:
+    """Which columns are read, and how."""
+    return WantedColumns(schema=None if rows.schema is None else read_schema(rows.schema))

@@ -14,7 +14,7 @@ from eigenveil.console.desk.forms import fields_of, read_values, typed
 from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, EigenveilError, short_name
 from eigenveil.federation.study.study import Study
-from eigenveil.models.options import Name, Number, Option, Path, Whole, options_of
+from eigenveil.models.options import Flag, Name, Number, Option, Path, Whole, options_of
 from eigenveil.models.task import TASKS, Task, task_named
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM, fit_memory, forecast, try_study
 from eigenveil.planning.trials import Trials
@@ -48,6 +48,13 @@ _EXPECTED = {
         ),
     )
 }  # fmt: skip
+# Whose each row is must be said before rows are read: by this, by a unit, or by a schema with one.
+ONE_ROW = Option(
+    "one_row_per_person", (Flag(),), False,
+    "Yes where nobody has more than one row. Otherwise give the unit: the column that says whose "
+    "each row is, so that all rows of a person are protected together.",
+    *_NOTHING,
+)  # fmt: skip
 _BLOCK_SIZE = Option("block_size", (Whole(),), 100, "Rows of a block.", *_NOTHING)
 
 
@@ -88,8 +95,8 @@ class FitWay:
 WAYS: Mapping[str, FitWay] = {
     way.path: way
     for way in (
-        FitWay("table"),
-        FitWay("stream", "as a stream", (_BLOCK_SIZE,), ("unit", "max_rows_per_unit")),
+        FitWay("table", own=(ONE_ROW,)),
+        FitWay("stream", "as a stream", (ONE_ROW, _BLOCK_SIZE), ("unit", "max_rows_per_unit")),
     )
 }
 

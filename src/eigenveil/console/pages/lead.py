@@ -125,7 +125,9 @@ async def _draft_study(
     asked = {
         "out": str(place),
         "kind": kind["name"],
-        "given": typed({each["name"]: form.get(each["name"], "") for each in kind["options"]}),
+        "given": typed(
+            {each["name"]: form.get(each["name"], "") for each in kind["options"] + kind["own"]}
+        ),
         "fields": fields | {"name": name, "sites": _listed(form.get("sites", ""))},
     }
     if not (text := form.get("schema", "").strip()[:_LONGEST]):
