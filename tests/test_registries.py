@@ -216,6 +216,8 @@ SPLITS = [
     ),
     ("PrivateGaussianMixture", {"center": False}, ("scale", "moment", "tensor", "sums")),
     ("FederatedGaussianMixture", {"center": False}, ("scale", "moment", "tensor", "sums")),
+    ("PrivateCovariance", {}, ("scale", "center", "moment")),
+    ("PrivateCovariance", {"center": False}, ("scale", "moment")),
     ("PrivateTopicModel", {}, ("scale", "moment", "tensor")),
     ("PrivateTopicModel", {"clip_documents": False}, ("moment", "tensor")),
     ("FederatedTopicModel", {"clip_documents": False}, ("moment", "tensor")),
@@ -228,13 +230,17 @@ IGNORED = ("no-sketch-made", "sketch-not-sent", "unused-parameter")
 IGNORED += ("no-units-to-bound", "data-set-without-ledger")
 
 
+def counted(kind):
+    return {} if kind == "PrivateCovariance" else {"n_components": 2}
+
+
 def refused(kind, options, monkeypatch):
     drawn = []
     for source in (SecureSource, SeededSource):
         monkeypatch.setattr(source, "words", lambda *_: drawn.append(1) or 1 / 0)
     rows = np.full((40, 4), 2.0)
     with pytest.raises(InvalidParameterError) as caught:
-        getattr(eigenveil, kind)(**{"n_components": 2} | options).fit(
+        getattr(eigenveil, kind)(**counted(kind) | options).fit(
             {"a": rows, "b": rows.copy()} if kind.startswith("Federated") else rows
         )
     assert isinstance(caught.value, EigenveilError)
@@ -272,7 +278,7 @@ def test_a_split_gives_every_step_that_is_taken_a_share_and_no_other(
     for step in set(known) - set(steps):
         split = whole | {step: 0.0}
         made = TASKS[task].make_plan(
-            Options(task, "table", table | {"n_components": 2, "budget_split": split}),
+            Options(task, "table", table | counted(kind) | {"budget_split": split}),
             features=4,
         )
         assert set(made.fractions) == set(steps)

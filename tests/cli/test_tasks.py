@@ -217,3 +217,5 @@ def test_sites_find_it_together_and_a_study_says_the_task(task, files, tmp_path,
     assert run("ledger", "verify", tmp_path / "l" / "north.ledger")[0] == 0
     assert read_study(out / "study.toml").task == task
     assert json.loads(run("show", out, "--json")[1])["task"] == task
+    found = json.loads(run("study", "plan", out / "study.toml", "--rows", 6000, "--json")[1])
+    assert found["forecasts"]

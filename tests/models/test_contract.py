@@ -19,6 +19,7 @@ import eigenveil
 from eigenveil import DataError, EigenveilError, OutputError, PrivacyError
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models import rounds
+from eigenveil.models.shapes import rehearse
 from eigenveil.models.task import TASKS, task_of_plan
 from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.accountant import mu_of_epsilon
@@ -110,10 +111,25 @@ def test_a_fit_spends_what_was_asked_and_its_certificate_holds(name, options, tm
             model._options(), features=6, **({"variables": 6} if plan.finds_scales else {})
         )
         assert made == plan
+    names = [each.name for each in plan.schedule]
+    assert len(set(names)) == len(names)
+    for step in plan.fractions:  # nothing is paid for that is not released
+        assert sum(e.fraction for e in plan.schedule if e.step == step) == pytest.approx(1.0)
     kinds = [record.noise.kind for record in certificate.releases]
     assert kinds == [plan.noises[each.step].name for each in plan.schedule[: len(kinds)]]
+    if path == "table" and certificate.stopped is None:
+        for record, planned in zip(
+            certificate.releases, rehearse(plan, plan.budgets, {}), strict=True
+        ):
+            assert planned.name == record.name
+            assert planned.noise.size >= record.noise.size  # of a tensor the most that it can be
+            if planned.noise.size == record.noise.size:
+                worst = planned.noise.scale * (1 + 1e-9)
+                assert 0.9 * worst < record.noise.scale <= worst
     model.save(tmp_path / "model.npz")
-    for attribute, value in shown_by(type(model).load(tmp_path / "model.npz")).items():
+    again = type(model).load(tmp_path / "model.npz")
+    np.testing.assert_equal(again.get_params(), model.get_params())
+    for attribute, value in shown_by(again).items():
         np.testing.assert_equal(value, getattr(model, attribute))
     if asked["delta"] == 0:
         assert guarantee.delta == 0.0

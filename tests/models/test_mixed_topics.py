@@ -162,6 +162,8 @@ def test_documents_of_several_topics_are_not_of_one():
     model = PrivateTopicModel(3, epsilon=4.0).fit(documents(topics)[0])
     assert matched(model.topics_, topics)[1].max() > NEAR
     assert (model.concentration_ == 0).all()
+    assert "word-shares" not in {record.statistic for record in model.certificate_.releases}
+    assert "center" not in model.plan_.fractions
 
 
 @pytest.mark.parametrize("protocol", ["cape", "sketch"])
@@ -173,12 +175,6 @@ def test_sites_find_the_same(protocol):
     assert matched(model.topics_, topics)[1].max() < NEAR
     assert "word-shares" in {record.statistic for record in model.certificate_.releases}
     assert check(model.certificate_).holds
-
-
-def test_nothing_more_is_released_of_documents_of_one_topic():
-    model = PrivateTopicModel(3, epsilon=4.0).fit(documents(topics_of(), 2000)[0])
-    assert "word-shares" not in {record.statistic for record in model.certificate_.releases}
-    assert "center" not in model.plan_.fractions
 
 
 def test_a_moment_that_adds_up_to_less_than_nothing_is_a_result_too():

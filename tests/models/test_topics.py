@@ -89,47 +89,27 @@ def test_topics_are_found_and_certified():
     assert check(model.certificate_).word == "VALID"
 
 
-def test_documents_of_three_words_are_enough():
-    corpus = Corpus(longest=3)
-    assert_recovered(PrivateTopicModel(3, epsilon=2.0).fit(corpus.counts), corpus, near=0.06)
+KINDS_OF_FITS = [
+    ({"longest": 3}, {}, 0.06),
+    ({"words": 3}, {}, 0.04),
+    ({"count": 1, "own": 5}, {}, 0.04),  # a long document has no more to say than a short one
+    ({}, {"clip_documents": False}, 0.04),
+    *(
+        ({}, {"epsilon": 4.0, "delta": 0.0, "mechanism": kind, "pair": pair}, 0.08)
+        for kind in ("auto", "vector")
+        for pair in ("full", "sketch")
+    ),
+]
 
 
-def test_as_many_topics_as_words():
-    corpus = Corpus(words=3)
-    assert_recovered(PrivateTopicModel(3, epsilon=2.0).fit(corpus.counts), corpus)
-
-
-def test_one_topic_is_the_frequency_of_words_whatever_the_documents_lengths():
-    """Every document counts as much as any other: a long one has no more to say."""
-    corpus = Corpus(count=1, own=5)
-    model = PrivateTopicModel(1, epsilon=2.0).fit(corpus.counts)
-    assert_recovered(model, corpus)
-    assert model.weights_ == pytest.approx([1.0])
-
-
-def test_clipping_can_be_left_out():
-    corpus = Corpus()
-    model = PrivateTopicModel(3, epsilon=2.0, clip_documents=False).fit(corpus.counts)
-    assert_recovered(model, corpus)
-    assert {r.statistic for r in model.certificate_.releases} == {
-        "document-pairs",
-        "document-triples",
-    }
-
-
-@pytest.mark.parametrize("mechanism", ["auto", "vector"])
-@pytest.mark.parametrize("pair", ["full", "sketch"])
-def test_delta_zero_is_pure_in_every_step(mechanism, pair):
-    corpus = Corpus()
-    model = PrivateTopicModel(3, epsilon=4.0, delta=0.0, mechanism=mechanism, pair=pair)
-    model.fit(corpus.counts)
-    assert_recovered(model, corpus, near=0.08)
-    assert {r.noise.kind for r in model.certificate_.releases}.isdisjoint({"gaussian"})
-    assert model.guarantee_.delta == 0.0
-    assert model.guarantee_.mu is None
-    assert check(model.certificate_).word == "VALID"
-    spent = math.fsum(r.epsilon() for r in model.certificate_.releases)
-    assert 0.999 * 4.0 < spent <= 4.0
+@pytest.mark.parametrize(("made", "options", "near"), KINDS_OF_FITS)
+def test_topics_are_found_whatever_is_asked(made, options, near):
+    corpus = Corpus(**made)
+    model = PrivateTopicModel(len(corpus.topics), **{"epsilon": 2.0} | options).fit(corpus.counts)
+    assert_recovered(model, corpus, near=near)
+    released = {record.statistic for record in model.certificate_.releases}
+    assert ("norm-histogram" in released) == options.get("clip_documents", True)
+    assert (model.guarantee_.mu is None) == (options.get("delta") == 0.0)
 
 
 def test_many_words_are_sketched(monkeypatch):
@@ -145,29 +125,6 @@ def test_many_words_are_sketched(monkeypatch):
 
 
 # What documents may be
-
-
-@pytest.mark.parametrize("pair", ["full", "sketch"])
-def test_sparse_dense_and_whole_floats_are_the_same_documents(pair):
-    counts = Corpus(documents=3000).counts
-    asked = {"epsilon": 4.0, "pair": pair}
-    first = PrivateTopicModel(3, **asked, random_state=3).fit(counts)
-    same = [
-        counts.toarray(),
-        counts.toarray().astype(np.uint8),
-        counts.toarray().astype(np.float32),
-        counts.toarray().astype(float).tolist(),
-        counts.astype(float),
-        scipy.sparse.csc_matrix(counts),
-        scipy.sparse.coo_array(counts),
-        pd.DataFrame(counts.toarray()),
-    ]
-    for documents in same:
-        again = PrivateTopicModel(3, **asked, random_state=3).fit(documents)
-        assert np.array_equal(again.topics_, first.topics_)
-        assert np.array_equal(again.weights_, first.weights_)
-        assert np.allclose(again.transform(documents), first.transform(counts))
-        assert np.allclose(again.score_samples(documents), first.score_samples(counts))
 
 
 def test_words_come_from_a_vectorizer_and_go_back_to_words():
@@ -338,6 +295,9 @@ def test_transform_is_bayes_rule_word_by_word(fitted):
         (score,) = model.score_samples(document[None])
         assert score == pytest.approx(math.log(sum(chances)))
     assert np.array_equal(found.argmax(axis=1), model.predict(documents))
+    for kind in (np.float32, scipy.sparse.csr_array, scipy.sparse.csc_matrix, pd.DataFrame):
+        assert np.allclose(model.transform(kind(documents)), found)
+        assert np.allclose(model.score_samples(kind(documents)), model.score_samples(documents))
     assert model.score(documents) == pytest.approx(np.mean(model.score_samples(documents)))
 
 
