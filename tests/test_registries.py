@@ -200,6 +200,13 @@ SPLITS = [
     # an estimator, other options, the steps that it takes
     ("PrivatePCA", {}, ("scale", "center", "moment", "variance")),
     ("PrivatePCA", {"center": False}, ("scale", "moment", "variance")),
+    ("PrivatePCA", {"scale": "private"}, ("columns", "scale", "center", "moment", "variance")),
+    ("PrivatePCA", {"scale": [1.0] * 4}, ("scale", "center", "moment", "variance")),
+    (
+        "PrivatePCA",
+        {"covariates": [1]},
+        ("scale", "center", "covariates", "moment", "variance"),
+    ),
     ("PrivatePCA", {"row_bound": 3.0}, ("center", "moment", "variance")),
     ("FederatedPCA", {}, ("scale", "center", "moment", "variance")),
     ("FederatedPCA", {"center": False, "row_bound": 3.0}, ("moment", "variance")),

@@ -280,32 +280,6 @@ def test_nothing_of_the_rows_is_held_between_blocks():
         stream._stream.__getstate__()
 
 
-@pytest.mark.parametrize(
-    ("given", "kind", "code"),
-    [
-        ({"horizon": 5}, DataError, "unused-parameter"),
-        ({"delta": 0}, PrivacyError, "pure-needs-other-mechanism"),
-        ({"unit": "patient"}, PrivacyError, "units-in-blocks"),
-        ({"publish": "end"}, DataError, "unused-parameter"),
-        ({"publish": "continual", "horizon": 5}, DataError, "unused-parameter"),
-        ({"forgetting": 0.0}, DataError, "bad-parameter"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_any_row(given, kind, code):
-    stream, rows = stream_of(**given), blocks_of(1)[0]
-    with pytest.raises(kind) as caught:
-        stream.fit(rows, groups=np.arange(len(rows)) if "unit" in given else None)
-    assert caught.value.code == code
-    assert caught.value.hint
-
-
-def test_streams_of_blocks_are_not_merged():
-    one, two = (stream_of().partial_fit(block) for block in blocks_of(2))
-    with pytest.raises(PrivacyError) as caught:
-        one.merge(two)
-    assert caught.value.code == "merge-continual"
-
-
 def test_prefix_sums_are_not_taken_for_it():
     with pytest.raises(AssertionError):
         stream_sums.PrefixSum(SecondMoment(RULE, features=D), record_of_blocks(), SecureSource())
