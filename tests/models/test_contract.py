@@ -360,6 +360,11 @@ def test_one_table_is_a_study_with_one_site(name):
 REFUSED = [
     ("PrivatePCA", {"n_components": 7}, "too-many-components"),
     ("PrivatePCA", {"row_bound": 1.0, "row_norm": "auto"}, "row-norm-without-norms"),
+    *(
+        ("PrivatePCA", {"n_components": wanted, "mechanism": mechanism}, "components-not-whole")
+        for wanted in (0.9, "auto")
+        for mechanism in ("bingham", "power")
+    ),
     ("PrivateGaussianMixture", {"n_components": 7}, "too-many-components"),
     ("PrivateGaussianMixture", {"n_components": 6, "center": False}, "noise-variance-needs-room"),
     ("PrivateGaussianMixture", {"n_components": 6, "pair": "sketch"}, "noise-variance-needs-room"),

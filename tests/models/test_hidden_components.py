@@ -97,13 +97,9 @@ def test_on_the_command_line(tmp_path, capsys):
     found = json.loads(run("show", out, "--json").out)
     assert found["explained_variance"][1:] == [None, None]
     assert found["explained_variance_ratio"][1:] == [None, None]
-    run(
-        "fit", file, "--components", 3, "--scale", "private", "--no-ledger", "--out", tmp_path / "b"
-    )
+    run("fit", file, "--components", 3, "--no-ledger", "--no-plots", "--out", tmp_path / "b")
     with (tmp_path / "b" / "components.csv").open() as lines:
         table = list(csv.DictReader(lines))
-    assert list(table[0]) == ["feature", "mean", "scale", "PC1", "PC2", "PC3", "usable"]
-    assert len({line["usable"] for line in table}) == 1
     model = PrivatePCA.load(tmp_path / "b" / "model.npz")
     usable = [f"PC{i + 1}" for i in np.flatnonzero(model.usable_)]
-    assert table[0]["usable"].split() == usable
+    assert all(line["usable"].split() == usable for line in table)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from eigenveil import DataError, FederatedTopicModel, PrivateTopicModel
+from eigenveil import FederatedTopicModel, PrivateTopicModel
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.federation.protocol.validation import check_query
@@ -86,20 +86,6 @@ def test_the_column_of_units_is_no_word():
     assert "author" in str(model.guarantee_)
 
 
-def test_sparse_counts_with_units_are_the_same_fit():
-    dense, sparse = (
-        PrivateTopicModel(2, epsilon=2.0, random_state=3).fit(counts, groups=IDS)
-        for counts in (COUNTS, scipy.sparse.csr_array(COUNTS))
-    )
-    assert np.array_equal(dense.topics_, sparse.topics_)
-
-
-def test_a_unit_that_is_not_there_is_named():
-    with pytest.raises(DataError, match="patient") as caught:
-        PrivateTopicModel(2, unit="patient").fit(frame())
-    assert caught.value.code == "no-unit-column"
-
-
 def sites(table):
     site = IDS % 2
     return {name: table[site == number] for number, name in enumerate(("north", "south"))}
@@ -152,6 +138,9 @@ def test_a_file_of_counts_may_have_the_column_of_units(tmp_path):
     frame().to_parquet(path)
     rows = open_rows([path], unit="author")
     model = PrivateTopicModel(2, epsilon=2.0, unit="author", random_state=3).fit_rows(rows)
-    given = PrivateTopicModel(2, epsilon=2.0, unit="author", random_state=3).fit(frame())
+    asked = {"epsilon": 2.0, "random_state": 3}
+    given = PrivateTopicModel(2, unit="author", **asked).fit(frame())
+    sparse = PrivateTopicModel(2, **asked).fit(scipy.sparse.csr_array(COUNTS), groups=IDS)
     assert model.feature_names_in_.tolist() == NAMES
     assert np.array_equal(model.topics_, given.topics_)
+    assert np.array_equal(model.topics_, sparse.topics_)
