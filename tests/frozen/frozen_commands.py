@@ -17,13 +17,14 @@ from eigenveil.cli.app import main
 LEFT_OUT = {"plan", "memory_bytes", "standard_error", "captured_energy", "captured_energy_error"}
 DIFFERS = r"[/\\]|\d{4}-\d\d|[0-9a-f]{16}"
 GONE = {"duration", "exchanges"}  # the second stood within the first
-FIT = ("--no-plots", "--json", "--epsilon", "6", "--out")
-TWO = ("--site", "a", "--site", "b")
+OUT = ("--no-plots", "--json", "--epsilon", "6", "--out")
+FIT = ("--one-row-per-person", *OUT)
+TWO = ("--site", "a", "--site", "b", "--one-row-per-person")
 COMMANDS = {
     "fit": ("fit", "{}/rows.csv", "--exclude", "who", *FIT, "{}/result"),
     "certify": ("certify", "{}/result", "--json"),
     "show": ("show", "{}/result", "--json"),
-    "fit of units": ("fit", "{}/units.csv", "--unit", "who", *FIT, "{}/units"),
+    "fit of units": ("fit", "{}/units.csv", "--unit", "who", *OUT, "{}/units"),
     "fit of sites": ("fit", "--site", "a={}/a.csv", "--site", "b={}/b.csv", *FIT, "{}/sites"),
     "show of sites": ("show", "{}/sites", "--json"),
     "fit of a mixture": ("fit", "{}/clusters.npy", "--task", "gaussian-mixture", *FIT, "{}/mix"),

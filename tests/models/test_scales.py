@@ -21,14 +21,14 @@ from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.releases import ALONE
-from eigenveil.tables.scales import closer_ranges, ranges_of, scales_of
+from eigenveil.tables.scales import LIMIT, closer_ranges, ranges_of, scales_of
 
 # Hardly any noise, and always the same
 EXACT = {"epsilon": 20.0, "delta": 1e-5, "random_state": 1}
 RNG = np.random.default_rng
 
 
-def scales(rows, *, mu=1e4, variables=None, seed=0):
+def scales(rows, *, mu=1e4, variables=None, seed=0, winsorize=None):
     """The three rounds over rows, with hardly any noise by default."""
     rows, source = np.asarray(rows, dtype=float), SeededSource(RNG(seed))
 
@@ -43,11 +43,11 @@ def scales(rows, *, mu=1e4, variables=None, seed=0):
         return total.release(record, source)
 
     first = released(AS_IT_IS)
-    ranges = ranges_of(first, rows.shape[1])
+    ranges = ranges_of(first, rows.shape[1], winsorize)
     second = released(range_of(ranges.middle, ranges.half, holes=False))
-    closer = closer_ranges(second, ranges)
+    closer = closer_ranges(second, ranges, winsorize)
     third = released(range_of(closer.middle, closer.half, holes=False))
-    return scales_of((first, second, third), ranges, closer, variables)
+    return scales_of((first, second, third), ranges, closer, variables, winsorize)
 
 
 COLUMNS_OF_ALL_KINDS = {
@@ -285,6 +285,39 @@ def test_public_scales_and_ranges_cost_nothing_and_agree():
     assert without.scale_ == pytest.approx(4 * deviations)
 
 
+@given(share=st.floats(1e-3, 0.25), shift=st.floats(-1e3, 1e3), skew=st.sampled_from([0.0, 0.5]))
+@settings(deadline=None)
+def test_entries_are_clipped_at_the_quantiles_of_their_column(share, shift, skew):
+    rows = RNG(5).standard_normal((20_000, 1))
+    rows = shift + np.expm1(skew * rows) / skew if skew else shift + rows
+    found = scales(rows, winsorize=share)
+    ends = found.offset[0] + np.array([-LIMIT, LIMIT]) * found.scale[0]
+    quantiles = np.quantile(rows, [share, 1.0 - share])
+    assert ends == pytest.approx(quantiles, abs=1.2 * rows.std())  # within a bin
+
+
+def test_the_columns_of_a_category_are_not_winsorized():
+    levels = np.eye(3)[RNG(0).choice(3, size=20_000, p=[0.9, 0.095, 0.005])]
+    variables = np.zeros(3)
+    with_, without = (scales(levels, variables=variables, winsorize=w) for w in (0.01, None))
+    assert np.array_equal(with_.offset, without.offset)
+    assert np.array_equal(with_.scale, without.scale)
+
+
+@pytest.mark.parametrize("federated", [False, True])
+def test_winsorized_columns_show_the_components_that_wild_entries_hide(federated):
+    rows = table()
+    wild = np.where(RNG(3).random(rows.shape) < 0.004, 1e4 * rows, rows)
+    clipped = np.clip(wild, *np.quantile(wild, [0.02, 0.98], axis=0))
+    given = np.array_split(wild, 3) if federated else wild
+    kind = FederatedPCA if federated else PrivatePCA
+    model = kind(3, scale="private", winsorize=0.02, **EXACT).fit(given)
+    assert energy(model, clipped) > 0.99
+    assert model.scale_ == pytest.approx(clipped.std(axis=0), rel=0.1)
+    assert energy(kind(3, scale="private", **EXACT).fit(given), clipped) < 0.97
+    assert model.certificate_.plan["winsorize"] == 0.02
+
+
 def test_entries_are_clipped_to_public_ranges():
     rows = table()
     middle, deviations = rows.mean(axis=0), rows.std(axis=0)
@@ -315,6 +348,12 @@ BAD = {
     "both": ({"scale": [1.0, 1.0], "ranges": np.zeros((2, 2))}, "scales-given-twice", "ranges"),
     "no centre": ({"scale": "private", "center": False}, "scale-without-center", "center"),
     "max": ({"scale": "private", "row_norm": "max"}, "largest-norm-unscaled", "row_norm"),
+    "no quantiles": ({"winsorize": 0.01}, "winsorize-without-quantiles", "ranges"),
+    "quantiles of ranges": (
+        {"winsorize": 0.01, "scale": "private", "ranges": np.zeros((2, 2))},
+        "winsorize-without-quantiles",
+        "ranges",
+    ),
 }
 
 

@@ -712,6 +712,15 @@ OPTIONS: tuple[Option, ...] = (
         "then found within them, and no histograms are needed. For few rows.",
     ),
     Option(
+        "winsorize", (Number(1e-3, 0.25), _NONE), None,
+        "With scale 'private', the share of a column's entries at either end that are moved to "
+        "the column's quantile there, as the private histograms of the columns show it.",
+        (PCA, COVARIANCE), _FITS, examples=(0.01,),
+        more="A robust fit for columns with long tails, at no cost. Means, scales and components "
+        "are those of the clipped columns; a category's columns are left as they are. Quantiles "
+        "that are publicly known are ``ranges``.",
+    ),
+    Option(
         "scale", (Vector(), _NONE), None,
         "What columns are divided by: public scales, one number a column, or nothing: a stream's "
         "one pass cannot use scales that are not known yet.",

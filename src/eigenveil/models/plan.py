@@ -129,7 +129,7 @@ class BasePlan(Settled):
     names whose rows are protected together, each counting 1 over ``max_rows_per_unit`` or over
     their number, where that is larger; ``scaled`` is where columns' scales come from, ``ranged``
     whether public ranges of columns are given, and ``variables`` how many there are: a category's
-    columns are one.
+    columns are one; ``winsorize`` is the share of a column's entries that is clipped at either end.
     """
 
     features: int
@@ -149,6 +149,7 @@ class BasePlan(Settled):
     max_rows_per_unit: int = 1
     scaled: Literal["private", "public", "no"] = "no"
     ranged: bool = False
+    winsorize: float | None = None
     variables: int = Field(default=1, ge=1)
 
     def _repr_html_(self) -> str:
@@ -432,6 +433,9 @@ def fields_of(
     bound = options.get("row_bound")
     scaled, ranged = scale_kind(options), options.get("ranges") is not None
     finds_scales = scaled == "private" and not ranged
+    winsorize = options.get("winsorize")
+    if winsorize is not None and not finds_scales:
+        raise options.refused("winsorize", "winsorize-without-quantiles", given=winsorize)
     if options.get("unit") is None and options.get("max_rows_per_unit", 1) != 1:
         raise options.refused(
             "max_rows_per_unit", "no-units-to-bound", max_rows_per_unit=options.max_rows_per_unit
@@ -450,6 +454,7 @@ def fields_of(
         "max_rows_per_unit": int(options.get("max_rows_per_unit", 1)),
         "scaled": scaled,
         "ranged": ranged,
+        "winsorize": None if winsorize is None else float(winsorize),
         "variables": (variables or features) if finds_scales else 1,
     }
 

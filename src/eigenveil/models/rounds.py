@@ -245,13 +245,13 @@ def find_scales(
         return (state.query(name, histograms),)
 
     first = (yield over(COLUMNS, state.preparation))[COLUMNS]
-    ranges = ranges_of(first, plan.features)
+    ranges = ranges_of(first, plan.features, plan.winsorize)
     preparation = range_of(ranges.middle, ranges.half, holes=holes)
     second = (yield over(COLUMN_RANGES, preparation))[COLUMN_RANGES]
-    closer = closer_ranges(second, ranges)
+    closer = closer_ranges(second, ranges, plan.winsorize)
     preparation = range_of(closer.middle, closer.half, holes=holes)
     third = (yield over(CLOSER_RANGES, preparation))[CLOSER_RANGES]
-    found = scales_of((first, second, third), ranges, closer, variables)
+    found = scales_of((first, second, third), ranges, closer, variables, plan.winsorize)
     state.preparation = Preparation(found.offset, found.scale, LIMIT, holes)
     hidden = np.flatnonzero(found.scale == 0)
     if hidden.size:

@@ -190,26 +190,26 @@ class BinNoise:
         return cls(record.noise.deviation(1), core, alone, further)
 
 
-def ranges_of(release: Release, features: int) -> Ranges:
-    """Ranges of columns, from their histograms of magnitudes."""
+def ranges_of(release: Release, features: int, winsorize: float | None = None) -> Ranges:
+    """Ranges of columns, from their histograms of magnitudes, within which ``winsorize`` is."""
     edges = magnitude_edges()
     edges[[0, -1]] = 2.0 * edges[[1, -2]]  # the open bins, as far as ranges are concerned
     noise = BinNoise.of(release.record)
     middle, half = np.zeros(features), np.zeros(features)
     for column, counts in enumerate(release.values.reshape(features, MAGNITUDE_BINS)):
-        seen = _standing(counts, noise)
+        seen = _left(counts, _standing(counts, noise), winsorize)
         if seen.any() and not _is_zero(seen):
             places = np.flatnonzero(seen)
             middle[column], half[column] = _wider(edges[places[0]], edges[places[-1] + 1])
     return Ranges(middle, half)
 
 
-def closer_ranges(release: Release, ranges: Ranges) -> Ranges:
+def closer_ranges(release: Release, ranges: Ranges, winsorize: float | None = None) -> Ranges:
     """Ranges around the bins that stand out, where they are few; the same ones elsewhere."""
     middle, half = ranges.middle.copy(), ranges.half.copy()
     noise = BinNoise.of(release.record)
     for column, counts in enumerate(release.values.reshape(-1, RANGE_BINS)):
-        places = np.flatnonzero(_standing(counts, noise))
+        places = np.flatnonzero(_left(counts, _standing(counts, noise), winsorize))
         if half[column] == 0 or places.size == 0:
             continue
         first, last = max(1, places[0]), min(EQUAL_BINS, places[-1])
@@ -224,8 +224,13 @@ def scales_of(
     ranges: Ranges,
     closer: Ranges,
     variables: Array | None,
+    winsorize: float | None = None,
 ) -> ColumnScales:
-    """Means and standard deviations of columns."""
+    """Means and standard deviations of columns.
+
+    With ``winsorize`` middles and scales at which :data:`LIMIT` scales are the quantiles of these
+    shares from either end; of a category's columns as without.
+    """
     features = ranges.half.size
     offset, scale, masses = np.zeros(features), np.zeros(features), np.zeros(features)
     counts = [release.values.reshape(features, -1) for release in releases]
@@ -240,9 +245,11 @@ def scales_of(
         found, each = _averaged(
             [counts[part][column] for part in parts], [noise[part] for part in parts]
         )
-        offset[column], scale[column], masses[column] = _moments(
-            np.where(_standing(found, each), found, 0.0), _edges(closer, column)
-        )
+        seen, edges = np.where(_standing(found, each), found, 0.0), _edges(closer, column)
+        offset[column], scale[column], masses[column] = _moments(seen, edges)
+        if winsorize is not None and scale[column] > 0:
+            low, high = _quantiles(seen, edges, winsorize)
+            offset[column], scale[column] = 0.5 * (low + high), 0.5 * (high - low) / LIMIT
     rows = float(np.median(masses[masses > 0])) if (masses > 0).any() else 0.0
     for columns in levels:
         found, each = _averaged([part[columns, 0] for part in counts], noise)
@@ -259,6 +266,16 @@ def _standing(counts: Array, noise: BinNoise) -> NDArray[np.bool_]:
     for first, last in standing_runs(strength, noise.core, noise.further):
         found[first:last] = True
     return np.asarray(found)
+
+
+def _left(counts: Array, seen: NDArray[np.bool_], winsorize: float | None) -> NDArray[np.bool_]:
+    """Of the bins that are seen, those from the quantile at one end to that at the other."""
+    if winsorize is None or not seen.any():
+        return seen
+    below = np.cumsum(np.where(seen, np.maximum(counts, 0.0), 0.0))
+    first, last = np.searchsorted(below, np.array([winsorize, 1.0 - winsorize]) * below[-1])
+    bins = np.arange(counts.size)
+    return np.asarray(seen & (first <= bins) & (bins <= last))
 
 
 def _is_zero(seen: NDArray[np.bool_]) -> bool:
@@ -282,6 +299,16 @@ def _averaged(counts: list[Array], noise: list[BinNoise]) -> tuple[Array, BinNoi
     weights = np.array([each.deviation for each in noise]) ** -2.0
     average = replace(noise[-1], deviation=float(1.0 / np.sqrt(weights.sum())))
     return np.average(counts, axis=0, weights=weights), average
+
+
+def _quantiles(counts: Array, edges: Array, share: float) -> tuple[float, float]:
+    """The quantiles of a histogram this share from either end, even within its bins."""
+    counts = np.maximum(counts, 0.0)
+    below = np.concatenate([[0.0], np.cumsum(counts)])
+    at = np.array([share, 1.0 - share]) * below[-1]
+    bins = np.searchsorted(below, at) - 1  # which hold something
+    low, high = edges[bins] + (at - below[bins]) / counts[bins] * (edges[1] - edges[0])
+    return float(low), float(high)
 
 
 def _moments(counts: Array, edges: Array) -> tuple[float, float, float]:

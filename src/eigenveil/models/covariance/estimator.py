@@ -145,6 +145,7 @@ class PrivateCovariance(TableFit, FittedCovariance):
         center: bool | ArrayLike = True,
         scale: str | ArrayLike | None = None,
         ranges: ArrayLike | None = None,
+        winsorize: float | None = None,
         budget_split: dict[str, float] | None = None,
         precision: str = "double",
         missing: str = "leave-out",

@@ -51,6 +51,7 @@ clipped_energy_, n_samples_, guarantee_, certificate_
         center: bool | ArrayLike = True,
         scale: str | ArrayLike | None = None,
         ranges: ArrayLike | None = None,
+        winsorize: float | None = None,
         budget_split: dict[str, float] | None = None,
         precision: str = "double",
         neighbours: int | None = None,

@@ -344,6 +344,7 @@ class PrivatePCA(TableFit, FittedPCA):
         center: bool | ArrayLike = True,
         scale: str | ArrayLike | None = None,
         ranges: ArrayLike | None = None,
+        winsorize: float | None = None,
         covariates: Sequence[int | str] | None = None,
         budget_split: dict[str, float] | None = None,
         precision: str = "double",

@@ -76,6 +76,7 @@ n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
         center: bool | ArrayLike = True,
         scale: str | ArrayLike | None = None,
         ranges: ArrayLike | None = None,
+        winsorize: float | None = None,
         covariates: Sequence[int | str] | None = None,
         budget_split: dict[str, float] | None = None,
         precision: str = "double",
