@@ -24,7 +24,7 @@ from statistics_tools import FALSE_ALARM, REJECTED
 ENERGY = rule.Measure(unit="of the exact energy", margin=0.005)
 ERRORS = rule.Measure(unit="", margin=1.05, ratio=True, less=True)
 X = (0.1, 1.0, 10.0)
-FORMS = {"better": rule.better, "no_worse": rule.no_worse, "same": rule.same}
+FORMS = {name: getattr(rule.Scope, name) for name in ("better", "no_worse", "same")}
 
 
 def numbers_of(**series) -> Numbers:
@@ -46,9 +46,13 @@ def about(means, *, spread=0.01, runs=10, rng=None):
     return means[:, None] + spread * unit / np.std(unit, ddof=1)
 
 
+def scope(numbers, measure=ENERGY, where="Figure 1"):
+    return rule.Scope(numbers, where, ["panel"], measure)
+
+
 def verdict(form, first, second, measure=ENERGY, where="Figure 1"):
-    numbers = numbers_of(a=first, b=second)
-    return form("a is", where, numbers, ["panel"], "a", "b", measure).verdict
+    found = scope(numbers_of(a=first, b=second), measure, where)
+    return form(found, "a is", "a", "b").verdict
 
 
 # What the verdicts are
@@ -79,13 +83,13 @@ def test_noise_or_a_single_run_tells_nothing(form):
 
 def test_errors_are_compared_as_factors_and_less_is_better():
     half, whole = np.exp(about(np.log([0.5, 0.5]))), np.exp(about(np.log([1.0, 1.0]), spread=0.0))
-    assert verdict(rule.better, half, whole, ERRORS) == "holds"
-    assert verdict(rule.better, whole, half, ERRORS) == "does not hold"
+    assert verdict(rule.Scope.better, half, whole, ERRORS) == "holds"
+    assert verdict(rule.Scope.better, whole, half, ERRORS) == "does not hold"
 
 
 def test_runs_are_paired():
     common = about([0.5, 0.5], spread=0.3)
-    assert verdict(rule.better, common + about([0.02, 0.02], spread=0.001), common) == "holds"
+    assert verdict(rule.Scope.better, common + about([0.02, 0.02], spread=0.001), common) == "holds"
 
 
 def test_of_many_parts():
@@ -100,7 +104,7 @@ def test_of_many_parts():
 def test_rising_is_from_end_to_end_and_nowhere_down():
     def of(means, spread=0.001):
         panel = numbers_of(a=about(means, spread=spread))
-        return rule.rises("a rises", "", panel, ["panel"], "a", ENERGY).verdict
+        return scope(panel).rises("a rises", "a").verdict
 
     assert of([0.1, 0.3, 0.5]) == "holds"
     assert of([0.1, 0.6, 0.5]) == "in part"
@@ -111,7 +115,7 @@ def test_rising_is_from_end_to_end_and_nowhere_down():
 def test_a_curve_that_rises_at_its_last_point_may_reach_the_level_beyond_it():
     def of(means, level=0.95):
         panel = numbers_of(a=about(means, spread=0.0))
-        return rule.reaches("a is there", "", panel, ["panel"], "a", level, ENERGY).verdict
+        return scope(panel).reaches("a is there", "a", level).verdict
 
     assert of([0.1, 0.5, 0.8]) == "not tested"
     assert of([0.1, 0.8, 0.8]) == "does not hold"
@@ -130,7 +134,7 @@ def test_epsilon_ratios_have_intervals_and_bounds():
         return Numbers(rows)
 
     def of(numbers, **asked):
-        return rule.epsilon_ratios("", "", numbers, ["panel"], "a", "b", positions=[1.0], **asked)
+        return scope(numbers).epsilon_ratios("", "a", "b", positions=[1.0], **asked)
 
     clear = curves(5.0, 0.05)
     assert of(clear, least=3.0).verdict == of(clear, most=8.0).verdict == "holds"
@@ -145,15 +149,7 @@ def test_epsilon_ratios_have_intervals_and_bounds():
 
 
 def test_effects_margins_and_power_are_printed():
-    claim = rule.better(
-        "a",
-        "",
-        numbers_of(a=about([0.1, 0.2]), b=np.zeros((2, 10))),
-        ["panel"],
-        "a",
-        "b",
-        ENERGY,
-    )
+    claim = scope(numbers_of(a=about([0.1, 0.2]), b=np.zeros((2, 10)))).better("a", "a", "b")
     assert "ahead at 2 of 2" in claim.measured
     assert "+0.200 (+0.192 to +0.208) at 2" in claim.measured
     assert claim.compared.startswith("Margin 0.005 of the exact energy; 95 % intervals for all 2")
@@ -195,7 +191,7 @@ def at_random(gain, *, positions=6, runs=6, times=1500, measure=ENERGY, spread=0
         numbers = numbers_of(a=shared + gains, b=shared)
         found.append(
             [
-                rule.better("", "", numbers, ["panel"], first, second, measure).verdict
+                scope(numbers, measure).better("", first, second).verdict
                 for first, second in (("a", "b"), ("b", "a"))
             ]
         )
@@ -302,7 +298,7 @@ def test_rules_that_favour_this_package_are_found(mutant):
         check_symmetry(mutant)
 
 
-@pytest.mark.parametrize("form", [rule.better, rule.no_worse])
+@pytest.mark.parametrize("form", [rule.Scope.better, rule.Scope.no_worse])
 def test_a_claim_and_its_opposite_do_not_both_come_out(form):
     rng = np.random.default_rng()
     for gain in (-0.1, 0.1):

@@ -13,19 +13,7 @@ from eigenveil_papers.reproduction.distributed_claims import ENERGY, LEVELS, TAR
 from eigenveil_papers.reproduction.distributed_pca import Sweep
 from eigenveil_papers.reproduction.experiment import Claim, Settings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
-from eigenveil_papers.reproduction.rule import (
-    OURS,
-    TIMES,
-    Effect,
-    Part,
-    better,
-    decide,
-    epsilon_ratios,
-    no_worse,
-    ratios,
-    reaches,
-    rises,
-)
+from eigenveil_papers.reproduction.rule import OURS, TIMES, Effect, Part, Scope, decide, ratios
 
 THEIRS = {
     name: name for name in ("pooled", "full", "dpdispca", "local", "dispca", "local-exact", "djica")
@@ -45,77 +33,43 @@ def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     """Of figure 1, on whatever panels there are."""
     epsilon, rows = _panels(numbers, "epsilon"), _panels(numbers, "rows")
     every = _panels(numbers, "epsilon", "rows", "sites", "rank")
-    where = "Section 4, figure 1"
+    over_epsilon = Scope(numbers, "Section 4, figure 1 (a)-(c)", epsilon, ENERGY)
+    over_rows = Scope(numbers, "Section 4, figure 1 (d)-(f)", rows, ENERGY)
 
     def ten_times(statement: str, first: str, second: str) -> Claim:
-        return epsilon_ratios(
-            statement, OURS, numbers, epsilon, first, second, least=TARGET, positions=LEVELS
+        return Scope(numbers, OURS, epsilon).epsilon_ratios(
+            statement, first, second, least=TARGET, positions=LEVELS
         )
 
     return [
-        rises(
-            "As epsilon increases, the captured energy of DPdisPCA increases.",
-            f"{where} (a)-(c)",
-            numbers,
-            epsilon,
-            "dpdispca",
-            ENERGY,
+        over_epsilon.rises(
+            "As epsilon increases, the captured energy of DPdisPCA increases.", "dpdispca"
         ),
-        reaches(
+        over_epsilon.reaches(
             "DPdisPCA reaches the optimal energy for sufficiently large epsilon (here: 95 % of it, "
             "at epsilon up to 10).",
-            f"{where} (a)-(c)",
-            numbers,
-            epsilon,
             "dpdispca",
             0.95,
-            ENERGY,
         ),
-        better(
-            "The distributed algorithm clearly outperforms the local one.",
-            f"{where} (a)-(c)",
-            numbers,
-            epsilon,
-            "dpdispca",
-            "local",
-            ENERGY,
+        over_epsilon.better(
+            "The distributed algorithm clearly outperforms the local one.", "dpdispca", "local"
         ),
         _smaller_dimension(numbers),
-        better(
-            "Sending all of the noisy second moment is better than DPdisPCA.",
-            f"{where} (a)-(c)",
-            numbers,
-            epsilon,
-            "full",
-            "dpdispca",
-            ENERGY,
+        over_epsilon.better(
+            "Sending all of the noisy second moment is better than DPdisPCA.", "full", "dpdispca"
         ),
-        better(
-            "Pooled rows are better than sending all of the noisy second moments.",
-            f"{where} (a)-(c)",
-            numbers,
-            epsilon,
-            "pooled",
-            "full",
-            ENERGY,
+        over_epsilon.better(
+            "Pooled rows are better than sending all of the noisy second moments.", "pooled", "full"
         ),
-        rises(
+        over_rows.rises(
             "For fixed epsilon and delta the energy of DPdisPCA increases with the rows.",
-            f"{where} (d)-(f)",
-            numbers,
-            rows,
             "dpdispca",
-            ENERGY,
         ),
-        reaches(
+        over_rows.reaches(
             "For sufficiently many rows at a site DPdisPCA reaches the optimal energy (here: 95 % "
             "of it; not tested where the curve still rises at the last of the rows there are).",
-            f"{where} (d)-(f)",
-            numbers,
-            rows,
             "dpdispca",
             0.95,
-            ENERGY,
         ),
         _saturates_in_sites(numbers),
         _saturates_in_rank(numbers),
@@ -126,15 +80,11 @@ def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             numbers,
             _theirs(numbers, settings, ("epsilon", "rows", "sites", "rank")),
         ),
-        better(
+        Scope(numbers, OURS, epsilon, ENERGY).better(
             "DPdisPCA gains if sites rank directions by eigenvalue, and not by singular value as "
             "published: half of those that noise makes have negative eigenvalues.",
-            OURS,
-            numbers,
-            epsilon,
             "dpdispca-by-value",
             "dpdispca",
-            ENERGY,
         ),
         ten_times(
             "DPdisPCA needs at least 10 times the epsilon for the same energy.",
@@ -164,23 +114,15 @@ def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
 def figure2_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     """Of figure 2."""
     panels = _panels(numbers, "delta")
+    published = Scope(numbers, "Section 4, figure 2", panels, ENERGY)
     return [
-        rises(
-            "Lower delta means more noise: the energy of DPdisPCA rises with delta.",
-            "Section 4, figure 2",
-            numbers,
-            panels,
-            "dpdispca",
-            ENERGY,
+        published.rises(
+            "Lower delta means more noise: the energy of DPdisPCA rises with delta.", "dpdispca"
         ),
-        reaches(
+        published.reaches(
             "If delta is not too small, DPdisPCA achieves good utility (here: half the optimum).",
-            "Section 4, figure 2",
-            numbers,
-            panels,
             "dpdispca",
             0.5,
-            ENERGY,
         ),
         as_authors(
             "The authors' stored curves come out.",
@@ -188,19 +130,16 @@ def figure2_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             numbers,
             _theirs(numbers, settings, ("delta",)),
         ),
-        better(
+        Scope(_smallest_and_best(numbers, panels), OURS, panels, ENERGY).better(
             "At the smallest delta measured Eigenveil is ahead of every published method at any.",
-            OURS,
-            *_smallest_against_best(numbers, panels),
-            ENERGY,
+            "eigenveil",
+            "best",
         ),
         *_beside_published(numbers, panels),
     ]
 
 
-def _smallest_against_best(
-    numbers: Numbers, panels: Sequence[str]
-) -> tuple[Numbers, Sequence[str], str, str]:
+def _smallest_and_best(numbers: Numbers, panels: Sequence[str]) -> Numbers:
     """Numbers at one position a panel: ours at the smallest delta, their best at any."""
     rows = []
     for panel in panels:
@@ -226,7 +165,7 @@ def _smallest_against_best(
             for row in numbers.measured
             if (row.panel, row.series, row.x) == (panel, top, tops[top][1])
         ]
-    return Numbers(rows), panels, "eigenveil", "best"
+    return Numbers(rows)
 
 
 def _theirs(
@@ -323,35 +262,24 @@ def _saturates_in_rank(numbers: Numbers) -> Claim:
 
 
 def _beside_published(numbers: Numbers, panels: Sequence[str]) -> list[Claim]:
+    ours = Scope(numbers, OURS, panels, ENERGY)
     return [
-        better(
+        ours.better(
             "At the same (epsilon, delta) Eigenveil captures more than every published method of "
             "this figure, also one that pools the rows.",
-            OURS,
-            numbers,
-            panels,
             "eigenveil",
             _PRIVATE,
-            ENERGY,
         ),
-        better(
+        ours.better(
             "The sketch, with messages of the same size, captures more than DPdisPCA, with "
             f"{SITES} sites or any number of them.",
-            OURS,
-            numbers,
-            panels,
             "eigenveil-sketch",
             "dpdispca",
-            ENERGY,
         ),
-        no_worse(
+        ours.no_worse(
             "The sketch, whose messages are smaller, captures no less than pooled rows or sites "
             "that send D x D.",
-            OURS,
-            numbers,
-            panels,
             "eigenveil-sketch",
             ("pooled", "full"),
-            ENERGY,
         ),
     ]

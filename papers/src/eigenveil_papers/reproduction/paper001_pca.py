@@ -30,7 +30,7 @@ from eigenveil_papers.reproduction.experiment import Claim, Experiment, Settings
 from eigenveil_papers.reproduction.figure import SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import pca_of_sites
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
-from eigenveil_papers.reproduction.rule import OURS, better, epsilon_ratios, reaches, rises, same
+from eigenveil_papers.reproduction.rule import OURS, Scope
 
 SWEEPS: tuple[Sweep, ...] = ("epsilon", "rows", "delta")
 THEIRS = {"pooled": "capepca", "full": "conv", "dpdispca": "dpdispca", "local": "local"}
@@ -93,29 +93,17 @@ def _claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     def ten_times(
         statement: str, found: Numbers, panels: Sequence[str], first: str, second: str
     ) -> Claim:
-        return epsilon_ratios(
-            statement, OURS, found, panels, first, second, least=TARGET, positions=LEVELS
+        return Scope(found, OURS, panels).epsilon_ratios(
+            statement, first, second, least=TARGET, positions=LEVELS
         )
 
     return [
-        same(
-            "capePCA has the utility of pooled rows with Analyze Gauss.",
-            "Section 4",
-            numbers,
-            epsilon,
-            "capepca",
-            "pooled",
-            ENERGY,
+        Scope(numbers, "Section 4", epsilon, ENERGY).same(
+            "capePCA has the utility of pooled rows with Analyze Gauss.", "capepca", "pooled"
         ),
         *(
-            better(
-                f"capePCA clearly outperforms {name}.",
-                where,
-                numbers,
-                panels,
-                "capepca",
-                other,
-                ENERGY,
+            Scope(numbers, where, panels, ENERGY).better(
+                f"capePCA clearly outperforms {name}.", "capepca", other
             )
             for name, other in (
                 ("DPdisPCA", "dpdispca"),
@@ -123,38 +111,19 @@ def _claims(numbers: Numbers, settings: Settings) -> list[Claim]:
                 ("one site alone", "local"),
             )
         ),
-        rises(
-            "As epsilon increases, the captured energy increases.",
-            f"{where} (a)-(c)",
-            numbers,
-            epsilon,
-            "capepca",
-            ENERGY,
+        Scope(numbers, f"{where} (a)-(c)", epsilon, ENERGY).rises(
+            "As epsilon increases, the captured energy increases.", "capepca"
         ),
-        reaches(
+        Scope(numbers, f"{where} (a)-(c)", epsilon, ENERGY).reaches(
             "capePCA reaches the optimal energy for some parameter choices (here: 95 % of it).",
-            f"{where} (a)-(c)",
-            numbers,
-            epsilon,
             "capepca",
             0.95,
-            ENERGY,
         ),
-        rises(
-            "The utility increases with the rows at each site.",
-            f"{where} (d)-(f)",
-            numbers,
-            rows,
-            "capepca",
-            ENERGY,
+        Scope(numbers, f"{where} (d)-(f)", rows, ENERGY).rises(
+            "The utility increases with the rows at each site.", "capepca"
         ),
-        rises(
-            "Lower delta means more noise: the energy rises with delta.",
-            f"{where} (g)-(i)",
-            numbers,
-            delta,
-            "capepca",
-            ENERGY,
+        Scope(numbers, f"{where} (g)-(i)", delta, ENERGY).rises(
+            "Lower delta means more noise: the energy rises with delta.", "capepca"
         ),
         as_authors(
             "The authors' stored curves, taken as figure 2's, come out.",
@@ -221,15 +190,11 @@ def _claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             "eigenveil",
             "capepca",
         ),
-        better(
+        Scope(numbers, OURS, panels, ENERGY).better(
             "At the same (epsilon, delta) Eigenveil captures more than every published method of "
             "this figure.",
-            OURS,
-            numbers,
-            panels,
             "eigenveil",
             ("capepca", *_OTHERS),
-            ENERGY,
         ),
     ]
 

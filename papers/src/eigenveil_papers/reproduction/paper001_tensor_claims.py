@@ -19,11 +19,9 @@ from eigenveil_papers.reproduction.rule import (
     Measure,
     Part,
     Question,
-    better,
+    Scope,
     decide,
     effects,
-    epsilon_ratios,
-    rises,
 )
 
 ERROR = Measure(unit="times in the component error", margin=1.05, ratio=True, less=True)
@@ -48,13 +46,8 @@ def error_claims(numbers: Numbers, sweeps: Sequence[Sweep], *, figure: int) -> l
     over_rows = [sweep for sweep in sweeps if sweep.over == "rows"]
     where = f"section 6.2, figure {figure}"
     made = [
-        rises(
-            "As epsilon increases, the errors decrease.",
-            where,
-            numbers,
-            _panels(over_epsilon),
-            ("capeagn", "conv", "local"),
-            ERROR,
+        Scope(numbers, where, _panels(over_epsilon), ERROR).rises(
+            "As epsilon increases, the errors decrease.", ("capeagn", "conv", "local")
         ),
         _outperforms(numbers, sweeps, where),
         _beside_exact(
@@ -84,11 +77,8 @@ def error_claims(numbers: Numbers, sweeps: Sequence[Sweep], *, figure: int) -> l
     return [
         *made,
         *_reproduced(numbers, sweeps, where),
-        epsilon_ratios(
+        Scope(numbers, OURS, _panels(over_epsilon)).epsilon_ratios(
             "capeAGN needs at least 10 times the epsilon of ours for the same component error.",
-            OURS,
-            numbers,
-            _panels(over_epsilon),
             "eigenveil",
             "capeagn",
             least=10.0,
@@ -114,14 +104,8 @@ def _middle(numbers: Numbers, sweeps: Iterable[Sweep]) -> tuple[float, ...]:
 
 
 def _outperforms(numbers: Numbers, sweeps: Sequence[Sweep], where: str) -> Claim:
-    return better(
-        "capeAGN outperforms conv and local in all settings.",
-        where,
-        numbers,
-        _panels(sweeps),
-        "capeagn",
-        ("conv", "local"),
-        ERROR,
+    return Scope(numbers, where, _panels(sweeps), ERROR).better(
+        "capeAGN outperforms conv and local in all settings.", "capeagn", ("conv", "local")
     )
 
 
@@ -342,13 +326,8 @@ def delta_claims(numbers: Numbers, sweeps: Sequence[Sweep]) -> list[Claim]:
     rich = [sweep for sweep in sweeps if (sweep.epsilon, sweep.rows) == (largest, most)]
     poor = [sweep for sweep in sweeps if sweep.epsilon < largest and sweep.rows < most]
     return [
-        rises(
-            "A smaller delta costs utility: errors fall with delta.",
-            where,
-            numbers,
-            _panels(sweeps),
-            ("capeagn", "conv", "local"),
-            ERROR,
+        Scope(numbers, where, _panels(sweeps), ERROR).rises(
+            "A smaller delta costs utility: errors fall with delta.", ("capeagn", "conv", "local")
         ),
         _beside_exact(
             "With larger epsilon and more rows capeAGN is very close to the non-private method "

@@ -10,16 +10,7 @@ import numpy as np
 from eigenveil_papers.reproduction.experiment import Claim, Settings
 from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.paper002_streams import SCRIPTED
-from eigenveil_papers.reproduction.rule import (
-    OURS,
-    Effect,
-    Measure,
-    Part,
-    better,
-    decide,
-    effects,
-    holds_for,
-)
+from eigenveil_papers.reproduction.rule import OURS, Effect, Measure, Part, Scope, decide, effects
 
 RIVALS = ("frequent-directions", "spirit", "grouse", "block-power", "incremental")
 _PAPERS_RIVALS = ("frequent-directions", "spirit", "grouse", "block-power")
@@ -202,24 +193,16 @@ def _cost_claims(numbers: Numbers) -> list[Claim]:
             GROWTH,
             aside=aside,
         ),
-        better(
+        Scope(numbers, f"{_WHERE} c", speeds, TIME).better(
             "FPCA even outperforms SPIRIT in time (here SPIRIT is a loop in Python over rows and "
             "directions, so for small D this tells the language's speed).",
-            f"{_WHERE} c",
-            numbers,
-            speeds,
             "fpca-open",
             "spirit",
-            TIME,
         ),
-        better(
+        Scope(numbers, OURS, speeds, TIME).better(
             "Ours costs more time than FPCA's tracking, for its further directions.",
-            OURS,
-            numbers,
-            speeds,
             "fpca-open",
             "eigenveil",
-            TIME,
         ),
         decide(
             "Without a mask FPCA needs O(D r) memory, however long the stream (here: as D^1.2 or "
@@ -323,13 +306,10 @@ def _root_claims(numbers: Numbers) -> list[Claim]:
         and (both := [[of[run] for run in runs if run in alone] for of in (runs, alone)])[0]
     )
     return [
-        holds_for(
+        Scope(numbers, "section 3.1", (), DISTANCE).holds_for(
             "Merging up a tree keeps the principal subspace (here: ten directions at the root, "
             "within 0.2 of offline PCA's).",
-            "section 3.1",
-            numbers,
             [("", panel, "fpca-open")],
-            DISTANCE,
             most=0.2,
         ),
         decide(

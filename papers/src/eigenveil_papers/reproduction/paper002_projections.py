@@ -36,7 +36,7 @@ from eigenveil_papers.reproduction.paper002 import (
     needed_deviation,
     overlap,
 )
-from eigenveil_papers.reproduction.rule import OURS, Measure, better, holds_for
+from eigenveil_papers.reproduction.rule import OURS, Measure, Scope
 
 _DRAWN = 600
 
@@ -280,7 +280,9 @@ def claims(numbers: Numbers, names: Sequence[str]) -> Sequence[Claim]:
         statement: str, where: str, method: str, least: float, *, aside: str = ""
     ) -> Claim:
         found = [(name, f"{name}-energy", method) for name in names]
-        return holds_for(statement, where, numbers, found, ENERGY, least=least, aside=aside)
+        return Scope(numbers, where, (), ENERGY).holds_for(
+            statement, found, least=least, aside=aside
+        )
 
     def told(kind: str, method: str, x: float) -> str:
         return ", ".join(
@@ -306,14 +308,10 @@ def claims(numbers: Numbers, names: Sequence[str]) -> Sequence[Claim]:
             aside="the mask's spectral norm (about) over the first eigenvalue of the rows: "
             + told("noise-norm", "fpca", EPSILON),
         ),
-        better(
+        Scope(numbers, "section 4.1, figure 2 c, d, g, h", panels, ENERGY).better(
             "In most instances FPCA with a mask performed even better than MOD-SuLQ.",
-            "section 4.1, figure 2 c, d, g, h",
-            numbers,
-            panels,
             "fpca",
             "mod-sulq",
-            ENERGY,
         ),
         energies(
             "A figure like the authors' (here: 80 % of the energy) can be had from their code's "
@@ -325,23 +323,18 @@ def claims(numbers: Numbers, names: Sequence[str]) -> Sequence[Claim]:
             aside=f"the epsilon that this mask gives at delta {DELTA:g}, claimed to be "
             f"{EPSILON:g}: " + told("epsilon", "fpca-as-coded", EPSILON),
         ),
-        holds_for(
+        Scope(
+            numbers, OURS, (), Measure(unit="times the deviation needed", margin=1.0, ratio=True)
+        ).holds_for(
             "FPCA's noise is far above need (here: at least ten times the deviation that the exact "
             "Gaussian mechanism has on the whole stream's second moment).",
-            OURS,
-            numbers,
             [(name, f"{name}-noise", "fpca") for name in names],
-            Measure(unit="times the deviation needed", margin=1.0, ratio=True),
             least=10.0,
         ),
-        better(
+        Scope(numbers, OURS, panels, ENERGY).better(
             "At the same (epsilon, delta) against the same neighbours a sound release in one pass "
             "keeps more of the plane than the published ones.",
-            OURS,
-            numbers,
-            panels,
             "eigenveil",
             ("fpca", "mod-sulq"),
-            ENERGY,
         ),
     ]

@@ -24,13 +24,10 @@ from eigenveil_papers.reproduction.rule import (
     Effect,
     Measure,
     Part,
-    better,
+    Scope,
     decide,
     effects,
-    no_worse,
     ratios,
-    reaches,
-    rises,
 )
 
 FEATURES, ROWS, DELTA = 20, 5000, 0.05
@@ -70,45 +67,26 @@ def _published_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
         for claimed in (0.1, 1.0, 4.0)
     )
     return [
-        reaches(
+        Scope(numbers, "figure 3 a", alphas, ALIGNMENT).reaches(
             "FPCA with a mask finds the first direction at epsilon of 0.1 to 4 (here: q_A of 0.9; "
             f"mask of lemma 2 for n = b = {BLOCK}; a random direction has "
             f"{random_alignment(FEATURES):.2f}).",
-            "figure 3 a",
-            numbers,
-            alphas,
             "fpca",
             0.9,
-            ALIGNMENT,
             beyond=False,
         ),
-        rises(
-            "A larger epsilon increases the utility.",
-            "section 4.1",
-            _to(numbers, 4.0),
-            alphas,
-            _PUBLISHED,
-            ALIGNMENT,
+        Scope(_to(numbers, 4.0), "section 4.1", alphas, ALIGNMENT).rises(
+            "A larger epsilon increases the utility.", _PUBLISHED
         ),
         _uniform(numbers, alphas),
-        no_worse(
-            "FPCA's utility is about that of MOD-SuLQ, or better.",
-            "figure 3, section 4.1",
-            numbers,
-            alphas,
-            "fpca",
-            "mod-sulq",
-            ALIGNMENT,
+        Scope(numbers, "figure 3, section 4.1", alphas, ALIGNMENT).no_worse(
+            "FPCA's utility is about that of MOD-SuLQ, or better.", "fpca", "mod-sulq"
         ),
-        reaches(
+        Scope(numbers, OURS, alphas[-2:], ALIGNMENT).reaches(
             "Curves that rise as the authors' do (here: to q_A of 0.9) can be had from their "
             "code's mask, of the stream's length; its guarantee is then another than claimed.",
-            OURS,
-            numbers,
-            alphas[-2:],
             "fpca-as-coded",
             0.9,
-            ALIGNMENT,
             beyond=False,
             aside=f"claimed epsilon, and the one that this mask gives at delta {DELTA:g}: {really}",
         ),
@@ -208,15 +186,11 @@ def _our_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
             parts,
             TIMES,
         ),
-        better(
+        Scope(numbers, OURS, alphas, ALIGNMENT).better(
             "Ours finds the direction better than the published forms at the same epsilon and "
             "delta.",
-            OURS,
-            numbers,
-            alphas,
             "eigenveil",
             ("fpca", "mod-sulq", "mod-sulq-asymmetric", "fpca-as-coded"),
-            ALIGNMENT,
         ),
         decide(
             "Dividing rows by their own norms, which needs no bound, keeps the direction (here: "

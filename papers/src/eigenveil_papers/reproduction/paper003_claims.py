@@ -15,14 +15,10 @@ from eigenveil_papers.reproduction.rule import (
     Effect,
     Measure,
     Part,
-    better,
+    Scope,
     decide,
     effects,
-    epsilon_ratios,
-    holds_for,
-    no_worse,
     ratios,
-    rises,
 )
 
 ENERGY = Measure(unit="points of the exact energy", margin=0.5, digits=".1f", most=100.0)
@@ -54,28 +50,19 @@ def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
         least: float | None = None,
         most: float | None = None,
     ) -> Claim:
-        return epsilon_ratios(
-            statement, OURS, numbers, panels, first, second, least=least, most=most, level=LEVEL
+        return Scope(numbers, OURS, panels).epsilon_ratios(
+            statement, first, second, least=least, most=most, level=LEVEL
         )
 
     return [
-        rises(
-            "For all data sets the captured energy increases with epsilon.",
-            where,
-            numbers,
-            panels,
-            _PUBLISHED,
-            ENERGY,
+        Scope(numbers, where, panels, ENERGY).rises(
+            "For all data sets the captured energy increases with epsilon.", _PUBLISHED
         ),
         _vastly(numbers, panels),
-        better(
+        Scope(numbers, where, panels, ENERGY).better(
             "SN outperforms the private power method and PPCA.",
-            where,
-            numbers,
-            panels,
             "wishart-sn",
             ("private-power", "private-power-pure", "ppca"),
-            ENERGY,
         ),
         _matches(numbers, panels),
         _theorem1(numbers),
@@ -132,13 +119,8 @@ def figure2_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     panels = present(numbers, "rows")
     where = "Section 4, figure 2"
     return [
-        rises(
-            "The captured energy increases with the number of rows.",
-            where,
-            numbers,
-            panels,
-            _PUBLISHED,
-            ENERGY,
+        Scope(numbers, where, panels, ENERGY).rises(
+            "The captured energy increases with the number of rows.", _PUBLISHED
         ),
         _in_pairs(
             "Analyze Gauss is the best with delta > 0, SN the best with delta = 0.",
@@ -233,14 +215,11 @@ def _matches(numbers: Numbers, panels: Sequence[str]) -> Claim:
 
 def _theorem1(numbers: Numbers) -> Claim:
     """An event of chance 0 with one of two neighbours has at most chance 0 with the other."""
-    return holds_for(
+    return Scope(numbers, "Theorem 1", (), Measure(unit="frequency", margin=0.0)).holds_for(
         "Theorem 1: SN is epsilon-differentially private. (An event that one of two neighbours"
         " never shows has then no chance with the other; here: at most 0.001. It is seen with about"
         " 1 - exp(-epsilon), so SN is (epsilon, 1 - exp(-epsilon))-private at best.)",
-        "Theorem 1",
-        numbers,
         [("frequency of the event", "witness", "wishart-sn")],
-        Measure(unit="frequency", margin=0.0),
         most=1e-3,
     )
 
@@ -326,25 +305,17 @@ def _ours_beside(numbers: Numbers, panels: Sequence[str]) -> list[Claim]:
                 ("eigenveil-pure", "private-power-pure"),
             ],
         ),
-        no_worse(
+        Scope(numbers, OURS, panels, ENERGY).no_worse(
             "The sound methods of pure epsilon capture as much as SN, whose promise is false.",
-            OURS,
-            numbers,
-            panels,
             ("wishart-repaired", ADD_REMOVE, "eigenveil-pure"),
             "wishart-sn",
-            ENERGY,
         ),
-        no_worse(
+        Scope(numbers, OURS, panels, ENERGY).no_worse(
             "The exponential mechanism sampled exactly, one vector after the other with the epsilon"
             " divided among them, captures as much as PPCA's chain, which draws all at once and"
             " proves nothing.",
-            OURS,
-            numbers,
-            panels,
             "ppca-exact",
             "ppca",
-            ENERGY,
         ),
     ]
 
@@ -371,45 +342,27 @@ def table_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     where = "Section 4, table 1"
     return [
         _well(numbers, standardised),
-        better(
+        Scope(numbers, where, real, ERRORS).better(
             "On COVTYPE and MNIST SN errs less than all other private methods, even those with"
             " delta > 0.",
-            where,
-            numbers,
-            real,
             "wishart-sn",
             ("analyze-gauss", "private-power", "ppca"),
-            ERRORS,
         ),
         _better_than_exact(numbers, standardised),
         _harder(numbers),
-        better(
+        Scope(numbers, OURS, every, ERRORS).better(
             "Eigenveil errs less than Analyze Gauss and the private power method at the same"
             " promise.",
-            OURS,
-            numbers,
-            every,
             "eigenveil",
             ("analyze-gauss", "private-power"),
-            ERRORS,
         ),
-        better(
-            "With delta = 0 Eigenveil errs less than PPCA.",
-            OURS,
-            numbers,
-            every,
-            "eigenveil-pure",
-            "ppca",
-            ERRORS,
+        Scope(numbers, OURS, every, ERRORS).better(
+            "With delta = 0 Eigenveil errs less than PPCA.", "eigenveil-pure", "ppca"
         ),
-        no_worse(
+        Scope(numbers, OURS, every, ERRORS).no_worse(
             "The sound methods with delta = 0 err no more than SN, whose promise is false.",
-            OURS,
-            numbers,
-            every,
             ("eigenveil-pure", "wishart-repaired"),
             "wishart-sn",
-            ERRORS,
         ),
         _scale_only(numbers, plain),
     ]

@@ -13,9 +13,8 @@ The rule never asks whose claim it is. Told of the other method with the data ex
 same; a difference that was not found counts for nobody, unless the interval is narrow enough to
 show that there is none.
 
-To add a claim: choose or make a :class:`Measure`, and call :func:`better`, :func:`no_worse`,
-:func:`same`, :func:`rises`, :func:`reaches`, :func:`epsilon_ratios` or :func:`holds_for`; or build
-effects and parts and call :func:`decide`. A part is what the claim is about one by one: a panel, a
+To add a claim: choose or make a :class:`Measure`, and ask a :class:`Scope`; or build effects and
+parts and call :func:`decide`. A part is what the claim is about one by one: a panel, a
 data set. Of its parts a claim's verdict is:
 
 ==================  ==============================================================
@@ -30,7 +29,8 @@ not tested          no part has points, or no setting reached the one claimed
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -55,16 +55,10 @@ __all__ = [
     "Measure",
     "Part",
     "Question",
-    "better",
+    "Scope",
     "decide",
     "effects",
-    "epsilon_ratios",
-    "holds_for",
-    "no_worse",
     "ratios",
-    "reaches",
-    "rises",
-    "same",
 ]
 
 
@@ -98,6 +92,166 @@ def decide(
 
 # -- Usual claims
 
+TIMES = Measure(unit="times", margin=1.0, ratio=True)
+"""Ratios of epsilons or of rows; the level that is asked for is in the claim's sentence."""
+
+
+Others = str | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where a claim is made: of which numbers, in which part of a paper, on which panels."""
+
+    numbers: Numbers
+    where: str
+    panels: Iterable[str] = ()
+    measure: Measure = TIMES
+
+    def better(self, statement: str, first: Others, second: Others) -> Claim:
+        """Each of the first series is better than each of the second: see :class:`Part`."""
+        return self._against("better", statement, first, second)
+
+    def no_worse(self, statement: str, first: Others, second: Others) -> Claim:
+        """Each of the first series is shown not to be worse than each of the second anywhere."""
+        return self._against("not worse", statement, first, second)
+
+    def same(self, statement: str, first: Others, second: Others) -> Claim:
+        """Both series are shown to be within the margin of each other everywhere."""
+        return self._against("same", statement, first, second)
+
+    def rises(self, statement: str, series: Others) -> Claim:
+        """Each series gets better from its first position to its last, and nowhere worse."""
+        parts = [
+            Part(name=name, effects=_steps(self.numbers, panel, of, self.measure), asks="rises")
+            for panel, of, name in self._each(series)
+        ]
+        return decide(statement, self.where, parts, self.measure)
+
+    def reaches(
+        self,
+        statement: str,
+        series: Others,
+        level: float,
+        *,
+        beyond: bool = True,
+        aside: str = "",
+    ) -> Claim:
+        """Each series comes to a level somewhere; not tested where it may beyond the last point.
+
+        That is where the last step is not shown to be below the margin: the curve may still rise.
+        Not so with ``beyond=False``, of a claim that names its last position.
+        """
+        parts = []
+        for panel, of, name in self._each(series):
+            found = _values(self.numbers, panel, of)
+            steps = _steps(self.numbers, panel, of, self.measure)
+            most = self.measure.room
+            rising = not steps or steps[-1].interval(max(1, len(found))).high > most
+            parts.append(
+                Part(
+                    name=name,
+                    effects=found,
+                    asks="somewhere",
+                    level=level,
+                    open_end=beyond and rising,
+                )
+            )
+        return decide(statement, self.where, parts, self.measure, aside=aside)
+
+    def epsilon_ratios(
+        self,
+        statement: str,
+        first: str,
+        second: str,
+        *,
+        least: float | None = None,
+        most: float | None = None,
+        positions: Sequence[float] | None = None,
+        level: float | None = None,
+        less: bool = False,
+    ) -> Claim:
+        """How many times the first series' epsilon (or rows) the second needs for the same utility.
+
+        The utility is the first's at ``positions`` (or ``level``, or what the worse one reaches at
+        all): see :func:`ratios`.
+        """
+        asks, wanted = _bound(least, most)
+        parts = [
+            Part(
+                name=panel,
+                effects=ratios(self.numbers, panel, first, second, positions, level, less=less),
+                asks=asks,
+                level=math.log(wanted),
+            )
+            for panel in self.panels
+        ]
+        return decide(statement, self.where, parts, TIMES)
+
+    def holds_for(
+        self,
+        statement: str,
+        found: Iterable[tuple[str, str, str]],
+        *,
+        least: float | None = None,
+        most: float | None = None,
+        aside: str = "",
+    ) -> Claim:
+        """The values of series themselves, at every position, are at least or at most a number.
+
+        ``found`` are what they are called, their panels and their series.
+        """
+        asks, wanted = _bound(least, most)
+        ratio = self.measure.ratio
+        parts = [
+            Part(
+                name=name,
+                effects=_values(self.numbers, panel, series, ratio=ratio),
+                asks=asks,
+                level=math.log(wanted) if ratio else wanted,
+            )
+            for name, panel, series in found
+        ]
+        return decide(statement, self.where, parts, self.measure, aside=aside)
+
+    def _against(self, asks: Question, statement: str, first: Others, second: Others) -> Claim:
+        seconds = _listed(second)
+        parts = [
+            Part(
+                name=name + (f", beside {two}" if len(seconds) > 1 else ""),
+                effects=effects(self.numbers, panel, one, two, self.measure),
+                asks=asks,
+            )
+            for panel, one, name in self._each(first)
+            for two in seconds
+        ]
+        return decide(statement, self.where, parts, self.measure)
+
+    def _each(self, series: Others) -> Iterator[tuple[str, str, str]]:
+        """Panels, series, and what the part of the claim about both is called."""
+        names = _listed(series)
+        for panel in self.panels:
+            for of in names:
+                yield panel, of, f"{panel}, {of}" if len(names) > 1 else panel
+
+
+def _bound(least: float | None, most: float | None) -> tuple[Question, float]:
+    """Which of the two is given, and what it is."""
+    if least is not None and most is None:
+        return "at least", least
+    if most is not None and least is None:
+        return "at most", most
+    raise ValueError("say one of least and most")
+
+
+def _values(
+    numbers: Numbers, panel: str, series: str, *, ratio: bool = False
+) -> tuple[Effect, ...]:
+    """The values of a series at each of its positions, or their logarithms."""
+    runs = numbers.by_run(panel, series)
+    values = [(x, np.array(list(runs[x].values()))) for x in sorted(runs)]
+    return tuple(Effect.of(f"{x:g}", np.log(v) if ratio else v) for x, v in values)
+
 
 def effects(
     numbers: Numbers,
@@ -124,99 +278,6 @@ def effects(
     return tuple(found)
 
 
-Panels = Iterable[str]
-Others = str | Sequence[str]
-
-
-def _against(
-    asks: Question,
-    statement: str,
-    where: str,
-    numbers: Numbers,
-    panels: Panels,
-    first: Others,
-    second: Others,
-    measure: Measure,
-) -> Claim:
-    firsts, seconds = _listed(first), _listed(second)
-    parts = [
-        Part(
-            name=", ".join(
-                [panel]
-                + ([one] if len(firsts) > 1 else [])
-                + ([f"beside {two}"] if len(seconds) > 1 else [])
-            ),
-            effects=effects(numbers, panel, one, two, measure),
-            asks=asks,
-        )
-        for panel in panels
-        for one in firsts
-        for two in seconds
-    ]
-    return decide(statement, where, parts, measure)
-
-
-def better(
-    statement: str,
-    where: str,
-    numbers: Numbers,
-    panels: Panels,
-    first: Others,
-    second: Others,
-    measure: Measure,
-) -> Claim:
-    """Each of the first series is better than each of the second: see :class:`Part`."""
-    return _against("better", statement, where, numbers, panels, first, second, measure)
-
-
-def no_worse(
-    statement: str,
-    where: str,
-    numbers: Numbers,
-    panels: Panels,
-    first: Others,
-    second: Others,
-    measure: Measure,
-) -> Claim:
-    """Each of the first series is shown not to be worse than each of the second anywhere."""
-    return _against("not worse", statement, where, numbers, panels, first, second, measure)
-
-
-def same(
-    statement: str,
-    where: str,
-    numbers: Numbers,
-    panels: Panels,
-    first: Others,
-    second: Others,
-    measure: Measure,
-) -> Claim:
-    """Both series are shown to be within the margin of each other everywhere."""
-    return _against("same", statement, where, numbers, panels, first, second, measure)
-
-
-def rises(
-    statement: str,
-    where: str,
-    numbers: Numbers,
-    panels: Panels,
-    series: Others,
-    measure: Measure,
-) -> Claim:
-    """Each series gets better from its first position to its last, and nowhere worse."""
-    names = _listed(series)
-    parts = [
-        Part(
-            name=f"{panel}, {of}" if len(names) > 1 else panel,
-            effects=_steps(numbers, panel, of, measure),
-            asks="rises",
-        )
-        for panel in panels
-        for of in names
-    ]
-    return decide(statement, where, parts, measure)
-
-
 def _steps(numbers: Numbers, panel: str, series: str, measure: Measure) -> tuple[Effect, ...]:
     """From end to end, and from each position to the next."""
     runs = numbers.by_run(panel, series)
@@ -234,85 +295,6 @@ def _steps(numbers: Numbers, panel: str, series: str, measure: Measure) -> tuple
     return tuple(found)
 
 
-def reaches(
-    statement: str,
-    where: str,
-    numbers: Numbers,
-    panels: Panels,
-    series: Others,
-    level: float,
-    measure: Measure,
-    *,
-    beyond: bool = True,
-    aside: str = "",
-) -> Claim:
-    """Each series comes to a level somewhere; not tested where it may do so beyond the last point.
-
-    That is where the last step is not shown to be below the margin: the curve may still rise. Not
-    so with ``beyond=False``, of a claim that names its last position.
-    """
-    names = _listed(series)
-    parts = []
-    for panel in panels:
-        for of in names:
-            runs = numbers.by_run(panel, of)
-            found = tuple(
-                Effect.of(f"{x:g}", np.array(list(runs[x].values()))) for x in sorted(runs)
-            )
-            steps = _steps(numbers, panel, of, measure)
-            count = len(found)
-            rising = not steps or steps[-1].interval(max(1, count)).high > measure.room
-            parts.append(
-                Part(
-                    name=f"{panel}, {of}" if len(names) > 1 else panel,
-                    effects=found,
-                    asks="somewhere",
-                    level=level,
-                    open_end=beyond and rising,
-                )
-            )
-    return decide(statement, where, parts, measure, aside=aside)
-
-
-TIMES = Measure(unit="times", margin=1.0, ratio=True)
-"""Ratios of epsilons or of rows; the level that is asked for is in the claim's sentence."""
-
-
-def epsilon_ratios(
-    statement: str,
-    where: str,
-    numbers: Numbers,
-    panels: Panels,
-    first: str,
-    second: str,
-    *,
-    least: float | None = None,
-    most: float | None = None,
-    positions: Sequence[float] | None = None,
-    level: float | None = None,
-    less: bool = False,
-) -> Claim:
-    """How many times the first series' epsilon (or rows) the second needs for the same utility.
-
-    The utility is the first's at ``positions`` (or ``level``, or what the worse one reaches at
-    all): see :func:`ratios`.
-    """
-    if (least is None) == (most is None):
-        raise ValueError("say one of least and most")
-    wanted = least if most is None else most
-    assert wanted is not None
-    parts = [
-        Part(
-            name=panel,
-            effects=ratios(numbers, panel, first, second, positions, level, less=less),
-            asks="at least" if most is None else "at most",
-            level=math.log(wanted),
-        )
-        for panel in panels
-    ]
-    return decide(statement, where, parts, TIMES)
-
-
 def ratios(
     numbers: Numbers,
     panel: str,
@@ -323,7 +305,7 @@ def ratios(
     *,
     less: bool = False,
 ) -> tuple[Effect, ...]:
-    """Logarithms of the ratios of :func:`epsilon_ratios`, one effect a position or level.
+    """Logarithms of the ratios of :meth:`Scope.epsilon_ratios`, one effect a position or level.
 
     Of the means over the runs; their error is that of the jackknife, which leaves out each run of
     both series in turn.
@@ -372,38 +354,6 @@ def _means(found: dict[float, dict[int, float]], runs: Sequence[int]) -> Curve:
     mean = [float(np.mean([v for run, v in found[at].items() if run in wanted])) for at in x]
     nothing = np.zeros(len(x))
     return Curve(np.array(x), np.array(mean), nothing, nothing, np.ones(len(x), dtype=np.int64))
-
-
-def holds_for(
-    statement: str,
-    where: str,
-    numbers: Numbers,
-    found: Iterable[tuple[str, str, str]],
-    measure: Measure,
-    *,
-    least: float | None = None,
-    most: float | None = None,
-    aside: str = "",
-) -> Claim:
-    """The values of series themselves, at every position, are at least or at most a number."""
-    wanted = least if most is None else most
-    if wanted is None or (least is None) == (most is None):
-        raise ValueError("say one of least and most")
-    parts = []
-    for name, panel, series in found:
-        runs = numbers.by_run(panel, series)
-        values = [(x, np.array(list(runs[x].values()))) for x in sorted(runs)]
-        parts.append(
-            Part(
-                name=name,
-                effects=tuple(
-                    Effect.of(f"{x:g}", np.log(v) if measure.ratio else v) for x, v in values
-                ),
-                asks="at least" if most is None else "at most",
-                level=math.log(wanted) if measure.ratio else wanted,
-            )
-        )
-    return decide(statement, where, parts, measure, aside=aside)
 
 
 def _listed(names: Others) -> tuple[str, ...]:

@@ -31,16 +31,7 @@ from eigenveil_papers.reproduction.experiment import (
 from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import NO_RUNS, chosen
 from eigenveil_papers.reproduction.numbers import Numbers
-from eigenveil_papers.reproduction.rule import (
-    OURS,
-    Effect,
-    Measure,
-    Part,
-    better,
-    decide,
-    holds_for,
-    same,
-)
+from eigenveil_papers.reproduction.rule import OURS, Effect, Measure, Part, Scope, decide
 from eigenveil_papers.reproduction.theory_bounds import strong_rows
 
 _SITES, _COMPONENTS, _DELTA = 5, 4, 0.01
@@ -265,33 +256,19 @@ def _order_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             "dpdispca",
             of="dpdispca",
         ),
-        same(
+        Scope(numbers, _LIMIT, panels, _ORDER).same(
             "With a trusted aggregator the noise's variance is proportional to 1/N^2.",
-            _LIMIT,
-            numbers,
-            panels,
             "pooled",
             "promise",
-            _ORDER,
         ),
-        same(
-            "Where sites send D x D it is proportional to S/N^2.",
-            _LIMIT,
-            numbers,
-            panels,
-            "full",
-            "promise-full",
-            _ORDER,
+        Scope(numbers, _LIMIT, panels, _ORDER).same(
+            "Where sites send D x D it is proportional to S/N^2.", "full", "promise-full"
         ),
-        better(
+        Scope(numbers, _LIMIT, panels, _ERRORS).better(
             "The mean of P_s P_s' has a larger variance than that of D x D messages "
             "(here: mean squared error of an entry).",
-            _LIMIT,
-            numbers,
-            panels,
             "full",
             "dpdispca",
-            _ERRORS,
         ),
     ]
 
@@ -374,13 +351,10 @@ def _unequal_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     where = "Section 3.1"
     alike = _reduces()
     return [
-        holds_for(
+        Scope(numbers, where, (), _SHARE).holds_for(
             "The solution given solves the problem (share of random sites for which all its "
             "variances are 0 or more).",
-            where,
-            numbers,
             _of_kinds("share"),
-            _SHARE,
             least=1.0,
         ),
         decide(
@@ -394,23 +368,17 @@ def _unequal_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             _ALIKE,
             aside="; ".join(f"S = {sites}: {told}" for sites, _, told in alike),
         ),
-        holds_for(
+        Scope(numbers, where, (), _TIMES).holds_for(
             "Each site's message has the guarantee that the site requires, against the aggregator "
             "(where a solution exists; here: mu of the worst site over the claimed one, in the "
             "median).",
-            where,
-            numbers,
             _of_kinds("loss"),
-            _TIMES,
             most=1.0,
         ),
-        holds_for(
+        Scope(numbers, OURS, (), _TIMES).holds_for(
             "A masked sum of the same weighted statistics meets every requirement with no more "
             "noise than one curator's for the strictest site's target.",
-            OURS,
-            numbers,
             _of_kinds("masked"),
-            _TIMES,
             most=1.0,
         ),
     ]
