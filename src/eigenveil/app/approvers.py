@@ -39,12 +39,10 @@ class Deciding:
 
     @cached_property
     def site(self) -> PartyFolder:
-        """The site's folder."""
         return open_party(self.party, role="site")
 
     @cached_property
     def desk(self) -> Decisions:
-        """The decisions in the site's ledger."""
         return desk_of(self.site, self.ledger)
 
     @cached_property
@@ -62,11 +60,9 @@ class RosterView:
 
     @classmethod
     def of(cls, desk: Decisions) -> RosterView:
-        """As it is now."""
         return cls(desk.approvers(), desk.proposed())
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         waiting = [
             {"list": new.model_dump(mode="json"), "signed": [each.name for each in agreed]}
             for new, agreed in self.proposed
@@ -74,7 +70,6 @@ class RosterView:
         return self.listed.model_dump(mode="json") | {"waiting": waiting}
 
     def parts(self) -> Iterator[Part]:
-        """A table with their keys, the rule, and what waits."""
         found = self.listed
         rows = [
             (
@@ -109,7 +104,6 @@ class RosterChange:
     key: Path | None = None
 
     def parts(self) -> Iterator[Part]:
-        """In sentences."""
         yield self.what if self.done else f"{self.what} -- once another approver has agreed to it"
         if self.key is not None:
             yield Sentence((f"  key: {self.key} (opened only with the password)",), whole=True)
@@ -117,7 +111,6 @@ class RosterChange:
 
 
 def list_approvers(party: Path, ledger: str | None) -> RosterView:
-    """Who decides."""
     return RosterView.of(desk_of(open_party(party, role="site"), ledger))
 
 
@@ -165,19 +158,16 @@ def renew(who: Deciding, name: str, public_key: Path | None) -> RosterChange:
 
 
 def remove(who: Deciding, name: str) -> RosterChange:
-    """Let somebody decide no more."""
     done = who.desk.dismiss(name, signer=who.signer, by=who.by)
     return _changed(who, f"removed: {name}", done)
 
 
 def set_rule(who: Deciding, persons: int) -> RosterChange:
-    """Switch the two-person rule on (2) or off (1)."""
     done = who.desk.set_needed(2 if persons == 2 else 1, signer=who.signer, by=who.by)
     return _changed(who, f"rule: {persons}", done)
 
 
 def agree(who: Deciding) -> RosterChange:
-    """Sign the change of the list that waits."""
     return _changed(who, "agreed", who.desk.agree(who.signer, by=who.by))
 
 

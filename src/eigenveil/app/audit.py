@@ -28,19 +28,15 @@ _OF_CASE = ("name", "title", "group", "adjacency", "view", "test")
 
 @dataclass(frozen=True)
 class AuditList:
-    """The audits of each mechanism."""
-
     mechanisms: Mapping[str, Sequence[Any]]
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         return {
             name: [{each: getattr(case, each) for each in _OF_CASE} for case in cases]
             for name, cases in self.mechanisms.items()
         }
 
     def parts(self) -> Iterator[Part]:
-        """A table."""
         rows = [
             ("" if index else name, case.name, case.adjacency, case.view)
             for name, cases in self.mechanisms.items()
@@ -51,7 +47,6 @@ class AuditList:
 
 
 def list_audits() -> AuditList:
-    """All that there are."""
     return AuditList(run.mechanisms())
 
 
@@ -69,12 +64,10 @@ class Audited:
         return any(each.case.group == "sound" and not each.holds for each in self.findings)
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         audits = [as_values(finding) for finding in self.findings]
         return {"confidence": self.confidence, "audits": audits, "out": self.out}
 
     def parts(self) -> Iterator[Part]:
-        """A table; of few audits, what each is."""
         yield TextTable(
             f"lower bounds, all together at confidence {self.confidence:g}",
             ("audit", "claim", "at least", "ratio", "verdict"),
@@ -116,7 +109,6 @@ def audit(
     out: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Audited:
-    """Attack mechanisms, or single audits, by their names."""
     cases = run.chosen(words)
     if seed is not None and seed < 0:
         raise WrongOption("out-of-range", name="--seed", value=seed, wanted="0 or more")

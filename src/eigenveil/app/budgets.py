@@ -87,7 +87,6 @@ def charge(
     by: str | None,
     reason: str,
 ) -> Accounts:
-    """Charge an account for work done elsewhere, by what was stated of it."""
     given = {name: value for name, value in stated.items() if value is not None}
     work = Elsewhere.stated(
         **given,
@@ -111,7 +110,6 @@ def _of(ledger: Ledger, data_set: str) -> list[Standing]:
 
 
 def _login() -> str:
-    """The name of the user who runs it, where the machine knows one."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):

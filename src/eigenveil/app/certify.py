@@ -20,13 +20,10 @@ from eigenveil.privacy.certificate import read_proof as read_proof
 
 @dataclass(frozen=True)
 class Certified:
-    """A certificate, and what was found of it."""
-
     certificate: Certificate
     verdict: Verdict
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         verdict = self.verdict
         return {
             "holds": verdict.holds,
@@ -38,7 +35,6 @@ class Certified:
         }
 
     def parts(self) -> Iterator[Part]:
-        """What is said of it."""
         verdict, certificate = self.verdict, self.certificate
         yield strongly(verdict.word)
         yield verdict.explanation

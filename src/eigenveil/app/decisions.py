@@ -103,7 +103,6 @@ class Cost:
     wanted: Wanted | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -174,7 +173,6 @@ class Owner:
 
     @classmethod
     def of(cls, ledger: str, data_set: str, rows: Sequence[Place] = ()) -> Owner:
-        """As 'site start' was given them."""
         return cls(ledger, data_set, tuple(_written(each) for each in rows))
 
     def keep(self, party: PartyFolder) -> None:
@@ -187,7 +185,6 @@ class Owner:
 
     @property
     def places(self) -> list[Place]:
-        """The rows, to be looked at by their contents."""
         return [
             _Asked(text.removeprefix(_QUERY)) if text.startswith(_QUERY) else Path(text)
             for text in self.rows
@@ -205,7 +202,6 @@ def _written(place: Place) -> str:
 
 
 def owner_of(party: PartyFolder) -> Owner:
-    """What was remembered, or nothing."""
     try:
         fields = json.loads((party.state / _OWN_FILE).read_text(encoding="utf-8"))
         rows = tuple(str(each) for each in fields["rows"])
@@ -269,7 +265,6 @@ class Studies:
 
     @classmethod
     def of(cls, party: PartyFolder, ledger: str | None, data_set: str | None = None) -> Studies:
-        """As the commands name them."""
         owner = owner_of(party)
         known = ledger is not None or owner.ledger is not None
         desk = desk_of(party, ledger, data_set) if known and party.role == "site" else None
@@ -287,7 +282,6 @@ class Studies:
 
     @cached_property
     def waiting(self) -> list[Study]:
-        """Those that wait."""
         return [each for each in waiting_studies(self.party) if can_be_shown(each)]
 
     def decided(self) -> list[tuple[Study, Standing]]:
@@ -297,7 +291,6 @@ class Studies:
         return [(each, self._record.standing(each.hash)) for each in decided_studies(self.party)]
 
     def shown(self, study: Study) -> Shown:
-        """One of them."""
         ledger = None if self.desk is None else self.desk.ledger
         cost = cost_of(study, self.party.name, ledger, self.data_set)
         return Shown(study, cost, self._sentence(cost), self._record.standing(study.hash))
@@ -323,7 +316,6 @@ class Studies:
         return study
 
     def _sentence(self, cost: Cost | None) -> str:
-        """What a study can cost, and whether the budget covers it."""
         if cost is None:
             return "It sends no query to this site: with protocol local only the first site counts."
         most = f"It can cost at most epsilon = {cost.epsilon:.4g} at delta = {cost.delta:g}"

@@ -48,7 +48,6 @@ Tell: TypeAlias = Callable[[FitEvent], None]
 
 
 def nobody(event: FitEvent) -> None:
-    """Whom nothing is told."""
     del event
 
 

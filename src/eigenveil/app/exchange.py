@@ -44,8 +44,6 @@ _END = struct.Struct("<4s4H2LH")  # an archive's end, which says how long its li
 
 @dataclass(frozen=True)
 class CarriedOut:
-    """What was packed for others."""
-
     file: Path | None
     messages: dict[str, int]  # by recipient
     length: int
@@ -55,8 +53,6 @@ class CarriedOut:
 
 @dataclass
 class TakenIn:
-    """What a disk had for a party."""
-
     messages: Counter[str] = field(default_factory=Counter)  # by sender
     again: int = 0  # messages that came before
     for_others: int = 0

@@ -85,7 +85,6 @@ class Trial:
 
 
 def new(folder: Path, name: str, *, address: str = "") -> Members:
-    """Begin a federation: a registrar's folder, and a list with nobody in it."""
     registrar = Registrar.new(folder, name, address=address)
     return _office(registrar, registrar.current())
 
@@ -137,7 +136,6 @@ def admit(
 
 
 def revoke(folder: Path, name: str, reason: str) -> Members:
-    """A list without a party."""
     registrar = Registrar(folder.absolute())
     return _office(registrar, registrar.revoke(name, reason))
 
@@ -223,7 +221,6 @@ def new_all(study: Study, folder: Path, *, address: str = "") -> Trial:
 
 
 def spoken(fingerprint: str) -> str:
-    """A fingerprint as it is read out: in groups of four."""
     return " ".join(fingerprint[each : each + 4] for each in range(0, len(fingerprint), 4))
 
 

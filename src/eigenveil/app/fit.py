@@ -58,7 +58,6 @@ class Account:
 
     @property
     def place(self) -> str:
-        """Where the ledger is; the folder of the usual one is made."""
         return usual_ledger(make_folder=True) if self.ledger is None else self.ledger
 
 
@@ -102,12 +101,10 @@ class Fitted:
     picture: Path | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The released result as plain values."""
         of_sites = {} if self._alone else federation_values(self.model)
         return {**result_values(self.model), **of_sites, "out": self.out}
 
     def parts(self) -> Iterable[Part]:
-        """What is said of the result."""
         yield from result_parts(self.model)
         if not self._alone:
             yield from federation_parts(self.model)
@@ -175,7 +172,6 @@ def fit_sites(asked: SitesFit, tell: Tell = nobody) -> Fitted:
 
 
 def write_study_result(model: Any, folder: Path, *, figures: bool) -> list[tuple[str, str]]:
-    """Write what a study released, and the study itself."""
     study = model.study_
     written = write_result(model, folder, figures=figures, schema=study.table_schema)
     write_toml(study, folder / "study.toml")
@@ -262,7 +258,6 @@ def open_ledgers(folder: Path, study: Study, tell: Tell) -> dict[str, Ledger]:
 
 
 def federation_values(model: Any) -> dict[str, Any]:
-    """The study, what each adversary is held to, and each site's traffic."""
     return {
         "protocol": model.study_.protocol,
         "choice": model.choice_,
@@ -282,7 +277,6 @@ def federation_values(model: Any) -> dict[str, Any]:
 
 
 def federation_parts(model: Any) -> Iterable[Part]:
-    """Traffic of each site, and what each adversary is held to."""
     study, rows = model.study_, []
     for name, traffic in model.traffic_.items():
         sent = traffic.sent_by_step

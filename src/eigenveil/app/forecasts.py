@@ -49,7 +49,6 @@ OF_FITS = (
 
 
 def trials_values(trials: Trials) -> dict[str, Any]:
-    """Simulated fits as plain values."""
     return {
         "quality": trials.quality,
         "quality_error": trials.quality_error,
@@ -106,7 +105,6 @@ def find_quality(quality: float, sought: Sought, try_at: Any, *, fewest: int, te
 
 
 def answer_values(answer: Answer, task: Task) -> dict[str, Any]:
-    """An answer as plain values."""
     verified, whole = answer.verified, answer.sought == "rows"
 
     def number(value: float | None) -> float | int | None:
@@ -128,7 +126,6 @@ def answer_values(answer: Answer, task: Task) -> dict[str, Any]:
 
 
 def answer_parts(answer: Answer, task: Task) -> Iterator[Part]:
-    """An answer in sentences."""
     wanted = f"quality {answer.wanted:g} ({task.quality})"
     if answer.value is None:
         yield f"{wanted}: {answer.reason}"
@@ -156,7 +153,6 @@ _WEIGHTS = (0.5, 0.2, 0.1, 0.05, 0.02)
 
 
 def tensor_scene(plan: TensorPlan, data: Scenario) -> str:
-    """The data that fits of mixtures or topics are simulated of."""
     count = components_drawn(plan)
     if isinstance(plan, MixturePlan):
         return f"{count} equal spheres at distance {data.distance:g}"
@@ -167,7 +163,6 @@ def tensor_scene(plan: TensorPlan, data: Scenario) -> str:
 
 
 def needs(found: Expected, rows: int) -> list[dict[str, float | None]]:
-    """What a component of some weights needs to stand above the noise."""
     plan, weights = found.plan, set(_WEIGHTS)
     if not plan.auto_components:
         weights.add(1.0 / plan.n_components)
@@ -182,7 +177,6 @@ def needs(found: Expected, rows: int) -> list[dict[str, float | None]]:
 
 
 def needs_values(found: Expected, rows: int) -> dict[str, Any]:
-    """The releases, and what stands above their noise, as plain values."""
     return {
         "rounds": [[record.name for record in together] for together in found.rounds],
         "releases": [release_values(record) for record in found.records],
@@ -193,7 +187,6 @@ def needs_values(found: Expected, rows: int) -> dict[str, Any]:
 
 
 def needs_parts(found: Expected, rows: int) -> Iterator[Part]:
-    """A table of what components need to stand above the noise."""
     mixture, lines = isinstance(found.plan, MixturePlan), []
     for line in needs(found, rows):
         weight = line["weight"]
@@ -260,7 +253,6 @@ class Outlook:
         return None if self.share is None else int(np.sum(values / values.sum() > self.share))
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values."""
         return {
             "releases": [release_values(record) for record in self.records],
             "needed_share": self.share,
@@ -269,7 +261,6 @@ class Outlook:
         }
 
     def parts(self) -> Iterator[Part]:
-        """The same for people."""
         yield release_table(self.records, title=f"releases, in {len(self.plan.rounds)} passes")
         if self.share is None:
             yield "note: give --rows to have said what shows above the noise."
@@ -282,7 +273,6 @@ class Outlook:
 
 
 def outlook_of_study(study: Any, rows: int | None, words: int, spectrum: str) -> Outlook:
-    """What a study's sum releases, of rows of full weight."""
     del words
     plan, alone = study.plan(study.width), PROTOCOLS[study.protocol].first_site_only
     louder = noise_factors(study, plan).get("moment", 1.0)

@@ -59,8 +59,6 @@ def ledger_of(
 
 @dataclass(frozen=True)
 class LedgerView:
-    """A ledger as it was read."""
-
     name: str
     record: Record
     standings: Sequence[Standing]
@@ -68,7 +66,6 @@ class LedgerView:
     elsewhere: Sequence[tuple[str, ElsewhereBody]]  # Work done elsewhere, and when it was charged
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         listed = self.record.listed
         return {
             "ledger": self.name,
@@ -81,7 +78,6 @@ class LedgerView:
         }
 
     def parts(self) -> Iterator[Part]:
-        """In tables."""
         if (listed := self.record.listed) is not None:
             names = ", ".join(str(each) for each in listed.approvers if each.until is None)
             yield Sentence((f"approvers of {listed.whose}: {names}",), whole=True)
@@ -106,7 +102,6 @@ class LedgerView:
 
 
 def read_ledger(place: str | None) -> LedgerView:
-    """All of a ledger."""
     ledger = open_ledger(place)
     with ledger.reading() as tables:
         books = tables.books()
@@ -117,13 +112,10 @@ def read_ledger(place: str | None) -> LedgerView:
 
 @dataclass(frozen=True)
 class Accounts:
-    """Where accounts stand, and what is to be said of it."""
-
     standings: Sequence[Standing]
     note: str = ""
 
     def parts(self) -> Iterator[Part]:
-        """A table, and what is left of each."""
         if self.note:
             yield Sentence((self.note,), whole=True)
         yield TextTable(
@@ -153,11 +145,9 @@ class Verified:
     heads: HeadsFile | None
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         return asdict(self.found)
 
     def parts(self) -> Iterator[Part]:
-        """In sentences."""
         yield Sentence((Strong("VALID" if self.found.holds else "NOT VALID"),))
         yield self.found.explanation
         yield f"last entry: {self.found.entries}, hash {self.found.last}"
@@ -167,7 +157,6 @@ class Verified:
 def verify(
     place: str | None, *, against: str | None, heads: str | None, party: Path | None
 ) -> Verified:
-    """Compute the chain anew."""
     if against is not None and not re.fullmatch("[0-9a-f]{64}", against := against.lower()):
         raise WrongOption("bad-hash-of-entry")
     ledger = open_ledger(place, heads=heads, party=party)
@@ -175,7 +164,6 @@ def verify(
 
 
 def export(place: str | None, out: Path | TextIO) -> None:
-    """Write all entries, one JSON object a line."""
     lines = (f"{entry.line()}\n" for entry in open_ledger(place).entries())
     if not isinstance(out, Path):
         out.writelines(lines)

@@ -11,8 +11,6 @@ from eigenveil.markup import Node, node, table
 
 @dataclass(frozen=True)
 class Strong:
-    """Words in bold letters."""
-
     text: str
     style: str = "bold"  # Or a colour, on a terminal
 
@@ -37,7 +35,6 @@ class TextTable:
     overflow: Literal["fold", "ellipsis"] = "ellipsis"  # What becomes of long texts on a terminal
 
     def plain_rows(self) -> list[list[str]]:
-        """Its texts alone."""
         return [[plain(cell) for cell in row] for row in self.rows]
 
 
@@ -45,17 +42,14 @@ Part: TypeAlias = str | Sentence | TextTable
 
 
 def strongly(word: str, *words: object) -> Sentence:
-    """A sentence whose first words are bold."""
     return Sentence((Strong(word), *words))
 
 
 def plain(text: str | Strong) -> str:
-    """A text without its letters."""
     return text.text if isinstance(text, Strong) else text
 
 
 def bytes_text(count: float) -> str:
-    """A number of bytes for people."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -64,7 +58,6 @@ def bytes_text(count: float) -> str:
 
 
 def as_nodes(parts: Iterable[Part]) -> Iterator[Node]:
-    """The same as elements of a page."""
     for part in parts:
         if isinstance(part, TextTable):
             right = [heading in part.right for heading in part.headings]

@@ -82,11 +82,9 @@ class PlanRequest:
 
     @property
     def components(self) -> Any:
-        """How many components there are to be, or how they are counted."""
         return self.values.get("n_components", self.task.usual_components)
 
     def scenario(self) -> Scenario:
-        """The data that are expected."""
         return Scenario(
             rows=self.rows,
             spectrum=parse_spectrum(self.spectrum, self.features),
@@ -97,7 +95,6 @@ class PlanRequest:
         )
 
     def simulated(self, plan: Any, *, seed: int = 0) -> Trials:
-        """Simulated fits of a plan."""
         simulate = SIMULATORS[self.task.name]
         return simulate(plan, self.scenario(), fits=self.fits, seed=seed)
 
@@ -140,8 +137,6 @@ def check_document_words(words: int) -> int:
 
 @dataclass(frozen=True)
 class Planned(ABC):
-    """What a fit would give; of the kinds of tasks that follow."""
-
     request: PlanRequest
 
     @property
@@ -159,12 +154,10 @@ class Planned(ABC):
 
 
 def plan_fit(request: PlanRequest) -> Planned:
-    """Predict what a fit would give."""
     return _PREDICTED[request.task.name](request)
 
 
 def plan_values(plan: Any) -> dict[str, Any]:
-    """A plan as plain values."""
     return {"plan_hash": plan.hash, "plan": plan.model_dump(mode="json")}
 
 
@@ -180,20 +173,17 @@ class PlannedQuality(Planned):
 
     @property
     def fit_values(self) -> Mapping[str, Any] | None:
-        """With the epsilon that was found."""
         if self.plan is None:
             return None
         found = {"epsilon": self.answer.value} if self.answer.sought == "epsilon" else {}
         return {**self.request.values, **found}
 
     def as_json(self) -> dict[str, Any]:
-        """The answer, and the plan there."""
         task = self.request.task
         made = {} if self.plan is None else plan_values(self.plan)
         return {"task": task.name, **answer_values(self.answer, task), **made}
 
     def parts(self) -> Iterator[Part]:
-        """The answer."""
         return answer_parts(self.answer, self.request.task)
 
 
@@ -221,15 +211,12 @@ def plan_quality(
 
 @dataclass(frozen=True)
 class PlannedMechanism:
-    """What one mechanism would give, or why it cannot be."""
-
     name: str
     plan: Any = None
     found: Prediction | None = None
     note: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         if self.found is None:
             return {"mechanism": self.name, "captured_energy": None, "note": self.note}
         found = self.found
@@ -247,7 +234,6 @@ class PlannedMechanism:
         }
 
     def cells(self) -> tuple[str, ...]:
-        """A row of a table."""
         if self.found is None:
             return (self.name, *["-"] * 5, self.note)
         found = self.found
@@ -264,8 +250,6 @@ class PlannedMechanism:
 
 @dataclass(frozen=True)
 class PlannedPCA(Planned):
-    """What each mechanism would give."""
-
     mechanisms: Sequence[PlannedMechanism] = field(default_factory=tuple)
 
     @property
@@ -274,15 +258,12 @@ class PlannedPCA(Planned):
 
     @property
     def fit_values(self) -> Mapping[str, Any] | None:
-        """Those that were asked for, where any mechanism can be."""
         return None if self._made is None else self.request.values
 
     def as_json(self) -> list[dict[str, Any]]:
-        """A list of the mechanisms."""
         return [each.as_json() for each in self.mechanisms]
 
     def parts(self) -> Iterator[Part]:
-        """A table, and what its numbers are."""
         asked, count = self.request, self.request.components
         many = f"{count} components" if isinstance(count, int) else f"components = {count}"
         numbers = ("captured energy", "shows nothing", "noise (rows)", "message", "memory")
@@ -306,7 +287,6 @@ class PlannedPCA(Planned):
 
 
 def plan_pca(request: PlanRequest) -> PlannedPCA:
-    """What each mechanism would give, or the one that is asked for."""
     eigenvalues = parse_spectrum(request.spectrum, request.features)
     one = request.values.get("mechanism")
     every = options_of(request.task.name, "table")["mechanism"].choices
@@ -340,7 +320,6 @@ class PlannedReleases(Planned):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the releases promise together."""
         return compose(self.records, delta=self.plan.delta, adjacency=self.plan.adjacency)
 
     @abstractmethod
@@ -348,7 +327,6 @@ class PlannedReleases(Planned):
         """What is expected to show, as plain values."""
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         return {
             "task": self.request.task.name,
             "rows": self.request.rows,
@@ -361,16 +339,12 @@ class PlannedReleases(Planned):
 
 @dataclass(frozen=True)
 class PlannedMoment(PlannedReleases):
-    """Of a whole second moment."""
-
     outlook: Outlook
 
     def expected_values(self) -> dict[str, Any]:
-        """What shows of the expected spectrum."""
         return self.outlook.as_json()
 
     def parts(self) -> Iterator[Part]:
-        """In tables and sentences."""
         asked = self.request
         yield f"{asked.task.name}: {asked.rows:,} rows x {self.plan.features:,} features."
         yield from self.outlook.parts()
@@ -379,7 +353,6 @@ class PlannedMoment(PlannedReleases):
 
 
 def plan_moment(request: PlanRequest) -> PlannedMoment:
-    """What a plan of a whole second moment would release of so many rows."""
     plan = request.plan()
     records = rehearse(plan, plan.budgets, {})
     outlook = Outlook(plan, records, request.rows, request.spectrum)
@@ -388,16 +361,12 @@ def plan_moment(request: PlanRequest) -> PlannedMoment:
 
 @dataclass(frozen=True)
 class PlannedTensors(PlannedReleases):
-    """Of a mixture or of topics."""
-
     expected: Expected
 
     def expected_values(self) -> dict[str, Any]:
-        """What components need, to be seen."""
         return needs_values(self.expected, self.request.rows)
 
     def parts(self) -> Iterator[Part]:
-        """In tables and sentences."""
         asked, plan, records = self.request, self.plan, self.records
         many = f"at most {plan.n_components}" if plan.auto_components else str(plan.n_components)
         mixture = isinstance(plan, MixturePlan)
@@ -411,7 +380,6 @@ class PlannedTensors(PlannedReleases):
 
 
 def plan_tensors(request: PlanRequest) -> PlannedTensors:
-    """What a plan of a third moment would release of so many rows."""
     plan = request.plan()
     found = expect(plan, request.rows, document_words=request.document_words)
     return PlannedTensors(request, plan, request.simulated(plan), found.records, found)

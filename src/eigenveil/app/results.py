@@ -29,17 +29,14 @@ from eigenveil.tables.schema import Schema, write_schema
 
 
 def presenter_of(model: StoredModel) -> Presenter:
-    """The presenter of a fitted model."""
     return next(presenter for presenter in presenters() if isinstance(model, presenter.stored))
 
 
 def presenters() -> Iterator[Presenter]:
-    """Those of all tasks."""
     return (task.get_presenter() for task in TASKS.values())
 
 
 def load_model(path: Path) -> StoredModel:
-    """A model that any estimator saved."""
     name = estimator_of(path)
     if any(name in presenter.stored._FAMILY for presenter in presenters()):
         kind: type[StoredModel] = getattr(eigenveil, name)
@@ -48,7 +45,6 @@ def load_model(path: Path) -> StoredModel:
 
 
 def result_values(model: StoredModel) -> dict[str, Any]:
-    """The released result as plain values."""
     presenter = presenter_of(model)
     return {
         "task": presenter.task,
@@ -60,12 +56,10 @@ def result_values(model: StoredModel) -> dict[str, Any]:
 
 
 def guarantee_values(guarantee: Guarantee) -> dict[str, Any]:
-    """A guarantee as plain values, with its sentence."""
     return {**guarantee.as_dict(), "sentence": str(guarantee)}
 
 
 def release_values(record: ReleaseRecord) -> dict[str, Any]:
-    """A release as plain values."""
     return {
         "name": record.name,
         "values": record.noise.size,
@@ -81,7 +75,6 @@ def release_values(record: ReleaseRecord) -> dict[str, Any]:
 
 
 def result_parts(model: StoredModel) -> Iterator[Part]:
-    """The components, the guarantee, and what each release spent."""
     yield from presenter_of(model).parts(model)
     if model.certificate_.stopped is not None:
         yield strongly("the fit ended early:", f"{model.certificate_.stopped}.")

@@ -128,7 +128,6 @@ class WantedColumns:
         return cls(list(study.columns), read=own.read, unit=study.unit, dask=own.dask)
 
     def with_unit(self, unit: str | None) -> WantedColumns:
-        """The same, with the unit that an option names."""
         if self.schema is None:
             return replace(self, unit=unit)
         if unit not in (None, self.schema.unit):
@@ -148,7 +147,6 @@ class WantedColumns:
         whose_rows(unit, one_row_per_person=one or (usual and not named), schema=self.schema)
 
     def open(self, files: Sequence[str | Place]) -> FileRows:
-        """The rows of files with these columns."""
         return open_rows(
             files,
             columns=self.columns,
@@ -171,7 +169,6 @@ class WantedColumns:
         return self.open(files)
 
     def rows(self, files: Sequence[str | Place]) -> FileRows | WorkerFiles:
-        """The rows of files with these columns, where they are to be read."""
         return self._where(self.open(files))
 
     def rows_like(self, files: Sequence[str | Place]) -> FileRows | WorkerFiles:

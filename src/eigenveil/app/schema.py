@@ -41,7 +41,6 @@ class SeenColumns:
     columns: Sequence[drafts.Drafted]
 
     def parts(self) -> Iterator[Part]:
-        """A table."""
         rows = [
             (short_name(each.column.name), each.column.kind or "-", each.column.role, each.why)
             for each in self.columns
@@ -51,7 +50,6 @@ class SeenColumns:
 
 
 def draft(files: Files, *, read: ReadOptions) -> SeenColumns:
-    """Look at all values of files, once."""
     return SeenColumns(drafts.draft(look_at(files, read=read)))
 
 
@@ -64,12 +62,10 @@ class WrittenSchema:
     seen: SeenColumns
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         why = {each.column.name: each.why for each in self.seen.columns}
         return {"out": self.out, "seen": why, **self.schema.as_dict()}
 
     def parts(self) -> Iterator[Part]:
-        """What is left to do."""
         yield f"written to {self.out}"
         unconfirmed = [column.name for column in self.schema.columns if not column.confirmed]
         if unconfirmed:
@@ -92,16 +88,12 @@ def write(seen: SeenColumns, said: Sequence[Column] | None, out: Path) -> Writte
 
 @dataclass(frozen=True)
 class CheckedFiles:
-    """What a schema misses of files."""
-
     report: SchemaReport
 
     def as_json(self) -> Mapping[str, Any]:
-        """As plain values."""
         return as_json(self.report)
 
     def parts(self) -> Iterator[Part]:
-        """A table, and what is to be mended."""
         report, rows = self.report, []
         for each in report.columns:
             column = each.column
@@ -126,12 +118,10 @@ class CheckedFiles:
 
 
 def check(files: Files, schema: Path, *, read: ReadOptions) -> CheckedFiles:
-    """Compare files with a schema."""
     return CheckedFiles(check_files(files, read_schema(schema), read=read))
 
 
 def write_format(out: Path, *, overwrite: bool) -> None:
-    """Write the JSON schema of a schema's file."""
     check_place(out, overwrite=overwrite)
     with replacing(out) as scratch:
         scratch.write_text(json.dumps(json_schema(), indent=2) + "\n", encoding="utf-8")

@@ -30,7 +30,6 @@ class SiteStatus:
     at: Studies
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         stood = self.at.decided()
         return {
             "party": str(self.party.folder),
@@ -53,7 +52,6 @@ class SiteStatus:
         }
 
     def parts(self) -> Iterator[Part]:
-        """In sentences and tables."""
         state = "runs" if self.is_running else "does not run"
         party = self.party
         yield f"{party.role} {party.name} {state}; its mailbox is {party.address}"
@@ -63,13 +61,11 @@ class SiteStatus:
 
 
 def status(folder: Path) -> SiteStatus:
-    """How a site is."""
     party = open_party(folder)
     return SiteStatus(party, is_running(party), owner_of(party), Studies.of(party, None))
 
 
 def is_running(party: PartyFolder) -> bool:
-    """Whether a process runs from the folder."""
     try:
         with lock(party):
             return False
@@ -81,13 +77,10 @@ def is_running(party: PartyFolder) -> bool:
 
 @dataclass(frozen=True)
 class StudyList:
-    """The studies at a site that wait, and those that were decided about."""
-
     at: Studies
     party: Path
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         approved = [each for each, found in self.at.decided() if found.approved]
         return {
             name: [
@@ -99,7 +92,6 @@ class StudyList:
         }
 
     def parts(self) -> Iterator[Part]:
-        """Each study with its cost, and how it is approved."""
         yield from _hidden(self.at)
         for each in map(self.at.shown, self.at.waiting):
             yield from summary_parts(each.study, None, {})
@@ -124,7 +116,6 @@ def _hidden(at: Studies) -> Iterator[Part]:
 
 
 def stood_parts(title: str, stood: Sequence[tuple[Study, Standing]]) -> Iterator[Part]:
-    """A table of studies that were decided about; nothing where there is none."""
     rows = [
         (each.name, each.hash[:16], sentence_of(found))
         for each, found in stood
@@ -135,7 +126,6 @@ def stood_parts(title: str, stood: Sequence[tuple[Study, Standing]]) -> Iterator
 
 
 def study_parts(title: str, studies: Sequence[Study]) -> Iterator[Part]:
-    """A table of studies; nothing where there is none."""
     rows = [
         (each.name, each.task, f"{each.epsilon:g}", ", ".join(each.names), each.hash[:16])
         for each in studies
@@ -154,14 +144,12 @@ class Approved:
     all_asked: bool  # Whether all that wait were meant
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         return {
             name: [each.study.hash for each, found in self.stood if found.approved == done]
             for name, done in (("approved", True), ("second", False))
         }
 
     def parts(self) -> Iterator[Part]:
-        """In sentences."""
         if self.all_asked:
             yield from _hidden(self.at)
         if not self.stood:

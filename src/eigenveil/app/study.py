@@ -149,7 +149,6 @@ def _followed(
 
 
 def sentence_of(found: StudyStatus) -> str:
-    """How far a study is."""
     missing = missing_of(found)
     match found.state:
         case "waiting":
@@ -162,12 +161,10 @@ def sentence_of(found: StudyStatus) -> str:
 
 
 def missing_of(found: StudyStatus) -> str:
-    """Who is missing, and why."""
     return "; ".join(f"{name}: {why}" for name, why in sorted(found.missing.items()))
 
 
 def _why_over(found: StudyStatus) -> EigenveilError:
-    """Why a study ended without a result."""
     if found.error is not None:
         return found.error
     return ProtocolError("study-aborted" if found.state == "aborted" else "study-failed")

@@ -45,18 +45,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StudyWritten:
-    """A study that was written, its protocol settled."""
-
     study: Study
     choice: Choice | None  # Of its protocol, where the lead left it open
     out: Path
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         return {**summary(self.study, self.choice), "out": str(self.out)}
 
     def parts(self) -> Iterator[Part]:
-        """In sentences."""
         yield f"written to {self.out}: hash {self.study.hash}"
         if self.choice is not None:
             yield f"protocol {self.choice.protocol}: {self.choice.reason}"
@@ -107,7 +103,6 @@ def new_study(
     notify: Callable[[str], None],
     **own: Any,
 ) -> StudyWritten:
-    """Write a study file that every site can read, check and agree to."""
     if isinstance(targets.get("center"), np.ndarray):
         targets["center"] = targets["center"].ravel()
     source.check()
@@ -153,7 +148,6 @@ def draft_study(
 
 
 def _name_of(path: Path) -> str:
-    """A study's name from its file's."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).lstrip("_.-")[:64] or "study"
 
 
@@ -168,7 +162,6 @@ def _site(text: str) -> dict[str, Any]:
 
 
 def write_schema(out: Path, *, overwrite: bool) -> None:
-    """The JSON schema of a study, for editors and other programs."""
     check_place(out, overwrite=overwrite)
     with replacing(out) as scratch:
         scratch.write_text(json.dumps(schema(), indent=2) + "\n", encoding="utf-8")
@@ -179,18 +172,14 @@ def write_schema(out: Path, *, overwrite: bool) -> None:
 
 @dataclass(frozen=True)
 class StudyChecked:
-    """A study, and what was found of its sites' files."""
-
     study: Study
     choice: Choice | None
     files: dict[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         return {**summary(self.study, self.choice), "files": self.files}
 
     def parts(self) -> Iterator[Part]:
-        """In sentences."""
         return summary_parts(self.study, self.choice, self.files)
 
 
@@ -202,7 +191,6 @@ def check_study(file: Path, given: Sequence[str], read: ReadOptions) -> StudyChe
 
 
 def _site_files(study: Study, given: Sequence[str]) -> dict[str, str]:
-    """File by site."""
     names = [site.name for site in study.sites]
     files: dict[str, str] = {}
     for text in given:

@@ -68,7 +68,6 @@ class StudyData:
     def of(
         cls, study: Study, *, rows: int | None, spectrum: str, fits: int | None, **scenario: Any
     ) -> StudyData:
-        """For so many rows, or those that the study expects."""
         if rows is not None and rows < 1:
             raise DataError("out-of-range", name="rows", value=rows, wanted="1 or more")
         choice = choice_of(study)  # what a run would choose, whatever spectrum is given here
@@ -89,7 +88,6 @@ class StudyPlanned:
     trials: Trials
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         data, study = self.data, self.data.study
         found: dict[str, Any] = {
             "task": study.task,
@@ -110,7 +108,6 @@ class StudyPlanned:
         return found
 
     def parts(self) -> Iterator[Part]:
-        """A table of what each protocol would give, the chosen one marked."""
         data, study, simulated = self.data, self.data.study, self.outlook is None
         amount = "rows not given" if data.rows is None else f"{data.rows:,} rows"
         if data.rows is not None and simulated:
@@ -152,7 +149,6 @@ class StudyPlanned:
         return [Strong(cell) for cell in cells] if is_chosen else [*cells]
 
     def _scene(self) -> str:
-        """The data that fits are simulated of."""
         plan = self.data.study.plan(self.data.study.width)
         if isinstance(plan, TensorPlan):
             return tensor_scene(plan, self.data.scenario)
@@ -160,7 +156,6 @@ class StudyPlanned:
 
 
 def plan_study(data: StudyData) -> StudyPlanned:
-    """What each protocol sends and would give."""
     study, rows, spectrum, fits = data.study, data.rows, data.spectrum, data.fits
     outlook = _OUTLOOKS[study.task](study, rows, data.scenario.document_words, spectrum)
     found = []
@@ -182,18 +177,14 @@ def plan_study(data: StudyData) -> StudyPlanned:
 
 @dataclass(frozen=True)
 class StudyQuality:
-    """What it takes a study's protocol to reach a quality."""
-
     study: Study
     answer: Answer
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         of = {"protocol": self.study.protocol, "study_hash": self.study.hash}
         return {"task": self.study.task, **of, **answer_values(self.answer, TASKS[self.study.task])}
 
     def parts(self) -> Iterator[Part]:
-        """In sentences."""
         yield f"study {self.study.name}, protocol {self.study.protocol}:"
         yield from answer_parts(self.answer, TASKS[self.study.task])
         if self.answer.value is not None and self.answer.sought == "epsilon":
@@ -201,7 +192,6 @@ class StudyQuality:
 
 
 def plan_study_quality(data: StudyData, quality: float, sought: Sought, tell: Tell) -> StudyQuality:
-    """Find what it takes; each trial is told."""
     if sought == "epsilon" and data.rows is None:
         raise WrongOption("quality-without-rows")
     study, scenario = data.study, data.scenario
@@ -217,7 +207,6 @@ def plan_study_quality(data: StudyData, quality: float, sought: Sought, tell: Te
 
 
 def forecast_json(found: Forecast) -> dict[str, Any]:
-    """A forecast as plain values."""
     fields = asdict(found)
     del fields["trials"]
     fields["captured_energy_error"] = found.trials.quality_error
@@ -252,7 +241,6 @@ class ExpectedStudy:
     hidden: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Rounds, releases and what stands above their noise, as plain values."""
         values = needs_values(self.found, self.rows or _SOME_ROWS)
         if self.rows is None:
             values["needs"] = None
@@ -262,7 +250,6 @@ class ExpectedStudy:
         return values
 
     def parts(self) -> Iterator[Part]:
-        """Tables of what every site sends in each round, and of what is seen of the sum."""
         what = "every site sends, hidden among the others" if self.hidden else "one site sends"
         rows = [
             (

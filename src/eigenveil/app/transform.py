@@ -40,16 +40,12 @@ from eigenveil.tables.schema import Schema, read_schema
 
 @dataclass(frozen=True)
 class ShownResult:
-    """A result, as it is told."""
-
     model: StoredModel
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         return result_values(self.model)
 
     def parts(self) -> Iterator[Part]:
-        """What is said of it."""
         return result_parts(self.model)
 
 
@@ -78,11 +74,9 @@ class Transformed:
     said: str  # What the values are
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         return {"out": self.out, "rows": self.rows, "columns": self.columns}
 
     def parts(self) -> Iterator[Part]:
-        """What is said of it."""
         kept = f" after {', '.join(self.labels)}" if self.labels else ""
         yield (
             f"{self.rows:,} rows x {self.values} {self.said} written to {self.out}{kept}. "
@@ -176,7 +170,6 @@ class _Written:
 
 
 def _schema_of(result: Path, given: Path | None) -> Schema | None:
-    """The schema of the rows: the one that was given, or the result's."""
     place = result / SCHEMA if given is None else given
     return read_schema(place) if given is not None or place.exists() else None
 

@@ -52,12 +52,10 @@ class FittedTree(Fitted):
     study: TreeStudy | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The released result as plain values."""
         views = {name: view.as_dict() for name, view in self._views.items()}
         return {**result_values(self.model), "views": views, "out": self.out}
 
     def parts(self) -> Iterator[Part]:
-        """What is said of the result."""
         assert self.study is not None
         tree = self.study.tree
         yield from result_parts(self.model)

@@ -17,7 +17,6 @@ from eigenveil.io.formats.vcf import VcfFile
 def write_manifest(
     file: Path, out: Path, *, public: bool, least_frequency: float, overwrite: bool = False
 ) -> Draft:
-    """Write a manifest of the variants of a file that is said to be public."""
     check_place(out, overwrite=overwrite)
     if not public:
         raise WrongOption("not-said-to-be-public", file=file)

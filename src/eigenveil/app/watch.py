@@ -63,7 +63,6 @@ class Watch:
 
     @property
     def private(self) -> bool:
-        """Whether it is."""
         return "epsilon" in self.values
 
 
@@ -113,7 +112,6 @@ class Watched:
         return None if self.last.rank is None else getattr(self.model, "guarantee_", None)
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
         return {
             "end": self.end,
             "rows": self.rows,
@@ -127,7 +125,6 @@ class Watched:
         }
 
     def parts(self) -> Iterator[Part]:
-        """What is said of it."""
         guarantee = self.guarantee
         yield self._summary()
         if self.last.rank is not None:
@@ -156,7 +153,6 @@ class Watched:
 
 
 def component_table(model: Any, names: Sequence[str] | None) -> Part:
-    """The components of a stream."""
     rows = []
     usable = getattr(model, "usable_", None)  # of a private stream
     for index, component in enumerate(model.components_):
@@ -170,7 +166,6 @@ def component_table(model: Any, names: Sequence[str] | None) -> Part:
 
 
 def moment_text(moment: Moment) -> str:
-    """One line for people."""
     parts = [f"{moment.rows:>11,} rows {moment.rows_per_second:>9,.0f}/s"]
     if moment.rank is not None:
         parts.append(f"rank {moment.rank}")
@@ -182,12 +177,10 @@ def moment_text(moment: Moment) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share, if there is one."""
     return "-" if share is None else f"{100 * share:.2f} %"
 
 
 def sine(value: float | None) -> str:
-    """The sine of an angle, if there is one."""
     return "-" if value is None else f"{value:.4f}"
 
 
@@ -210,7 +203,6 @@ class Tracking:
 
     @property
     def blocks_left(self) -> int | None:
-        """What is left of the horizon, if there is one."""
         return None if self._horizon is None else self._horizon - self.blocks
 
     @property
@@ -221,11 +213,9 @@ class Tracking:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
         return time.monotonic() - self._began
 
     def take(self, block: Block, names: Sequence[str] | None) -> None:
-        """Learn from a block of rows, shape (b, D), of columns with these names."""
         rows = block.values
         if self._private:
             self.model._add(rows, names, origin=block.origin)
@@ -245,7 +235,6 @@ class Tracking:
             self.model.feature_names_in_ = np.array(names, dtype=object)
 
     def moment(self) -> Moment:
-        """Where the subspace is, and how far it moved since the last call."""
         now = time.monotonic()
         rate = (self.rows - self._reported_rows) / max(now - self._reported, 1e-9)
         self._reported, self._reported_rows = now, self.rows
@@ -305,7 +294,6 @@ def _tracking(asked: Watch) -> Tracking:
 
 
 def watch(asked: Watch, tell: Callable[[WatchEvent], None], stop: Stop) -> Watched:
-    """Learn from rows until there are no more, or ``stop`` is requested."""
     place = None if asked.out is None else _Out(asked.out, asked)
     tracking = _tracking(asked)
     rows = StreamedRows(

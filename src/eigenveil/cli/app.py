@@ -33,7 +33,6 @@ class Command:
     summary: str  # The first line of its help
 
     def load(self, name: str) -> Any:
-        """The command itself, under its name."""
         module, _, attribute = self.place.partition(":")
         found = getattr(import_module(module), attribute)
         if not isinstance(found, typer.Typer):
@@ -175,12 +174,10 @@ class Commands(TyperGroup):
     """The group of all commands, of which only the one that runs is imported."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names in their order."""
         del ctx
         return list(all_commands())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """What stands for a command in the list of them."""
         del ctx
         found = command_named(cmd_name)
         return None if found is None else TyperCommand(cmd_name, help=found.summary)

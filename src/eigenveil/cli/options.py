@@ -197,7 +197,6 @@ def option_text(name: str) -> str:
 
 
 def read_task(text: str) -> Task:
-    """A task by its name."""
     if text not in TASKS:
         raise WrongOption("unknown-choice", option="--task", given=text, known=", ".join(TASKS))
     return TASKS[text]
@@ -220,7 +219,6 @@ def read_find(context: typer.Context, quality: float | None, named: str | None) 
 
 
 def read_number(text: str) -> str | float:
-    """A choice, or a number."""
     try:
         return float(text)
     except ValueError:
@@ -552,7 +550,6 @@ def _help(found: Sequence[Option], paths: Sequence[DataPath]) -> str:
 
 
 def option_help(name: str) -> Any:
-    """The help of a command's parameter that is a declared option of one table."""
     found = [one for one in OPTIONS if one.name == name and "table" in one.paths]
     return typer.Option(help=_help(found, ("table",)))
 
@@ -571,7 +568,6 @@ def read_covariates(text: str) -> tuple[str | int, ...]:
 
 
 def read_names(text: str | None) -> list[str] | None:
-    """Names with commas between."""
     return None if text is None else [name.strip() for name in text.split(",")]
 
 

@@ -63,7 +63,6 @@ class Service:
     quiet: bool
 
     def speaker(self, who: str, run: Callable[[], Mapping[str, str]]) -> Say:
-        """As of :func:`speaker`."""
         return speaker(quiet=self.quiet, log_json=self.log_json, who=who, run=run)
 
 
@@ -85,7 +84,6 @@ class StudyEvents:
         self._known = {run: (state, at) for run, state, at, _ in self._found()}
 
     def start(self) -> None:
-        """Look every second, in a thread of its own."""
         threading.Thread(target=self._watch, daemon=True, name="eigenveil studies").start()
 
     def look(self) -> None:

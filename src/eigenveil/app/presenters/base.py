@@ -92,18 +92,15 @@ def or_none(values: NDArray[np.float64]) -> list[float | None]:
 
 
 def names_of(model: Any) -> list[str] | None:
-    """Names of a model's features, if they have any."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
 
 
 def name_of(names: Sequence[str] | None, index: int) -> str:
-    """A feature's name, or its number."""
     return str(index) if names is None else names[index]
 
 
 def labels_of(model: Any, most: int | None = None) -> list[str]:
-    """Names of a model's features, or their numbers from 1."""
     names = names_of(model)
     count = model.n_features_in_
     return [

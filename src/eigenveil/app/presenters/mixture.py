@@ -37,14 +37,11 @@ _SHOWN_FEATURES = 3
 
 
 class MixturePresenter(Presenter):
-    """Means, weights, noise variance."""
-
     task = "gaussian-mixture"
     stored = FittedMixture
     label, said = "likeliest", "probabilities"
 
     def values(self, model: Any) -> dict[str, Any]:
-        """Means and what belongs to them."""
         return {
             "features": names_of(model),
             "means": model.means_.tolist(),
@@ -58,7 +55,6 @@ class MixturePresenter(Presenter):
         }
 
     def parts(self, model: Any) -> Iterator[Part]:
-        """A line a component."""
         count, features = model.means_.shape
         what = f"{count} component{'' if count == 1 else 's'} of {features} features"
         names, rows = names_of(model), []
@@ -87,7 +83,6 @@ class MixturePresenter(Presenter):
         yield from strength_parts(model, things="components")
 
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
-        """Means, a line a feature, and weights, a line a component."""
         headings = self.new_names(model)
         write_by_feature(
             folder / "means.csv", ["feature", *headings], names_of(model), model.means_
@@ -108,7 +103,6 @@ class MixturePresenter(Presenter):
         ]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
-        """Strengths against the noise, and the components; rows are never drawn."""
         yield strengths_drawing(plots.plot_mixture_strengths, model)
         yield Drawing(
             partial(plots.plot_mixture, model),
@@ -117,7 +111,6 @@ class MixturePresenter(Presenter):
         )
 
     def compare(self, one: Any, other: Any) -> Comparison:
-        """Distances of the means that are nearest, matched as well as can be."""
         away = np.linalg.norm(one.means_[:, None] - other.means_[None], axis=2)
         deviation = math.sqrt(float((one.variances_.mean() + other.variances_.mean()) / 2.0))
         return Comparison(
@@ -136,10 +129,8 @@ class MixturePresenter(Presenter):
         )
 
     def new_names(self, model: Any) -> list[str]:
-        """component1, component2, ..."""
         return [f"component{i + 1}" for i in range(model.means_.shape[0])]
 
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
-        """Posterior probabilities of the components."""
         with columns_matched():
             return np.asarray(model.predict_proba(rows))

@@ -32,14 +32,11 @@ _MOST_COLUMNS = 6
 
 
 class PCAPresenter(Presenter):
-    """Components, explained variance, mean."""
-
     task = "pca"
     stored = FittedPCA
     takes_holes = True
 
     def values(self, model: Any) -> dict[str, Any]:
-        """Components and what belongs to them."""
         return {
             "components": model.components_.tolist(),
             "features": names_of(model),
@@ -55,7 +52,6 @@ class PCAPresenter(Presenter):
         }
 
     def parts(self, model: Any) -> Iterator[Part]:
-        """A line a component."""
         total, names, rows = 0.0, names_of(model), []
         for index, component in enumerate(model.components_):
             share = 100 * float(model.explained_variance_ratio_[index])
@@ -88,7 +84,6 @@ class PCAPresenter(Presenter):
             yield f"Second release of the moment: {model.adapted_} (predicted losses: {said})."
 
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
-        """Loadings, a line a feature; every line names the components that are usable."""
         names = names_of(model)
         scaled = bool(np.any(model.scale_ != 1.0))
         columns = [model.mean_, *[model.scale_] * scaled, *model.components_]
@@ -105,7 +100,6 @@ class PCAPresenter(Presenter):
         return [("components.csv", "loadings by feature")]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
-        """The scree plot, and the features along the first two components."""
         yield Drawing(
             partial(plots.plot_scree, model),
             ("scree.png", "scree.svg"),
@@ -118,7 +112,6 @@ class PCAPresenter(Presenter):
         )
 
     def compare(self, one: Any, other: Any) -> Comparison:
-        """Angles between components of the same number."""
         cosines = np.abs(np.diagonal(_unit(one) @ _unit(other).T))
         degrees = np.degrees(np.arccos(np.minimum(cosines, 1.0)))
         return Comparison(
@@ -129,15 +122,12 @@ class PCAPresenter(Presenter):
         )
 
     def new_names(self, model: Any) -> list[str]:
-        """PC1, PC2, ..."""
         return [f"PC{i + 1}" for i in range(model.components_.shape[0])]
 
     def warn_of_new(self, model: Any) -> None:
-        """Of components that are not usable."""
         model.warn_of_noise()
 
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
-        """Scores along the components."""
         with columns_matched():
             return np.asarray(model.transform(np.asarray(rows, dtype=np.float64)))
 

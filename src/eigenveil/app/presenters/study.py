@@ -38,7 +38,6 @@ class Adversary:
 
     @property
     def protected(self) -> bool:
-        """Whether the study's guarantee holds against it."""
         return self.honest >= self.needed
 
 
@@ -72,7 +71,6 @@ def adversaries(study: Study) -> tuple[Adversary, ...]:
 
 
 def summary(study: Study, choice: Choice | None) -> dict[str, Any]:
-    """The study's fields, as plain values."""
     weights = study.weights()
     return {
         "name": study.name,
@@ -114,7 +112,6 @@ def summary(study: Study, choice: Choice | None) -> dict[str, Any]:
 
 
 def adversaries_json(study: Study) -> list[dict[str, Any]]:
-    """The adversaries as plain values."""
     return [{**asdict(each), "protected": each.protected} for each in adversaries(study)]
 
 
@@ -136,7 +133,6 @@ def _noise(study: Study, step: Step = "moment") -> str:
 
 
 def _has_tensor(study: Study) -> bool:
-    """Whether a third moment is released too."""
     return "tensor" in study.plan(study.width).fractions
 
 
@@ -191,7 +187,6 @@ def _is_alone(study: Study) -> bool:
 
 
 def _protected(study: Study) -> Iterator[Part]:
-    """Whose rows are protected, and what is done to columns."""
     plan = study.plan(study.width)
     yield Sentence((f"protected: {neighbours_text(study.adjacency, plan.unit)}.",), whole=True)
     if plan.unit is not None and plan.max_rows_per_unit > 1:
@@ -213,7 +208,6 @@ def _protected(study: Study) -> Iterator[Part]:
 
 
 def components_text(study: Study) -> str:
-    """How many components are wanted."""
     if study.components is None:
         return TASKS[study.task].title
     most = f"(at most {study.most_components})"
@@ -285,5 +279,4 @@ def _promise(study: Study, adversary: Adversary) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """So many of a thing."""
     return f"{number} {thing}{'' if number == 1 else 's'}"

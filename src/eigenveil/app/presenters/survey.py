@@ -65,7 +65,6 @@ class Schemas:
 
 
 def schemas_of(reports: Sequence[PartyReport]) -> Schemas:
-    """The schemas that were told, together."""
     told = {
         each.name: schema
         for each in reports
@@ -81,13 +80,10 @@ def schemas_of(reports: Sequence[PartyReport]) -> Schemas:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a study's sites answered."""
-
     reports: Sequence[PartyReport]
     study: Study
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
         reports, study, schemas = self.reports, self.study, schemas_of(self.reports)
         return {
             "study_hash": study.hash,
@@ -110,7 +106,6 @@ class Survey:
         }
 
     def parts(self) -> Iterator[Part]:
-        """A table of sites, and what it means for a start."""
         study, reports = self.study, self.reports
         rows = [
             (

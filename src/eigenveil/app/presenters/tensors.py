@@ -16,7 +16,6 @@ from eigenveil.app.presenters.base import Drawing, name_of
 
 
 def strength_values(model: Any) -> dict[str, Any]:
-    """Strengths against the noise, as plain values."""
     return {
         "strengths": model.strengths_.tolist(),
         "noise_floor": model.noise_floor_,
@@ -74,7 +73,6 @@ def write_by_feature(
 
 
 def strengths_drawing(plot: Callable[[Any], Any], model: Any) -> Drawing:
-    """The figure of the strengths."""
     return Drawing(
         partial(plot, model), ("strengths.png", "strengths.svg"), "strengths against the noise"
     )

@@ -34,14 +34,11 @@ _SHOWN_WORDS, _LISTED_WORDS, _WRITTEN_WORDS = 8, 10, 20
 
 
 class TopicPresenter(Presenter):
-    """Topics and weights."""
-
     task = "topic-model"
     stored = FittedTopics
     label, said = "likeliest", "probabilities"
 
     def values(self, model: Any) -> dict[str, Any]:
-        """Topics and what belongs to them."""
         return {
             "features": names_of(model),
             "topics": model.topics_.tolist(),
@@ -52,7 +49,6 @@ class TopicPresenter(Presenter):
         }
 
     def parts(self, model: Any) -> Iterator[Part]:
-        """A line a topic."""
         count, words = model.topics_.shape
         tops = model.top_words(n_words=_SHOWN_WORDS)
         yield TextTable(
@@ -73,7 +69,6 @@ class TopicPresenter(Presenter):
         yield from strength_parts(model, things="topics")
 
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
-        """Probabilities, a line a word; weights, a line a topic; and the likeliest words."""
         headings = self.new_names(model)
         write_by_feature(folder / "topics.csv", ["word", *headings], names_of(model), model.topics_)
         write_csv(
@@ -95,7 +90,6 @@ class TopicPresenter(Presenter):
         ]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
-        """Strengths against the noise, and the likeliest words."""
         yield strengths_drawing(plots.plot_topic_strengths, model)
         yield Drawing(
             partial(plots.plot_topics, model),
@@ -104,7 +98,6 @@ class TopicPresenter(Presenter):
         )
 
     def compare(self, one: Any, other: Any) -> Comparison:
-        """What topics have in common, matched as well as can be."""
         common = np.array([np.minimum(topic, other.topics_).sum(axis=1) for topic in one.topics_])
         return Comparison(
             "Probability that two topics have in common, from 0 to 1; topics are matched as well "
@@ -122,10 +115,8 @@ class TopicPresenter(Presenter):
         )
 
     def new_names(self, model: Any) -> list[str]:
-        """topic1, topic2, ..."""
         return [f"topic{i + 1}" for i in range(model.topics_.shape[0])]
 
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
-        """Posterior probabilities of the topics."""
         with columns_matched():
             return np.asarray(model.transform(rows))

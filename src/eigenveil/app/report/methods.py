@@ -79,7 +79,6 @@ def _releases(records: tuple[ReleaseRecord, ...]) -> Iterator[str]:
 
 
 def model_card(model: Any, task: str, verdict: Verdict) -> list[tuple[str, str]]:
-    """The model card: its headings and what stands under them."""
     certificate, guarantee = model.certificate_, verdict.guarantee
     assert guarantee is not None
     rows = getattr(model, "n_samples_", None)

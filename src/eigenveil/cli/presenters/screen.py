@@ -37,8 +37,6 @@ from eigenveil.errors import LONGEST_TEXT, printable
 
 
 class Advance(Protocol):
-    """Told of so many more rows of a step, or sites of so many."""
-
     def __call__(self, what: str, count: int, sites: int | None = None) -> None:
         """So many more."""
 
@@ -65,7 +63,6 @@ class Screen(Console):
         super().print(*(each if is_renderable(each) else str(each) for each in objects), **how)
 
     def show(self, parts: Iterable[Part]) -> None:
-        """What is said of a result."""
         for part in parts:
             if isinstance(part, TextTable):
                 self.print(_table(part))
@@ -99,17 +96,14 @@ def _word(word: Any) -> Any:
 
 
 def bold(text: object) -> Text:
-    """A text in bold letters."""
     return coloured(text, "bold")
 
 
 def coloured(text: object, style: str) -> Text:
-    """A text in a style of Rich's, such as a colour."""
     return Text(printable(text), style=style)
 
 
 def description() -> TextColumn:
-    """What a bar of progress is of."""
     return TextColumn("{task.description}", markup=False)
 
 
@@ -193,7 +187,6 @@ def listening(*, quiet: bool) -> Iterator[Tell]:
 
 
 def show_told(event: FitEvent) -> None:
-    """A sentence for the owner of the rows."""
     if isinstance(event, Told):
         notify(f"{event.kind}: {event.text}")
 
@@ -259,7 +252,6 @@ class _Lines:
         self._rows += count
 
     def finish(self) -> None:
-        """Say what the last pass was."""
         if self._what:
             seconds = time.monotonic() - self._start
             notify(f"{self._what}: {self._rows:,} rows, {seconds:.2f} s")
