@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from eigenveil.app.decisions import signer_of
-from eigenveil.app.ledger import Accounts, open_ledger
-from eigenveil.errors import WrongOption
+from eigenveil.app.ledger import Accounts, ledger_of, open_ledger
+from eigenveil.errors import DataError, WrongOption
 from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.approvals.roster import FIRST_OWNER
 from eigenveil.federation.ledger.books import Standing
 from eigenveil.federation.ledger.entries import UNIT, Budget
+from eigenveil.federation.ledger.heads import HeadsFile
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.models.options import OPTIONS
-from eigenveil.network.folder import open_party
+from eigenveil.network.folder import PartyFolder, open_party
 from eigenveil.privacy.elsewhere import Elsewhere
 from eigenveil.privacy.guarantee import Adjacency
 
@@ -76,27 +77,77 @@ def set_budget(
     return Accounts(_of(ledger, name), note)
 
 
+def begin_at_site(
+    party: PartyFolder, place: str, heads: HeadsFile | Literal["usual"], wanted: WantedBudget
+) -> str:
+    """See to it that a ledger is the site's and has a budget: one from before, or this one.
+
+    The approvers' list is made where the ledger is new; that the second place of its heads can be
+    used is known after this. Returns what is to be said of it.
+    """
+    if wanted.epsilon is None and (wanted.delta is not None or wanted.pure_epsilon):
+        raise WrongOption("budget-without-epsilon")
+    name = wanted.data_set
+    desk = Decisions(party, ledger_of(place, party, heads), name)
+    ledger = desk.ledger
+    before = ledger.budget_if_any(name)
+    if wanted.epsilon is None and before is None:
+        raise DataError(
+            "no-budget",
+            ledger=ledger.name,
+            data_set=name,
+            command="--budget-epsilon 2 --budget-delta 1e-6 (or 'eigenveil ledger budget')",
+        )
+    desk.begin()
+    ledger.note_head()
+    if wanted.epsilon is None:
+        return ""
+    requested = wanted.after(None)
+    if before is None:
+        done = desk.set_budget(requested, reason="site start")
+        waits = "" if done else " (once a second approver agrees: eigenveil ledger budget)"
+        return f"{ledger.name}: {_text(requested)}, for data set {name}{waits}"
+    if before != requested:
+        raise DataError("budget-exists", ledger=ledger.name, data_set=name, budget=_text(before))
+    return ""
+
+
+def _text(budget: Budget) -> str:
+    aside = f", {budget.pure_epsilon:g} of it for pure studies" if budget.pure_epsilon else ""
+    return (
+        f"a budget of epsilon = {budget.epsilon:g} at delta = {budget.delta:g}{aside}, "
+        f"{budget.adjacency}, one {budget.unit}"
+    )
+
+
+@dataclass(frozen=True)
+class WorkElsewhere:
+    """Work that another program did, as it stated its loss."""
+
+    epsilon: float | None
+    delta: float
+    rho: float | None
+    mu: float | None
+    contributions: int
+    adjacency: str
+    unit: str | None
+
+
 def charge(
-    place: str | None,
-    data_set: str,
-    stated: Mapping[str, float | None],
-    *,
-    adjacency: str,
-    contributions: int,
-    unit: str | None,
-    by: str | None,
-    reason: str,
+    place: str | None, data_set: str, work: WorkElsewhere, *, by: str | None, reason: str
 ) -> Accounts:
+    """Charge an account for work done elsewhere, by what was stated of it."""
+    stated = {"epsilon": work.epsilon, "delta": work.delta or None, "rho": work.rho, "mu": work.mu}
     given = {name: value for name, value in stated.items() if value is not None}
-    work = Elsewhere.stated(
+    loss = Elsewhere.stated(
         **given,
-        adjacency=cast("Adjacency", adjacency),
-        contributions=contributions,
+        adjacency=cast("Adjacency", work.adjacency),
+        contributions=work.contributions,
         what=", ".join(f"{name} = {value:g}" for name, value in given.items()),
     )
     who = _login() if by is None else by
     ledger = open_ledger(place)
-    found = ledger.charge_elsewhere(data_set, work, unit=unit or UNIT, by=who, reason=reason)
+    found = ledger.charge_elsewhere(data_set, loss, unit=work.unit or UNIT, by=who, reason=reason)
     return Accounts([found])
 
 

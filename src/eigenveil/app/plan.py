@@ -66,19 +66,14 @@ class PlanRequest:
         """Refuse what cannot be expected of data, before anything is simulated."""
         check_whole("features", self.features)
         check_width("The plan", self.features, most=MOST_SPARSE_COLUMNS)
-        check_whole("topic-words", self.topic_words)
-        if self.fits is not None:
-            check_whole("fits", self.fits)
+        check_expected(self.distance, self.topic_words, self.document_words, self.fits)
         check_whole("rows", self.rows, most=2**53)
         components = self.components
         if isinstance(components, int) and self.rows < components:
             raise DataError("fewer-rows-than-components", rows=self.rows, components=components)
         if not (np.isfinite(self.mean_norm) and self.mean_norm >= 0):
-            raise DataError(
-                "out-of-range", name="mean-norm", value=self.mean_norm, wanted="0 or more"
-            )
-        check_distance(self.distance)
-        check_document_words(self.document_words)
+            wrong = {"name": "mean-norm", "value": self.mean_norm, "wanted": "0 or more"}
+            raise DataError("out-of-range", **wrong)
 
     @property
     def components(self) -> Any:
@@ -111,28 +106,19 @@ class PlanRequest:
         return self.task.make_plan(options, features=self.features)
 
 
-def check_distance(distance: float) -> float:
-    """A distance of components, if there can be such."""
+def check_expected(
+    distance: float, topic_words: int, document_words: int, fits: int | None
+) -> None:
+    """Refuse components and documents that cannot be."""
+    check_whole("topic-words", topic_words)
+    if fits is not None:
+        check_whole("fits", fits)
+    wanted = "above 0 and finite, in standard deviations"
     if not 0.0 < distance < math.inf:
-        raise DataError(
-            "out-of-range",
-            name="distance",
-            value=distance,
-            wanted="above 0 and finite, in standard deviations",
-        )
-    return distance
-
-
-def check_document_words(words: int) -> int:
-    """The length of documents, if there can be such."""
-    if not FEWEST_WORDS <= words <= MOST_WORDS:
-        raise DataError(
-            "out-of-range",
-            name="document-words",
-            value=words,
-            wanted=f"from {FEWEST_WORDS} to {MOST_WORDS}",
-        )
-    return words
+        raise DataError("out-of-range", name="distance", value=distance, wanted=wanted)
+    wanted = f"from {FEWEST_WORDS} to {MOST_WORDS}"
+    if not FEWEST_WORDS <= document_words <= MOST_WORDS:
+        raise DataError("out-of-range", name="document-words", value=document_words, wanted=wanted)
 
 
 @dataclass(frozen=True)

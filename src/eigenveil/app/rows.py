@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 Files = Sequence[str | Place]
 
 
-def read_options(text: Mapping[str, Any], **others: Any) -> ReadOptions:
+def read_options(*, layer: Any, mask: Any, variants: Any, na: Any, **text: Any) -> ReadOptions:
     """How files are read: the fields of a dialect, and those of other formats."""
-    return ReadOptions(dialect=Dialect(**{**text, "na": text["na"] or ()}), **others)
+    return ReadOptions(Dialect(na=na or (), **text), layer, mask, variants)
 
 
 def read_center(text: str) -> bool | NDArray[np.float64]:

@@ -17,7 +17,9 @@ from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.approvals.record import Standing
 from eigenveil.federation.public_key import Signer
 from eigenveil.federation.study.study import Study
-from eigenveil.network.folder import PartyFolder, lock, open_party
+from eigenveil.network.folder import PartyFolder, lock
+from eigenveil.network.folder import open_party as open_party
+from eigenveil.network.survey import Telling as Telling
 
 
 @dataclass(frozen=True)

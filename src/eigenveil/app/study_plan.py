@@ -22,6 +22,7 @@ from eigenveil.app.forecasts import (
     trials_values,
 )
 from eigenveil.app.parts import Part, Strong, TextTable, bytes_text
+from eigenveil.app.plan import check_expected
 from eigenveil.app.presenters.study import (
     adversaries_json,
     adversary_parts,
@@ -68,6 +69,7 @@ class StudyData:
     def of(
         cls, study: Study, *, rows: int | None, spectrum: str, fits: int | None, **scenario: Any
     ) -> StudyData:
+        check_expected(**scenario, fits=fits)
         if rows is not None and rows < 1:
             raise DataError("out-of-range", name="rows", value=rows, wanted="1 or more")
         choice = choice_of(study)  # what a run would choose, whatever spectrum is given here

@@ -42,6 +42,8 @@ class Command:
         found.rich_markup_mode = None  # its table leaves 20 of 80 columns for what options mean
         made = typer.main.get_command(found)
         made.name = name
+        if isinstance(made, TyperGroup):
+            made.help = self.summary
         _without_variables(made)
         return made
 
@@ -54,96 +56,59 @@ def _without_variables(command: Any) -> None:
         _without_variables(other)
 
 
-COMMANDS = {
-    "demo": Command(
-        "eigenveil.cli.commands.demo:demo",
-        "Fit private PCA to made-up visits of patients at three hospitals; check the guarantee.",
+_SUMMARIES = {
+    "demo": (
+        "Fit private PCA to made-up visits of patients at three hospitals; check the guarantee."
     ),
-    "fit": Command(
-        "eigenveil.cli.commands.fit:fit",
-        "Fit private PCA, or another --task, to the rows of FILES, or of several sites.",
+    "fit": "Fit private PCA, or another --task, to the rows of FILES, or of several sites.",
+    "transform": "Write what a result says of the rows of FILES, such as their scores.",
+    "show": "Show the components, the releases and the guarantee of a result.",
+    "report": (
+        "Write a result as one page of HTML: pictures, tables, guarantees, methods, model card."
     ),
-    "transform": Command(
-        "eigenveil.cli.commands.show:transform",
-        "Write what a result says of the rows of FILES, such as their scores.",
+    "export": "Write a result's model for other programs: scikit-learn, safetensors, ONNX.",
+    "certify": "Recompute the guarantee of a result and report whether it holds (status 8 if not).",
+    "proofs": "Print a proof that a certificate cites, or the list of all proofs.",
+    "plan": "Predict what a fit would give, before any data is touched.",
+    "watch": "Track the leading directions of rows as they come, and print how they drift.",
+    "federate-tree": (
+        "Fit private PCA to sites' own files, whose sums are merged up a tree of aggregators."
     ),
-    "show": Command(
-        "eigenveil.cli.commands.show:show",
-        "Show the components, the releases and the guarantee of a result.",
+    "audit": "Attack mechanisms on worst-case neighbours and compare with what is claimed of them.",
+    "schema": "A table's schema: its columns, with their kinds, roles, levels and public ranges.",
+    "variants": (
+        "A public manifest of genetic variants, which makes genotypes of many sites the same."
     ),
-    "report": Command(
-        "eigenveil.cli.commands.report:report",
-        "Write a result as one page of HTML: pictures, tables, guarantees, methods, model card.",
+    "study": "A study: one file that several sites agree on, checked before any row is read.",
+    "federation": (
+        "Who takes part in studies between organisations: keys, requests, the list of members."
     ),
-    "export": Command(
-        "eigenveil.cli.commands.export:export",
-        "Write a result's model for other programs: scikit-learn, safetensors, ONNX.",
-    ),
-    "certify": Command(
-        "eigenveil.cli.commands.certify:certify",
-        "Recompute the guarantee of a result and report whether it holds (status 8 if not).",
-    ),
-    "proofs": Command(
-        "eigenveil.cli.commands.certify:proofs",
-        "Print a proof that a certificate cites, or the list of all proofs.",
-    ),
-    "plan": Command(
-        "eigenveil.cli.commands.plan:plan",
-        "Predict what a fit would give, before any data is touched.",
-    ),
-    "watch": Command(
-        "eigenveil.cli.commands.watch:watch",
-        "Track the leading directions of rows as they come, and print how they drift.",
-    ),
-    "federate-tree": Command(
-        "eigenveil.cli.commands.federate_tree:federate_tree",
-        "Fit private PCA to sites' own files, whose sums are merged up a tree of aggregators.",
-    ),
-    "audit": Command(
-        "eigenveil.cli.commands.audit:audit",
-        "Attack mechanisms on worst-case neighbours and compare with what is claimed of them.",
-    ),
-    "schema": Command(
-        "eigenveil.cli.commands.schema:schema_app",
-        "A table's schema: its columns, with their kinds, roles, levels and public ranges.",
-    ),
-    "variants": Command(
-        "eigenveil.cli.commands.variants:variants_app",
-        "A public manifest of genetic variants, which makes genotypes of many sites the same.",
-    ),
-    "study": Command(
-        "eigenveil.cli.commands.study_run:study_app",
-        "A study: one file that several sites agree on, checked before any row is read.",
-    ),
-    "federation": Command(
-        "eigenveil.cli.commands.federation:federation_app",
-        "Who takes part in studies between organisations: keys, requests, the list of members.",
-    ),
-    "site": Command(
-        "eigenveil.cli.commands.site:site_app",
-        "A site between organisations: its rows, ledger and approvals.",
-    ),
-    "aggregator": Command(
-        "eigenveil.cli.commands.aggregator:aggregator_app",
-        "The aggregator between organisations: it has no rows, and only its own keys.",
-    ),
-    "exchange": Command(
-        "eigenveil.cli.commands.exchange:exchange_app",
-        "Mail between organisations that a person carries: one file out, one file in.",
-    ),
-    "relay": Command(
-        "eigenveil.cli.commands.relay:relay_app",
-        "Studies between organisations through the FLARE or Flower network that they have.",
-    ),
-    "ledger": Command(
-        "eigenveil.cli.commands.ledger:ledger_app",
-        "A ledger, of tables or of a site: the privacy budget of rows, and what was spent.",
-    ),
-    "console": Command(
-        "eigenveil.console.command:console",
-        "Serve the pages until stopped (Ctrl-C): with --party or with --data.",
-    ),
+    "site": "A site between organisations: its rows, ledger and approvals.",
+    "aggregator": "The aggregator between organisations: it has no rows, and only its own keys.",
+    "exchange": "Mail between organisations that a person carries: one file out, one file in.",
+    "relay": "Studies between organisations through the FLARE or Flower network that they have.",
+    "ledger": "A ledger, of tables or of a site: the privacy budget of rows, and what was spent.",
+    "console": "Serve the pages until stopped (Ctrl-C): with --party or with --data.",
 }
+_ELSEWHERE = {  # not in the module of their own name
+    "transform": "eigenveil.cli.commands.show",
+    "proofs": "eigenveil.cli.commands.certify",
+    "study": "eigenveil.cli.commands.study_run",
+    "console": "eigenveil.console.command",
+}
+_GROUPS = (
+    *("schema", "variants", "study", "federation", "site", "aggregator", "exchange", "relay"),
+    "ledger",
+)
+
+
+def _place_of(name: str) -> str:
+    word = name.replace("-", "_")
+    module = _ELSEWHERE.get(name, f"eigenveil.cli.commands.{word}")
+    return f"{module}:{word}{'_app' * (name in _GROUPS)}"
+
+
+COMMANDS = {name: Command(_place_of(name), summary) for name, summary in _SUMMARIES.items()}
 
 
 def own_call(*words: object) -> list[str]:

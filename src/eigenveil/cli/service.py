@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import say
 
 if TYPE_CHECKING:
@@ -20,17 +21,6 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
-HealthAt = Annotated[
-    str | None,
-    typer.Option(
-        "--health",
-        help="Answer /healthz, /readyz and /metrics at this address, such as 127.0.0.1:9102.",
-    ),
-]
-LogJson = Annotated[
-    bool,
-    typer.Option("--log-json", help="Print every event as one JSON object a line."),
-]
 _LOOK = 1.0
 _GUARD = threading.Lock()
 
@@ -62,8 +52,25 @@ class Service:
     log_json: bool
     quiet: bool
 
-    def speaker(self, who: str, run: Callable[[], Mapping[str, str]]) -> Say:
+    def speaker(self, who: str, run: Callable[[], Mapping[str, str]] = dict) -> Say:
         return speaker(quiet=self.quiet, log_json=self.log_json, who=who, run=run)
+
+
+def service_options(
+    health: Annotated[
+        str | None,
+        typer.Option(
+            "--health",
+            help="Answer /healthz, /readyz and /metrics at this address, such as 127.0.0.1:9102.",
+        ),
+    ] = None,
+    log_json: Annotated[
+        bool,
+        typer.Option("--log-json", help="Print every event as one JSON object a line."),
+    ] = False,
+    quiet: options.Quiet = False,
+) -> Service:
+    return Service(health, log_json, quiet)
 
 
 def start_health(address: str | None, party: WatchedParty, say: Say) -> None:

@@ -13,20 +13,15 @@ import typer
 from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.cli.service import (
-    HealthAt,
-    LogJson,
     Say,
+    Service,
     StudyEvents,
     print_event,
-    speaker,
+    service_options,
     start_health,
 )
 
-aggregator_app = typer.Typer(
-    help="The aggregator between organisations: it has no rows, and only its own keys.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+aggregator_app = options.group()
 
 PartyPath = Annotated[
     Path,
@@ -35,6 +30,7 @@ PartyPath = Annotated[
 
 
 @aggregator_app.command()
+@options.takes(service=service_options)
 def start(
     party: PartyPath,
     listen: Annotated[
@@ -51,9 +47,8 @@ def start(
             "this way; may be given several times."
         ),
     ] = None,
-    health: HealthAt = None,
-    log_json: LogJson = False,
-    quiet: options.Quiet = False,
+    *,
+    service: Service,
 ) -> int:
     """Carry studies between leads and sites until stopped (Ctrl-C)."""
     from eigenveil.cli.presenters.site_console import end_at_once
@@ -63,7 +58,7 @@ def start(
     from eigenveil.network.service import serve_aggregator
 
     opened = open_party(party, role="aggregator")
-    say = speaker(quiet=quiet, log_json=log_json, who=opened.name)
+    say = service.speaker(opened.name)
     federation, address = opened.known.current().head.name, opened.mailbox_address()
     with ExitStack() as stack:
         stack.enter_context(lock(opened))
@@ -85,9 +80,10 @@ def start(
                 opened.known.role(each)  # an error where nobody is called so
             mailbox = WithSpool(mailbox, opened, by_hand)
             say(f"Mail of {', '.join(by_hand)} is carried by hand: eigenveil exchange.")
-        start_health(health, WatchedParty(opened, Activity(reached_at=math.inf)), say)
-        if not quiet:
-            StudyEvents(opened, _told(say, log_json=log_json, who=opened.name)).start()
+        start_health(service.health, WatchedParty(opened, Activity(reached_at=math.inf)), say)
+        if not service.quiet:
+            told = _told(say, log_json=service.log_json, who=opened.name)
+            StudyEvents(opened, told).start()
         end_at_once(say)
         serve_aggregator(opened, mailbox, say=say)
     return 0

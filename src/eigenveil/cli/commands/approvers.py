@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,40 +23,27 @@ LedgerOption = Annotated[
         "of 'eigenveil site start'.",
     ),
 ]
-By = Annotated[
-    str,
-    typer.Option("--as", help="Who decides, as the site's list of approvers has the name."),
-]
-KeyOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--key", help="The approver's key; by default the one in the folder's 'approvers'."
-    ),
-]
-_OF_DECIDING: dict[str, tuple[Any, Any]] = {
-    "party": (PartyOption, inspect.Parameter.empty),
-    "by": (By, "owner"),
-    "key": (KeyOption, None),
-    "ledger": (LedgerOption, None),
-}
 
 
-def decides(function: Any) -> Any:
-    """Give a command the options of who decides, and where; it takes ``who``."""
-    signature = inspect.signature(function, eval_str=True)
-    own = [each for name, each in signature.parameters.items() if name != "who"]
-    added = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
-        )
-        for name, (annotation, default) in _OF_DECIDING.items()
-    ]
+def _deciding(
+    party: PartyOption,
+    by: Annotated[
+        str,
+        typer.Option("--as", help="Who decides, as the site's list of approvers has the name."),
+    ] = "owner",
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key", help="The approver's key; by default the one in the folder's 'approvers'."
+        ),
+    ] = None,
+    ledger: LedgerOption = None,
+) -> Any:
+    return app.approvers.Deciding(party, ledger, by, key, ask_password)
 
-    def command(**values: Any) -> Any:
-        at = {name: values.pop(name) for name in _OF_DECIDING}
-        return function(**values, who=app.approvers.Deciding(**at, password=ask_password))
 
-    return options.in_place_of(function, command, [*own, *added])
+decides = options.takes(who=_deciding)
+"""Give a command the options of who decides, and where; it takes ``who``."""
 
 
 def ask_password(prompt: str, *, confirm: bool = False) -> str:
@@ -68,10 +54,8 @@ def ask_password(prompt: str, *, confirm: bool = False) -> str:
     return str(typer.prompt(prompt, hide_input=True, confirmation_prompt=confirm, err=True))
 
 
-approver_app = typer.Typer(
-    help="Who decides at a site: a list in its ledger, changed by those who are in it.",
-    no_args_is_help=True,
-    add_completion=False,
+approver_app = options.group(
+    "Who decides at a site: a list in its ledger, changed by those who are in it."
 )
 Who = Annotated[str, typer.Argument(help="As in the list.")]
 

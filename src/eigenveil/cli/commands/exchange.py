@@ -11,11 +11,7 @@ import typer
 from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen
 
-exchange_app = typer.Typer(
-    help="Mail between organisations that a person carries: one file out, one file in.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+exchange_app = options.group()
 
 Disk = Annotated[Path, typer.Argument(help="The folder of the disk that is carried.")]
 Party = Annotated[Path, typer.Option("--party", help="The party's folder.")]

@@ -19,7 +19,7 @@ def export(
         Path | None,
         typer.Option(help="File to write; 'model' with the format's ending beside the result's."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
+    overwrite: options.OverFile = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Write a result's model for other programs: scikit-learn, safetensors, ONNX.

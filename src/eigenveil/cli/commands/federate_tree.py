@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from eigenveil import app
-from eigenveil.cli import options
+from eigenveil.cli import declared, options
 from eigenveil.cli.commands.fit import show_written
 from eigenveil.cli.presenters.screen import counted, present
 
@@ -18,10 +18,9 @@ _OF_TREES = (
 )  # fmt: skip
 
 
-@options.declared("stream", only=_OF_TREES)
-@options.reads_files
+@declared.declared("stream", only=_OF_TREES)
+@options.takes(columns=options.named_columns, whose=options.whose_rows)
 def federate_tree(
-    context: typer.Context,
     site: Annotated[
         list[str],
         typer.Option(
@@ -29,7 +28,7 @@ def federate_tree(
             "NAME=URL of its database."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
+    out: options.NewFolder,
     fan_out: Annotated[int, typer.Option(help="Children of an inner node, 2 or more.")] = 4,
     protect: Annotated[
         str,
@@ -42,17 +41,15 @@ def federate_tree(
         Path | None,
         typer.Option(help="Folder of the sites' ledgers, NAME.ledger; kept between runs."),
     ] = None,
-    columns: options.Columns = None,
-    exclude: options.Exclude = None,
     sql: options.SitesSql = None,
-    one_row_per_person: options.OneRow = False,
-    overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
-    plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
+    overwrite: options.OverResult = False,
+    plots: options.Plots = True,
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
     option_values: dict[str, Any],
-    read: Any,
+    columns: Any,
+    whose: dict[str, bool],
 ) -> None:
     """Fit private PCA to sites' own files, whose sums are merged up a tree of aggregators.
 
@@ -60,19 +57,18 @@ def federate_tree(
     part of the noise, inner nodes merge, the root publishes. What a tree costs, with
     lost and late leaves, simulate-tree of eigenveil-papers shows.
     """
+    columns.whose_rows(option_values.get("unit"), **whose)
     asked = app.tree.TreeFit(
         app.rows.read_sites(site, sql),
         out,
         option_values,
-        app.rows.read_columns(options.read_names(columns), options.read_names(exclude), read=read),
+        columns,
         fan_out=fan_out,
         protect=protect,
         ledgers=ledgers,
         figures=plots,
         overwrite=overwrite,
     )
-    unit = option_values.get("unit")
-    options.check_whose_rows(context, asked.columns, unit, said=one_row_per_person)
     with counted("leaves", quiet=quiet or json) as progress:
         found = app.tree.fit_tree(asked, progress)
     show_written(present(found, json=json, quiet=quiet), found)

@@ -18,11 +18,7 @@ if TYPE_CHECKING:  # loaded by the commands: cryptography takes a while
     from eigenveil.app.federation import Joined, Members
     from eigenveil.federation.members import Role
 
-federation_app = typer.Typer(
-    help="Who takes part in studies between organisations: keys, requests, the list of members.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+federation_app = options.group()
 
 _ROLES = ("site", "aggregator", "lead", "helper")
 RegistrarFolder = Annotated[Path, typer.Argument(help="The registrar's folder.")]

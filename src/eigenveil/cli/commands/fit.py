@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from eigenveil import app
-from eigenveil.cli import options
+from eigenveil.cli import declared, options
 from eigenveil.cli.options import WrongOption
 from eigenveil.cli.presenters.screen import Screen, listening, present
 from eigenveil.errors import DataError
@@ -18,18 +18,21 @@ from eigenveil.models.task import TASKS
 _OF_SITES = "With --site: "
 
 
-@options.declared("table", "sites")
-@options.reads_files
+@declared.declared("table", "sites")
+@options.takes(columns=options.wanted_columns, account=options.account, whose=options.whose_rows)
 def fit(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
+    out: options.NewFolder,
     files: Annotated[
         list[str] | None,
         typer.Argument(help="CSV, Parquet, Feather, .npy or .npz files, folders or patterns."),
     ] = None,
     site: Annotated[
         list[str] | None,
-        typer.Option(help=options.SITE_HELP),
+        typer.Option(
+            help="NAME=FILE of a site that keeps its rows; repeat for each file. With --sql also "
+            "NAME=URL of its database."
+        ),
     ] = None,
     study: Annotated[
         Path | None,
@@ -44,19 +47,10 @@ def fit(
             help=_OF_SITES + "folder of the sites' ledgers, NAME.ledger; kept between runs."
         ),
     ] = None,
-    ledger: options.LedgerOption = None,
-    data_set: options.DataSetOption = None,
-    no_ledger: options.NoLedger = False,
-    vocabulary: options.Vocabulary = None,
-    columns: options.Columns = None,
-    exclude: options.Exclude = None,
-    schema: options.SchemaFile = None,
-    one_row_per_person: options.OneRow = False,
-    dask: options.DaskScheduler = None,
     sql: options.Sql = None,
     database: options.Database = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
-    plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
+    overwrite: options.OverResult = False,
+    plots: options.Plots = True,
     projection: Annotated[
         Path | None,
         typer.Option(
@@ -68,45 +62,37 @@ def fit(
     quiet: options.Quiet = False,
     *,
     option_values: dict[str, Any],
-    read: Any,
+    columns: Any,
+    account: Any,
+    whose: dict[str, bool],
 ) -> None:
     """Fit private PCA, or another --task, to the rows of FILES, or of several sites."""
     _check_together(context, bool(site))
     places = [] if site else app.rows.read_places(files, sql, database, needed=False)
     _check_place(files if site else places, site)
     agreed = None if study is None else app.fit.read_study(study)
-    fitted = options.read_task(task) if agreed is None else TASKS[agreed.task]
+    fitted = declared.read_task(task) if agreed is None else TASKS[agreed.task]
+    values = declared.estimator_options(fitted, option_values, context, sites=bool(site))
+    if agreed is None:
+        columns.whose_rows(values.get("unit"), **whose)
     asked: dict[str, Any] = {
         "out": out,
-        "values": options.estimator_options(fitted, option_values, context, sites=bool(site)),
-        "columns": app.rows.read_columns(
-            options.read_names(columns),
-            options.read_names(exclude),
-            vocabulary,
-            schema,
-            read=read,
-            dask=dask,
-        ),
+        "values": values,
+        "columns": columns,
         "figures": plots,
         "overwrite": overwrite,
     }
-    if agreed is None:
-        unit = asked["values"].get("unit")
-        options.check_whose_rows(context, asked["columns"], unit, said=one_row_per_person)
     with listening(quiet=quiet or json) as tell:
         if site:
             if agreed is not None:
                 _check_agreed(context)
             named = task if agreed is None or "task" in options.given(context) else None
+            asked |= {"task": named, "study": agreed, "ledgers": ledgers}
             sites = app.rows.read_sites(site, sql)
-            wanted = app.fit.SitesFit(sites, task=named, study=agreed, ledgers=ledgers, **asked)
-            found = app.fit.fit_sites(wanted, tell)
+            found = app.fit.fit_sites(app.fit.SitesFit(sites, **asked), tell)
         else:
-            account = options.read_account(ledger, data_set, no_ledger=no_ledger)
-            one = app.fit.TableFit(
-                places, task=task, account=account, projection=projection, **asked
-            )
-            found = app.fit.fit_table(one, tell)
+            asked |= {"task": task, "account": account, "projection": projection}
+            found = app.fit.fit_table(app.fit.TableFit(places, **asked), tell)
     screen = present(found, json=json, quiet=quiet)
     show_written(screen, found)
     if found.picture is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,11 +17,7 @@ from eigenveil.cli.presenters.screen import Screen, present
 HEADS_HELP = "A file elsewhere, where the ledger's heads are also kept."
 _NOT_VALID = 8
 
-ledger_app = typer.Typer(
-    help="A ledger, of tables or of a site: the privacy budget of rows, and what was spent.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+ledger_app = options.group()
 
 Place = Annotated[
     str | None,
@@ -70,7 +66,7 @@ def export(
     out: Annotated[
         Path | None, typer.Option(help="Write to this file; standard output by default.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
+    overwrite: options.OverFile = False,
 ) -> None:
     """Write all entries, one JSON object a line."""
     if out is not None:
@@ -78,9 +74,7 @@ def export(
     app.ledger.export(place, sys.stdout if out is None else out)
 
 
-@ledger_app.command()
-def budget(
-    place: Place = None,
+def _wanted(
     *,
     data_set: DataSet,
     epsilon: Annotated[
@@ -124,6 +118,16 @@ def budget(
             "('ledger charge'); by default what the account has, or 0."
         ),
     ] = None,
+) -> Any:
+    return app.budgets.WantedBudget(**locals())
+
+
+@ledger_app.command()
+@options.takes(wanted=_wanted)
+def budget(
+    place: Place = None,
+    *,
+    wanted: Any,
     by: Annotated[
         str | None,
         typer.Option(
@@ -147,20 +151,14 @@ def budget(
     quiet: options.Quiet = False,
 ) -> None:
     """Open a data set's account, or set its budget anew; makes the ledger where there is none."""
-    wanted = app.budgets.WantedBudget(
-        data_set, epsilon, delta, pure_epsilon, adjacency, unit, delta_elsewhere
-    )
     accounts = app.budgets.set_budget(
         place, wanted, by=by, reason=reason, party=party, key=key, password=ask_password
     )
     present(accounts, json=False, quiet=quiet)
 
 
-@ledger_app.command()
-def charge(
-    place: Place = None,
+def _work(
     *,
-    data_set: DataSet,
     epsilon: Annotated[
         float | None, typer.Option(help="Stated epsilon (OpenDP: max divergence).")
     ] = None,
@@ -187,6 +185,17 @@ def charge(
             help="Whose rows the statement is about, such as patient_id; by default each row."
         ),
     ] = None,
+) -> Any:
+    return app.budgets.WorkElsewhere(**locals())
+
+
+@ledger_app.command()
+@options.takes(work=_work)
+def charge(
+    place: Place = None,
+    *,
+    data_set: DataSet,
+    work: Any,
     by: Annotated[
         str | None, typer.Option("--as", help="Who charges it; by default this user's log-in name.")
     ] = None,
@@ -194,16 +203,7 @@ def charge(
     quiet: options.Quiet = False,
 ) -> None:
     """Charge a data set's account for work done elsewhere, by what that program stated of it."""
-    accounts = app.budgets.charge(
-        place,
-        data_set,
-        {"epsilon": epsilon, "delta": delta or None, "rho": rho, "mu": mu},
-        adjacency=adjacency,
-        contributions=contributions,
-        unit=unit,
-        by=by,
-        reason=reason,
-    )
+    accounts = app.budgets.charge(place, data_set, work, by=by, reason=reason)
     present(accounts, json=False, quiet=quiet)
 
 

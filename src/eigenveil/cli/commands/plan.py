@@ -7,15 +7,16 @@ from typing import Annotated, Any
 import typer
 
 from eigenveil import app
-from eigenveil.cli import options
+from eigenveil.cli import declared, options
 from eigenveil.cli.presenters.screen import listening, present
 from eigenveil.errors import DataError
-from eigenveil.models.options import DEFAULT_SPECTRUM, options_of
+from eigenveil.models.options import options_of
 
 _ALL = "all"
 
 
-@options.declared("table", without=("random_state",))
+@declared.declared("table", without=("random_state",))
+@options.takes(expected=options.expected, sought=options.sought)
 def plan(
     context: typer.Context,
     features: Annotated[int, typer.Option(help="Number of columns.")],
@@ -24,12 +25,6 @@ def plan(
         typer.Option(help="Number of rows expected; of units, with --unit. Not with --find rows."),
     ] = None,
     task: options.TaskName = "pca",
-    spectrum: Annotated[
-        str,
-        typer.Option(
-            help="Expected eigenvalues: power:1.0, exponential:20, spike:5:0.8, or numbers."
-        ),
-    ] = DEFAULT_SPECTRUM,
     mean_norm: Annotated[
         float,
         typer.Option(help="Norm of the mean, divided by the root mean square of centred rows."),
@@ -38,58 +33,42 @@ def plan(
         str, typer.Option(help="One mechanism, or 'all' mechanisms that support this delta.")
     ] = _ALL,
     center: Annotated[str, typer.Option(help="private, none or public.")] = "private",
-    distance: options.Distance = 3.0,
-    topic_words: options.TopicWords = 20,
-    document_words: options.DocumentWords = 20,
-    fits: options.Fits = None,
-    quality: options.Quality = None,
-    find: options.Find = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
     option_values: dict[str, Any],
+    expected: dict[str, Any],
+    sought: tuple[float, Any] | None,
 ) -> None:
     """Predict what a fit would give, before any data is touched."""
-    chosen = options.read_task(task)
+    chosen = declared.read_task(task)
     if mechanism != _ALL:
         option_values["mechanism"] = mechanism
     if "center" in options.given(context):
         option_values["center"] = center
-    values = options.estimator_options(
+    values = declared.estimator_options(
         chosen, _centered(option_values, features), context, sites=False
     )
     components = values.get("n_components", chosen.usual_components)
-    sought = options.read_find(context, quality, find)
-    if rows is None and sought != "rows":
+    if rows is None and (sought is None or sought[1] != "rows"):
         raise options.WrongOption("rows-missing")
     if rows is None:
         rows = max(2, components) if isinstance(components, int) else 2
-    asked = app.plan.PlanRequest(
-        chosen,
-        values,
-        features=features,
-        rows=rows,
-        spectrum=spectrum,
-        mean_norm=mean_norm,
-        distance=distance,
-        topic_words=topic_words,
-        document_words=document_words,
-        fits=fits,
-    )
+    asked = app.plan.PlanRequest(chosen, values, features, rows, mean_norm=mean_norm, **expected)
     with listening(quiet=quiet or json) as tell:
         found = (
             app.plan.plan_fit(asked)
-            if quality is None
-            else app.plan.plan_quality(asked, quality, sought, tell)
+            if sought is None
+            else app.plan.plan_quality(asked, *sought, tell)
         )
     screen = present(found, json=json, quiet=quiet)
     if found.fit_values is not None:
         usual: dict[str, Any] = {"task": chosen.name}
         if chosen.counted:
             usual["n_components"] = chosen.usual_components
-        declared = options_of(chosen.name, "table")
-        target = {name: declared[name].default for name in ("epsilon", "delta")}
-        typed = options.as_typed(usual | target | dict(found.fit_values))
+        every = options_of(chosen.name, "table")
+        target = {name: every[name].default for name in ("epsilon", "delta")}
+        typed = declared.as_typed(usual | target | dict(found.fit_values))
         # what is planned protects single rows, or all of a unit's
         whose = () if "unit" in found.fit_values else ("--one-row-per-person",)
         screen.next("fit FILES", typed, *whose, "--out result/")

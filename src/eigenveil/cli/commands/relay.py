@@ -11,11 +11,7 @@ from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.network import relays
 
-relay_app = typer.Typer(
-    help="Studies between organisations through the FLARE or Flower network that they have.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+relay_app = options.group()
 
 Spool = Annotated[Path, typer.Option(help="The party's spool, on the machine of this process.")]
 Member = Annotated[

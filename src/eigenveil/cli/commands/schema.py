@@ -19,11 +19,7 @@ from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen, notify, present, print_json
 from eigenveil.errors import DataError, short_name
 
-schema_app = typer.Typer(
-    help="A table's schema: its columns, with their kinds, roles, levels and public ranges.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+schema_app = options.group()
 
 Files = Annotated[
     list[str] | None, typer.Argument(help="CSV, Parquet or Feather files, folders or patterns.")
@@ -40,7 +36,7 @@ def new(
     ] = False,
     sql: options.Sql = None,
     database: options.Database = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
+    overwrite: options.OverFile = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
@@ -83,7 +79,7 @@ def check(
 @schema_app.command("format")
 def print_format(
     out: Annotated[Path | None, typer.Option(help="File to write instead of printing.")] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
+    overwrite: options.OverFile = False,
 ) -> None:
     """Print the JSON schema of a schema's file, for editors and other programs."""
     if out is None:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from eigenveil import app
-from eigenveil.cli import options
+from eigenveil.cli import declared, options
 from eigenveil.cli.commands import site_decisions as decisions
 from eigenveil.cli.commands.approvers import approver_app
 from eigenveil.cli.commands.ledger import HEADS_HELP
 from eigenveil.cli.presenters.screen import Screen, present
-from eigenveil.cli.service import HealthAt, LogJson, Service, start_health
+from eigenveil.cli.service import Service, service_options, start_health
 from eigenveil.errors import DataError
 from eigenveil.files import Place
 
@@ -31,11 +31,7 @@ if TYPE_CHECKING:
     from eigenveil.network.folder import PartyFolder
     from eigenveil.network.survey import Telling
 
-site_app = typer.Typer(
-    help="A site between organisations: its rows, ledger and approvals.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+site_app = options.group()
 
 PartyPath = Annotated[
     Path, typer.Option("--party", help="The site's folder, as 'eigenveil federation' makes it.")
@@ -52,15 +48,7 @@ for _command in (decisions.approve, decisions.refuse, decisions.revoke):
 site_app.add_typer(approver_app, name="approver")
 
 
-@site_app.command()
-@options.reads_files
-def start(
-    party: PartyPath,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(help="A file, folder or pattern with the site's rows; repeat for several."),
-    ] = None,
-    ledger: Annotated[str | None, typer.Option(help=LEDGER_HELP)] = None,
+def _budget(
     data_set: DataSet = "default",
     budget_epsilon: Annotated[
         float | None,
@@ -76,18 +64,14 @@ def start(
         str,
         typer.Option(help="Whose rows this budget is for: the column that studies name with unit."),
     ] = "row",
-    heads: Annotated[
-        str | None,
-        typer.Option(help=f"{HEADS_HELP} Every new head is noted before the answer leaves."),
-    ] = None,
-    adjacency: Annotated[str, options.option_help("adjacency")] = "add-remove",
-    approve: Annotated[
-        str,
-        typer.Option(
-            help="manual: every study waits for 'eigenveil site approve'; all: none does, which "
-            "is recorded as the owner's decision."
-        ),
-    ] = "manual",
+    adjacency: Annotated[str, declared.option_help("adjacency")] = "add-remove",
+) -> Any:
+    return app.budgets.WantedBudget(
+        data_set, budget_epsilon, budget_delta, budget_pure_epsilon, adjacency, budget_unit
+    )
+
+
+def _telling(
     tell_schema: Annotated[
         Path | None,
         typer.Option(help="A schema that leads of the federation may read before a study runs."),
@@ -99,63 +83,65 @@ def start(
             help="Whether leads may read what was decided about their study before it runs.",
         ),
     ] = True,
-    columns: options.Columns = None,
-    exclude: options.Exclude = None,
-    vocabulary: options.Vocabulary = None,
-    schema: options.SchemaFile = None,
+) -> Any:
+    told = None if tell_schema is None else app.rows.read_schema(tell_schema)
+    return app.site.Telling(tell_decisions, told)
+
+
+@site_app.command()
+@options.takes(
+    columns=options.wanted_columns, budget=_budget, telling=_telling, service=service_options
+)
+def start(
+    party: PartyPath,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="A file, folder or pattern with the site's rows; repeat for several."),
+    ] = None,
+    ledger: Annotated[str | None, typer.Option(help=LEDGER_HELP)] = None,
+    heads: Annotated[
+        str | None,
+        typer.Option(help=f"{HEADS_HELP} Every new head is noted before the answer leaves."),
+    ] = None,
+    approve: Annotated[
+        str,
+        typer.Option(
+            help="manual: every study waits for 'eigenveil site approve'; all: none does, which "
+            "is recorded as the owner's decision."
+        ),
+    ] = "manual",
     sql: options.Sql = None,
     database: options.Database = None,
-    dask: options.DaskScheduler = None,
     address: Annotated[
         str | None,
         typer.Option(help="Where the mailbox is, if not where the list of members says."),
     ] = None,
-    health: HealthAt = None,
-    log_json: LogJson = False,
-    quiet: options.Quiet = False,
     *,
-    read: Any,
+    columns: Any,
+    budget: Any,
+    telling: Any,
+    service: Service,
 ) -> int:
     """Answer studies until stopped (Ctrl-C); a noise helper needs no rows and no ledger."""
     if approve not in ("manual", "all"):
         raise options.WrongOption(
             "unknown-choice", option="--approve", given=approve, known="manual, all"
         )
-    from eigenveil.cli.presenters import site_console as console
-    from eigenveil.federation.approvals.desk import Decisions
-    from eigenveil.network.folder import open_party
-    from eigenveil.network.survey import Telling
-
-    opened = open_party(party)
-    told = None if tell_schema is None else app.rows.read_schema(tell_schema)
-    telling = Telling(tell_decisions, told)
+    opened = app.site.open_party(party)
     places = app.rows.read_places(data, sql, database, needed=False)
     if opened.role == "helper":
-        _no_rows_here(places, ledger, heads, tell_schema)
-        return _start(opened, address, None, "all", Telling(), Service(health, log_json, quiet))
-    opened = open_party(party, role="site")
+        if places or any(each is not None for each in (ledger, heads, telling.schema)):
+            raise options.WrongOption("helper-with-rows")
+        return _start(opened, address, None, "all", telling, service)
+    opened = app.site.open_party(party, role="site")
     files = [app.rows.absolute(place) for place in _needed("data", places)]
-    rows = _Rows(
-        files,
-        app.rows.read_columns(
-            options.read_names(columns),
-            options.read_names(exclude),
-            vocabulary,
-            schema,
-            read=read,
-            dask=dask,
-        ),
-    )
     place = _absolute(str(_needed("ledger", ledger)))
-    budget = console.BudgetTarget(
-        data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon, budget_unit
-    )
-    noted = app.ledger.heads_of(heads)
-    desk = Decisions(opened, app.ledger.ledger_of(place, opened, noted), data_set)
-    console.check_budget(desk, budget, Screen(quiet=quiet))
-    app.decisions.Owner.of(place, data_set, rows.paths).keep(opened)
-    own = _Own(rows, place, data_set, noted)
-    return _start(opened, address, own, approve, telling, Service(health, log_json, quiet))
+    own = _Own(_Rows(files, columns), place, budget.data_set, app.ledger.heads_of(heads))
+    said = app.budgets.begin_at_site(opened, place, own.heads, budget)
+    if said:
+        Screen(quiet=service.quiet).print(said)
+    app.decisions.Owner.of(place, budget.data_set, own.rows.paths).keep(opened)
+    return _start(opened, address, own, approve, telling, service)
 
 
 @site_app.command()
@@ -200,13 +186,6 @@ def _needed(name: str, value: Any) -> Any:
     if not value:
         raise options.WrongOption("site-option-missing", option=name)
     return value
-
-
-def _no_rows_here(
-    data: Sequence[str | Place], ledger: str | None, heads: str | None, schema: Path | None
-) -> None:
-    if data or any(each is not None for each in (ledger, heads, schema)):
-        raise options.WrongOption("helper-with-rows")
 
 
 def _absolute(place: str) -> str:

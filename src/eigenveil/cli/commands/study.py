@@ -8,18 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from eigenveil import app
-from eigenveil.checks import check_whole
-from eigenveil.cli import options
-from eigenveil.cli.options import check_options, estimator_options
+from eigenveil.cli import declared, options
 from eigenveil.cli.presenters.screen import Screen, listening, notify, present, print_json
-from eigenveil.models.options import DEFAULT_SPECTRUM
 from eigenveil.models.task import TASKS
 
-study_app = typer.Typer(
-    help="A study: one file that several sites agree on, checked before any row is read.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+study_app = options.group()
 
 LeadFolder = Annotated[Path, typer.Option("--party", help="The lead's folder.")]
 LEAD = Path("parties/lead")
@@ -27,8 +20,8 @@ StudyFile = Annotated[Path, typer.Argument(help="A study, as 'eigenveil study ne
 
 
 @study_app.command()
-@options.declared("sites", without=("random_state",))
-@options.reads_files
+@declared.declared("sites", without=("random_state",))
+@options.takes(read=options.reading, whose=options.whose_rows)
 def new(
     context: typer.Context,
     out: Annotated[Path, typer.Argument(help="File to write, such as study.toml.")],
@@ -61,17 +54,17 @@ def new(
     purpose: Annotated[
         str, typer.Option(help="What the result is for: shown to every owner.")
     ] = "",
-    one_row_per_person: options.OneRow = False,
-    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
+    overwrite: options.OverFile = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
     option_values: dict[str, Any],
     read: Any,
+    whose: dict[str, bool],
 ) -> None:
     """Write a commented study file that every site can read, check and agree to."""
-    chosen = options.read_task(task)
-    targets = estimator_options(chosen, option_values, context, sites=True)
+    chosen = declared.read_task(task)
+    targets = declared.estimator_options(chosen, option_values, context, sites=True)
     written = app.study_draft.new_study(
         out,
         chosen,
@@ -80,7 +73,7 @@ def new(
             options.read_names(columns), features, from_file, vocabulary, schema, from_sites
         ),
         sites=site,
-        whose=options.whose_row_said(context, said=one_row_per_person),
+        whose=whose,
         name=name,
         requested_by=requested_by,
         purpose=purpose,
@@ -115,6 +108,7 @@ def check(
 
 
 @study_app.command()
+@options.takes(expected=options.expected, sought=options.sought)
 def plan(
     context: typer.Context,
     study: StudyFile,
@@ -122,49 +116,28 @@ def plan(
         int | None,
         typer.Option(help="Rows of all sites together; the study's expected_rows by default."),
     ] = None,
-    spectrum: Annotated[
-        str,
-        typer.Option(
-            help="Expected eigenvalues: power:1.0, exponential:20, spike:5:0.8, or numbers."
-        ),
-    ] = DEFAULT_SPECTRUM,
-    distance: options.Distance = 3.0,
-    topic_words: options.TopicWords = 20,
-    document_words: options.DocumentWords = 20,
-    fits: options.Fits = None,
-    quality: options.Quality = None,
-    find: options.Find = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    *,
+    expected: dict[str, Any],
+    sought: tuple[float, Any] | None,
 ) -> None:
     """Say what each protocol sends and would give, and what each adversary is guaranteed."""
     found = app.study_draft.read_study(study)
-    for option, count in (("topic-words", topic_words), ("fits", fits)):
-        if count is not None:
-            check_whole(option, count)
-    sought = options.read_find(context, quality, find)
-    check_options(TASKS[found.task], context)
-    data = app.study_plan.StudyData.of(
-        found,
-        rows=rows,
-        spectrum=spectrum,
-        fits=fits,
-        distance=app.plan.check_distance(distance),
-        topic_words=topic_words,
-        document_words=app.plan.check_document_words(document_words),
-    )
-    if quality is None or sought is None:
+    declared.check_options(TASKS[found.task], context)
+    data = app.study_plan.StudyData.of(found, rows=rows, **expected)
+    if sought is None:
         present(app.study_plan.plan_study(data), json=json, quiet=quiet)
         return
     with listening(quiet=json or quiet) as tell:
-        reached = app.study_plan.plan_study_quality(data, quality, sought, tell)
+        reached = app.study_plan.plan_study_quality(data, *sought, tell)
     present(reached, json=json, quiet=quiet)
 
 
 @study_app.command("schema")
 def print_schema(
     out: Annotated[Path | None, typer.Option(help="File to write instead of printing.")] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
+    overwrite: options.OverFile = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

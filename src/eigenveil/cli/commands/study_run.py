@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,7 +29,7 @@ Signatures = Annotated[
 @study_app.command()
 def run(
     study: StudyFile,
-    out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
+    out: options.NewFolder,
     party: LeadFolder = LEAD,
     timeout: Annotated[
         float, typer.Option(help="Seconds that a site may take for one answer, above 0.")
@@ -40,8 +39,8 @@ def run(
         typer.Option(help="Seconds to wait until all sites are connected and have approved."),
     ] = 3600.0,
     signatures: Signatures = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
-    plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
+    overwrite: options.OverResult = False,
+    plots: options.Plots = True,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -144,11 +143,11 @@ def end(run: Run, party: LeadFolder = LEAD, quiet: options.Quiet = False) -> Non
 @study_app.command()
 def fetch(
     run: Run,
-    out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
+    out: options.NewFolder,
     party: LeadFolder = LEAD,
     signatures: Signatures = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
-    plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
+    overwrite: options.OverResult = False,
+    plots: options.Plots = True,
     quiet: options.Quiet = False,
 ) -> None:
     """Fetch the result of a study that has finished, and write it as 'study run' does."""

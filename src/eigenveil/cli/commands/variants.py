@@ -11,16 +11,11 @@ from eigenveil import app
 from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen
 
-_HELP = "A public manifest of genetic variants, which makes genotypes of many sites the same."
-variants_app = typer.Typer(
-    help=_HELP,
-    no_args_is_help=True,
-    add_completion=False,
-)
+variants_app = options.group()
 _COMMON = 0.01
 
 
-@variants_app.callback(help=_HELP)
+@variants_app.callback()
 def _group() -> None:
     """Keep ``new`` a command of its own, though it is the only one."""
 
@@ -46,7 +41,7 @@ def new(
     least_frequency: Annotated[
         float, typer.Option(help="Leave variants out whose rarer allele is rarer than this.")
     ] = _COMMON,
-    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
+    overwrite: options.OverFile = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

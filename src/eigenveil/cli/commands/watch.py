@@ -14,7 +14,7 @@ import typer
 from rich.status import Status
 
 from eigenveil import app
-from eigenveil.cli import options
+from eigenveil.cli import declared, options
 from eigenveil.cli.options import WrongOption
 from eigenveil.cli.presenters.screen import (
     Screen,
@@ -31,10 +31,10 @@ _CHOSEN = ("epsilon", "publish", "adjacency")
 _NOT_OF_TEXT = ("stream.center", "unit", "max_rows_per_unit", "scale", "block_size")
 
 
-@options.declared(
+@declared.declared(
     "stream", "tracking", without=_NOT_OF_TEXT, unset=("epsilon", "publish", "adjacency")
 )
-@options.reads_files
+@options.takes(columns=options.named_columns, account=options.account, whose=options.whose_rows)
 def watch(
     context: typer.Context,
     file: Annotated[
@@ -46,8 +46,6 @@ def watch(
     block_size: Annotated[
         int, typer.Option("--block-size", "-b", min=1, help="Number of rows in a block.")
     ] = 100,
-    columns: options.Columns = None,
-    exclude: options.Exclude = None,
     every: Annotated[
         int, typer.Option(min=1, help="Number of blocks between two printed lines.")
     ] = 1,
@@ -62,15 +60,13 @@ def watch(
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace what was written before.")] = False,
-    one_row_per_person: options.OneRow = False,
-    ledger: options.LedgerOption = None,
-    data_set: options.DataSetOption = None,
-    no_ledger: options.NoLedger = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     quiet: options.Quiet = False,
     *,
     option_values: dict[str, Any],
-    read: Any,
+    columns: Any,
+    account: Any,
+    whose: dict[str, bool],
 ) -> None:
     """Track the leading directions of rows as they come, and print how they drift.
 
@@ -84,8 +80,8 @@ def watch(
     asked = app.watch.Watch(
         None if file == "-" else Path(file),
         option_values,
-        app.rows.read_columns(options.read_names(columns), options.read_names(exclude), read=read),
-        options.read_account(ledger, data_set, no_ledger=no_ledger),
+        columns,
+        account,
         block=block_size,
         every=every,
         limit=limit,
@@ -93,7 +89,7 @@ def watch(
         overwrite=overwrite,
     )
     if asked.private:
-        options.check_whose_rows(context, asked.columns, None, said=one_row_per_person)
+        columns.whose_rows(None, **whose)
     stop = app.watch.Stop()
     with stop.listening(), _shown(stop, json=json, quiet=quiet) as tell:
         found = app.watch.watch(asked, tell, stop)
@@ -111,7 +107,7 @@ def _check_together(context: typer.Context, *, private: bool) -> None:
     own, other = paths["stream"] | {"no_ledger"}, paths["tracking"]
     wrong = other - own | {"center"} if private else own - other
     for name in wrong - {"block_size"}:
-        if options.option_name(name) in options.given(context):
+        if declared.option_name(name) in options.given(context):
             raise WrongOption(
                 "tracking-and-privacy",
                 option=options.option_text(name),

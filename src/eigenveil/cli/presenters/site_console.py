@@ -7,25 +7,15 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Literal, NoReturn, cast
+from typing import Literal, NoReturn
 
-from eigenveil.cli import options
-from eigenveil.cli.presenters.screen import Screen
 from eigenveil.cli.presenters.screen import say as print_line
-from eigenveil.errors import DataError
 from eigenveil.federation.ledger.books import epsilon_or_infinity
 from eigenveil.federation.ledger.heads import HeadsFile
 from eigenveil.federation.ledger.ledger import Draft, Ledger, Session, SessionKey
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import ReleaseRecord
-
-if TYPE_CHECKING:
-    from eigenveil.federation.approvals.desk import Decisions
-    from eigenveil.federation.ledger.ledger import Budget
-    from eigenveil.privacy.guarantee import Adjacency
-
 
 Say = Callable[[str], None]
 
@@ -109,65 +99,3 @@ class ReportingLedger(Ledger):
         loss = Loss.total(Loss.of(record) for record in charges)
         epsilon = epsilon_or_infinity(loss, budget.delta)
         return f"{names}, which costs epsilon = {epsilon:.4g} at delta = {budget.delta:g}"
-
-
-# -- A site's budget, as its owner gives it when the site starts.
-
-
-_USUAL_DELTA = 1e-6
-
-
-@dataclass(frozen=True)
-class BudgetTarget:
-    """A budget as it is given on the command line."""
-
-    data_set: str
-    adjacency: str
-    epsilon: float | None
-    delta: float | None
-    pure_epsilon: float = 0.0
-    unit: str = "row"
-
-
-def check_budget(desk: Decisions, target: BudgetTarget, screen: Screen) -> None:
-    """See to it that the ledger is the site's and has a budget: one from before, or this one.
-
-    The approvers' list is made where the ledger is new; that the second place of its heads can be
-    used is known after this.
-    """
-    from eigenveil.federation.ledger.ledger import Budget
-
-    if target.epsilon is None and (target.delta is not None or target.pure_epsilon):
-        raise options.WrongOption("budget-without-epsilon")
-    ledger, name = desk.ledger, target.data_set
-    before = ledger.budget_if_any(name)
-    if target.epsilon is None and before is None:
-        raise DataError(
-            "no-budget",
-            ledger=ledger.name,
-            data_set=name,
-            command="--budget-epsilon 2 --budget-delta 1e-6 (or 'eigenveil ledger budget')",
-        )
-    desk.begin()
-    ledger.note_head()
-    if target.epsilon is None:
-        return
-    kind = cast("Adjacency", target.adjacency)
-    delta = _USUAL_DELTA if target.delta is None else target.delta
-    requested = Budget(name, kind, target.epsilon, delta, target.pure_epsilon, target.unit)
-    if before is None:
-        done = desk.set_budget(requested, reason="site start")
-        waits = "" if done else " (once a second approver agrees: eigenveil ledger budget)"
-        screen.print(f"{ledger.name}: {_budget_text(requested)}, for data set {name}{waits}")
-    elif before != requested:
-        raise DataError(
-            "budget-exists", ledger=ledger.name, data_set=name, budget=_budget_text(before)
-        )
-
-
-def _budget_text(budget: Budget) -> str:
-    aside = f", {budget.pure_epsilon:g} of it for pure studies" if budget.pure_epsilon else ""
-    return (
-        f"a budget of epsilon = {budget.epsilon:g} at delta = {budget.delta:g}{aside}, "
-        f"{budget.adjacency}, one {budget.unit}"
-    )
