@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenveil.app.decisions import desk_of, signer_of
-from eigenveil.app.parts import Part, Sentence, TextTable
+from eigenveil.app.parts import Part, TextTable, whole
 from eigenveil.errors import WrongOption
 from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.approvals.documents import (
@@ -91,7 +91,7 @@ class RosterView:
                 f"{new.needed}, of {', '.join(str(e) for e in new.approvers if e.until is None)}; "
                 f"signed by {', '.join(map(str, agreed))}."
             )
-            yield Sentence((text,), whole=True)
+            yield whole(text)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class RosterChange:
     def parts(self) -> Iterator[Part]:
         yield self.what if self.done else f"{self.what} -- once another approver has agreed to it"
         if self.key is not None:
-            yield Sentence((f"  key: {self.key} (opened only with the password)",), whole=True)
+            yield whole(f"  key: {self.key} (opened only with the password)")
         yield from self.roster.parts()
 
 

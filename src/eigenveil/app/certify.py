@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from eigenveil.app.parts import Part, Sentence, strongly
+from eigenveil.app.parts import Part, strongly, whole
 from eigenveil.app.results import CERTIFICATE, MODEL, assumptions, load_model, view_parts
 from eigenveil.errors import DataError, EigenveilError, short_name
 from eigenveil.federation.members import plain_fingerprint
@@ -45,9 +45,9 @@ class Certified:
             yield from view_parts(verdict.views)
         yield f"releases: {', '.join(short_name(r.name) for r in certificate.releases)}"
         names = ", ".join(name.removesuffix(".md") for name in certificate.proofs)
-        yield Sentence((f"proofs: {names} ('eigenveil proofs NAME' prints one)",), whole=True)
+        yield whole(f"proofs: {names} ('eigenveil proofs NAME' prints one)")
         if verdict.signed is not None:
-            yield Sentence((f"signatures: {verdict.signed}.",), whole=True)
+            yield whole(f"signatures: {verdict.signed}.")
             yield f"note: {WHAT_SITES_SIGN}."
         yield f"note: {WHAT_IT_CANNOT_SHOW}."
 

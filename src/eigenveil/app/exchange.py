@@ -21,11 +21,13 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import IO, Any
 
+from eigenveil.app.parts import Part, whole
 from eigenveil.errors import OutputError
 from eigenveil.files import replacing, sync_folder
 from eigenveil.network.carriers.folder import folder_name, member_name, spool_of
 from eigenveil.network.carriers.shelves import ENDING, LocalShelf, MailFile
 from eigenveil.network.folder import PartyFolder
+from eigenveil.network.folder import open_party as open_party
 from eigenveil.network.mailbox import LARGEST, digest_of
 
 MOST_BYTES = 4_000_000_000
@@ -50,6 +52,21 @@ class CarriedOut:
     left: int  # messages for which there was no room: another exchange takes them
     unanswered: int  # messages that came in, with which the party has not dealt yet
 
+    def parts(self) -> Iterator[Part]:
+        whom = ", ".join(f"{count} for {name}" for name, count in self.messages.items())
+        if self.file is None:
+            yield "nothing to carry"
+        else:
+            what = whom or "only word of what has arrived"
+            yield whole(f"{self.file}: {what} ({self.length} bytes)")
+        if self.left:
+            yield f"{self.left} messages had no room: exchange again for them"
+        if self.unanswered:
+            yield whole(
+                f"{self.unanswered} messages that came in are not answered yet: does the party run "
+                "('eigenveil site start')?"
+            )
+
 
 @dataclass
 class TakenIn:
@@ -59,6 +76,17 @@ class TakenIn:
     confirmed: int = 0  # own messages that have arrived
     waiting: dict[str, int] = field(default_factory=dict)  # those not confirmed, by recipient
     damaged: dict[str, str] = field(default_factory=dict)  # what is wrong, by file
+
+    def parts(self) -> Iterator[Part]:
+        came = ", ".join(f"{count} from {name}" for name, count in self.messages.items())
+        yield whole(
+            f"taken: {came or 'nothing new'}; {self.again} came before, {self.for_others} are for "
+            f"others; {self.confirmed} of our own have arrived"
+        )
+        for name, why in self.damaged.items():
+            yield whole(f"{name}: {why}. Let the other party exchange again.")
+        for name, count in self.waiting.items():
+            yield f"waiting for {name}: {count} messages to it are not confirmed"
 
 
 def exchange_out(party: PartyFolder, disk: Path, *, wait: float = 0.0) -> CarriedOut:

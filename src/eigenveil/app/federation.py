@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+from eigenveil.app.parts import Part, TextTable, whole
 from eigenveil.errors import DataError, OutputError, of_system
 from eigenveil.federation.members import MemberList, Role, plain_fingerprint
 from eigenveil.federation.protocol.terms import active_sites
@@ -43,6 +45,16 @@ class Joined:
     fingerprint: str
     request: str
 
+    def as_json(self) -> dict[str, Any]:
+        own = {"fingerprint": self.fingerprint, "request": self.request}
+        return {"folder": self.party.folder, **own}
+
+    def parts(self) -> Iterator[Part]:
+        yield "Send the registrar this line:"
+        yield whole(self.request)
+        yield "and read it this fingerprint by telephone:"
+        yield spoken(self.fingerprint)
+
 
 @dataclass(frozen=True)
 class Member:
@@ -54,6 +66,10 @@ class Member:
     fingerprint: str
     state: str
     reason: str
+
+    @property
+    def standing(self) -> str:
+        return "" if self.state == "in" else f"{self.state} {self.reason}".strip()
 
 
 @dataclass(frozen=True)
@@ -74,6 +90,30 @@ class Members:
     file: Path
     warning: str = ""
 
+    def parts(self) -> Iterator[Part]:
+        yield f"{self.federation}: list of members, number {self.number}"
+        rows = [
+            (each.name, each.role, each.organisation, each.fingerprint[:16], each.standing)
+            for each in self.members
+        ]
+        yield TextTable("", ("name", "role", "organisation", "key", ""), rows)
+        yield f"good until {self.until:%Y-%m-%d %H:%M} UTC"
+        yield whole(f"the parties meet at {self.address or 'no address yet'}")
+        yield f"this list: {self.digest[:16]}; compare it with the other parties"
+        yield f"registrar's fingerprint: {spoken(self.registrar)}"
+        if self.warning:
+            yield whole(f"warning: {self.warning}")
+
+
+@dataclass(frozen=True)
+class Begun(Members):
+    """The list of a federation that begins, which has nobody in it."""
+
+    def parts(self) -> Iterator[Part]:
+        yield f"registrar's fingerprint: {spoken(self.registrar)}"
+        yield "Tell it to all parties by another way than mail."
+        yield whole(self.warning)
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -83,10 +123,25 @@ class Trial:
     fingerprint: str
     parties: dict[str, PartyFolder]
 
+    def as_json(self) -> dict[str, Any]:
+        own = {"registrar": self.registrar, "fingerprint": self.fingerprint}
+        return {**own, "parties": {name: party.folder for name, party in self.parties.items()}}
 
-def new(folder: Path, name: str, *, address: str = "") -> Members:
+    def parts(self) -> Iterator[Part]:
+        folders = {name: party.folder for name, party in self.parties.items()}
+        for name, place in (folders | {"registrar": self.registrar}).items():
+            yield whole(f"{name:<12} {place}")
+        yield f"registrar's fingerprint: {spoken(self.fingerprint)}"
+        yield whole(
+            "All keys were made here, for a trial. Between organisations each party makes its own: "
+            "'eigenveil federation join'."
+        )
+
+
+def begin(folder: Path, name: str, *, address: str = "") -> Members:
+    """A registrar's folder, and a list with nobody in it."""
     registrar = Registrar.new(folder, name, address=address)
-    return _office(registrar, registrar.current())
+    return _office(registrar, registrar.current(), Begun)
 
 
 def parties_of(study: Study) -> dict[str, Role]:
@@ -97,26 +152,30 @@ def parties_of(study: Study) -> dict[str, Role]:
     return found | dict.fromkeys(active_sites(study), "site")
 
 
-def join(
-    folder: Path,
-    *,
-    role: Role,
-    name: str,
-    registrar: str,
-    organisation: str = "",
-    address: str = "",
-    own_certificate: bool = False,
-    signer: str = "",
-) -> Joined:
+@dataclass(frozen=True)
+class Asking:
+    """Who asks to be let in: of a site its name in studies; ``registrar`` is a fingerprint."""
+
+    role: Role
+    name: str
+    registrar: str
+    organisation: str = ""
+    address: str = ""  # Of an aggregator
+    signer: str = ""  # The plug-in that signs, where the key is in a card
+
+
+def join(folder: Path, asking: Asking, *, own_certificate: bool = False) -> Joined:
     """Make a party's folder with new keys, and what it asks the registrar."""
-    origin, folder = plain_fingerprint(registrar), folder.absolute()
-    keys = PartyKeys.new(plug_in(signer, folder) if signer else None)
-    if role == "aggregator" and address.startswith("https://") and not own_certificate:
+    origin, folder = plain_fingerprint(asking.registrar), folder.absolute()
+    who = asking.role, asking.name, asking.organisation
+    keys = PartyKeys.new(plug_in(asking.signer, folder) if asking.signer else None)
+    address = asking.address
+    if asking.role == "aggregator" and address.startswith("https://") and not own_certificate:
         host = urlsplit(address).hostname
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         address = f"{address.partition('#')[0]}#{make_tls(folder, host or '')}"
-    request = new_request(origin, role, name, organisation, keys, address=address)
-    party = PartyFolder(folder, role, name, organisation, origin, signer=signer)
+    request = new_request(origin, *who, keys, address=address)
+    party = PartyFolder(folder, *who, origin, signer=asking.signer)
     new_party(party, keys)
     fingerprint = keys.signer.public_key.fingerprint
     return Joined(party, fingerprint, request_line(request, keys.signer))
@@ -161,7 +220,7 @@ def members(folder: Path) -> Members:
     return _shown(party.known.current(), party.members, party.known.warning())
 
 
-def take(folder: Path, file: Path) -> tuple[Members, bool]:
+def take(folder: Path, file: Path) -> bool:
     """Give a party a list that came from the registrar; whether it is newer than the party's."""
     party = open_party(folder)
     try:
@@ -169,8 +228,7 @@ def take(folder: Path, file: Path) -> tuple[Members, bool]:
             data = opened.read(LARGEST + 1)
     except OSError as problem:
         raise OutputError("cannot-read", path=file, reason=of_system(problem)) from None
-    newer = party.known.adopt(data)
-    return members(folder), newer
+    return party.known.adopt(data)
 
 
 def replace_key(folder: Path) -> Joined:
@@ -196,15 +254,11 @@ def new_all(study: Study, folder: Path, *, address: str = "") -> Trial:
     """Make the folders of all parties of a study and their registrar, for trials."""
     if address.startswith("folder:"):
         LocalShelf(place_of(address)).make()
-    origin = new(folder / "registrar", study.name).registrar
+    origin = begin(folder / "registrar", study.name).registrar
     joined = {
         name: join(
             folder / name,
-            role=role,
-            name=name,
-            registrar=origin,
-            organisation=name,
-            address=address if role == "aggregator" else "",
+            Asking(role, name, origin, name, address if role == "aggregator" else ""),
         )
         for name, role in parties_of(study).items()
     }
@@ -224,14 +278,14 @@ def spoken(fingerprint: str) -> str:
     return " ".join(fingerprint[each : each + 4] for each in range(0, len(fingerprint), 4))
 
 
-def _office(registrar: Registrar, found: MemberList) -> Members:
+def _office(registrar: Registrar, found: MemberList, kind: type[Members] = Members) -> Members:
     """A list at the registrar, who is told of a key that belongs elsewhere."""
     file = registrar.next_file
     warning = f"{file} can take over as registrar: move it to a place that is offline."
-    return _shown(found, registrar.file, warning if file.exists() else "")
+    return _shown(found, registrar.file, warning if file.exists() else "", kind)
 
 
-def _shown(found: MemberList, file: Path, warning: str = "") -> Members:
+def _shown(found: MemberList, file: Path, warning: str, kind: type[Members] = Members) -> Members:
     head, now = found.head, datetime.now(UTC)
     listed = tuple(
         Member(
@@ -244,15 +298,6 @@ def _shown(found: MemberList, file: Path, warning: str = "") -> Members:
         )
         for each in found.entries
     )
-    return Members(
-        head.name,
-        head.origin,
-        head.number,
-        head.digest,
-        head.since,
-        head.until,
-        head.address,
-        listed,
-        file,
-        warning,
-    )
+    period = head.since, head.until
+    about = head.name, head.origin, head.number, head.digest, *period, head.address
+    return kind(*about, listed, file, warning)

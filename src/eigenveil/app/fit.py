@@ -13,7 +13,7 @@ import numpy as np
 
 from eigenveil.app.events import Advanced, Tell, Told, nobody, telling
 from eigenveil.app.ledger_place import usual_ledger
-from eigenveil.app.parts import Part, TextTable, bytes_text, strongly
+from eigenveil.app.parts import Part, TextTable, bytes_text, strongly, whole
 from eigenveil.app.presenters.pca import draw_rows
 from eigenveil.app.results import (
     check_free,
@@ -29,6 +29,7 @@ from eigenveil.errors import DataError, OutputError, WrongOption, of_system
 from eigenveil.federated.running import check_sites, requested_budget
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.ledger.placing import budget_left_text
+from eigenveil.federation.protocol.certificates import Signed
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.file import read_study as read_study
 from eigenveil.federation.study.file import write_toml
@@ -112,6 +113,21 @@ class Fitted:
     @property
     def _alone(self) -> bool:
         return getattr(self.model, "study_", None) is None
+
+
+@dataclass(frozen=True)
+class FittedStudy(Fitted):
+    """The model of a study between organisations, and who has signed its certificate."""
+
+    signed: Signed | None = None
+    run: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return super().as_json() | {"signed": self.signed, "run": self.run}
+
+    def parts(self) -> Iterable[Part]:
+        yield from super().parts()
+        yield whole(f"certificate: {self.signed}")
 
 
 def fit_table(asked: TableFit, tell: Tell = nobody) -> Fitted:

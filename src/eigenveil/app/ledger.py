@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from eigenveil.app.ledger_place import usual_ledger
-from eigenveil.app.parts import Part, Sentence, Strong, TextTable
+from eigenveil.app.parts import Part, Sentence, Strong, TextTable, whole
 from eigenveil.errors import WrongOption
 from eigenveil.federation.approvals.record import BudgetChange, Record, Recorded
 from eigenveil.federation.ledger.books import Session, Standing
@@ -80,7 +80,7 @@ class LedgerView:
     def parts(self) -> Iterator[Part]:
         if (listed := self.record.listed) is not None:
             names = ", ".join(str(each) for each in listed.approvers if each.until is None)
-            yield Sentence((f"approvers of {listed.whose}: {names}",), whole=True)
+            yield whole(f"approvers of {listed.whose}: {names}")
         yield from Accounts(self.standings).parts()
         changes = self.record.budgets
         once = len({each.body.budget.data_set for each in changes}) == len(changes)
@@ -92,7 +92,7 @@ class LedgerView:
                 f"waits for a second approver: epsilon = {its.epsilon:g} at delta = {its.delta:g} "
                 f"for {its.data_set}, which {its.by} agreed to"
             )
-            yield Sentence((text,), whole=True)
+            yield whole(text)
         title = f"sessions ({_shown(self.sessions)})"
         yield _last(title, _SESSIONS, self.sessions, _session_cells)
         if self.elsewhere:
@@ -117,7 +117,7 @@ class Accounts:
 
     def parts(self) -> Iterator[Part]:
         if self.note:
-            yield Sentence((self.note,), whole=True)
+            yield whole(self.note)
         yield TextTable(
             "accounts, in epsilon at the budget's delta",
             ACCOUNTS,
@@ -127,12 +127,12 @@ class Accounts:
         for each in self.standings:
             caps, held = each.caps, each.caps.minus(each.left)
             left = f"{each.budget.data_set}: {budget_left_text(each)}"
-            yield Sentence((left,), whole=True)
+            yield whole(left)
             parts = (
                 f"  spent or reserved: {held.mu_squared:.4g} of {caps.mu_squared:.4g} of mu "
                 f"squared, {held.pure:.4g} of {caps.pure:.4g} of pure epsilon"
             )
-            yield Sentence((parts,), whole=True)
+            yield whole(parts)
         if not self.standings:
             yield "No budget is set: no study can begin."
 
@@ -151,7 +151,7 @@ class Verified:
         yield Sentence((Strong("VALID" if self.found.holds else "NOT VALID"),))
         yield self.found.explanation
         yield f"last entry: {self.found.entries}, hash {self.found.last}"
-        yield Sentence((f"heads: {self.heads}",), whole=True)
+        yield whole(f"heads: {self.heads}")
 
 
 def verify(

@@ -45,6 +45,11 @@ def strongly(word: str, *words: object) -> Sentence:
     return Sentence((Strong(word), *words))
 
 
+def whole(text: str) -> Sentence:
+    """A sentence that stays on one line."""
+    return Sentence((text,), whole=True)
+
+
 def plain(text: str | Strong) -> str:
     return text.text if isinstance(text, Strong) else text
 

@@ -10,7 +10,7 @@ from shlex import quote
 from typing import Any
 
 from eigenveil.app.decisions import Owner, Shown, Studies, owner_of, pick, sentence_of
-from eigenveil.app.parts import Part, Sentence, TextTable, strongly
+from eigenveil.app.parts import Part, TextTable, strongly, whole
 from eigenveil.app.presenters.study import summary, summary_parts
 from eigenveil.errors import OutputError, WrongOption
 from eigenveil.federation.approvals.desk import Decisions
@@ -101,7 +101,7 @@ class StudyList:
             if each.standing.state not in ("waiting", "approved"):
                 yield strongly("decided:", sentence_of(each.standing))
             command = f"eigenveil site approve --party {quote(str(self.party))}"
-            yield Sentence((f"to approve: {command} {each.study.hash[:12]}",), whole=True)
+            yield whole(f"to approve: {command} {each.study.hash[:12]}")
             yield ""
         if not self.at.waiting:
             yield _NONE_WAITS
@@ -159,7 +159,7 @@ class Approved:
         for each, found in self.stood:
             said = "approved" if found.approved else "agreed"
             text = f"{said}: study {each.study.name}, {each.study.hash}"
-            yield Sentence((text,), whole=True)
+            yield whole(text)
             yield f"  {sentence_of(found)}"
             yield f"  {each.sentence}"
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eigenveil.app.parts import Part, TextTable
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.protocol.requests import TRIES
 from eigenveil.federation.study.study import Study
@@ -168,3 +169,45 @@ def _why_over(found: StudyStatus) -> EigenveilError:
     if found.error is not None:
         return found.error
     return ProtocolError("study-aborted" if found.state == "aborted" else "study-failed")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """How far a lead's studies are, by their runs."""
+
+    found: Mapping[str, StudyStatus]
+
+    def as_json(self) -> dict[str, Any]:
+        return {run: _status_json(each) for run, each in self.found.items()}
+
+    def parts(self) -> Iterator[Part]:
+        if not self.found:
+            yield "The aggregator knows of no study of this lead."
+            return
+        rows = [
+            (run, each.name, each.state, f"{each.step}: {each.answered} answered" * bool(each.step))
+            for run, each in self.found.items()
+        ]
+        yield TextTable("studies", ("run", "study", "state", "step"), rows, overflow="fold")
+        for run, each in self.found.items():
+            if each.missing:
+                yield f"{run[:8]}: {missing_of(each)}"
+            if each.error is not None:
+                yield f"{run[:8]}: {each.error}"
+
+
+def _status_json(found: StudyStatus) -> dict[str, Any]:
+    of_error = None
+    if (error := found.error) is not None:
+        spent = None if error.spent is None else error.spent.as_dict()
+        said = {"code": error.code, "message": error.message, "hint": error.hint}
+        of_error = said | {"spent": spent}
+    return {
+        "study": found.name,
+        "study_hash": found.study_hash,
+        "state": found.state,
+        "step": found.step,
+        "answered": found.answered,
+        "missing": dict(found.missing),
+        "error": of_error,
+    }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from eigenveil.app.parts import Part
 from eigenveil.app.results import check_place
 from eigenveil.errors import DataError, WrongOption
 from eigenveil.files import replacing
@@ -14,9 +18,27 @@ from eigenveil.io.formats.variants import Draft, all_variants, draft
 from eigenveil.io.formats.vcf import VcfFile
 
 
+@dataclass(frozen=True)
+class WrittenManifest:
+    """A manifest, and where it was written."""
+
+    out: Path
+    made: Draft
+
+    def as_json(self) -> dict[str, Any]:
+        counts = {"variants": self.made.variants, "frequencies": self.made.standardised}
+        return {"out": self.out, **counts, "left_out": self.made.left_out}
+
+    def parts(self) -> Iterator[Part]:
+        kind = "with frequencies" if self.made.standardised else "without frequencies"
+        yield f"{self.made.variants:,} variants {kind} written to {self.out}"
+        for why, count in self.made.left_out.items():
+            yield f"left out: {count:,} {why}"
+
+
 def write_manifest(
     file: Path, out: Path, *, public: bool, least_frequency: float, overwrite: bool = False
-) -> Draft:
+) -> WrittenManifest:
     check_place(out, overwrite=overwrite)
     if not public:
         raise WrongOption("not-said-to-be-public", file=file)
@@ -30,7 +52,7 @@ def write_manifest(
     made = _draft(file, least_frequency)
     with replacing(out) as scratch, scratch.open("w", encoding="utf-8") as opened:
         opened.writelines(made.lines)
-    return made
+    return WrittenManifest(out, made)
 
 
 def _draft(file: Path, least: float) -> Draft:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from eigenveil.app.parts import Part, Sentence, TextTable, bytes_text
+from eigenveil.app.parts import Part, TextTable, bytes_text, whole
 from eigenveil.errors import short_name
 from eigenveil.federation.masks import MASKS
 from eigenveil.federation.protocols import PROTOCOLS
@@ -188,7 +188,7 @@ def _is_alone(study: Study) -> bool:
 
 def _protected(study: Study) -> Iterator[Part]:
     plan = study.plan(study.width)
-    yield Sentence((f"protected: {neighbours_text(study.adjacency, plan.unit)}.",), whole=True)
+    yield whole(f"protected: {neighbours_text(study.adjacency, plan.unit)}.")
     if plan.unit is not None and plan.max_rows_per_unit > 1:
         yield f"  rows of a unit count alike up to {plan.max_rows_per_unit:,} of them."
     if len(study.sites) > 1:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
-from rich.table import Table
 
+from eigenveil import app
 from eigenveil.cli import options
-from eigenveil.cli.presenters.screen import Screen
+from eigenveil.cli.presenters.screen import Screen, present
 from eigenveil.errors import DataError
 
 if TYPE_CHECKING:  # loaded by the commands: cryptography takes a while
@@ -44,43 +42,15 @@ def new(
     quiet: options.Quiet = False,
 ) -> None:
     """Begin a federation: the registrar's key, and a list of members with nobody in it."""
-    from eigenveil.app import federation
-    from eigenveil.federation.study.file import read_study
-
-    screen = Screen(quiet=quiet)
-    folder = out or Path("registrar" if everybody is None else "parties")
     if everybody is None:
-        found = federation.new(folder, name, address=address or "")
-        if json:
-            _json(found)
-            return
-        screen.print(f"registrar's fingerprint: {federation.spoken(found.registrar)}")
-        screen.print("Tell it to all parties by another way than mail.")
-        screen.print(found.warning, soft_wrap=True)
+        begun = app.federation.begin(out or Path("registrar"), name, address=address or "")
+        present(begun, json=json, quiet=quiet)
         return
-    trial = federation.new_all(
-        read_study(everybody),
-        folder,
-        address="https://localhost:8102" if address is None else address,
+    place = "https://localhost:8102" if address is None else address
+    trial = app.federation.new_all(
+        app.fit.read_study(everybody), out or Path("parties"), address=place
     )
-    folders = {name: str(party.folder) for name, party in trial.parties.items()}
-    if json:
-        options.print_json(
-            {
-                "registrar": str(trial.registrar),
-                "fingerprint": trial.fingerprint,
-                "parties": folders,
-            }
-        )
-        return
-    for party, place in (folders | {"registrar": str(trial.registrar)}).items():
-        screen.print(f"{party:<12} {place}", soft_wrap=True)
-    screen.print(f"registrar's fingerprint: {federation.spoken(trial.fingerprint)}")
-    screen.print(
-        "All keys were made here, for a trial. Between organisations each party makes its own: "
-        "'eigenveil federation join'.",
-        soft_wrap=True,
-    )
+    present(trial, json=json, quiet=quiet)
 
 
 @federation_app.command()
@@ -105,20 +75,12 @@ def join(
     quiet: options.Quiet = False,
 ) -> None:
     """Make a party's keys, which stay in its folder, and the line to send to the registrar."""
-    from eigenveil.app import federation
-
     if role not in _ROLES:
         raise DataError("unknown-choice", option="--role", given=role, known=", ".join(_ROLES))
-    made = federation.join(
-        folder,
-        role=cast("Role", role),
-        name=name,
-        registrar=registrar,
-        organisation=organisation,
-        address=address or "",
-        own_certificate=own_certificate,
-        signer=signer,
+    asking = app.federation.Asking(
+        cast("Role", role), name, registrar, organisation, address or "", signer
     )
+    made = app.federation.join(folder, asking, own_certificate=own_certificate)
     _asked(made, json=json, quiet=quiet)
 
 
@@ -137,12 +99,9 @@ def admit(
     quiet: options.Quiet = False,
 ) -> None:
     """Put parties on the list of members."""
-    from eigenveil.app import federation
-
     lines = [_line(each) for each in requests]
-    _changed(
-        federation.admit(folder, lines, fingerprint or [], replace=replace), json=json, quiet=quiet
-    )
+    found = app.federation.admit(folder, lines, fingerprint or [], replace=replace)
+    _changed(found, json=json, quiet=quiet)
 
 
 @federation_app.command()
@@ -160,24 +119,14 @@ def members(
     quiet: options.Quiet = False,
 ) -> None:
     """Show who is in; take over a newer list, or sign it anew."""
-    from eigenveil.app import federation
-
     if renew:
-        found = federation.renew(folder, address=address, days=days)
-        _changed(found, json=json, quiet=quiet)
+        _changed(app.federation.renew(folder, address=address, days=days), json=json, quiet=quiet)
         return
-    newer = None
     if take is not None:
-        found, newer = federation.take(folder, take)
-    else:
-        found = federation.members(folder)
-    if json:
-        _json(found)
-        return
-    screen = Screen(quiet=quiet)
-    if newer is not None:
-        screen.print("a newer list was taken over" if newer else "this list was here already")
-    _show(found, screen)
+        newer = app.federation.take(folder, take)
+        said = "a newer list was taken over" if newer else "this list was here already"
+        Screen(quiet=json or quiet).print(said)
+    present(app.federation.members(folder), json=json, quiet=quiet)
 
 
 @federation_app.command()
@@ -189,9 +138,7 @@ def revoke(
     quiet: options.Quiet = False,
 ) -> None:
     """Take a party off the list: its keys are good for nothing, in runs that go on either."""
-    from eigenveil.app import federation
-
-    _changed(federation.revoke(folder, name, reason), json=json, quiet=quiet)
+    _changed(app.federation.revoke(folder, name, reason), json=json, quiet=quiet)
 
 
 @federation_app.command("replace-key")
@@ -205,66 +152,20 @@ def replace_key(
     quiet: options.Quiet = False,
 ) -> None:
     """Make a party new keys; or let the next registrar's key take over."""
-    from eigenveil.app import federation
-
     if key is not None:
-        _changed(federation.hand_over(folder, key), json=json, quiet=quiet)
+        _changed(app.federation.hand_over(folder, key), json=json, quiet=quiet)
         return
-    _asked(federation.replace_key(folder), json=json, quiet=quiet)
+    _asked(app.federation.replace_key(folder), json=json, quiet=quiet)
 
 
 def _asked(made: Joined, *, json: bool, quiet: bool) -> None:
-    from eigenveil.app.federation import spoken
-
-    if json:
-        options.print_json(
-            {
-                "folder": str(made.party.folder),
-                "fingerprint": made.fingerprint,
-                "request": made.request,
-            }
-        )
-        return
-    screen = Screen(quiet=quiet)
-    screen.print("Send the registrar this line:")
-    screen.print(made.request, soft_wrap=True)
-    screen.print("and read it this fingerprint by telephone:")
-    screen.print(spoken(made.fingerprint))
+    screen = present(made, json=json, quiet=quiet)
     screen.next("federation", "members", made.party.folder, "--take", "FILE")
 
 
 def _changed(found: Members, *, json: bool, quiet: bool) -> None:
-    if json:
-        _json(found)
-        return
-    screen = Screen(quiet=quiet)
-    _show(found, screen)
+    screen = present(found, json=json, quiet=quiet)
     screen.print(f"Send {found.file} to all parties.", soft_wrap=True)
-
-
-def _show(found: Members, screen: Screen) -> None:
-    from eigenveil.app.federation import spoken
-
-    table = Table("name", "role", "organisation", "key", "")
-    for each in found.members:
-        state = "" if each.state == "in" else f"{each.state} {each.reason}".strip()
-        table.add_row(each.name, each.role, each.organisation, each.fingerprint[:16], state)
-    screen.print(f"{found.federation}: list of members, number {found.number}")
-    screen.print(table)
-    screen.print(f"good until {found.until:%Y-%m-%d %H:%M} UTC")
-    screen.print(f"the parties meet at {found.address or 'no address yet'}", soft_wrap=True)
-    screen.print(f"this list: {found.digest[:16]}; compare it with the other parties")
-    screen.print(f"registrar's fingerprint: {spoken(found.registrar)}")
-    if found.warning:
-        screen.print(f"warning: {found.warning}", soft_wrap=True)
-
-
-def _json(found: Members) -> None:
-    options.print_json({name: _plain(each) for name, each in asdict(found).items()})
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path | datetime) else value
 
 
 def _line(given: str) -> str:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from eigenveil import app
-from eigenveil.app.parts import TextTable
 from eigenveil.cli import options
 from eigenveil.cli.commands.fit import show_written
 from eigenveil.cli.commands.study import LEAD, LeadFolder, StudyFile, study_app
-from eigenveil.cli.presenters.screen import Screen, notify
-
-if TYPE_CHECKING:
-    from eigenveil.network.lead import StudyStatus
+from eigenveil.cli.presenters.screen import Screen, notify, present
 
 _STOPPED = 130
 
@@ -53,53 +48,50 @@ def run(
         if not seconds > 0:
             raise options.WrongOption("bad-seconds", option=name, seconds=seconds)
     agreed = app.fit.read_study(study)
-    screen = Screen(quiet=quiet or json)
-    began = ""
+    stop, silent = app.watch.Stop(), quiet or json
     # the folder is tried before anything is spent
     with app.results.new_folder(out) as folder, app.study.open_lead(party) as session:
-        stop = app.watch.Stop()
-        try:
-            with stop.listening():
-                for event in app.study.run_study(
-                    session,
-                    agreed,
-                    timeout=timeout,
-                    patience=wait_for_sites,
-                    signatures=signatures,
-                    stop=stop,
-                ):
-                    match event:
-                        case app.study.Started(began, settled):
-                            screen.print(
-                                f"study {settled.name}, hash {settled.hash}", soft_wrap=True
-                            )
-                            screen.print(
-                                f"run {began}; to follow it: eigenveil study status {began}",
-                                soft_wrap=True,
-                            )
-                        case app.study.Moved(text=text) if not (quiet or json):
-                            notify(text)
-                        case app.study.Ended():
-                            if not (quiet or json):
-                                notify(
-                                    "ended: what sites have answered stays spent, what was only "
-                                    "reserved is free."
-                                )
-                            raise typer.Exit(_STOPPED)
-                        case app.study.Finished():
-                            finished = event
-        except KeyboardInterrupt:  # the second one
-            notify(f"left running; it is followed by: eigenveil study status {began}")
-            raise typer.Exit(_STOPPED) from None
+        events = app.study.run_study(
+            session,
+            agreed,
+            timeout=timeout,
+            patience=wait_for_sites,
+            signatures=signatures,
+            stop=stop,
+        )
+        with stop.listening():
+            finished = _followed(events, silent=silent)
         written = app.fit.write_study_result(finished.model, folder, figures=plots)
-    found = app.fit.Fitted(finished.model, out, written)
-    if json:
-        signed = {"signed": asdict(finished.signed), "run": finished.run}
-        options.print_json(found.as_json() | signed)
-        return
-    screen.show(found.parts())
-    screen.print(f"certificate: {finished.signed}", soft_wrap=True)
-    show_written(screen, found)
+    model, signed = finished.model, finished.signed
+    found = app.fit.FittedStudy(model, out, written, signed=signed, run=finished.run)
+    show_written(present(found, json=json, quiet=quiet), found)
+
+
+def _followed(events: Any, *, silent: bool) -> Any:
+    """Tell what happens until a study is finished, or ended by its lead."""
+    screen, began = Screen(quiet=silent), ""
+    try:
+        for event in events:
+            match event:
+                case app.study.Started(run, settled):
+                    began = run
+                    screen.print(f"study {settled.name}, hash {settled.hash}", soft_wrap=True)
+                    said = f"run {run}; to follow it: eigenveil study status {run}"
+                    screen.print(said, soft_wrap=True)
+                case app.study.Moved(text=text) if not silent:
+                    notify(text)
+                case app.study.Ended():
+                    if not silent:
+                        notify(
+                            "ended: what sites have answered stays spent, what was only reserved "
+                            "is free."
+                        )
+                    raise typer.Exit(_STOPPED)
+                case app.study.Finished():
+                    return event
+    except KeyboardInterrupt:  # the second one
+        notify(f"left running; it is followed by: eigenveil study status {began}")
+        raise typer.Exit(_STOPPED) from None
 
 
 @study_app.command()
@@ -113,23 +105,7 @@ def status(
     """Say how far studies are."""
     with app.study.open_lead(party) as session:
         found = session.studies() if run is None else {run: session.status(run)}
-    if json:
-        options.print_json({name: _as_json(each) for name, each in found.items()})
-        return
-    screen = Screen()
-    if not found:
-        screen.print("The aggregator knows of no study of this lead.")
-        return
-    rows = [
-        (name, each.name, each.state, f"{each.step}: {each.answered} answered" if each.step else "")
-        for name, each in found.items()
-    ]
-    screen.show([TextTable("studies", ("run", "study", "state", "step"), rows, overflow="fold")])
-    for name, each in found.items():
-        if each.missing:
-            screen.print(f"{name[:8]}: {app.study.missing_of(each)}")
-        if each.error is not None:
-            screen.print(f"{name[:8]}: {each.error}")
+    present(app.study.Runs(found), json=json)
 
 
 @study_app.command()
@@ -157,23 +133,3 @@ def fetch(
         app.fit.write_study_result(model, folder, figures=plots)
     if not quiet:
         notify(f"fetched: the result of study {model.study_.hash} is in {out}, {signed}")
-
-
-def _as_json(found: StudyStatus) -> dict[str, Any]:
-    error = found.error
-    return {
-        "study": found.name,
-        "study_hash": found.study_hash,
-        "state": found.state,
-        "step": found.step,
-        "answered": found.answered,
-        "missing": dict(found.missing),
-        "error": None
-        if error is None
-        else {
-            "code": error.code,
-            "message": error.message,
-            "hint": error.hint,
-            "spent": None if error.spent is None else error.spent.as_dict(),
-        },
-    }

@@ -9,7 +9,7 @@ import typer
 
 from eigenveil import app
 from eigenveil.cli import options
-from eigenveil.cli.presenters.screen import Screen
+from eigenveil.cli.presenters.screen import present
 
 variants_app = options.group()
 _COMMON = 0.01
@@ -49,19 +49,5 @@ def new(
     made = app.variants.write_manifest(
         file, out, public=public, least_frequency=least_frequency, overwrite=overwrite
     )
-    if json:
-        options.print_json(
-            {
-                "out": str(out),
-                "variants": made.variants,
-                "frequencies": made.standardised,
-                "left_out": made.left_out,
-            }
-        )
-        return
-    screen = Screen(quiet=quiet)
-    kind = "with frequencies" if made.standardised else "without frequencies"
-    screen.print(f"{made.variants:,} variants {kind} written to {out}")
-    for why, count in made.left_out.items():
-        screen.print(f"left out: {count:,} {why}")
+    screen = present(made, json=json, quiet=quiet)
     screen.next("fit FILE.bed --variants", out, "...")

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from datetime import datetime
 from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
@@ -140,7 +141,7 @@ def plain_values(value: object) -> Any:
         return {str(name): plain_values(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain_values(each) for each in value]
-    return str(value) if isinstance(value, Path) else value
+    return str(value) if isinstance(value, Path | datetime) else value
 
 
 class Shown(Protocol):
