@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenveil.app.decisions import desk_of, signer_of
-from eigenveil.app.parts import Part, TextTable, whole
+from eigenveil.app.parts import Part, TablePart, whole
 from eigenveil.errors import WrongOption
 from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.approvals.documents import (
@@ -83,7 +83,7 @@ class RosterView:
         ]
         headings = ("name", "role", "since", "until", "key")
         title = f"approvers of {found.whose} (list {found.number})"
-        yield TextTable(title, headings, rows, overflow="fold")
+        yield TablePart(title, headings, rows, overflow="fold")
         yield f"An approval takes {'one' if found.needed == 1 else 'two'} of them."
         for new, agreed in self.proposed:
             text = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eigenveil.app.parts import Part, Strong, TextTable, strongly
+from eigenveil.app.parts import Part, Strong, TablePart, strongly
 from eigenveil.app.results import check_place, new_folder
 from eigenveil.audit import run
 from eigenveil.audit.report import (
@@ -43,7 +43,7 @@ class AuditList:
             for index, case in enumerate(cases)
         ]
         headings = ("mechanism", "audit", "adjacency", "view")
-        yield TextTable("mechanisms, and the audits of each", headings, rows, overflow="fold")
+        yield TablePart("mechanisms, and the audits of each", headings, rows, overflow="fold")
 
 
 def list_audits() -> AuditList:
@@ -68,7 +68,7 @@ class Audited:
         return {"confidence": self.confidence, "audits": audits, "out": self.out}
 
     def parts(self) -> Iterator[Part]:
-        yield TextTable(
+        yield TablePart(
             f"lower bounds, all together at confidence {self.confidence:g}",
             ("audit", "claim", "at least", "ratio", "verdict"),
             [

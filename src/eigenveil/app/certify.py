@@ -19,7 +19,7 @@ from eigenveil.privacy.certificate import read_proof as read_proof
 
 
 @dataclass(frozen=True)
-class Certified:
+class CheckedCertificate:
     certificate: Certificate
     verdict: Verdict
 
@@ -54,7 +54,7 @@ class Certified:
 
 def certify(
     result: Path, *, registrar: str | None = None, signatures: int | None = None
-) -> Certified:
+) -> CheckedCertificate:
     """Check the certificate of a result's folder, or of a file, and the model beside it.
 
     ``registrar`` is the fingerprint of a federation's registrar, or a party's folder, which has it.
@@ -70,7 +70,7 @@ def certify(
         problem = other_model(beside, certificate)
         if problem is not None:
             verdict = Verdict(False, NOT_VALID, None, problem)
-    return Certified(certificate, verdict)
+    return CheckedCertificate(certificate, verdict)
 
 
 def _fingerprint(registrar: str | None) -> str | None:

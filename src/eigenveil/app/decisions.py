@@ -246,7 +246,7 @@ def signer_of(
 
 
 @dataclass(frozen=True)
-class Shown:
+class StudyAtSite:
     """A study at a site: what it costs, as numbers and in a sentence, and where it stands."""
 
     study: Study
@@ -290,10 +290,10 @@ class Studies:
             return []
         return [(each, self._record.standing(each.hash)) for each in decided_studies(self.party)]
 
-    def shown(self, study: Study) -> Shown:
+    def shown(self, study: Study) -> StudyAtSite:
         ledger = None if self.desk is None else self.desk.ledger
         cost = cost_of(study, self.party.name, ledger, self.data_set)
-        return Shown(study, cost, self._sentence(cost), self._record.standing(study.hash))
+        return StudyAtSite(study, cost, self._sentence(cost), self._record.standing(study.hash))
 
     def find(self, text: str) -> Study:
         """One that waits, or was decided about before, by the beginning of its hash."""

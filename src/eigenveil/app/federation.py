@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from eigenveil.app.parts import Part, TextTable, whole
+from eigenveil.app.parts import Part, TablePart, whole
 from eigenveil.errors import DataError, OutputError, of_system
 from eigenveil.federation.members import MemberList, Role, plain_fingerprint
 from eigenveil.federation.protocol.terms import active_sites
@@ -96,7 +96,7 @@ class Members:
             (each.name, each.role, each.organisation, each.fingerprint[:16], each.standing)
             for each in self.members
         ]
-        yield TextTable("", ("name", "role", "organisation", "key", ""), rows)
+        yield TablePart("", ("name", "role", "organisation", "key", ""), rows)
         yield f"good until {self.until:%Y-%m-%d %H:%M} UTC"
         yield whole(f"the parties meet at {self.address or 'no address yet'}")
         yield f"this list: {self.digest[:16]}; compare it with the other parties"

@@ -13,7 +13,7 @@ import numpy as np
 
 from eigenveil.app.events import Advanced, Tell, Told, nobody, telling
 from eigenveil.app.ledger_place import usual_ledger
-from eigenveil.app.parts import Part, TextTable, bytes_text, strongly, whole
+from eigenveil.app.parts import Part, TablePart, bytes_text, strongly, whole
 from eigenveil.app.presenters.pca import draw_rows
 from eigenveil.app.results import (
     check_free,
@@ -63,7 +63,7 @@ class Account:
 
 
 @dataclass(frozen=True)
-class TableFit:
+class TableRequest:
     """A fit of one table as it is asked for; ``values`` are of declared options, by their names."""
 
     files: Files
@@ -78,7 +78,7 @@ class TableFit:
 
 
 @dataclass(frozen=True)
-class SitesFit:
+class SitesRequest:
     """A fit of several sites; a ``study`` that all agree on states all options."""
 
     sites: Mapping[str, Files]
@@ -130,7 +130,7 @@ class FittedStudy(Fitted):
         yield whole(f"certificate: {self.signed}")
 
 
-def fit_table(asked: TableFit, tell: Tell = nobody) -> Fitted:
+def fit_table(asked: TableRequest, tell: Tell = nobody) -> Fitted:
     """Fit to all rows of one table; the folder is made before anything is spent."""
     check_free(asked.out, overwrite=asked.overwrite)
     picture = None
@@ -155,7 +155,7 @@ def fit_table(asked: TableFit, tell: Tell = nobody) -> Fitted:
     return Fitted(model, asked.out, written, picture)
 
 
-def fit_sites(asked: SitesFit, tell: Tell = nobody) -> Fitted:
+def fit_sites(asked: SitesRequest, tell: Tell = nobody) -> Fitted:
     """Run a study over sites in this process, each with its own rows and ledger."""
     check_free(asked.out, overwrite=asked.overwrite)
     task = task_named(asked.task or "pca") if asked.study is None else TASKS[asked.study.task]
@@ -194,7 +194,9 @@ def write_study_result(model: Any, folder: Path, *, figures: bool) -> list[tuple
     return [*written, ("study.toml", "the study that was run, for 'eigenveil study check'")]
 
 
-def _with_unit(asked: TableFit | SitesFit, path: Any) -> tuple[WantedColumns, dict[str, Any]]:
+def _with_unit(
+    asked: TableRequest | SitesRequest, path: Any
+) -> tuple[WantedColumns, dict[str, Any]]:
     """The columns, and the options, with the unit that the schema or an option names."""
     values = dict(asked.values)
     wanted = asked.columns.with_unit(values.get("unit"))
@@ -308,7 +310,7 @@ def federation_parts(model: Any) -> Iterable[Part]:
         )
     title = f"protocol {study.protocol}, masks {model.certificate_.federation.masks}"
     numbers = ("messages", "received", "sent", "largest message")
-    yield TextTable(title, ("site", *numbers), rows, right=numbers)
+    yield TablePart(title, ("site", *numbers), rows, right=numbers)
     if model.choice_:
         yield f"protocol {study.protocol} was chosen: {model.choice_}"
     for name, why in model.missing_.items():

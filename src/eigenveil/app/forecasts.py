@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from eigenveil.app.events import Tell, Told
-from eigenveil.app.parts import Part, TextTable
+from eigenveil.app.parts import Part, TablePart
 from eigenveil.app.results import release_table, release_values
 from eigenveil.errors import WrongOption
 from eigenveil.federation.protocols import PROTOCOLS
@@ -201,7 +201,7 @@ def needs_parts(found: Expected, rows: int) -> Iterator[Part]:
         lines.append((f"{weight:.3g}", f"{weight * rows:,.0f}", text))
     if mixture:
         headings = ("weight", "rows", "distance at least")
-        yield TextTable("what a component needs, to be seen", headings, lines, right=headings)
+        yield TablePart("what a component needs, to be seen", headings, lines, right=headings)
         yield (
             "distance: of its mean from that of all rows, in standard deviations of a feature "
             "within a component. There it stands just above the noise; at twice that its mean is "
@@ -209,7 +209,7 @@ def needs_parts(found: Expected, rows: int) -> Iterator[Part]:
         )
     else:
         headings = ("weight", "documents", "words at most")
-        yield TextTable("what a topic needs, to be seen", headings, lines, right=headings)
+        yield TablePart("what a topic needs, to be seen", headings, lines, right=headings)
         yield (
             "words: over how many its probability may be spread evenly, in documents of "
             f"{found.document_words} words, not counting what it has in common with other topics. "

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from eigenveil.app.ledger_place import usual_ledger
-from eigenveil.app.parts import Part, Sentence, Strong, TextTable, whole
+from eigenveil.app.parts import Part, Sentence, Strong, TablePart, whole
 from eigenveil.errors import WrongOption
 from eigenveil.federation.approvals.record import BudgetChange, Record, Recorded
 from eigenveil.federation.ledger.books import Session, Standing
@@ -118,7 +118,7 @@ class Accounts:
     def parts(self) -> Iterator[Part]:
         if self.note:
             yield whole(self.note)
-        yield TextTable(
+        yield TablePart(
             "accounts, in epsilon at the budget's delta",
             ACCOUNTS,
             [account_cells(each) for each in self.standings],
@@ -186,9 +186,9 @@ def _last(
     headings: Sequence[str],
     found: Sequence[Any],
     cells: Callable[[Any], Sequence[str]],
-) -> TextTable:
+) -> TablePart:
     rows = [cells(each) for each in found[-_MOST_SHOWN:]]
-    return TextTable(title, headings, rows, right=("charges",), overflow="fold")
+    return TablePart(title, headings, rows, right=("charges",), overflow="fold")
 
 
 def _shown(found: Sequence[object]) -> str:

@@ -24,7 +24,7 @@ class Sentence:
 
 
 @dataclass(frozen=True)
-class TextTable:
+class TablePart:
     """Rows of texts under headings, those of some columns at the right."""
 
     title: str
@@ -38,7 +38,7 @@ class TextTable:
         return [[plain(cell) for cell in row] for row in self.rows]
 
 
-Part: TypeAlias = str | Sentence | TextTable
+Part: TypeAlias = str | Sentence | TablePart
 
 
 def strongly(word: str, *words: object) -> Sentence:
@@ -64,7 +64,7 @@ def bytes_text(count: float) -> str:
 
 def as_nodes(parts: Iterable[Part]) -> Iterator[Node]:
     for part in parts:
-        if isinstance(part, TextTable):
+        if isinstance(part, TablePart):
             right = [heading in part.right for heading in part.headings]
             rows = part.plain_rows()
             yield scrolled(table(part.headings, rows, caption=part.title, right=right))

@@ -23,7 +23,7 @@ from eigenveil.app.forecasts import (
     trials_text,
     trials_values,
 )
-from eigenveil.app.parts import Part, TextTable, bytes_text
+from eigenveil.app.parts import Part, TablePart, bytes_text
 from eigenveil.app.results import guarantee_values, release_table
 from eigenveil.checks import check_whole
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
@@ -122,7 +122,7 @@ def check_expected(
 
 
 @dataclass(frozen=True)
-class Planned(ABC):
+class PlannedFit(ABC):
     request: PlanRequest
 
     @property
@@ -139,7 +139,7 @@ class Planned(ABC):
         """In tables and sentences."""
 
 
-def plan_fit(request: PlanRequest) -> Planned:
+def plan_fit(request: PlanRequest) -> PlannedFit:
     return _PREDICTED[request.task.name](request)
 
 
@@ -151,7 +151,7 @@ def plan_values(plan: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class PlannedQuality(Planned):
+class PlannedQuality(PlannedFit):
     """The smallest epsilon, or the fewest rows, that a quality takes."""
 
     answer: Answer
@@ -235,7 +235,7 @@ class PlannedMechanism:
 
 
 @dataclass(frozen=True)
-class PlannedPCA(Planned):
+class PlannedPCA(PlannedFit):
     mechanisms: Sequence[PlannedMechanism] = field(default_factory=tuple)
 
     @property
@@ -253,7 +253,7 @@ class PlannedPCA(Planned):
         asked, count = self.request, self.request.components
         many = f"{count} components" if isinstance(count, int) else f"components = {count}"
         numbers = ("captured energy", "shows nothing", "noise (rows)", "message", "memory")
-        yield TextTable(
+        yield TablePart(
             f"{asked.rows:,} rows x {asked.features:,} features, {many}, {asked.spectrum}",
             ("mechanism", *numbers, "note"),
             [each.cells() for each in self.mechanisms],
@@ -297,7 +297,7 @@ def plan_pca(request: PlanRequest) -> PlannedPCA:
 
 
 @dataclass(frozen=True)
-class PlannedReleases(Planned):
+class PlannedReleases(PlannedFit):
     """The releases of a plan, with what they promise together, and simulated fits."""
 
     plan: Any
@@ -371,7 +371,7 @@ def plan_tensors(request: PlanRequest) -> PlannedTensors:
     return PlannedTensors(request, plan, request.simulated(plan), found.records, found)
 
 
-_PREDICTED: Mapping[str, Callable[[PlanRequest], Planned]] = {
+_PREDICTED: Mapping[str, Callable[[PlanRequest], PlannedFit]] = {
     PCA: plan_pca,
     MIXTURE: plan_tensors,
     TOPICS: plan_tensors,

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import eigenveil
 from eigenveil import plots
-from eigenveil.app.parts import Part, TextTable, strongly
+from eigenveil.app.parts import Part, TablePart, strongly
 from eigenveil.app.presenters.base import Presenter
 from eigenveil.errors import DataError, OutputError, WrongOption, of_system, short_name
 from eigenveil.export import FORMATS, ExportFormat
@@ -118,7 +118,7 @@ def release_table(
 ) -> Part:
     """What left the rows, with which noise, at which cost."""
     rows = [(short_name(name), *others) for name, *others in map(release_cells, records)]
-    return TextTable(title, RELEASES, rows, right=("values", "sensitivity", "loss"))
+    return TablePart(title, RELEASES, rows, right=("values", "sensitivity", "loss"))
 
 
 def view_parts(views: Mapping[str, Guarantee]) -> Iterator[Part]:
@@ -135,7 +135,7 @@ def view_parts(views: Mapping[str, Guarantee]) -> Iterator[Part]:
     ]
     numbers = ("epsilon", "delta", "mu", "certified")
     title = "what each adversary is held to"
-    yield TextTable(title, ("adversary", *numbers), rows, right=numbers)
+    yield TablePart(title, ("adversary", *numbers), rows, right=numbers)
     for guarantee in views.values():
         if not guarantee.certified:
             yield f"  {guarantee}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eigenveil.app.parts import Part, TextTable
+from eigenveil.app.parts import Part, TablePart
 from eigenveil.app.results import check_place
 from eigenveil.app.rows import Files
 from eigenveil.errors import short_name
@@ -45,7 +45,7 @@ class SeenColumns:
             (short_name(each.column.name), each.column.kind or "-", each.column.role, each.why)
             for each in self.columns
         ]
-        yield TextTable("what was seen", ("column", "kind", "role", "seen"), rows)
+        yield TablePart("what was seen", ("column", "kind", "role", "seen"), rows)
         yield _PRIVATE
 
 
@@ -102,7 +102,7 @@ class CheckedFiles:
                 found = "; ".join(filter(None, (found, "not confirmed as public")))
             rows.append((short_name(column.name), column.kind or "-", f"{each.holes:,}", found))
         headings = ("column", "kind", "holes", "to mend")
-        yield TextTable(f"{report.rows:,} rows", headings, rows, right=("holes",))
+        yield TablePart(f"{report.rows:,} rows", headings, rows, right=("holes",))
         if report.unit is not None:
             fewest, median, most = report.unit.rows_of_each
             yield (

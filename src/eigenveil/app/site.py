@@ -9,8 +9,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from eigenveil.app.decisions import Owner, Shown, Studies, owner_of, pick, sentence_of
-from eigenveil.app.parts import Part, TextTable, strongly, whole
+from eigenveil.app.decisions import Owner, Studies, StudyAtSite, owner_of, pick, sentence_of
+from eigenveil.app.parts import Part, TablePart, strongly, whole
 from eigenveil.app.presenters.study import summary, summary_parts
 from eigenveil.errors import OutputError, WrongOption
 from eigenveil.federation.approvals.desk import Decisions
@@ -124,7 +124,7 @@ def stood_parts(title: str, stood: Sequence[tuple[Study, Standing]]) -> Iterator
         if found.state != "waiting"
     ]
     if rows:
-        yield TextTable(title, ("study", "hash", "where it stands"), rows, overflow="fold")
+        yield TablePart(title, ("study", "hash", "where it stands"), rows, overflow="fold")
 
 
 def study_parts(title: str, studies: Sequence[Study]) -> Iterator[Part]:
@@ -134,7 +134,7 @@ def study_parts(title: str, studies: Sequence[Study]) -> Iterator[Part]:
     ]
     if rows:
         headings = ("study", "task", "epsilon", "sites", "hash")
-        yield TextTable(title, headings, rows, overflow="fold")
+        yield TablePart(title, headings, rows, overflow="fold")
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Approved:
     """Studies that were approved, with their costs before, and where each stands."""
 
     at: Studies
-    stood: Sequence[tuple[Shown, Standing]]
+    stood: Sequence[tuple[StudyAtSite, Standing]]
     all_asked: bool  # Whether all that wait were meant
 
     def as_json(self) -> dict[str, Any]:

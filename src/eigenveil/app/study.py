@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eigenveil.app.parts import Part, TextTable
+from eigenveil.app.parts import Part, TablePart
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.protocol.requests import TRIES
 from eigenveil.federation.study.study import Study
@@ -172,7 +172,7 @@ def _why_over(found: StudyStatus) -> EigenveilError:
 
 
 @dataclass(frozen=True)
-class Runs:
+class LeadRuns:
     """How far a lead's studies are, by their runs."""
 
     found: Mapping[str, StudyStatus]
@@ -188,7 +188,7 @@ class Runs:
             (run, each.name, each.state, f"{each.step}: {each.answered} answered" * bool(each.step))
             for run, each in self.found.items()
         ]
-        yield TextTable("studies", ("run", "study", "state", "step"), rows, overflow="fold")
+        yield TablePart("studies", ("run", "study", "state", "step"), rows, overflow="fold")
         for run, each in self.found.items():
             if each.missing:
                 yield f"{run[:8]}: {missing_of(each)}"

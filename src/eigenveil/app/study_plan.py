@@ -21,7 +21,7 @@ from eigenveil.app.forecasts import (
     trials_text,
     trials_values,
 )
-from eigenveil.app.parts import Part, Strong, TextTable, bytes_text
+from eigenveil.app.parts import Part, Strong, TablePart, bytes_text
 from eigenveil.app.plan import check_expected
 from eigenveil.app.presenters.study import (
     adversaries_json,
@@ -115,7 +115,7 @@ class StudyPlanned:
         if data.rows is not None and simulated:
             amount += f", {data.spectrum}"
         sizes = ("bytes a site", "memory")
-        yield TextTable(
+        yield TablePart(
             f"{study.name}: {counted(len(study.sites), 'site')}, "
             f"{counted(study.width, 'column')}, {components_text(study)}, {amount}",
             ("protocol", *(_FORECASTS if simulated else ()), *sizes, "note"),
@@ -265,7 +265,7 @@ class ExpectedStudy:
             for record in together
         ]
         headings = ("round", "a sum of", "values", "bytes", "noise of the total")
-        yield TextTable(f"what {what}", headings, rows, right=("values", "bytes"))
+        yield TablePart(f"what {what}", headings, rows, right=("values", "bytes"))
         if self.rows is None:
             yield "note: give --rows to predict what components need to be seen."
         else:

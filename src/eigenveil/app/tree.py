@@ -31,7 +31,7 @@ _SITES, _CHILDREN, _COMPONENTS = 2, 2, 2
 
 
 @dataclass(frozen=True)
-class TreeFit:
+class TreeRequest:
     """A fit up a tree as it is asked for; ``values`` are of a stream's declared options."""
 
     sites: Mapping[str, Files]
@@ -70,7 +70,7 @@ class FittedTree(Fitted):
         return self.model.certificate_.guarantees()
 
 
-def fit_tree(asked: TreeFit, progress: Callable[[int, int], None] | None = None) -> FittedTree:
+def fit_tree(asked: TreeRequest, progress: Callable[[int, int], None] | None = None) -> FittedTree:
     """Read each row once, and merge what the sites send."""
     check_free(asked.out, overwrite=asked.overwrite)
     if asked.fan_out < _CHILDREN:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from eigenveil.app.events import FitEvent, telling
 from eigenveil.app.fit import Account
-from eigenveil.app.parts import Part, TextTable, strongly
+from eigenveil.app.parts import Part, TablePart, strongly
 from eigenveil.app.presenters.base import name_of
 from eigenveil.app.results import (
     check_free,
@@ -67,7 +67,7 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class Moment:
+class TrackedSubspace:
     """Where a tracked subspace is."""
 
     rows: int  # Rows and blocks until now
@@ -87,10 +87,10 @@ class Moment:
 class Unpublished:
     """Rows were read, of which nothing is published yet: for their owner only."""
 
-    moment: Moment
+    moment: TrackedSubspace
 
 
-WatchEvent: TypeAlias = Moment | Unpublished | FitEvent
+WatchEvent: TypeAlias = TrackedSubspace | Unpublished | FitEvent
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Watched:
     names: Sequence[str] | None
     rows: int  # That may be published with the result
     seconds: float
-    last: Moment
+    last: TrackedSubspace
     out: Path | None
     problem: DataError | None = None
 
@@ -149,7 +149,7 @@ class Watched:
         if last.blocks_left is not None:
             rows.append(("blocks left of the horizon", f"{last.blocks_left:,}"))
         title = f"ended: {ENDS[self.end]}"
-        return TextTable(title, ("what", "value"), rows, right=("value",), headed=False)
+        return TablePart(title, ("what", "value"), rows, right=("value",), headed=False)
 
 
 def component_table(model: Any, names: Sequence[str] | None) -> Part:
@@ -162,10 +162,10 @@ def component_table(model: Any, names: Sequence[str] | None) -> Part:
         loading = f"{short_name(name_of(names, top))} ({component[top]:+.2f})"
         rows.append((f"PC{index + 1}", share, loading))
     headings = ("component", "captured", "largest loading")
-    return TextTable(f"{len(rows)} components", headings, rows, right=("captured",))
+    return TablePart(f"{len(rows)} components", headings, rows, right=("captured",))
 
 
-def moment_text(moment: Moment) -> str:
+def moment_text(moment: TrackedSubspace) -> str:
     parts = [f"{moment.rows:>11,} rows {moment.rows_per_second:>9,.0f}/s"]
     if moment.rank is not None:
         parts.append(f"rank {moment.rank}")
@@ -234,13 +234,13 @@ class Tracking:
         if names is not None and not self._private:  # a private stream knew them from the start
             self.model.feature_names_in_ = np.array(names, dtype=object)
 
-    def moment(self) -> Moment:
+    def moment(self) -> TrackedSubspace:
         now = time.monotonic()
         rate = (self.rows - self._reported_rows) / max(now - self._reported, 1e-9)
         self._reported, self._reported_rows = now, self.rows
         basis = self._basis() if self.publishes and self.rows else None
         before, self._last = self._last, basis
-        return Moment(
+        return TrackedSubspace(
             rows=self.rows,
             block=self.blocks,
             rows_per_second=rate,

@@ -19,11 +19,11 @@ from typing import Any
 import pyarrow as pa
 
 from eigenveil.app.events import Advanced, FitEvent
-from eigenveil.app.fit import Account, TableFit, fit_table
+from eigenveil.app.fit import Account, TableRequest, fit_table
 from eigenveil.app.results import new_folder, write_result
 from eigenveil.app.study import Ended, Finished, Moved, open_lead, run_study
 from eigenveil.app.study_draft import ask_sites
-from eigenveil.app.watch import Moment, Unpublished, Watch, WatchEvent, watch
+from eigenveil.app.watch import TrackedSubspace, Unpublished, Watch, WatchEvent, watch
 from eigenveil.console.desk.table import columns_of
 from eigenveil.console.desk.ways import Kind
 from eigenveil.console.runs import ABOUT, RESULT
@@ -76,7 +76,7 @@ def fit(rows: Rows, asked: dict[str, Any], out: Path, events: Events) -> None:
         _stream(kind, rows, asked["given"], out, events)
         return
     values = kind.values(asked["given"])
-    asked_for = TableFit(
+    asked_for = TableRequest(
         rows.data, out, kind.task.name, values, columns_of(rows), Account(rows.ledger)
     )
     fit_table(asked_for, events.of_fit)
@@ -88,7 +88,7 @@ def _stream(kind: Kind, rows: Rows, given: dict[str, str], out: Path, events: Ev
 
     def tell(event: WatchEvent) -> None:
         nonlocal read
-        if isinstance(event, Moment | Unpublished):
+        if isinstance(event, TrackedSubspace | Unpublished):
             now = event.moment.rows if isinstance(event, Unpublished) else event.rows
             events.of_fit(Advanced("rows", now - read))
             read = now

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil import plots
-from eigenveil.app.parts import Part, TextTable
+from eigenveil.app.parts import Part, TablePart
 from eigenveil.app.presenters.base import (
     Comparison,
     Drawing,
@@ -74,7 +74,7 @@ class MixturePresenter(Presenter):
                 )
             )
         numbers = ("weight", "rows (about)", "deviation", "norm of mean")
-        yield TextTable(
+        yield TablePart(
             f"{what} ({model.plan_.covariance_type})",
             ("component", *numbers, "farthest from the average"),
             rows,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil import plots
-from eigenveil.app.parts import Part, TextTable
+from eigenveil.app.parts import Part, TablePart
 from eigenveil.app.presenters.base import (
     Comparison,
     Drawing,
@@ -70,7 +70,7 @@ class PCAPresenter(Presenter):
                 )
             )
         numbers = ("explained variance", "% of total", "cumulative %")
-        yield TextTable(
+        yield TablePart(
             f"{model.n_components_} components of {model.n_features_in_} features",
             ("component", *numbers, "largest loading", "above noise"),
             rows,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from eigenveil.app.parts import Part, TextTable, bytes_text, whole
+from eigenveil.app.parts import Part, TablePart, bytes_text, whole
 from eigenveil.errors import short_name
 from eigenveil.federation.masks import MASKS
 from eigenveil.federation.protocols import PROTOCOLS
@@ -165,7 +165,7 @@ def summary_parts(study: Study, choice: Choice | None, checked: dict[str, str]) 
         for site in values["sites"]
     ]
     headings = ("site", "epsilon", "weight", *(["file"] if checked else []))
-    yield TextTable(counted(len(study.sites), "site"), headings, rows, right=headings[1:3])
+    yield TablePart(counted(len(study.sites), "site"), headings, rows, right=headings[1:3])
     yield f"noise of the {moment}, each site: {values['noise']}."
     if triples:
         yield f"noise of the triple moment, each site: {_noise(settled, 'tensor')}."

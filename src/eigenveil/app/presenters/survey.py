@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from eigenveil.app.parts import Part, TextTable
+from eigenveil.app.parts import Part, TablePart
 from eigenveil.errors import DataError
 from eigenveil.network.channel import sentence
 from eigenveil.network.survey import NOT_A_MEMBER, NOT_CONNECTED, REVOKED, PartyReport
@@ -119,7 +119,7 @@ class Survey:
         ]
         headings = ("site", "decision", "connected", "version", "schema")
         title = f"study {study.name}, hash {study.hash[:12]}"
-        yield TextTable(title, headings, rows, overflow="fold")
+        yield TablePart(title, headings, rows, overflow="fold")
         schemas = schemas_of(reports)
         yield from map(str, schemas.differences)
         if schemas.told and schemas.common is None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil import plots
-from eigenveil.app.parts import Part, TextTable
+from eigenveil.app.parts import Part, TablePart
 from eigenveil.app.presenters.base import (
     Comparison,
     Drawing,
@@ -51,7 +51,7 @@ class TopicPresenter(Presenter):
     def parts(self, model: Any) -> Iterator[Part]:
         count, words = model.topics_.shape
         tops = model.top_words(n_words=_SHOWN_WORDS)
-        yield TextTable(
+        yield TablePart(
             f"{count} topic{'' if count == 1 else 's'} of {words:,} words",
             ("topic", "weight", "likeliest words"),
             [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -138,51 +139,9 @@ _SOFTWARE = """@software{{eigenveil,
              cannot be pooled}},
   version = {{{version}}}
 }}"""
-_DEFINITION = """@inproceedings{dwork2006calibrating,
-  author    = {Dwork, Cynthia and McSherry, Frank and Nissim, Kobbi and Smith, Adam},
-  title     = {Calibrating noise to sensitivity in private data analysis},
-  booktitle = {Theory of Cryptography Conference},
-  pages     = {265--284},
-  year      = {2006}
-}"""
-_GAUSSIAN_DP = """@article{dong2022gaussian,
-  author  = {Dong, Jinshuo and Roth, Aaron and Su, Weijie J.},
-  title   = {Gaussian differential privacy},
-  journal = {Journal of the Royal Statistical Society: Series B},
-  volume  = {84},
-  number  = {1},
-  pages   = {3--37},
-  year    = {2022}
-}"""
-_ANALYZE_GAUSS = """@inproceedings{dwork2014analyze,
-  author    = {Dwork, Cynthia and Talwar, Kunal and Thakurta, Abhradeep and Zhang, Li},
-  title     = {Analyze {G}auss: optimal bounds for privacy-preserving principal component analysis},
-  booktitle = {ACM Symposium on Theory of Computing},
-  pages     = {11--20},
-  year      = {2014}
-}"""
-_EXPONENTIAL = """@inproceedings{mcsherry2007mechanism,
-  author    = {McSherry, Frank and Talwar, Kunal},
-  title     = {Mechanism design via differential privacy},
-  booktitle = {IEEE Symposium on Foundations of Computer Science},
-  pages     = {94--103},
-  year      = {2007}
-}"""
-_TENSORS = """@article{anandkumar2014tensor,
-  author  = {Anandkumar, Animashree and Ge, Rong and Hsu, Daniel and Kakade, Sham M. and
-             Telgarsky, Matus},
-  title   = {Tensor decompositions for learning latent variable models},
-  journal = {Journal of Machine Learning Research},
-  volume  = {15},
-  pages   = {2773--2832},
-  year    = {2014}
-}"""
+_CITED = Path(__file__).with_name("references.bib").read_text(encoding="utf-8")
 _BY_KEY = {
-    "dwork2006calibrating": _DEFINITION,
-    "dong2022gaussian": _GAUSSIAN_DP,
-    "dwork2014analyze": _ANALYZE_GAUSS,
-    "mcsherry2007mechanism": _EXPONENTIAL,
-    "anandkumar2014tensor": _TENSORS,
+    entry.partition("{")[2].partition(",")[0]: entry for entry in _CITED.strip().split("\n\n")
 }
 _MOMENTS = ("second-moment", "sketch")
 _THIRD = ("third-moment", "document-triples")

@@ -58,7 +58,7 @@ def federate_tree(
     lost and late leaves, simulate-tree of eigenveil-papers shows.
     """
     columns.whose_rows(option_values.get("unit"), **whose)
-    asked = app.tree.TreeFit(
+    asked = app.tree.TreeRequest(
         app.rows.read_sites(site, sql),
         out,
         option_values,

@@ -89,10 +89,10 @@ def fit(
             named = task if agreed is None or "task" in options.given(context) else None
             asked |= {"task": named, "study": agreed, "ledgers": ledgers}
             sites = app.rows.read_sites(site, sql)
-            found = app.fit.fit_sites(app.fit.SitesFit(sites, **asked), tell)
+            found = app.fit.fit_sites(app.fit.SitesRequest(sites, **asked), tell)
         else:
             asked |= {"task": task, "account": account, "projection": projection}
-            found = app.fit.fit_table(app.fit.TableFit(places, **asked), tell)
+            found = app.fit.fit_table(app.fit.TableRequest(places, **asked), tell)
     screen = present(found, json=json, quiet=quiet)
     show_written(screen, found)
     if found.picture is not None:

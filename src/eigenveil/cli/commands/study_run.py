@@ -105,7 +105,7 @@ def status(
     """Say how far studies are."""
     with app.study.open_lead(party) as session:
         found = session.studies() if run is None else {run: session.status(run)}
-    present(app.study.Runs(found), json=json)
+    present(app.study.LeadRuns(found), json=json)
 
 
 @study_app.command()

@@ -123,7 +123,7 @@ def _shown(stop: Any, *, json: bool, quiet: bool) -> Iterator[Callable[[Any], No
 
         def tell(event: Any) -> None:
             unpublished = isinstance(event, app.watch.Unpublished)
-            if not unpublished and not isinstance(event, app.watch.Moment):
+            if not unpublished and not isinstance(event, app.watch.TrackedSubspace):
                 others(event)
             elif quiet or (unpublished and json):
                 return

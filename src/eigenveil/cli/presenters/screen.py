@@ -33,7 +33,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eigenveil.app.events import FitEvent, Tell, Told
-from eigenveil.app.parts import Part, Sentence, Strong, TextTable
+from eigenveil.app.parts import Part, Sentence, Strong, TablePart
 from eigenveil.errors import LONGEST_TEXT, printable
 
 
@@ -65,7 +65,7 @@ class Screen(Console):
 
     def show(self, parts: Iterable[Part]) -> None:
         for part in parts:
-            if isinstance(part, TextTable):
+            if isinstance(part, TablePart):
                 self.print(_table(part))
             elif isinstance(part, Sentence):
                 self.print(*map(_word, part.words), soft_wrap=part.whole)
@@ -81,7 +81,7 @@ class Screen(Console):
         self.print("next: eigenveil", *typed, soft_wrap=True)
 
 
-def _table(part: TextTable) -> Table:
+def _table(part: TablePart) -> Table:
     table = Table(title=part.title, show_header=part.headed)
     for name in part.headings:
         table.add_column(
@@ -144,14 +144,14 @@ def plain_values(value: object) -> Any:
     return str(value) if isinstance(value, Path | datetime) else value
 
 
-class Shown(Protocol):
+class Presentable(Protocol):
     """What a use case returns, as it can be shown to people."""
 
     def parts(self) -> Iterable[Part]:
         """In tables and sentences."""
 
 
-def present(found: Shown, *, json: bool, quiet: bool = False) -> Screen:
+def present(found: Presentable, *, json: bool, quiet: bool = False) -> Screen:
     """Show what a use case returned, as one JSON object or to people; the screen for what follows.
 
     That screen shows nothing beside JSON.
@@ -177,7 +177,7 @@ def listening(*, quiet: bool) -> Iterator[Tell]:
 
         def tell(event: FitEvent) -> None:
             if isinstance(event, Told):
-                if isinstance(advance, _Lines):
+                if isinstance(advance, _StepLines):
                     advance.finish()
                 if not (quiet and event.kind in ("ledger", "no ledger")):
                     show_told(event)
@@ -201,7 +201,7 @@ def fit_progress(*, quiet: bool) -> Iterator[Advance | None]:
         with _bars() as advance:
             yield advance
     else:
-        lines = _Lines()
+        lines = _StepLines()
         yield lines
         lines.finish()
 
@@ -234,7 +234,7 @@ def _bars() -> Iterator[Advance]:
             progress.update(task.id, total=task.completed)
 
 
-class _Lines:
+class _StepLines:
     """One line when a step ends, for logs: a pass over the rows, or a step of all sites."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from eigenveil.app.parts import Part, Sentence, Strong, TextTable, plain
+from eigenveil.app.parts import Part, Sentence, Strong, TablePart, plain
 from eigenveil.app.results import CERTIFICATE, MODEL, load_model, presenter_of, release_values
 from eigenveil.console.desk.ways import title_of
 from eigenveil.errors import DataError
@@ -72,7 +72,7 @@ class Results:
 def _plain(parts: Iterable[Part]) -> Iterator[dict[str, Any]]:
     """What is said of a result, as a template takes it."""
     for part in parts:
-        if isinstance(part, TextTable):
+        if isinstance(part, TablePart):
             yield {
                 "title": part.title,
                 "headings": list(part.headings),

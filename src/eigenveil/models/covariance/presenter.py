@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil import plots
-from eigenveil.app.parts import Part, TextTable
+from eigenveil.app.parts import Part, TablePart
 from eigenveil.app.presenters.base import (
     Comparison,
     Drawing,
@@ -69,7 +69,7 @@ class CovariancePresenter(Presenter):
                     "NO: not usable" if hidden[index] else "yes",
                 )
             )
-        yield TextTable(
+        yield TablePart(
             f"mean and covariance of {count} features",
             ("feature", "mean", "deviation", "strongest correlation", "above noise"),
             rows,
