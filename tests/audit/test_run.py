@@ -10,9 +10,9 @@ import pytest
 
 from eigenveil.audit import all_cases, audit, chosen
 from eigenveil.audit.case import Case, Claim, Randomness, Samples, Witness
-from eigenveil.audit.report import BEGIN, END, put_table, summary, write_findings
+from eigenveil.audit.report import summary, write_findings
 from eigenveil.audit.run import judge, trials_of
-from eigenveil.errors import DataError, OutputError, PrivacyError
+from eigenveil.errors import DataError, PrivacyError
 from eigenveil.privacy.statistics import STATISTICS
 
 QUICK = ["row-sum-gaussian-add-remove", "federated-helper-aggregator", "cape-10-sites-8-colluding"]
@@ -187,13 +187,3 @@ def test_the_report_is_written_whole(tmp_path):
     assert all(f"`{name}`" in table for name in QUICK)
     assert (tmp_path / "audit.png").stat().st_size > 10_000
     assert (tmp_path / "audit.svg").read_text(encoding="utf-8").startswith("<?xml")
-
-
-def test_the_table_goes_between_the_marks_of_a_document(tmp_path):
-    document = tmp_path / "audit.md"
-    document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
-    put_table(document, "new\n")
-    assert document.read_text(encoding="utf-8") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
-    document.write_text("no marks", encoding="utf-8")
-    with pytest.raises(OutputError, match="no place"):
-        put_table(document, "new\n")

@@ -10,6 +10,7 @@ because the errors of either side are bounded by themselves.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -30,21 +31,11 @@ def epsilon_lower_bound(
     first: FloatArray, second: FloatArray, *, delta: float, false_alarm: float = 1e-8
 ) -> float:
     """A lower bound on epsilon at ``delta``, wrong with chance at most ``false_alarm``."""
-    level = false_alarm / 2
-    best, chosen = -math.inf, None
-    for family in _families(first, second):
-        likely, unlikely = family.chances(level)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.where(likely > delta, np.log((likely - delta) / unlikely), -math.inf)
-        place = int(np.argmax(found))
-        if found[place] > best:
-            best, chosen = float(found[place]), family.event(place)
-    if chosen is None:
-        return 0.0
-    likely_here, unlikely_here = chosen.chances(level)
-    if likely_here <= delta:
-        return 0.0
-    return max(0.0, math.log((likely_here - delta) / unlikely_here))
+
+    def loss(likely: FloatArray, unlikely: FloatArray) -> FloatArray:
+        return np.where(likely > delta, np.log((likely - delta) / unlikely), -math.inf)
+
+    return _lower_bound(first, second, false_alarm, loss)
 
 
 def mu_lower_bound(first: FloatArray, second: FloatArray, *, false_alarm: float = 1e-8) -> float:
@@ -53,19 +44,31 @@ def mu_lower_bound(first: FloatArray, second: FloatArray, *, false_alarm: float 
     Any test between neighbours of a mu-GDP mechanism has errors ``alpha, beta`` with
     ``Phi^-1(1 - alpha) - Phi^-1(beta) <= mu``.
     """
+    return _lower_bound(
+        first, second, false_alarm, lambda likely, unlikely: ndtri(likely) + ndtri(1.0 - unlikely)
+    )
+
+
+def _lower_bound(
+    first: FloatArray,
+    second: FloatArray,
+    false_alarm: float,
+    loss: Callable[[FloatArray, FloatArray], FloatArray],
+) -> float:
+    """The loss that the measuring half shows by the event that looks best to the choosing half."""
     level = false_alarm / 2
     best, chosen = -math.inf, None
-    for family in _families(first, second):
-        likely, unlikely = family.chances(level)
-        found = ndtri(likely) + ndtri(1.0 - unlikely)
-        found = np.where(np.isnan(found), -math.inf, found)
-        place = int(np.argmax(found))
-        if found[place] > best:
-            best, chosen = float(found[place]), family.event(place)
-    if chosen is None:
-        return 0.0
-    likely_here, unlikely_here = chosen.chances(level)
-    bound = float(ndtri(likely_here) + ndtri(1.0 - unlikely_here))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for family in _families(first, second):
+            found = loss(*family.chances(level))
+            found = np.where(np.isnan(found), -math.inf, found)
+            place = int(np.argmax(found))
+            if found[place] > best:
+                best, chosen = float(found[place]), family.event(place)
+        if chosen is None:
+            return 0.0
+        likely, unlikely = chosen.chances(level)
+        bound = float(loss(np.array(likely), np.array(unlikely)))
     return 0.0 if math.isnan(bound) else max(0.0, bound)
 
 

@@ -20,7 +20,7 @@ from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism, NoiseKind
-from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
 from eigenveil.privacy.statistics import Layout
 from eigenveil.tables.units import LabelledRows, UnitRows
 
@@ -124,7 +124,6 @@ class Attack:
     rows: Rows  # The neighbours
     other: Rows
     loss: float = 1.0  # Mu or epsilon that the noise is calibrated to
-    draws: int = 1  # Directions, where they are drawn
 
     @property
     def mechanism(self) -> Mechanism:
@@ -149,13 +148,8 @@ class Attack:
         return found[0]
 
     def _record(self, rows: Rows) -> ReleaseRecord:
-        return calibrated_record(
-            summed(rows, self.make),
-            name="audited",
-            adjacency=self.adjacency,
-            kind=self.kind,
-            budget=budget_of(self.kind, self.loss),
-            draws_count=self.draws,
+        return audited_record(
+            summed(rows, self.make), self.kind, loss=self.loss, adjacency=self.adjacency
         )
 
     def claim(self) -> Claim:
@@ -213,7 +207,8 @@ class Attack:
     def _directions(
         self, total: Accumulator, trials: int, record: ReleaseRecord, randomness: Randomness
     ) -> FloatArray:
-        moved = self._moved()
+        first, second = self._exact()
+        moved = first - second
         side = math.isqrt(moved.size)
         axis = np.linalg.eigh(moved.reshape(side, side))[1][:, -1]
         found = np.empty(trials)
@@ -221,9 +216,6 @@ class Attack:
             vectors = release_vectors(total, record, randomness.source).values
             found[turn] = np.sum((vectors @ axis) ** 2)
         return found
-
-    def _moved(self) -> FloatArray:
-        return exact(summed(self.rows, self.make)) - exact(summed(self.other, self.make))
 
     def _exact(self) -> tuple[FloatArray, FloatArray]:
         return exact(summed(self.rows, self.make)), exact(summed(self.other, self.make))
@@ -233,9 +225,19 @@ class Attack:
         return self.mechanism.distinguished(values, *self._exact())
 
 
-def budget_of(kind: NoiseKind, loss: float) -> StepBudget:
-    """So much of mu or of epsilon, whichever is the mechanism's."""
-    return StepBudget(epsilon=loss) if MECHANISMS[kind].pure else StepBudget(mu=loss)
+def audited_record(
+    total: Accumulator,
+    kind: NoiseKind = "gaussian",
+    *,
+    loss: float = 1.0,
+    adjacency: Adjacency = "add-remove",
+    sharing: Sharing = ALONE,
+) -> ReleaseRecord:
+    """The record of a release that spends so much of mu or epsilon, whichever is the noise's."""
+    budget = StepBudget(epsilon=loss) if MECHANISMS[kind].pure else StepBudget(mu=loss)
+    return calibrated_record(
+        total, name="audited", adjacency=adjacency, kind=kind, budget=budget, sharing=sharing
+    )
 
 
 def release_claim(record: ReleaseRecord, whence: str) -> Claim:

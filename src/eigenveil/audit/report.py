@@ -13,8 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from eigenveil.audit.run import CONFIDENCE, EVERYTHING, TRIALS, Finding, Progress, audit, chosen
-from eigenveil.errors import OutputError, of_system
+from eigenveil.audit.run import Finding
 from eigenveil.plots import save_figure
 
 _BLUE, _RED, _GREY, _INK = "#2b6cb0", "#c05621", "#a0aec0", "#2d3748"
@@ -176,36 +175,14 @@ def _curve(axes: Any, finding: Finding) -> None:
 # -- An audit as a table (text, CSV, JSON, Markdown) and a figure, in a folder.
 
 
-TABLE, NUMBERS, MARKDOWN, FIGURES = (
-    "audit.csv",
-    "audit.json",
-    "audit.md",
-    ("audit.png", "audit.svg"),
-)
-# Between these lines a document has the table.
-BEGIN, END = "<!-- audit table: begin -->", "<!-- audit table: end -->"
-COLUMNS = (
-    "name",
-    "group",
-    "mechanism",
-    "adjacency",
-    "view",
-    "claimed_epsilon",
-    "claimed_delta",
-    "claimed_mu",
-    "mu_at_least",
-    "epsilon_at_least",
-    "tightness",
-    "predicted",
-    "verdict",
-    "trials",
-)
+TABLE, NUMBERS, MARKDOWN = "audit.csv", "audit.json", "audit.md"
+FIGURES = ("audit.png", "audit.svg")
 
 
-def as_values(finding: Finding) -> dict[str, Any]:
-    """One finding as plain values, the columns of the table first."""
+def _columns(finding: Finding) -> dict[str, Any]:
+    """What the table has of a finding."""
     case, claim = finding.case, finding.case.claim
-    values: dict[str, Any] = {
+    return {
         "name": case.name,
         "group": case.group,
         "mechanism": case.mechanism,
@@ -220,11 +197,18 @@ def as_values(finding: Finding) -> dict[str, Any]:
         "predicted": case.truth,
         "verdict": finding.verdict,
         "trials": finding.trials,
+    }
+
+
+def as_values(finding: Finding) -> dict[str, Any]:
+    """One finding as plain values, the columns of the table first."""
+    case = finding.case
+    values = _columns(finding) | {
         "seconds": round(finding.seconds, 2),
         "title": case.title,
         "test": case.test,
         "sampling": case.sampling,
-        "claim_whence": claim.whence,
+        "claim_whence": case.claim.whence,
         "false_alarm": finding.false_alarm,
         "curve": {
             "epsilon": finding.epsilons.tolist(),
@@ -328,55 +312,16 @@ def write_findings(findings: Sequence[Finding], folder: Path, *, confidence: flo
     for row in values:
         del row["seconds"]  # the same outputs give the same files
     with (folder / TABLE).open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(COLUMNS)
-        for row in values:
-            table.writerow([_cell(row[column]) for column in COLUMNS])
+        lines = [_columns(finding) for finding in findings]
+        table = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
+        table.writeheader()
+        table.writerows({name: _cell(value) for name, value in line.items()} for line in lines)
     whole = {"confidence": confidence, "audits": values}
     (folder / NUMBERS).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     (folder / MARKDOWN).write_text(markdown(findings, confidence=confidence), encoding="utf-8")
     axes = audit_figure(findings, confidence=confidence)
     for name in FIGURES:
         save_figure(axes, folder / name)
-
-
-def write(
-    folder: Path,
-    *,
-    document: Path | None = None,
-    trials: int = TRIALS,
-    confidence: float = CONFIDENCE,
-    jobs: int = 1,
-    seed: int | None = None,
-    progress: Progress | None = None,
-) -> list[Finding]:
-    """Audit everything and write the table and the figure; what ``make figures`` calls."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError("cannot-write", path=folder, reason=of_system(error)) from None
-    findings = audit(
-        chosen([EVERYTHING]),
-        trials=trials,
-        confidence=confidence,
-        jobs=jobs,
-        seed=seed,
-        progress=progress,
-    )
-    write_findings(findings, folder, confidence=confidence)
-    if document is not None:
-        put_table(document, markdown(findings, confidence=confidence))
-    return findings
-
-
-def put_table(document: Path, table: str) -> None:
-    """Put a table between the marks of a document."""
-    text = document.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise OutputError("no-place-for-table", document=document, begin=BEGIN, end=END)
-    document.write_text(f"{before}{BEGIN}\n{table}{END}{after}", encoding="utf-8")
 
 
 def _cell(value: Any) -> Any:

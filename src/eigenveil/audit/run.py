@@ -12,6 +12,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +25,7 @@ from eigenveil.audit.bounds import (
     mu_lower_bound,
 )
 from eigenveil.audit.case import Case, FloatArray, Randomness, Samples, joined
-from eigenveil.audit.sound import many_party_cases, sound_cases
+from eigenveil.audit.sound import sound_cases
 from eigenveil.errors import DataError, PrivacyError, nearest
 from eigenveil.privacy.accountant import delta_of_mu, epsilon_of_mu
 
@@ -34,19 +36,14 @@ GROUPS = ("sound", "published")
 
 @cache
 def all_cases() -> dict[str, Case]:
-    """Every case by its name: releases, many parties, published algorithms."""
+    """Every case by its name: this package's, and those that installed packages add."""
+    others = (point.load()() for point in entry_points(group="eigenveil.audits"))
     found: dict[str, Case] = {}
-    for case in (*sound_cases(), *many_party_cases(), *_other_cases()):
+    for case in chain(sound_cases(), *others):
         if case.name in found:
             raise AssertionError(f"two cases are called {case.name!r}")
         found[case.name] = case
     return found
-
-
-def _other_cases() -> Iterator[Case]:
-    """Cases that installed packages add: entry points of the group ``eigenveil.audits``."""
-    for point in entry_points(group="eigenveil.audits"):
-        yield from point.load()()
 
 
 def mechanisms() -> dict[str, list[Case]]:
@@ -71,14 +68,11 @@ def chosen(words: Sequence[str]) -> list[Case]:
         elif word in cases:
             found = [cases[word]]
         else:
-            raise _unknown(word, list(dict.fromkeys([*families, *cases, *GROUPS, EVERYTHING])))
+            names = dict.fromkeys([*families, *cases, *GROUPS, EVERYTHING])
+            near = nearest(word.lower().replace("_", "-"), names)
+            raise DataError("unknown-mechanism", word=word, near=near)
         taken.update((case.name, case) for case in found)
     return list(taken.values())
-
-
-def _unknown(word: str, names: Sequence[str]) -> DataError:
-    near = nearest(word.lower().replace("_", "-"), names)
-    return DataError("unknown-mechanism", word=word, near=near)
 
 
 # -- Running audits: outputs from several processes, bounds, and a verdict on each claim.
@@ -87,7 +81,7 @@ def _unknown(word: str, names: Sequence[str]) -> DataError:
 TRIALS, CONFIDENCE = 100_000, 0.999
 # Of a case that draws a part of the trials, no fewer than so many.
 _FEWEST = 1_000
-_POINTS = 25  # of the curve of delta against epsilon
+_POINTS = 25  # of the curve of delta against epsilon, evenly to twice the claim
 _CHUNK = 5_000
 # Environment that keeps linear algebra to one thread in a worker.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -156,23 +150,21 @@ def judge(case: Case, samples: Samples, *, false_alarm: float, seconds: float = 
     claim = case.claim
     parts = 2 + (claim.mu is not None) + (case.witness is not None)
     level = false_alarm / parts
-    mu = None
+    mu, beyond_mu = None, False
     epsilon = epsilon_lower_bound(*samples, delta=claim.delta, false_alarm=level)
-    epsilons = _grid(case)
+    epsilons = np.linspace(0.0, 2.0 * claim.epsilon, _POINTS)
     deltas = delta_lower_bounds(*samples, epsilons, false_alarm=level)
     if claim.mu is not None:
         mu = mu_lower_bound(*samples, false_alarm=level)
+        beyond_mu = mu > claim.mu
         epsilon = max(epsilon, epsilon_of_mu(mu, claim.delta))
         deltas = np.maximum(deltas, [delta_of_mu(mu, float(e)) for e in epsilons])
     claimed = claim.curve(epsilons)
-    broken = []
-    beyond_mu = mu is not None and claim.mu is not None and mu > claim.mu
-    if beyond_mu and case.group == "sound":
-        broken.append("mu")
-    if epsilon > claim.epsilon:
-        broken.append("epsilon")
-    if np.any(deltas > claimed * (1.0 + 1e-12)):
-        broken.append("delta")
+    exceeded = {
+        "mu": beyond_mu and case.group == "sound",
+        "epsilon": epsilon > claim.epsilon,
+        "delta": np.any(deltas > claimed * (1.0 + 1e-12)),
+    }
     return Finding(
         case=case,
         trials=samples.first.size,
@@ -182,16 +174,11 @@ def judge(case: Case, samples: Samples, *, false_alarm: float, seconds: float = 
         epsilons=epsilons,
         deltas=deltas,
         claimed=claimed,
-        broken=tuple(broken),
+        broken=tuple(name for name, over in exceeded.items() if over),
         beyond_mu=beyond_mu,
         witness=_witness(case, samples, level),
         seconds=seconds,
     )
-
-
-def _grid(case: Case) -> FloatArray:
-    """Epsilons of the curve: evenly to twice the claim, which is one of them."""
-    return np.linspace(0.0, 2.0 * case.claim.epsilon, _POINTS)
 
 
 def _witness(case: Case, samples: Samples, level: float) -> WitnessFound | None:
@@ -218,7 +205,7 @@ def audit(
         return []
     false_alarm = (1.0 - confidence) / len(cases)
     _check_enough(cases, trials, false_alarm)
-    drawn: dict[str, list[tuple[int, Samples, float]]] = {case.name: [] for case in cases}
+    drawn: dict[str, list[_Part]] = {case.name: [] for case in cases}
     tasks = [
         (case.name, start, min(_CHUNK, trials_of(case, trials) - start), seed)
         for case in cases
@@ -226,22 +213,16 @@ def audit(
     ]
     total = sum(count for _, _, count, _ in tasks)
     done = 0
-    for name, start, samples, seconds in _run(tasks, cases, jobs):
-        drawn[name].append((start, samples, seconds))
-        done += samples.first.size
+    for part in _run(tasks, cases, jobs):
+        drawn[part.name].append(part)
+        done += part.samples.first.size
         if progress is not None:
             progress(done, total)
     findings = []
     for case in cases:
-        parts = sorted(drawn[case.name], key=lambda part: part[0])
-        findings.append(
-            judge(
-                case,
-                joined([samples for _, samples, _ in parts]),
-                false_alarm=false_alarm,
-                seconds=math.fsum(seconds for _, _, seconds in parts),
-            )
-        )
+        parts = sorted(drawn[case.name], key=lambda part: part.start)
+        samples, seconds = joined([part.samples for part in parts]), [p.seconds for p in parts]
+        findings.append(judge(case, samples, false_alarm=false_alarm, seconds=math.fsum(seconds)))
     return findings
 
 
@@ -250,8 +231,16 @@ def trials_of(case: Case, trials: int) -> int:
     return min(trials, max(_FEWEST, round(trials * case.share)))
 
 
-_Task = tuple[str, int, int, int | None]
-_Part = tuple[str, int, Samples, float]
+_Task = tuple[str, int, int, int | None]  # A case's name, the first output, how many, the seed
+
+
+class _Part(NamedTuple):
+    """What was drawn of one task."""
+
+    name: str
+    start: int
+    samples: Samples
+    seconds: float
 
 
 def _run(tasks: Sequence[_Task], cases: Sequence[Case], jobs: int) -> Iterator[_Part]:
@@ -294,17 +283,13 @@ def _draw(case: Case, task: _Task) -> _Part:
         entropy = np.random.SeedSequence([seed, zlib.crc32(name.encode()), start])
     begun = time.process_time()
     samples = case.sample(count, Randomness(entropy))
-    return name, start, samples, time.process_time() - begun
+    return _Part(name, start, samples, time.process_time() - begun)
 
 
 def _check(trials: int, confidence: float, jobs: int) -> None:
     if not 0.5 < confidence < 1.0:
-        raise PrivacyError(
-            "out-of-range",
-            name="confidence",
-            value=confidence,
-            wanted="between 0.5 and 1, such as 0.999",
-        )
+        wanted = "between 0.5 and 1, such as 0.999"
+        raise PrivacyError("out-of-range", name="confidence", value=confidence, wanted=wanted)
     if jobs < 1:
         raise PrivacyError("out-of-range", name="jobs", value=jobs, wanted="1 or more")
     if trials < 1:

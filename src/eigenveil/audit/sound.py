@@ -6,6 +6,8 @@ moves the sum as far as it can.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from eigenveil.audit.case import Case
@@ -22,7 +24,6 @@ from eigenveil.moments.documents.pairs import DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.sums import DocumentNorms, WordShares
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.em import EMSums, Mixture
-from eigenveil.moments.exact import Squares
 from eigenveil.moments.histograms import (
     ColumnHistogram,
     NormHistogram,
@@ -49,144 +50,46 @@ FIRST, SECOND = np.array([3.0, 1.0, 0.0]), np.array([-3.0, 0.0, 1.0])
 ONE_WORD, OTHER_WORD, BOTH = np.array([4.0, 0.0]), np.array([0.0, 7.0]), np.array([3.0, 3.0])
 
 
-def second_moment() -> Accumulator:
-    """The second moment of rows."""
-    return SecondMoment(RULE, features=FEATURES)
+# Empty sums. Those of EM are about two components, one at the origin; the other is far from
+# everything, and so rows count for the first.
+second_moment = partial(SecondMoment, RULE, features=FEATURES)
+row_sum = partial(RowSum, RULE, features=FEATURES, count_weight=0.25)
+histogram = partial(NormHistogram, None, precision="double")
+columns = partial(ColumnHistogram, FEATURES, precision="double")
+categories = partial(  # a number, and a category of two levels
+    ColumnHistogram, FEATURES + 1, precision="double", variables=np.array([0.0, 1.0, 1.0])
+)
+sketch = partial(Sketch, RULE, np.eye(FEATURES), clip=1.0)
+energy = partial(ComponentEnergy, RULE, np.eye(FEATURES)[:1], count_weight=0.25)
+third_moment = partial(ThirdMoment, RULE, np.eye(FEATURES), clip=1.0, variance=0.05)
+_ABOUT = Mixture(
+    means=np.array([[0.0] * FEATURES, [4.0] * FEATURES]),
+    logs=np.zeros(2),
+    factors=np.full((2, 1), 20.0),
+    reaches=np.full(2, 0.5),
+)
+em_sums = partial(EMSums, RULE, _ABOUT, squares="full")
+means_alone = partial(EMSums, RULE, _ABOUT, squares="none")
+pairs = partial(DocumentPairs, FEATURES)
+word_shares = partial(WordShares, FEATURES)
+document_sketch = partial(DocumentSketch, FEATURES, 2)
+triples = partial(DocumentTriples, np.eye(FEATURES))
+# of words whose rows are opposite: as far from each other as any
+opposite_triples = partial(DocumentTriples, np.array([[1.0], [-1.0]]) / np.sqrt(2.0))
+# every document's shortened to a quarter
+clipped_pairs, clipped_word_shares = partial(pairs, clip=0.25), partial(word_shares, clip=0.25)
+clipped_triples = partial(triples, clip=0.25)
+column_counts = partial(ObservedCounts, FEATURES)
+pair_counts = partial(ObservedPairs, FEATURES)
+# of units' rows
+weighted_em_sums, weighted_histogram, weighted_third_moment, weighted_triples = (
+    partial(each, weighted=True) for each in (em_sums, histogram, third_moment, triples)
+)
 
 
-def row_sum() -> Accumulator:
-    """The rows' sum, and a quarter of their count."""
-    return RowSum(RULE, features=FEATURES, count_weight=0.25)
-
-
-def histogram() -> Accumulator:
-    """The histogram of norms, with the count."""
-    return NormHistogram(None, precision="double")
-
-
-def columns() -> Accumulator:
-    """Histograms of all columns."""
-    return ColumnHistogram(FEATURES, precision="double")
-
-
-def categories() -> Accumulator:
-    """Histograms of a number and of a category of two levels."""
-    return ColumnHistogram(FEATURES + 1, precision="double", variables=np.array([0.0, 1.0, 1.0]))
-
-
-def sketch() -> Accumulator:
-    """The one-pass sketch."""
-    return Sketch(RULE, np.eye(FEATURES), clip=1.0)
-
-
-def energy() -> Accumulator:
-    """Squares along a released direction, the rest, and a quarter of the count."""
-    return ComponentEnergy(RULE, np.eye(FEATURES)[:1], count_weight=0.25)
-
-
-def third_moment() -> Accumulator:
-    """The third moment of rows around spherical components."""
-    return ThirdMoment(RULE, np.eye(FEATURES), clip=1.0, variance=0.05)
-
-
-def em_sums(squares: Squares = "full", *, weighted: bool = False) -> Accumulator:
-    """Sums of expectation maximisation about two components, where the rows used here are.
-
-    One is at the origin. The other is far from everything, and so rows count for the first.
-    """
-    features = FEATURES
-    mixture = Mixture(
-        means=np.array([[0.0] * features, [4.0] * features]),
-        logs=np.zeros(2),
-        factors=np.full((2, 1), 20.0),
-        reaches=np.full(2, 0.5),
-    )
-    return EMSums(RULE, mixture, squares=squares, weighted=weighted)
-
-
-def means_alone() -> Accumulator:
-    """The same without squares."""
-    return em_sums("none")
-
-
-def weighted_em_sums() -> Accumulator:
-    """The same of units' rows."""
-    return em_sums(weighted=True)
-
-
-def pairs() -> Accumulator:
-    """Pairs of words of documents."""
-    return DocumentPairs(FEATURES)
-
-
-def clipped_pairs() -> Accumulator:
-    """The same, every document's shortened to a quarter."""
-    return DocumentPairs(FEATURES, clip=0.25)
-
-
-def word_shares() -> Accumulator:
-    """Shares of words of documents."""
-    return WordShares(FEATURES)
-
-
-def clipped_word_shares() -> Accumulator:
-    """The same, every document's shortened to a quarter."""
-    return WordShares(FEATURES, clip=0.25)
-
-
-def document_sketch() -> Accumulator:
-    """Pairs of words seen through a public matrix."""
-    return DocumentSketch(FEATURES, 2)
-
-
-def triples() -> Accumulator:
-    """Triples of words seen through a basis."""
-    return DocumentTriples(np.eye(FEATURES))
-
-
-def clipped_triples() -> Accumulator:
-    """The same, every document's shortened to a quarter."""
-    return DocumentTriples(np.eye(FEATURES), clip=0.25)
-
-
-def opposite_triples() -> Accumulator:
-    """Triples of words whose rows are opposite: as far from each other as any."""
-    return DocumentTriples(np.array([[1.0], [-1.0]]) / np.sqrt(2.0))
-
-
-def norms_of_documents() -> Accumulator:
+def norms_of_documents(*, weighted: bool = False) -> Accumulator:
     """The histogram of what documents contribute."""
-    return DocumentNorms(DocumentPairs(FEATURES))
-
-
-def column_counts() -> Accumulator:
-    """How many rows have an entry in each column."""
-    return ObservedCounts(FEATURES)
-
-
-def pair_counts() -> Accumulator:
-    """How many rows have an entry in both columns of a pair."""
-    return ObservedPairs(FEATURES)
-
-
-def weighted_histogram() -> Accumulator:
-    """The histogram of norms of units' rows, with the count."""
-    return NormHistogram(None, precision="double", weighted=True)
-
-
-def weighted_third_moment() -> Accumulator:
-    """The third moment of units' rows."""
-    return ThirdMoment(RULE, np.eye(FEATURES), clip=1.0, variance=0.05, weighted=True)
-
-
-def weighted_triples() -> Accumulator:
-    """Triples of words of units' documents."""
-    return DocumentTriples(np.eye(FEATURES), weighted=True)
-
-
-def weighted_norms_of_documents() -> Accumulator:
-    """The histogram of what units' documents contribute."""
-    return DocumentNorms(DocumentPairs(FEATURES), weighted=True)
+    return DocumentNorms(pairs(), weighted=weighted)
 
 
 _ADD: Adjacency = "add-remove"
@@ -272,40 +175,42 @@ _LINES: list[_Line] = [
     ("document-sketch", "units", document_sketch, "gaussian", _ADD, _WITH_TEN_MORE, [_DOCUMENT]),
     ("document-triples", "units", weighted_triples, "gaussian", _ADD, _WITH_TEN_MORE, [_DOCUMENT]),
     (
-        *("norm-histogram", "docs-units", weighted_norms_of_documents, "gaussian"),
+        *("norm-histogram", "docs-units", partial(norms_of_documents, weighted=True), "gaussian"),
         *(_ADD, _WITH_TEN_MORE, [_DOCUMENT]),
     ),
 ]
 
 
-def _attack(line: _Line) -> Attack:
-    _, _, make, kind, adjacency, rows, other = line
-    return Attack(make, kind, adjacency, rows, other)
-
-
 def _name(line: _Line) -> str:
-    mechanism, which, _, kind, adjacency, _, _ = line
+    mechanism, which, _, kind, adjacency, *_ = line
     return "-".join(part for part in (mechanism, which, kind, adjacency) if part)
 
 
 # Attacks by the names of their cases.
-ATTACKS: dict[str, Attack] = {_name(line): _attack(line) for line in _LINES}
+ATTACKS: dict[str, Attack] = {_name(line): Attack(*line[2:]) for line in _LINES}
 
 
 def sound_cases() -> list[Case]:
-    """A case for each attack."""
-    return [_case(line, ATTACKS[_name(line)]) for line in _LINES]
+    """A case for each attack, each stream, and each adversary of many parties."""
+    return [
+        *(
+            _case(*line[:2], name, attack)
+            for line, (name, attack) in zip(_LINES, ATTACKS.items(), strict=True)
+        ),
+        *(_view_case(name, attack) for name, attack in VIEWS.items()),
+        *(_tree_case(name, attack) for name, attack in TREES.items()),
+        *(_stream_case(name, attack) for name, attack in STREAMS.items()),
+    ]
 
 
-def _case(line: _Line, attack: Attack) -> Case:
-    mechanism, which, _, kind, adjacency, _, _ = line
-    record = attack.record()
+def _case(mechanism: str, which: str, name: str, attack: Attack) -> Case:
+    kind = attack.kind
     return Case(
-        name=_name(line),
+        name=name,
         mechanism=mechanism,
         title=f"{mechanism}{' (' + which + ')' if which else ''}, {kind}",
         group="sound",
-        adjacency=adjacency,
+        adjacency=attack.adjacency,
         test=attack.test,
         sampling="release_vectors on each data set"
         if not attack.mechanism.added
@@ -313,7 +218,7 @@ def _case(line: _Line, attack: Attack) -> Case:
         claim=attack.claim(),
         sample=attack.sample,
         share=attack.mechanism.audited,
-        covers=(f"{record.statistic}/{kind}",),
+        covers=(f"{attack.record().statistic}/{kind}",),
     )
 
 
@@ -373,42 +278,37 @@ STREAMS: dict[str, StreamAttack] = {
 }
 
 
-def many_party_cases() -> list[Case]:
-    """A case for each."""
-    cases = [_view_case(name, attack) for name, attack in VIEWS.items()]
-    for name, tree in TREES.items():
-        cases.append(
-            Case(
-                name=name,
-                mechanism="tree",
-                title=f"tree of 8 leaves, {tree.view}",
-                group="sound",
-                adjacency="add-remove",
-                view=tree.view,
-                test=_SUM,
-                sampling="each leaf's sum and share of the noise, added up",
-                claim=tree.claim(),
-                sample=tree.sample,
-            )
-        )
-    for name, stream in STREAMS.items():
-        cases.append(
-            Case(
-                name=name,
-                mechanism="stream",
-                title=f"stream of {stream.blocks} blocks"
-                + ("" if stream.forgetting is None else ", each with its own noise"),
-                group="sound",
-                adjacency="add-remove",
-                test="all prefixes together, as the releases C g + z that they stand for, along "
-                "what the row moves of them (likelihood ratio)",
-                sampling=f"{'PrefixSum' if stream.forgetting is None else 'DiscountedSum'}, many "
-                "streams side by side",
-                claim=stream.claim(),
-                sample=stream.sample,
-            )
-        )
-    return cases
+def _tree_case(name: str, attack: TreeAttack) -> Case:
+    return Case(
+        name=name,
+        mechanism="tree",
+        title=f"tree of 8 leaves, {attack.view}",
+        group="sound",
+        adjacency="add-remove",
+        view=attack.view,
+        test=_SUM,
+        sampling="each leaf's sum and share of the noise, added up",
+        claim=attack.claim(),
+        sample=attack.sample,
+    )
+
+
+def _stream_case(name: str, attack: StreamAttack) -> Case:
+    how, made = ("", "PrefixSum")
+    if attack.forgetting is not None:
+        how, made = (", each with its own noise", "DiscountedSum")
+    return Case(
+        name=name,
+        mechanism="stream",
+        title=f"stream of {attack.blocks} blocks{how}",
+        group="sound",
+        adjacency="add-remove",
+        test="all prefixes together, as the releases C g + z that they stand for, along "
+        "what the row moves of them (likelihood ratio)",
+        sampling=f"{made}, many streams side by side",
+        claim=attack.claim(),
+        sample=attack.sample,
+    )
 
 
 def _view_case(name: str, attack: ViewAttack) -> Case:

@@ -22,7 +22,7 @@ from eigenveil.audit.releases import (
     Make,
     Replicates,
     Rows,
-    budget_of,
+    audited_record,
     exact,
     release_claim,
     summed,
@@ -35,8 +35,6 @@ from eigenveil.moments.release import noisy_integers
 from eigenveil.moments.rows import Block
 from eigenveil.moments.stream_sums import DiscountedSum, PrefixSum
 from eigenveil.noise.entries import from_coordinates
-from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.mask_views import MASK_RATIO
 from eigenveil.privacy.mechanisms import NoiseKind
@@ -56,12 +54,9 @@ _MOST_VALUES = 1 << 18
 
 def guaranteed(found: Guarantee, whence: str) -> Claim:
     """A guarantee of the package as a claim."""
+    mu = found.mu
     return Claim(
-        epsilon=found.epsilon,
-        delta=found.delta,
-        mu=found.mu,
-        exact=found.mu is not None,
-        whence=whence,
+        epsilon=found.epsilon, delta=found.delta, mu=mu, exact=mu is not None, whence=whence
     )
 
 
@@ -77,28 +72,16 @@ class ViewAttack:
     kind: NoiseKind
     rows: Rows
     other: Rows
-    loss: float = 1.0
 
     @cached_property
     def record(self) -> ReleaseRecord:
         """Of the sum, its noise in as many shares as the federation counts on."""
-        return calibrated_record(
-            self.make(),
-            name="audited",
-            adjacency="add-remove",
-            kind=self.kind,
-            budget=budget_of(self.kind, self.loss),
-            sharing=self.federation.sharing(),
-        )
+        return audited_record(self.make(), self.kind, sharing=self.federation.sharing())
 
     def claim(self) -> Claim:
         """The guarantee of the view, as a study's certificate states it."""
-        found = guarantees(
-            [self.record],
-            self.federation,
-            delta=0.0 if self.record.pure else DELTA,
-            adjacency="add-remove",
-        )
+        delta = 0.0 if self.record.pure else DELTA
+        found = guarantees([self.record], self.federation, delta=delta, adjacency="add-remove")
         return guaranteed(found[self.view], "privacy.views.guarantees (docs/proofs/views.md)")
 
     def sample(
@@ -242,14 +225,7 @@ class TreeAttack:
     @cached_property
     def record(self) -> ReleaseRecord:
         """Of the sum of all leaves."""
-        return calibrated_record(
-            self.make(),
-            name="audited",
-            adjacency="add-remove",
-            kind="gaussian",
-            budget=StepBudget(mu=1.0),
-            sharing=Sharing(noise_parts=self.noise_parts),
-        )
+        return audited_record(self.make(), sharing=Sharing(noise_parts=self.noise_parts))
 
     def claim(self) -> Claim:
         """The guarantee of the view."""
@@ -288,16 +264,9 @@ class StreamAttack:
     @cached_property
     def record(self) -> ReleaseRecord:
         """Of all prefixes together."""
-        return calibrated_record(
-            self.make(),
-            name="audited",
-            adjacency="add-remove",
-            kind="gaussian",
-            budget=StepBudget(mu=1.0),
-            sharing=Sharing(disjoint=True)
-            if self.forgetting is not None
-            else Sharing(stream=best_factor(self.blocks)),
-        )
+        if self.forgetting is not None:
+            return audited_record(self.make(), sharing=Sharing(disjoint=True))
+        return audited_record(self.make(), sharing=Sharing(stream=best_factor(self.blocks)))
 
     def claim(self) -> Claim:
         """What the record proves of all prefixes together."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 import uvicorn
@@ -22,27 +21,14 @@ from eigenveil.console.log import Log
 from eigenveil.console.pages import lead, owner, table
 from eigenveil.console.runs import Runs
 from eigenveil.console.settings import Link, Settings
-from eigenveil.console.web import STATIC, Console, PageLink, sign_in_routes
+from eigenveil.console.web import STATIC, Console, sign_in_routes
 from eigenveil.console.workers import Desk, DeskProcess
 from eigenveil.errors import DataError, EigenveilError
 
 _UNEXPECTED = EigenveilError("unexpected")
 
 
-@dataclass(frozen=True)
-class Section:
-    """The pages of one kind of person."""
-
-    title: str
-    links: Sequence[PageLink]
-    routes: Callable[[Console], list[Route]]
-
-
-SECTIONS = {
-    "site": Section(owner.TITLE, owner.LINKS, owner.routes),
-    "lead": Section(lead.TITLE, lead.LINKS, lead.routes),
-    "table": Section(table.TITLE, table.LINKS, table.routes),
-}
+SECTIONS = {"site": owner.SECTION, "lead": lead.SECTION, "table": table.SECTION}
 
 
 def make_console(
@@ -53,7 +39,6 @@ def make_console(
     planner: Desk | None = None,
 ) -> Console:
     """The parts of a console."""
-    section = SECTIONS[settings.section]
     return Console(
         settings=settings,
         door=door or make_door(settings),
@@ -62,8 +47,7 @@ def make_console(
         desk=desk or DeskProcess(settings.section, settings.rows),
         planner=planner or DeskProcess(settings.section, settings.rows),
         runs=Runs(settings.state / "runs"),
-        title=section.title,
-        links=section.links,
+        section=SECTIONS[settings.section],
     )
 
 
@@ -90,7 +74,7 @@ def make_app(console: Console, *, limits: ConnectionLimits | None = None) -> Gua
     app = Starlette(
         routes=[
             *sign_in_routes(console),
-            *SECTIONS[console.settings.section].routes(console),
+            *map(console.route, console.section.pages),
             Route("/alive", alive),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],

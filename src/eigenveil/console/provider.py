@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -121,23 +122,16 @@ class Provider:
         # no secret of ours, and not "none", signs for it
         found["id_token_signing_alg_values_supported"] = [e for e in named if e in _ALGORITHMS]
 
-    def _refusing(self) -> _Refusing:
-        return _Refusing(self._issuer.url)
-
-
-class _Refusing:
-    """Whatever goes wrong inside is a refusal: of the network, or of what the provider said."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
-        if kind is None or issubclass(kind, EigenveilError) or not issubclass(kind, Exception):
-            return
-        if issubclass(kind, httpx.HTTPError):
-            why = f"{self._url} cannot be reached ({kind.__name__})"
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Whatever goes wrong inside is a refusal: of the network, or of what the provider said."""
+        try:
+            yield
+        except EigenveilError:
+            raise
+        except httpx.HTTPError as error:
+            why = f"{self._issuer.url} cannot be reached ({type(error).__name__})"
             raise OutputError("no-provider", why=why) from None
-        raise PrivacyError("bad-provider", why=f"what it said does not hold ({kind.__name__})")
+        except Exception as error:
+            why = f"what it said does not hold ({type(error).__name__})"
+            raise PrivacyError("bad-provider", why=why) from None

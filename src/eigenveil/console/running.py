@@ -26,10 +26,10 @@ from eigenveil.app.study_draft import ask_sites
 from eigenveil.app.watch import TrackedSubspace, Unpublished, Watch, WatchEvent, watch
 from eigenveil.console.desk.table import columns_of
 from eigenveil.console.desk.ways import Kind
-from eigenveil.console.runs import ABOUT, RESULT
+from eigenveil.console.runs import RESULT, read_about
 from eigenveil.console.runs import Kind as RunKind
 from eigenveil.console.settings import Rows
-from eigenveil.errors import EigenveilError
+from eigenveil.errors import EigenveilError, spent_of
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.io.stopping import Stop
 
@@ -149,32 +149,20 @@ def main(folder: Path, events: Events) -> None:
     """Do what the folder says, and how it ended."""
     events.tell("began", process=os.getpid())
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        rows = Rows(**{**about["rows"], "data": tuple(about["rows"]["data"])})
-        USE_CASES[about["kind"]](rows, about["asked"], folder / RESULT, events)
-    except KeyboardInterrupt as stopped:
-        events.rest()
-        events.tell("stopped", spent=_spent(stopped))
-    except EigenveilError as error:
-        events.rest()
-        events.tell(
-            "failed", code=error.code, message=error.message, hint=error.hint, spent=_spent(error)
-        )
+        about = read_about(folder)
+        USE_CASES[about["kind"]](about["rows"], about["asked"], folder / RESULT, events)
+        end, said = "finished", {}
     except BaseException as error:
-        traceback.print_exc()
-        found = EigenveilError("unexpected")
-        events.tell(
-            "failed", code=found.code, message=found.message, hint=found.hint, spent=_spent(error)
-        )
-    else:
-        events.rest()
-        events.tell("finished")
-
-
-def _spent(error: BaseException) -> str:
-    """What was released before it ended, in words."""
-    found = getattr(error, "spent", None)
-    return "" if found is None else str(found)
+        end, said = "failed", {"spent": str(spent_of(error) or "")}  # what was released before
+        if isinstance(error, KeyboardInterrupt):
+            end = "stopped"
+        else:
+            if not isinstance(error, EigenveilError):
+                traceback.print_exc()
+                error = EigenveilError("unexpected")
+            said |= {"code": error.code, "message": error.message, "hint": error.hint}
+    events.rest()
+    events.tell(end, **said)
 
 
 if __name__ == "__main__":

@@ -67,6 +67,10 @@ class Run:
         """What it told of one kind, in order."""
         return [each for each in self.events if each["event"] == event]
 
+    def last(self, event: str) -> dict[str, Any] | None:
+        """What it told last of one kind."""
+        return next(iter(reversed(self.told(event))), None)
+
 
 class Runs:
     """The runs in a folder, the newest first."""
@@ -126,14 +130,13 @@ class Runs:
     def _read(self, name: str) -> Run | None:
         place = self.folder / name
         try:
-            fields = json.loads((place / ABOUT).read_text(encoding="utf-8"))
-            rows = fields.pop("rows")
+            fields = read_about(place)
             lives = not _is_free(place / EVENTS)  # before its lines: it may end in between
-            events = _lines(place / EVENTS)
-            return Run(
-                **fields, rows=Rows(**{**rows, "data": tuple(rows["data"])}),
-                events=events, lives=lives,
-            )  # fmt: skip
+            with (place / EVENTS).open("rb") as told:
+                text = told.read(_MOST_BYTES).decode("utf-8", errors="replace")
+            whole = text[: text.rfind("\n") + 1].splitlines()
+            events = [json.loads(line) for line in whole if line.startswith("{")]
+            return Run(**fields, events=events, lives=lives)
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
@@ -152,9 +155,8 @@ def _is_free(file: Path) -> bool:
         return hold(events)
 
 
-def _lines(file: Path) -> list[dict[str, Any]]:
-    """Whole lines of a file, of 16 MB at most."""
-    with file.open("rb") as events:
-        text = events.read(_MOST_BYTES).decode("utf-8", errors="replace")
-    whole = text[: text.rfind("\n") + 1]
-    return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+def read_about(place: Path) -> dict[str, Any]:
+    """What a run's folder says that it is: the first fields of a :class:`Run`."""
+    fields = json.loads((place / ABOUT).read_text(encoding="utf-8"))
+    rows = fields["rows"]
+    return {**fields, "rows": Rows(**rows | {"data": tuple(rows["data"])})}

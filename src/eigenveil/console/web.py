@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from eigenveil.console.door import Door, Person, Session, Sessions
 from eigenveil.console.forecasts import Forecasts
 from eigenveil.console.log import Log
-from eigenveil.console.runs import Runs
+from eigenveil.console.runs import Kind, Run, Runs
 from eigenveil.console.settings import ROLES, Settings
 from eigenveil.console.workers import Desk
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
@@ -45,7 +45,6 @@ _STATUS = {
     "desk-lost": 503,
     "unexpected": 500,
 }
-Guarded = Callable[["Console", Request, Session], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,29 @@ class PageLink:
 
     path: str
     text: str
-    roles: frozenset[str]
+    roles: Collection[str]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page for those who came in and have one of the roles.
+
+    With ``form`` it takes a form (POST), which must be of the session that sends it.
+    """
+
+    path: str
+    answer: Callable[[Visit], Awaitable[Response]]
+    roles: Collection[str]
+    form: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """The pages of one kind of person."""
+
+    title: str
+    links: Sequence[PageLink]
+    pages: Sequence[Page]
 
 
 @dataclass
@@ -68,8 +89,7 @@ class Console:
     desk: Desk
     planner: Desk  # For what takes long
     runs: Runs
-    title: str = ""  # Whose pages these are
-    links: Sequence[PageLink] = ()
+    section: Section
     forecasts: Forecasts = field(default_factory=Forecasts)
     pages: Environment = field(init=False)
 
@@ -82,8 +102,7 @@ class Console:
             lstrip_blocks=True,
         )
         self.pages.globals["version"] = version("eigenveil")
-        self.pages.filters["number"] = _number
-        self.pages.filters["size"] = _size
+        self.pages.filters |= {"number": _number, "size": _size}
 
     # -- answers
 
@@ -96,12 +115,10 @@ class Console:
         status: int = 200,
         **values: Any,
     ) -> Response:
-        """A page, or the part of one that htmx asked for."""
         text = self.pages.get_template(template).render(
             console=self,
             session=session,
             here=request.url.path,
-            part=request.headers.get("hx-request") == "true",
             **values,
         )
         return HTMLResponse(text, status)
@@ -116,9 +133,9 @@ class Console:
             self.log.refused(error.code, who=who, address=address_of(request), detail=error.message)
         return self.page(request, "problem.html", session, status=status, error=error)
 
-    def note(self, request: Request, what: str, session: Session, detail: str = "") -> None:
+    def note(self, request: Request, what: str, person: Person, detail: str = "") -> None:
         """Add a line to the log."""
-        self.log.note(what, who=session.person.name, address=address_of(request), detail=detail)
+        self.log.note(what, who=person.name, address=address_of(request), detail=detail)
 
     # -- sessions
 
@@ -132,10 +149,10 @@ class Console:
 
     def begin(self, request: Request, person: Person) -> Response:
         """Let a person in, with a cookie that no script reads and no other site sends."""
-        cookie, session = self.sessions.begin(person)
-        self.note(request, "came in", session)
+        cookie, _ = self.sessions.begin(person)
+        self.note(request, "came in", person)
         # a page and not a redirect: after a provider's, browsers would leave the cookie out
-        answer = self.page(request, "signed_in.html", home=self.home(session))
+        answer = self.page(request, "signed_in.html", home=self.home(person))
         answer.set_cookie(
             self.cookie, cookie, httponly=True, samesite="strict", secure=self.settings.secure
         )
@@ -150,10 +167,10 @@ class Console:
             return None
         return found
 
-    def home(self, session: Session) -> str:
+    def home(self, person: Person) -> str:
         """The first page of a role."""
-        mine = [link.path for link in self.links if session.person.role in link.roles]
-        return mine[0] if mine else self.links[0].path
+        links = self.section.links
+        return next((link.path for link in links if person.role in link.roles), links[0].path)
 
     # -- routes
 
@@ -168,14 +185,8 @@ class Console:
 
         return Route(path, answer, methods=["GET"])
 
-    def route(
-        self, path: str, handler: Guarded, roles: Sequence[str], *, form: bool = False
-    ) -> Route:
-        """A page for those who came in and have one of the roles.
-
-        With ``form`` it takes a form (POST), which must be of this session: it is then in
-        ``request.state.form``.
-        """
+    def route(self, page: Page) -> Route:
+        """The guarded way to a page."""
 
         async def answer(request: Request) -> Response:
             session = None
@@ -183,19 +194,63 @@ class Console:
                 session = self.session_of(request)
                 if session is None:
                     return away("/sign-in", request)
-                if session.person.role not in roles:
-                    raise PrivacyError(
-                        "page-not-for-role", role=session.person.role, roles=", ".join(roles)
-                    )
-                if form:
-                    request.state.form = await form_of(request)
-                    if not session.same_csrf(request.state.form.get("csrf", "")):
-                        raise PrivacyError("bad-form")
-                return await handler(self, request, session)
+                role = session.person.role
+                if role not in page.roles:
+                    raise PrivacyError("page-not-for-role", role=role, roles=", ".join(page.roles))
+                form = await form_of(request) if page.form else {}
+                if page.form and not session.same_csrf(form.get("csrf", "")):
+                    raise PrivacyError("bad-form")
+                return await page.answer(Visit(self, request, session, form))
             except EigenveilError as error:
                 return self.problem(request, error, session)
 
-        return Route(path, answer, methods=["POST"] if form else ["GET"])
+        return Route(page.path, answer, methods=["POST"] if page.form else ["GET"])
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One request of somebody who came in, with the form that it brought."""
+
+    console: Console
+    request: Request
+    session: Session
+    form: Mapping[str, str]
+
+    @property
+    def person(self) -> Person:
+        """Whose session it is."""
+        return self.session.person
+
+    @property
+    def typed(self) -> dict[str, str]:
+        """What was typed in the form, or asked for in the address: no more than a field holds."""
+        found = self.form or self.request.query_params
+        return {key: value.strip()[:LONGEST] for key, value in found.items()}
+
+    def named(self, what: str) -> str:
+        """A part of the address."""
+        return str(self.request.path_params[what])
+
+    async def ask(self, method: str, **arguments: Any) -> Any:
+        """What the desk answers."""
+        return await self.console.desk.ask(method, **arguments)
+
+    def page(self, template: str, **values: Any) -> Response:
+        """A page, where it goes well."""
+        return self.console.page(self.request, template, self.session, **values)
+
+    def take_form(self, about: str) -> None:
+        """Use the form up, which may be sent once, and is about what was shown."""
+        self.session.take_form(self.form.get("number", ""), about)
+
+    def note(self, what: str, detail: str = "") -> None:
+        """Add a line to the log."""
+        self.console.note(self.request, what, self.person, detail)
+
+    def start(self, kind: Kind, title: str, about: str = "", /, **asked: Any) -> Run:
+        """Start a run."""
+        runs, rows = self.console.runs, self.console.settings.rows
+        return runs.start(kind, title, rows=rows, asked=asked, who=self.person.name, about=about)
 
 
 def sign_in_routes(console: Console) -> list[BaseRoute]:
@@ -203,7 +258,7 @@ def sign_in_routes(console: Console) -> list[BaseRoute]:
 
     async def start(request: Request) -> Response:
         session = console.session_of(request)
-        return away("/sign-in" if session is None else console.home(session))
+        return away("/sign-in" if session is None else console.home(session.person))
 
     async def show(request: Request) -> Response:
         person = console.door.person(request)
@@ -211,17 +266,17 @@ def sign_in_routes(console: Console) -> list[BaseRoute]:
             return console.begin(request, person)
         return console.page(request, "sign_in.html", way=console.door.way)
 
-    async def leave(_: Console, request: Request, session: Session) -> Response:
-        console.note(request, "left", session)
-        console.sessions.end(request.cookies.get(console.cookie))
-        answer = console.page(request, "signed_out.html")
+    async def leave(visit: Visit) -> Response:
+        visit.note("left")
+        console.sessions.end(visit.request.cookies.get(console.cookie))
+        answer = console.page(visit.request, "signed_out.html")
         answer.delete_cookie(console.cookie, secure=console.settings.secure, httponly=True)
         return answer
 
     return [
         console.page_route("/", start),
         console.page_route("/sign-in", show),
-        console.route("/sign-out", leave, ROLES, form=True),
+        console.route(Page("/sign-out", leave, ROLES, form=True)),
         *console.door.routes(console),
     ]
 
@@ -247,64 +302,55 @@ def address_of(request: Request) -> str:
     return "" if request.client is None else request.client.host
 
 
-def page_number(request: Request) -> int:
-    """The page that was asked for, from 1."""
-    text = request.query_params.get("page", "1")
-    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 9 else 1
-
-
 # -- forms of tasks: what was typed, what can be chosen, and a refusal beside the form
 
 LONGEST = 200
 _MOST_ROWS = 2**53
 # Refusals of a form as such: there is nothing in it to correct.
-_OF_FORM = ("form-used", "bad-form", "desk-lost", "unexpected")
+_OF_FORM = ("desk-lost", "too-many-runs", "unexpected")
 
 
-def typed(found: Mapping[str, str]) -> dict[str, str]:
-    """What was typed: no more than a field holds, by name."""
-    return {key: value.strip()[:LONGEST] for key, value in found.items()}
-
-
-async def form_for(console: Console, name: str) -> dict[str, Any]:
-    """The fields of what can be computed, and the list of all of it."""
-    kinds: list[dict[str, str]] = await console.desk.ask("kinds")
-    form = await console.desk.ask("form", kind=name or kinds[0]["name"])
+async def form_for(visit: Visit) -> dict[str, Any]:
+    """The fields of what was chosen of all that can be computed, and the list of it."""
+    kinds: list[dict[str, str]] = await visit.ask("kinds")
+    form = await visit.ask("form", kind=visit.typed.get("kind") or kinds[0]["name"])
     return {"kinds": kinds, "form": form}
 
 
+def given_in(fields: Iterable[Mapping[str, Any]], typed: Mapping[str, str]) -> dict[str, str]:
+    """What was typed in these fields."""
+    return {each["name"]: typed.get(each["name"], "") for each in fields}
+
+
 @dataclass(frozen=True)
-class FormPage:
-    """The page of a form: its template, and what its number is good for."""
+class TaskForm:
+    """The page of a form of tasks, and what is done with it where it can be done."""
 
     template: str
-    purpose: str
+    act: Callable[[Visit, dict[str, Any]], Awaitable[Response]]
 
-    def show(
-        self,
-        console: Console,
-        request: Request,
-        session: Session,
-        found: Mapping[str, Any],
-        given: Mapping[str, str],
-        error: EigenveilError | None = None,
+    async def show(self, visit: Visit) -> Response:
+        """The form, with what the address says."""
+        return self._page(visit, await form_for(visit), visit.typed)
+
+    async def send(self, visit: Visit) -> Response:
+        """Do it once, or show what is wrong beside what was typed."""
+        visit.take_form(self.template)
+        found = await form_for(visit)
+        try:
+            return await self.act(visit, found["form"])
+        except EigenveilError as error:
+            if error.code in _OF_FORM:
+                raise
+            return self._page(visit, found, visit.form, status=400, error=error)
+
+    def _page(
+        self, visit: Visit, found: Mapping[str, Any], given: Mapping[str, str], **more: Any
     ) -> Response:
-        """The form of :func:`form_for` with what was typed, and what is wrong with it."""
-        return console.page(
-            request,
-            self.template,
-            session,
-            status=200 if error is None else 400,
-            given=given,
-            error=error,
-            number=session.new_form(self.purpose),
-            **found,
+        number = visit.session.new_form(self.template)
+        return visit.page(
+            self.template, given=given, number=number, **{"error": None} | more, **found
         )
-
-
-def can_be_corrected(error: EigenveilError) -> bool:
-    """Whether a refusal is shown beside the form, with what was typed."""
-    return error.code not in _OF_FORM
 
 
 def whole(text: str, otherwise: int) -> int:

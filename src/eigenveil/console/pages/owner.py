@@ -4,70 +4,43 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from eigenveil.console.door import Session
-from eigenveil.console.pages.table import ledger_page
+from eigenveil.console.pages.table import ledger_page, page_number
 from eigenveil.console.settings import Rows
-from eigenveil.console.web import Console, PageLink, away, page_number, whole
+from eigenveil.console.web import Page, PageLink, Section, Visit, away, whole
 from eigenveil.errors import DataError, EigenveilError
 
 READERS = ("owner", "approver", "viewer")
 DECIDERS = ("owner", "approver")
-TITLE = "Site"
-LINKS = (
-    PageLink("/studies", "Studies", frozenset(READERS)),
-    PageLink("/ledger", "Ledger", frozenset(READERS)),
-    PageLink("/health", "Health", frozenset(READERS)),
-    PageLink("/log", "Log", frozenset({"owner"})),
-)
 _DONE = {"approve": "approved", "refuse": "refused", "revoke": "revoked"}
 _LONGEST = 1000
-_MOST_YEARS = 100
+_MOST_DAYS = 365 * 100
 
 
-def routes(console: Console) -> list[Route]:
-    """The section's pages."""
-    return [
-        console.route("/studies", _studies, READERS),
-        console.route("/studies/{study}", _study, READERS),
-        console.route("/studies/{study}/decide", _decide, DECIDERS, form=True),
-        console.route("/ledger", ledger_page, READERS),
-        console.route("/health", _health, READERS),
-        console.route("/log", _log, ("owner",)),
-    ]
+async def _studies(visit: Visit) -> Response:
+    found, health = await visit.ask("studies"), await visit.ask("health")
+    return visit.page("studies.html", found=found, health=health)
 
 
-async def _studies(console: Console, request: Request, session: Session) -> Response:
-    found = await console.desk.ask("studies")
-    health = await console.desk.ask("health")
-    return console.page(request, "studies.html", session, found=found, health=health)
-
-
-async def _study(console: Console, request: Request, session: Session) -> Response:
-    study = await console.desk.ask(
-        "study", study=request.path_params["study"], by=session.person.name
-    )
-    return console.page(
-        request,
+async def _study(visit: Visit) -> Response:
+    study = await visit.ask("study", study=visit.named("study"), by=visit.person.name)
+    return visit.page(
         "study.html",
-        session,
         study=study,
-        decides=session.person.role in DECIDERS,
-        number=session.new_form(study["hash"]),
-        done=request.query_params.get("done", "")[:20],
+        decides=visit.person.role in DECIDERS,
+        number=visit.session.new_form(study["hash"]),
+        done=visit.typed.get("done", "")[:20],
     )
 
 
-async def _decide(console: Console, request: Request, session: Session) -> Response:
-    form, study = request.state.form, request.path_params["study"]
+async def _decide(visit: Visit) -> Response:
+    form, study = visit.form, visit.named("study")
     # the hash in the form is that of what was shown; a form counts once
-    session.take_form(form.get("number", ""), study)
+    visit.take_form(study)
     action = form.get("action", "")
     if action not in _DONE or form.get("hash") != study:
         raise DataError("bad-form-fields")
@@ -79,37 +52,35 @@ async def _decide(console: Console, request: Request, session: Session) -> Respo
             raise DataError("no-reason")
         terms["tell_lead"] = form.get("tell") == "yes"
     if form.get("where") == "terminal":
-        command = shlex.join(_words(console, session, action, study, terms))
-        return console.page(request, "terminal.html", session, study=study, command=command)
+        command = shlex.join(_words(visit, action, study, terms))
+        return visit.page("terminal.html", study=study, command=command)
     try:
-        await console.desk.ask(
+        await visit.ask(
             "decide",
             action=action,
             study=study,
-            by=session.person.name,
+            by=visit.person.name,
             password=form.get("password", ""),
             seen=whole(form.get("seen", ""), 0),
             terms=terms,
         )
     except EigenveilError as error:
         if error.code == "wrong-password":
-            session.wrong += 1
+            visit.session.wrong += 1
         raise
-    console.note(request, f"decided: {action}", session, study)
+    visit.note(f"decided: {action}", study)
     return away(f"/studies/{study}?done={_DONE[action]}")
 
 
-def _words(
-    console: Console, session: Session, action: str, study: str, terms: Mapping[str, Any]
-) -> list[str]:
+def _words(visit: Visit, action: str, study: str, terms: Mapping[str, Any]) -> list[str]:
     """The command that decides the same, for who has a key elsewhere, or the party's own."""
-    rows = console.settings.rows
+    rows = visit.console.settings.rows
     words = ["eigenveil", "site", action, study, "--party", rows.party or ""]
     if rows.ledger is not None:
         words += ["--ledger", rows.ledger]
     if action == "approve" and rows.data_set != Rows.data_set:
         words += ["--data-set", rows.data_set]
-    words += ["--as", session.person.name]
+    words += ["--as", visit.person.name]
     for name, value in terms.items():
         if value is True:
             words.append(f"--{name.replace('_', '-')}")
@@ -133,16 +104,10 @@ def _terms(form: Mapping[str, str]) -> dict[str, Any]:
                 day = datetime.strptime(form.get("until", ""), "%Y-%m-%d").replace(tzinfo=UTC)
             except ValueError:
                 raise DataError("bad-approval-date") from None
-            today = datetime.now(UTC).date()
-            if not today <= day.date() <= _years_on(today):
+            if not timedelta() <= day.date() - datetime.now(UTC).date() <= timedelta(_MOST_DAYS):
                 raise DataError("bad-approval-date")
             return {"runs": None, "until": day.date().isoformat()}
     raise DataError("bad-approval-terms")
-
-
-def _years_on(today: date) -> date:
-    """The last day until which an approval can be."""
-    return today + timedelta(days=365 * _MOST_YEARS)
 
 
 def _text(text: str) -> str:
@@ -150,14 +115,30 @@ def _text(text: str) -> str:
     return " ".join(text.split())[:_LONGEST]
 
 
-async def _health(console: Console, request: Request, session: Session) -> Response:
-    found = await console.desk.ask("health")
-    return console.page(request, "health.html", session, health=found)
+async def _health(visit: Visit) -> Response:
+    return visit.page("health.html", health=await visit.ask("health"))
 
 
-async def _log(console: Console, request: Request, session: Session) -> Response:
-    page = page_number(request)
-    events = console.log.events(page=page)
-    return console.page(
-        request, "log.html", session, events=events, page=page, more=len(events) == 50
-    )
+async def _log(visit: Visit) -> Response:
+    page = page_number(visit)
+    events = visit.console.log.events(page=page)
+    return visit.page("log.html", events=events, page=page, more=len(events) == 50)
+
+
+SECTION = Section(
+    "Site",
+    (
+        PageLink("/studies", "Studies", READERS),
+        PageLink("/ledger", "Ledger", READERS),
+        PageLink("/health", "Health", READERS),
+        PageLink("/log", "Log", ("owner",)),
+    ),
+    (
+        Page("/studies", _studies, READERS),
+        Page("/studies/{study}", _study, READERS),
+        Page("/studies/{study}/decide", _decide, DECIDERS, form=True),
+        Page("/ledger", ledger_page, READERS),
+        Page("/health", _health, READERS),
+        Page("/log", _log, ("owner",)),
+    ),
+)

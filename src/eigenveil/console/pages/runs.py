@@ -3,77 +3,77 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import Route
 
-from eigenveil.console.door import Session
 from eigenveil.console.runs import Run
-from eigenveil.console.web import Console, away
+from eigenveil.console.web import Console, Page, Visit, away
 from eigenveil.errors import DataError
 
 
-def routes(console: Console, readers: Sequence[str], doers: Sequence[str]) -> list[Route]:
+def pages(readers: Collection[str], doers: Collection[str]) -> list[Page]:
     """The pages of runs."""
     return [
-        console.route("/runs", _list, readers),
-        console.route("/runs/compare", _compare, readers),
-        console.route("/runs/{name}", _show, readers),
-        console.route("/runs/{name}/stop", _stop, doers, form=True),
-        console.route("/runs/{name}/files/{file}", _file, readers),
+        Page("/runs", _list, readers),
+        Page("/runs/compare", _compare, readers),
+        Page("/runs/{name}", _show, readers),
+        Page("/runs/{name}/stop", _stop, doers, form=True),
+        Page("/runs/{name}/files/{file}", _file, readers),
     ]
 
 
-async def _list(console: Console, request: Request, session: Session) -> Response:
-    return console.page(request, "runs.html", session, runs=shown(console))
+def _named(visit: Visit) -> tuple[Run, Path | None]:
+    """The run of a page, and where its result is."""
+    run = visit.console.runs.named(visit.named("name"))
+    return run, visit.console.runs.result(run)
 
 
-async def _show(console: Console, request: Request, session: Session) -> Response:
-    run = console.runs.named(request.path_params["name"])
+async def _list(visit: Visit) -> Response:
+    return visit.page("runs.html", runs=shown(visit.console))
+
+
+async def _show(visit: Visit) -> Response:
+    run, place = _named(visit)
     found, problem = None, ""
-    place = console.runs.result(run)
     if place is not None and run.state != "running":
         try:
-            found = await console.desk.ask("result", folder=str(place))
+            found = await visit.ask("result", folder=str(place))
         except DataError as error:
             problem = error.message
     # what a fit reports counts rows and says where they are: that is for who may see them
     exact = run.kind == "fit"
-    hidden = exact and session.person.role != "owner"
-    return console.page(
-        request,
+    hidden = exact and visit.person.role != "owner"
+    done = {each["what"]: each["count"] for each in run.told("advanced")}  # in rows
+    return visit.page(
         "run.html",
-        session,
         run=_row(run),
         going=run.state == "running",
         exact=exact,
         hidden=hidden,
-        failure=None if hidden else _last(run, "failed") or _last(run, "stopped"),
+        failure=None if hidden else run.last("failed") or run.last("stopped"),
         steps=_steps(run),
-        moved=_last(run, "moved"),
-        done=[] if hidden else _done(run),
+        moved=run.last("moved"),
+        done={} if hidden else done,
         told=[] if hidden else run.told("told"),
         result=found,
         problem=problem,
     )
 
 
-async def _stop(console: Console, request: Request, session: Session) -> Response:
-    run = console.runs.named(request.path_params["name"])
-    console.runs.stop(run)
-    console.note(request, "stopped a run", session, run.title)
+async def _stop(visit: Visit) -> Response:
+    run, _ = _named(visit)
+    visit.console.runs.stop(run)
+    visit.note("stopped a run", run.title)
     return away(f"/runs/{run.name}")
 
 
-async def _file(console: Console, request: Request, session: Session) -> Response:
-    del session
-    run = console.runs.named(request.path_params["name"])
-    place, name = console.runs.result(run), request.path_params["file"]
+async def _file(visit: Visit) -> Response:
+    (_, place), name = _named(visit), visit.named("file")
     known = {} if place is None else {f.name: f for f in place.iterdir() if f.is_file()}
-    as_picture = request.query_params.get("show") == "picture"
+    as_picture = visit.typed.get("show") == "picture"
     if name not in known or (as_picture and not name.endswith(".svg")):
         raise DataError("no-page")
     if as_picture:
@@ -81,23 +81,21 @@ async def _file(console: Console, request: Request, session: Session) -> Respons
     return FileResponse(known[name], filename=name, media_type="application/octet-stream")
 
 
-async def _compare(console: Console, request: Request, session: Session) -> Response:
-    chosen = [console.runs.named(name) for name in request.query_params.getlist("run")][:2]
-    places = [console.runs.result(run) for run in chosen]
-    folders = [str(place) for place in places if place is not None]
+async def _compare(visit: Visit) -> Response:
+    runs = visit.console.runs
+    chosen = [runs.named(name) for name in visit.request.query_params.getlist("run")][:2]
+    folders = [str(place) for run in chosen if (place := runs.result(run)) is not None]
     found: list[Any] = []
     apart, problem = None, ""
     if len(folders) == 2:
         try:
-            found = [await console.desk.ask("result", folder=each) for each in folders]
-            apart = await console.desk.ask("compare", folders=folders)
+            found = [await visit.ask("result", folder=each) for each in folders]
+            apart = await visit.ask("compare", folders=folders)
         except DataError as error:
             problem = error.message
-    return console.page(
-        request,
+    return visit.page(
         "compare.html",
-        session,
-        runs=[run for run in shown(console) if run["has_result"]],
+        runs=[run for run in shown(visit.console) if run["has_result"]],
         chosen=[_row(run) for run in chosen],
         found=found,
         apart=apart,
@@ -140,12 +138,3 @@ def _steps(run: Run) -> dict[str, int]:
         if each["step"]:
             found[each["step"]] = max(found.get(each["step"], 0), each["answered"])
     return found
-
-
-def _done(run: Run) -> dict[str, int]:
-    """How far each step of a fit is, in rows."""
-    return {each["what"]: each["count"] for each in run.told("advanced")}
-
-
-def _last(run: Run, event: str) -> dict[str, Any] | None:
-    return next(iter(reversed(run.told(event))), None)
