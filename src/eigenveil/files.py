@@ -130,7 +130,6 @@ def hold(file: IO[Any], *, wait: bool = False) -> bool:
 
 
 def read_toml(path: str | Path, *, hint: str) -> dict[str, Any]:
-    """What a TOML file holds."""
     try:
         with Path(path).open("rb") as file:
             return tomllib.load(file)

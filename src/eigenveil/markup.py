@@ -80,10 +80,8 @@ def fragment(title: str, *parts: Part) -> Node:
 
 
 def listing(items: Iterable[Part]) -> Node:
-    """A list of items."""
     return node("ul", *(node("li", item) for item in items))
 
 
 def html_of(element: Node) -> str:
-    """The element as text."""
     return Tree.tostring(element, encoding="unicode", method="html")

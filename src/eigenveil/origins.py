@@ -47,7 +47,6 @@ class FileOrigin(Origin):
     """Rows of a file or a query; ``name`` is its path."""
 
     def row(self, index: int) -> str:
-        """Its number, from 1."""
         return f"row {index + 1}"
 
     def _unnamed(self, index: int) -> str:
@@ -62,6 +61,5 @@ class TextOrigin(FileOrigin):
     line_of: Callable[[int], int | None] = lambda index: index + 1
 
     def row(self, index: int) -> str:
-        """Its line."""
         line = self.line_of(index)
         return super().row(index) if line is None else f"line {line}"

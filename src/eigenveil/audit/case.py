@@ -35,8 +35,6 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What is claimed of a mechanism, in numbers."""
-
     epsilon: float
     delta: float
     # The Gaussian-DP claim. Of a published algorithm, that of its own calculation: the sensitivity
@@ -96,12 +94,10 @@ class Case:
 
     @property
     def gaussian(self) -> bool:
-        """Whether the claim is about mu."""
         return self.claim.mu is not None
 
 
 def joined(parts: list[Samples]) -> Samples:
-    """Samples one after the other."""
     return Samples(
         np.concatenate([part.first for part in parts]),
         np.concatenate([part.second for part in parts]),

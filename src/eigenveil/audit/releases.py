@@ -42,37 +42,29 @@ class Replicates(Accumulator):
 
     @property
     def grid(self) -> int:
-        """That of a copy."""
         return self.inner.grid
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """All entries of all copies."""
         return (self.count * self.inner.size,)
 
     @property
     def parameters(self) -> dict[str, float]:
-        """Those of a copy."""
         return self.inner.parameters
 
     def merge_key(self) -> tuple[Any, ...]:
-        """That of a copy, and how many."""
         return (*self.inner.merge_key(), self.count)
 
     def empty(self) -> Self:
-        """Empty copies."""
         return type(self)(self.inner.empty(), self.count)
 
     def update(self, block: Block) -> None:
-        """Add rows to every copy."""
         self.inner.update(block)
 
     def merge(self, other: Self) -> None:
-        """Add the rows of another such sum to every copy."""
         self.inner.merge(other.inner)
 
     def integers(self) -> NDArray[np.int64]:
-        """Copy after copy."""
         return np.tile(self.inner.integers().ravel(), self.count)
 
 
@@ -110,7 +102,6 @@ def summed(rows: Rows, make: Make) -> Accumulator:
 
 
 def exact(total: Accumulator) -> FloatArray:
-    """Its values, flat."""
     return np.asarray(np.ldexp(total.integers().astype(np.float64), total.grid).ravel())
 
 
@@ -127,12 +118,10 @@ class Attack:
 
     @property
     def mechanism(self) -> Mechanism:
-        """That draws the noise."""
         return MECHANISMS[self.kind]
 
     @property
     def test(self) -> str:
-        """The adversary's statistic, in words."""
         return self.mechanism.test_of(*self._exact())
 
     @property
@@ -153,7 +142,6 @@ class Attack:
         )
 
     def claim(self) -> Claim:
-        """What the record proves."""
         return release_claim(self.record(), "docs/proofs, from the record alone")
 
     def sample(
@@ -241,7 +229,6 @@ def audited_record(
 
 
 def release_claim(record: ReleaseRecord, whence: str) -> Claim:
-    """What a record proves."""
     if record.pure:
         return Claim(epsilon=record.epsilon(), delta=0.0, whence=whence)
     mu = record.mu()

@@ -180,7 +180,6 @@ FIGURES = ("audit.png", "audit.svg")
 
 
 def _columns(finding: Finding) -> dict[str, Any]:
-    """What the table has of a finding."""
     case, claim = finding.case, finding.case.claim
     return {
         "name": case.name,
@@ -253,7 +252,6 @@ def summary(findings: Sequence[Finding], *, confidence: float) -> str:
 
 
 def claim_text(finding: Finding) -> str:
-    """The claim in a few characters."""
     claim = finding.case.claim
     if claim.mu is not None:
         return f"mu {claim.mu:.3g}" + (
@@ -263,7 +261,6 @@ def claim_text(finding: Finding) -> str:
 
 
 def bound_text(finding: Finding) -> str:
-    """The bound in a few characters."""
     claim = finding.case.claim
     if finding.mu is None:
         return f"epsilon {finding.epsilon:.3g}"
@@ -271,7 +268,6 @@ def bound_text(finding: Finding) -> str:
 
 
 def markdown(findings: Sequence[Finding], *, confidence: float) -> str:
-    """The table for a document."""
     lines = [
         summary(findings, confidence=confidence),
         "",

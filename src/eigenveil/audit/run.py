@@ -47,7 +47,6 @@ def all_cases() -> dict[str, Case]:
 
 
 def mechanisms() -> dict[str, list[Case]]:
-    """The cases of each mechanism."""
     found: dict[str, list[Case]] = {}
     for case in all_cases().values():
         found.setdefault(case.mechanism, []).append(case)
@@ -102,8 +101,6 @@ class WitnessFound:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one audit found."""
-
     case: Case
     trials: int  # Outputs on each of the two data sets
     false_alarm: float  # All bounds of this case together are wrong with at most this chance
@@ -123,12 +120,10 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether every bound is under the claim."""
         return not self.broken
 
     @property
     def verdict(self) -> str:
-        """In words."""
         if self.holds:
             return "under its claim" + (", mu above its calculation" if self.beyond_mu else "")
         return f"CLAIM BROKEN ({', '.join(self.broken)})"
@@ -235,8 +230,6 @@ _Task = tuple[str, int, int, int | None]  # A case's name, the first output, how
 
 
 class _Part(NamedTuple):
-    """What was drawn of one task."""
-
     name: str
     start: int
     samples: Samples

@@ -88,7 +88,6 @@ weighted_em_sums, weighted_histogram, weighted_third_moment, weighted_triples = 
 
 
 def norms_of_documents(*, weighted: bool = False) -> Accumulator:
-    """The histogram of what documents contribute."""
     return DocumentNorms(pairs(), weighted=weighted)
 
 

@@ -224,16 +224,13 @@ class TreeAttack:
 
     @cached_property
     def record(self) -> ReleaseRecord:
-        """Of the sum of all leaves."""
         return audited_record(self.make(), sharing=Sharing(noise_parts=self.noise_parts))
 
     def claim(self) -> Claim:
-        """The guarantee of the view."""
         found = tree_guarantees([self.record], self.run, delta=DELTA, adjacency="add-remove")
         return guaranteed(found[self.view], "privacy.tree_views (docs/proofs/tree.md)")
 
     def sample(self, trials: int, randomness: Randomness) -> Samples:
-        """Statistics of the sum that the adversary sees."""
         leaves = self.run.arrived if self.view == "outsider" else self.run.least[0]
         grid, sums = self.record.noise.grid, []
         assert grid is not None
@@ -263,13 +260,11 @@ class StreamAttack:
 
     @cached_property
     def record(self) -> ReleaseRecord:
-        """Of all prefixes together."""
         if self.forgetting is not None:
             return audited_record(self.make(), sharing=Sharing(disjoint=True))
         return audited_record(self.make(), sharing=Sharing(stream=best_factor(self.blocks)))
 
     def claim(self) -> Claim:
-        """What the record proves of all prefixes together."""
         return release_claim(self.record, "docs/proofs/streams.md, from the record alone")
 
     def weights(self) -> FloatArray:

@@ -22,7 +22,7 @@ from eigenveil.console.pages import lead, owner, table
 from eigenveil.console.runs import Runs
 from eigenveil.console.settings import Link, Settings
 from eigenveil.console.web import STATIC, Console, sign_in_routes
-from eigenveil.console.workers import Desk, DeskProcess
+from eigenveil.console.workers import DeskProcess
 from eigenveil.errors import DataError, EigenveilError
 
 _UNEXPECTED = EigenveilError("unexpected")
@@ -35,10 +35,9 @@ def make_console(
     settings: Settings,
     *,
     door: Door | None = None,
-    desk: Desk | None = None,
-    planner: Desk | None = None,
+    desk: DeskProcess | None = None,
+    planner: DeskProcess | None = None,
 ) -> Console:
-    """The parts of a console."""
     return Console(
         settings=settings,
         door=door or make_door(settings),
@@ -52,8 +51,6 @@ def make_console(
 
 
 def make_app(console: Console, *, limits: ConnectionLimits | None = None) -> Guards:
-    """The application of a console."""
-
     async def not_found(request: Request, _: Exception) -> Response:
         return console.problem(request, DataError("no-page"))
 
@@ -99,7 +96,6 @@ async def _warm(console: Console) -> None:
 
 
 def run(settings: Settings) -> None:
-    """Serve until stopped."""
     app = make_app(make_console(settings))
     say(f"the console: {address_of(settings)}  (Ctrl-C ends it)")
     with contextlib.suppress(KeyboardInterrupt):
@@ -107,7 +103,6 @@ def run(settings: Settings) -> None:
 
 
 def server_of(app: Guards, settings: Settings) -> uvicorn.Config:
-    """How the application is served."""
     certificate, key = settings.tls or (None, None)
     return uvicorn.Config(
         app,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -119,20 +120,14 @@ def console(
     door: Link | Proxy | Issuer = Link(secrets.token_urlsafe(32), name)
     if oidc is not None or proxy_header is not None:
         door = _of_several(oidc, oidc_client, oidc_claim, proxy_header, proxy_address or ())
+    files = tuple(str(_absolute(file)) for file in data or ())
     settings = Settings(
         section="table" if party is None else _role(Path(party)),
-        state=(
-            user_folder("data") / "eigenveil" / "console" if state is None else state
-        ).absolute(),
+        state=(state or user_folder("data") / "eigenveil" / "console").absolute(),
         door=door,
         people=_people(person or ()),
         rows=Rows(
-            None if party is None else str(Path(party).absolute()),
-            _absolute(ledger),
-            data_set,
-            tuple(_absolute(file) or file for file in data or ()),
-            None if schema is None else str(schema.absolute()),
-            None if keys is None else str(keys.absolute()),
+            _absolute(party), _absolute(ledger), data_set, files, _absolute(schema), _absolute(keys)
         ),
         host=host,
         port=port,
@@ -168,17 +163,15 @@ def _people(given: Sequence[str]) -> dict[str, Role]:
 
 def _role(party: Path) -> str:
     """Whose folder it is; its file is read without the libraries of studies."""
-    try:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         role = json.loads((party / "party.json").read_text(encoding="utf-8"))["role"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise OutputError("console-needs-party", place=party) from None
-    if role not in ("site", "lead"):
-        raise OutputError("console-needs-party", place=party)
-    return str(role)
+        if role in ("site", "lead"):
+            return str(role)
+    raise OutputError("console-needs-party", place=party)
 
 
-def _absolute(place: str | None) -> str | None:
-    return place if place is None or "://" in place else str(Path(place).absolute())
+def _absolute(place: str | Path | None) -> str | None:
+    return None if place is None else str(place if "://" in str(place) else Path(place).absolute())
 
 
 def need_extra() -> None:

@@ -61,18 +61,14 @@ class Session:
         return number
 
     def take_form(self, number: str, about: str) -> None:
-        """Use a form up."""
         if self.forms.pop(number, None) != about:
             raise PrivacyError("form-used")
 
     def same_csrf(self, text: str) -> bool:
-        """Whether a form is of this session."""
         return hmac.compare_digest(self.csrf.encode(), text.encode())
 
 
 class Sessions:
-    """The sessions of a console."""
-
     def __init__(
         self, idle: float, longest: float, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
@@ -100,7 +96,6 @@ class Sessions:
         return session
 
     def end(self, cookie: str | None) -> None:
-        """Forget a session."""
         self._by_digest.pop(_digest(cookie or ""), None)
 
     def _is_over(self, session: Session) -> bool:
@@ -118,8 +113,6 @@ def _digest(cookie: str) -> bytes:
 
 
 class Door(ABC):
-    """How people come in."""
-
     way: ClassVar[str]  # What the page for those outside shows
 
     def __init__(self, settings: Settings) -> None:
@@ -162,7 +155,6 @@ class LinkDoor(Door):
         return is_loopback(_address(request))
 
     def person(self, request: Request) -> Person | None:
-        """Whoever has the token."""
         token = request.query_params.get("token")
         if token is None or request.url.path != "/sign-in":
             return None
@@ -213,8 +205,6 @@ class ProviderDoor(Door):
         self.provider = Provider(issuer, settings)
 
     def routes(self, console: Console) -> list[BaseRoute]:
-        """To the provider, and back."""
-
         async def back(request: Request) -> Response:
             return console.begin(request, self.listed(await self.provider.name(request)))
 
@@ -227,7 +217,6 @@ class ProviderDoor(Door):
 
 
 def make_door(settings: Settings) -> Door:
-    """The door that a console's settings name."""
     match settings.door:
         case Link() as link:
             return LinkDoor(settings, link)

@@ -39,7 +39,6 @@ class ForecastCurve:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no further point comes."""
         return self.problem is not None or len(self.points) == len(EPSILONS)
 
 
@@ -52,7 +51,6 @@ class Forecasts:
     )
 
     async def look(self, about: object, ask: Ask) -> ForecastCurve:
-        """A curve as it stands."""
         key = json.dumps(about, sort_keys=True)
         if key not in self._curves:
             made = ForecastCurve(looked=time.monotonic())

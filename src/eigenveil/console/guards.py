@@ -56,7 +56,6 @@ class Guards:
         self.connections: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or let the pages answer."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -169,7 +168,6 @@ class TimedConnection(H11Protocol):
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give its place back."""
         if self._timer is not None:
             self._timer.cancel()
         if self._address:

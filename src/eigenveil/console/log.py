@@ -7,9 +7,9 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from eigenveil.errors import OutputError, of_system, printable
 
@@ -25,11 +25,9 @@ _MOST_EVENTS = 100_000
 _MOST_REFUSED = 20
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """A line; ``time`` is UTC in ISO format."""
 
-    number: int
     time: str
     who: str
     address: str
@@ -64,7 +62,6 @@ class Log:
             database.close()
 
     def note(self, what: str, *, who: str = "", address: str = "", detail: str = "") -> None:
-        """Add a line."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._open() as database:
             database.execute(
@@ -88,11 +85,10 @@ class Log:
             self.note(f"refused: {code}", who=who, address=address, detail=detail)
 
     def events(self, *, page: int = 1, size: int = 50) -> list[Event]:
-        """A page of the log, the newest first."""
         with self._open() as database:
             rows = database.execute(
-                "SELECT number, time, who, address, what, detail FROM events "
+                "SELECT time, who, address, what, detail FROM events "
                 "ORDER BY number DESC LIMIT ? OFFSET ?",
                 (size, (page - 1) * size),
             ).fetchall()
-        return [Event(*row) for row in rows]
+        return list(map(Event._make, rows))

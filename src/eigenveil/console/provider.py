@@ -32,8 +32,6 @@ _Page = Callable[[Request], Awaitable[Response]]
 
 
 class Provider:
-    """A provider, found by its address."""
-
     def __init__(
         self,
         issuer: Issuer,
@@ -84,7 +82,6 @@ class Provider:
         return Mount("/sign-in/provider", routes=routes, middleware=[cookie])
 
     async def name(self, request: Request) -> str:
-        """The name of whom the provider sent back."""
         with self._refusing():
             await self._configured()
             token = await self._client.authorize_access_token(

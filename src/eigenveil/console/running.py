@@ -46,7 +46,6 @@ class Events:
         self._written: dict[str, float] = {}
 
     def tell(self, event: str, **fields: Any) -> None:
-        """Write one."""
         line = {"event": event, "time": time.time(), **fields}
         self._file.write(json.dumps(line, default=str) + "\n")
 

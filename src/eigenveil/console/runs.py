@@ -36,8 +36,6 @@ _ENDS: tuple[State, ...] = ("finished", "failed", "stopped")
 
 @dataclass(frozen=True)
 class Run:
-    """One run."""
-
     name: str  # Names its folder
     kind: Kind
     title: str
@@ -52,7 +50,6 @@ class Run:
 
     @property
     def state(self) -> State:
-        """How it stands."""
         last = self.events[-1]["event"] if self.events else ""
         if last in _ENDS:
             return last
@@ -84,7 +81,6 @@ class Runs:
         self, kind: Kind, title: str, *, rows: Rows, asked: Mapping[str, Any], who: str,
         about: str = "",
     ) -> Run:  # fmt: skip
-        """Start a process that does what is asked."""
         self._children = [each for each in self._children if each.poll() is None]
         if sum(run.state == "running" for run in self.all()) >= MOST_RUNNING:
             raise OutputError("too-many-runs", most=MOST_RUNNING)
@@ -115,13 +111,11 @@ class Runs:
                 os.kill(began["process"], signal.SIGINT)
 
     def all(self) -> list[Run]:
-        """Every run, the newest first."""
         names = sorted(f.name for f in self.folder.iterdir() if _NAME.fullmatch(f.name))
         found = (self._read(name) for name in reversed(names))
         return [run for run in found if run is not None]
 
     def named(self, name: str) -> Run:
-        """A run."""
         run = self._read(name) if _NAME.fullmatch(name) else None
         if run is None:
             raise DataError("unknown-run", name=short_name(name))
@@ -146,7 +140,6 @@ class Runs:
         return place if place.is_dir() else None
 
     def forget(self, run: Run) -> None:
-        """Take a run's folder away."""
         shutil.rmtree(self.folder / run.name, ignore_errors=True)
 
 

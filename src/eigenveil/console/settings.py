@@ -67,7 +67,6 @@ class Proxy:
         return [ipaddress.ip_network(each) for each in self.networks]
 
     def calls_from(self, address: str) -> bool:
-        """Whether an address is the proxy's."""
         try:
             return any(ipaddress.ip_address(address) in each for each in self.known)
         except ValueError:
@@ -90,8 +89,6 @@ class Issuer:
 
 @dataclass(frozen=True)
 class Settings:
-    """A console's settings."""
-
     section: str  # Whose pages: one of :data:`eigenveil.console.app.SECTIONS`
     state: Path  # Folder of runs, results and the log; only its owner may enter it
     door: Link | Proxy | Issuer

@@ -18,7 +18,7 @@ from eigenveil.console.forecasts import Forecasts
 from eigenveil.console.log import Log
 from eigenveil.console.runs import Kind, Run, Runs
 from eigenveil.console.settings import ROLES, Settings
-from eigenveil.console.workers import Desk
+from eigenveil.console.workers import DeskProcess
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
 
 _HERE = Path(__file__).parent
@@ -80,14 +80,12 @@ class Section:
 
 @dataclass
 class Console:
-    """The parts of a console."""
-
     settings: Settings
     door: Door
     sessions: Sessions
     log: Log
-    desk: Desk
-    planner: Desk  # For what takes long
+    desk: DeskProcess
+    planner: DeskProcess  # For what takes long
     runs: Runs
     section: Section
     forecasts: Forecasts = field(default_factory=Forecasts)
@@ -134,7 +132,6 @@ class Console:
         return self.page(request, "problem.html", session, status=status, error=error)
 
     def note(self, request: Request, what: str, person: Person, detail: str = "") -> None:
-        """Add a line to the log."""
         self.log.note(what, who=person.name, address=address_of(request), detail=detail)
 
     # -- sessions
@@ -218,7 +215,6 @@ class Visit:
 
     @property
     def person(self) -> Person:
-        """Whose session it is."""
         return self.session.person
 
     @property
@@ -228,15 +224,12 @@ class Visit:
         return {key: value.strip()[:LONGEST] for key, value in found.items()}
 
     def named(self, what: str) -> str:
-        """A part of the address."""
         return str(self.request.path_params[what])
 
     async def ask(self, method: str, **arguments: Any) -> Any:
-        """What the desk answers."""
         return await self.console.desk.ask(method, **arguments)
 
     def page(self, template: str, **values: Any) -> Response:
-        """A page, where it goes well."""
         return self.console.page(self.request, template, self.session, **values)
 
     def take_form(self, about: str) -> None:
@@ -244,11 +237,9 @@ class Visit:
         self.session.take_form(self.form.get("number", ""), about)
 
     def note(self, what: str, detail: str = "") -> None:
-        """Add a line to the log."""
         self.console.note(self.request, what, self.person, detail)
 
     def start(self, kind: Kind, title: str, about: str = "", /, **asked: Any) -> Run:
-        """Start a run."""
         runs, rows = self.console.runs, self.console.settings.rows
         return runs.start(kind, title, rows=rows, asked=asked, who=self.person.name, about=about)
 
@@ -298,7 +289,6 @@ async def form_of(request: Request) -> Mapping[str, str]:
 
 
 def address_of(request: Request) -> str:
-    """Where a request came from."""
     return "" if request.client is None else request.client.host
 
 

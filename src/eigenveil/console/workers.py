@@ -18,7 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from multiprocessing import get_context
-from typing import Any, Protocol
+from typing import Any
 
 from eigenveil.console.settings import Rows
 from eigenveil.errors import EigenveilError, OutputError, of_system
@@ -32,18 +32,11 @@ _IDLE = 900.0
 _PATIENCE = 300.0
 
 
-class Desk(Protocol):
-    """Answers what pages ask of parties, ledgers and results."""
-
-    async def ask(self, method: str, **arguments: Any) -> Any:
-        """What a desk's method returns."""
-
-    async def close(self) -> None:
-        """End what runs."""
-
-
 class DeskProcess:
-    """A process that answers one question after the other; it ends when nobody asks."""
+    """A process that answers what pages ask of parties, ledgers and results.
+
+    One question after the other; it ends when nobody asks.
+    """
 
     def __init__(self, section: str, rows: Rows) -> None:
         self._section, self._rows = section, rows
@@ -52,7 +45,7 @@ class DeskProcess:
         self._ending: asyncio.TimerHandle | None = None
 
     async def ask(self, method: str, **arguments: Any) -> Any:
-        """As of :class:`Desk`; a question that is given up keeps nobody from the next."""
+        """What a desk's method returns; a question that is given up keeps nobody from the next."""
         loop = asyncio.get_running_loop()
         if self._ending is not None:
             self._ending.cancel()
@@ -108,12 +101,9 @@ def answer(section: str, rows: Rows, method: str, arguments: dict[str, Any]) -> 
         return json.dumps(found, allow_nan=False)
     except EigenveilError as error:
         # of a family, so that nothing else is loaded where it goes
-        kinds: list[type[EigenveilError]] = [
-            kind
-            for kind in type(error).__mro__
-            if issubclass(kind, EigenveilError) and kind.__module__ == EigenveilError.__module__
-        ]
-        raise kinds[0].relayed(error.message, hint=error.hint, code=error.code) from None
+        own = EigenveilError.__module__
+        kind: Any = next(each for each in type(error).__mro__ if each.__module__ == own)
+        raise kind.relayed(error.message, hint=error.hint, code=error.code) from None
     except OSError as error:
         what = f"{error.filename or 'A file'}: {of_system(error)}."
         raise OutputError.relayed(what, code="cannot-read") from None

@@ -21,8 +21,6 @@ TENSORS = "eigenveil-tensors-1"
 
 @dataclass(frozen=True)
 class ExportFormat:
-    """One format."""
-
     ending: str  # Of its files
     what: str  # What a file has, for people
     write: Callable[[StoredModel, Path], None]  # Of a model and a path
@@ -86,5 +84,4 @@ FORMATS: Mapping[str, ExportFormat] = {
 
 
 def export(model: Any, to: str, path: Path) -> None:
-    """Write a fitted model in a format of :data:`FORMATS`."""
     FORMATS[to].write(model, path)

@@ -26,7 +26,6 @@ class _Graph:
         self.constants: list[Any] = []
 
     def constant(self, value: Any) -> str:
-        """A constant, by its name."""
         name = f"c{len(self.constants)}"
         array = np.array(value, order="C")
         self.constants.append(self._onnx.numpy_helper.from_array(array, name))
@@ -96,7 +95,6 @@ def _mixture(model: FittedMixture, graph: _Graph) -> str:
 
 
 def _log_determinant(factor: NDArray[np.float64], features: int, kind: str) -> float:
-    """Of the factor of a precision."""
     if kind == "spherical":
         return features * math.log(float(factor))
     return float(np.sum(np.log(factor if kind == "diag" else np.diagonal(factor))))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from eigenveil.models.options import Option
@@ -22,23 +21,10 @@ _FLAGS = {_YES: True, _NO: False}
 _NUMBERS = {"integer": int, "number": float}
 
 
-@dataclass(frozen=True)
-class Field:
-    """One field of a form."""
-
-    name: str
-    label: str
-    help: str
-    default: str  # As it is typed
-    choices: list[str]  # The texts that it may be, an empty one for nothing; none to be typed
-    unit: str = ""
-    first: bool = True  # Whether it is shown at once
-
-
 def fields_of(options: Iterable[Option], *, first: bool = False) -> list[dict[str, Any]]:
     """The fields of options that can be chosen, those first that most fits set."""
     found = [_field(each, first=first) for each in options if _can_be_chosen(each)]
-    return [asdict(each) for each in sorted(found, key=lambda each: not each.first)]
+    return sorted(found, key=lambda each: not each["first"])
 
 
 def read_values(options: Iterable[Option], given: Mapping[str, str]) -> dict[str, Any]:
@@ -63,7 +49,6 @@ def read(option: Option, text: str) -> Any:
 
 
 def typed(value: object) -> str:
-    """A value as it is typed."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -71,17 +56,17 @@ def typed(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _field(option: Option, *, first: bool) -> Field:
+def _field(option: Option, *, first: bool) -> dict[str, Any]:
     choices = _choices(option)
-    return Field(
-        option.name,
-        option.name.removeprefix("n_").replace("_", " "),
-        option.help,
-        typed(option.default),
-        choices,
-        "" if choices else option.unit.replace("the data's", "in the data's units"),
-        first or option.name in _FIRST,
-    )
+    return {
+        "name": option.name,
+        "label": option.name.removeprefix("n_").replace("_", " "),
+        "help": option.help,
+        "default": typed(option.default),
+        "choices": choices,  # an empty text for nothing; none where a value is typed
+        "unit": "" if choices else option.unit.replace("the data's", "in the data's units"),
+        "first": first or option.name in _FIRST,  # whether it is shown at once
+    }
 
 
 def _can_be_chosen(option: Option) -> bool:

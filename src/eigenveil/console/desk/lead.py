@@ -24,8 +24,6 @@ from eigenveil.tables.schema import parse_schema, read_schema
 
 
 class LeadDesk(Results):
-    """What the pages of a lead need."""
-
     def __init__(self, rows: Rows) -> None:
         assert rows.party is not None
         self._party: PartyFolder = open_party(Path(rows.party), role="lead")
@@ -43,12 +41,10 @@ class LeadDesk(Results):
 
     @staticmethod
     def kinds() -> list[dict[str, str]]:
-        """The tasks that a study can have."""
         return [{"name": task.name, "title": title_of(task)} for task in TASKS.values()]
 
     @staticmethod
     def form(kind: str) -> dict[str, Any]:
-        """The fields of a study of a task, as they are declared once for everything."""
         task = task_named(kind)
         return {
             "name": task.name,

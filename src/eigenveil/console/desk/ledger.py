@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,6 @@ from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import ReleaseRecord
 
 PAGE = 50
-_RELEASES = "releases"
 
 
 class LedgerPages:
@@ -28,7 +27,6 @@ class LedgerPages:
         self._head: Head | None = None
         self._books = Books()
         self._standings: list[Standing] = []
-        self._names: dict[str, str] = {}
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
@@ -62,14 +60,10 @@ class LedgerPages:
                 self._books = tables.books()
         books = self._books
         self._standings = [books.standing(name) for name in books.accounts]
-        self._names = {
-            session.key.study: short_name(session.terms.note) for session in books.sessions.values()
-        }
         self._head = head
         return books
 
     def standings(self) -> list[Standing]:
-        """Where each account stands."""
         self.books()
         return self._standings
 
@@ -89,7 +83,6 @@ class LedgerPages:
         return budget_left_text(after)
 
     def accounts(self) -> list[dict[str, Any]]:
-        """Where each account stands, as plain values."""
         return [_account(each) for each in self.standings()]
 
     def page(self, number: int, only: str, names: Mapping[str, str]) -> dict[str, Any]:
@@ -120,8 +113,8 @@ class LedgerPages:
 
     def names(self) -> dict[str, str]:
         """What sessions' notes say of each study, by its hash."""
-        self.books()
-        return dict(self._names)
+        sessions = self.books().sessions.values()
+        return {session.key.study: short_name(session.terms.note) for session in sessions}
 
 
 def _follow(new: Sequence[Entry], known: Head, head: Head) -> bool:
@@ -162,44 +155,41 @@ def _entry(entry: Entry, books: Books) -> dict[str, Any]:
         "study": str(body.get("study", ""))[:64],
         "session": str(body.get("session", "")),
         "cost": None,
-        "text": "",
     }
-    match entry.kind:
-        case "budget":
-            of = body["budget"]
-            found["text"] = (
-                f"Budget of {short_name(of['data_set'])}: epsilon {of['epsilon']:g} at delta "
-                f"{of['delta']:g}"
-            )
-        case "begin":
-            found["text"] = f"Began: {printable(body['note'], most=60) or 'a session'}"
-        case "charge":
-            records = [ReleaseRecord.model_validate(each) for each in body[_RELEASES]]
-            names = ", ".join(short_name(record.name) for record in records)
-            found["text"] = f"Released {names}, step {short_name(body['step'])}"
-            found["cost"] = _cost(records, found, books)
-        case "answer":
-            found["text"] = f"Answered {short_name(body['step'])}; nothing was released"
-        case "end":
-            found["text"] = f"Ended: {printable(body['outcome'], most=200)}"
-        case "files":
-            found["text"] = f"Files of {short_name(body['data_set'])} were noted"
-        case "decision":
-            made = body["signed"]["said"]
-            found["study"] = str(made["study"])[:64]
-            found["text"] = (
-                f"{short_name(made['by'])} decided: {made['action']}"
-                + (f", for {printable(made['purpose'], most=200)}" if made.get("purpose") else "")
-                + (f", because {printable(made['reason'], most=200)}" if made.get("reason") else "")
-            )
-        case other:
-            known = {
-                "approvers": "An approver signed the list of approvers",
-                "budget-decision": "An approver signed a budget",
-                "members": "A newer list of the federation's members was seen",
-            }
-            found["text"] = known.get(other, other)
-    return found
+    if entry.kind == "charge":
+        records = [ReleaseRecord.model_validate(each) for each in body["releases"]]
+        found["cost"] = _cost(records, found, books)
+    if entry.kind == "decision":
+        found["study"] = str(body["signed"]["said"]["study"])[:64]
+    say = _SAID.get(entry.kind)
+    return found | {"text": entry.kind if say is None else say(body)}
+
+
+def _decided(made: Mapping[str, Any]) -> str:
+    words = [f"{short_name(made['by'])} decided: {made['action']}"]
+    for before, text in (("for", made.get("purpose")), ("because", made.get("reason"))):
+        words += [f"{before} {printable(text, most=200)}"] if text else []
+    return ", ".join(words)
+
+
+# What entries of each kind say, by their body.
+_SAID: Mapping[str, Callable[[Any], str]] = {
+    "budget": lambda body: "Budget of {}: epsilon {epsilon:g} at delta {delta:g}".format(
+        short_name(body["budget"]["data_set"]), **body["budget"]
+    ),
+    "begin": lambda body: f"Began: {printable(body['note'], most=60) or 'a session'}",
+    "charge": lambda body: (
+        f"Released {', '.join(short_name(each['name']) for each in body['releases'])}, "
+        f"step {short_name(body['step'])}"
+    ),
+    "answer": lambda body: f"Answered {short_name(body['step'])}; nothing was released",
+    "end": lambda body: f"Ended: {printable(body['outcome'], most=200)}",
+    "files": lambda body: f"Files of {short_name(body['data_set'])} were noted",
+    "decision": lambda body: _decided(body["signed"]["said"]),
+    "approvers": lambda _: "An approver signed the list of approvers",
+    "budget-decision": lambda _: "An approver signed a budget",
+    "members": lambda _: "A newer list of the federation's members was seen",
+}
 
 
 def _cost(records: Sequence[ReleaseRecord], entry: dict[str, Any], books: Books) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,15 @@ from eigenveil.privacy.certificate import read_certificate
 
 
 class Results:
-    """What the pages of every desk need of results."""
-
     def result(self, folder: str) -> dict[str, Any]:
         """What was released, what is guaranteed to whom, and whether that holds."""
         place = Path(folder)
         model: Any = load_model(place / MODEL)
         certificate = read_certificate(place / CERTIFICATE)
         verdict = check(certificate)
-        unsigned = certificate.federation is not None and certificate.signatures is None
-        nobody = "nobody has signed it" if unsigned else None
+        signed = None if verdict.signed is None else str(verdict.signed)
+        if certificate.federation is not None and certificate.signatures is None:
+            signed = "nobody has signed it"
         guarantee, presenter = model.guarantee_, presenter_of(model)
         usable = getattr(model, "usable_", None)
         return {
@@ -39,7 +39,7 @@ class Results:
             "holds": verdict.holds,
             "word": verdict.word,
             "explanation": verdict.explanation,
-            "signed": nobody if verdict.signed is None else str(verdict.signed),
+            "signed": signed,
             "sentence": str(guarantee).rstrip(".") + ".",
             "assumptions": list(guarantee.assumptions),
             "caveats": list(guarantee.caveats),
@@ -51,22 +51,16 @@ class Results:
         }
 
     def compare(self, folders: list[str]) -> dict[str, Any]:
-        """How two results differ."""
         one, other = (load_model(Path(folder) / MODEL) for folder in folders)
         presenter = presenter_of(one)
         if presenter_of(other).task != presenter.task:
             raise DataError("not-comparable", why="they are of different tasks")
         if list(_columns(one)) != list(_columns(other)):
             raise DataError("not-comparable", why="they have other columns")
-        found = presenter.compare(one, other)
-        if found is None:
+        if (found := presenter.compare(one, other)) is None:
             why = "how results of this kind differ is not worked out"
             raise DataError("not-comparable", why=why)
-        return {
-            "about": found.about,
-            "headings": list(found.headings),
-            "lines": [list(line) for line in found.lines],
-        }
+        return asdict(found)
 
 
 def _plain(parts: Iterable[Part]) -> Iterator[dict[str, Any]]:
@@ -86,7 +80,6 @@ def _plain(parts: Iterable[Part]) -> Iterator[dict[str, Any]]:
 
 
 def _figures(place: Path, presenter: Any, model: Any) -> list[dict[str, str]]:
-    """The figures in the folder that a page can show."""
     return [
         {"file": name, "about": f"{drawing.what[:1].upper()}{drawing.what[1:]}."}
         for drawing in presenter.drawings(model)

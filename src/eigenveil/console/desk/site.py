@@ -34,8 +34,6 @@ from eigenveil.privacy.guarantee import neighbours_text
 
 
 class SiteDesk:
-    """What the pages of a site's owner need."""
-
     def __init__(self, rows: Rows) -> None:
         assert rows.party is not None
         self._party: PartyFolder = open_party(rows.party, role="site")
@@ -128,7 +126,6 @@ class SiteDesk:
         }
 
     def ledger(self, page: int, only: str = "") -> dict[str, Any]:
-        """A page of the ledger's entries, and where its accounts stand."""
         return self._pages.page(page, only, self._names())
 
     # -- decisions
@@ -230,7 +227,6 @@ class SiteDesk:
         return {study.hash: study.name for study in self._studies().values()}
 
     def _open_sessions(self) -> list[dict[str, str]]:
-        """What runs now."""
         sessions = [each for each in self._pages.books().sessions.values() if each.is_open]
         names = {**self._pages.names(), **self._names()} if sessions else {}
         return [

@@ -18,8 +18,6 @@ from eigenveil.io import read_schema
 
 
 class TableDesk(Results):
-    """What the pages of an analyst need."""
-
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._pages = LedgerPages(usual_ledger() if rows.ledger is None else rows.ledger)
@@ -41,7 +39,6 @@ class TableDesk(Results):
         return [{"name": each.name, "title": each.title} for each in found]
 
     def form(self, kind: str) -> dict[str, Any]:
-        """The fields of a fit and of its plan, as they are declared once for everything."""
         return self._kind(kind).form()
 
     def _kind(self, name: str) -> Kind:
@@ -67,10 +64,8 @@ class TableDesk(Results):
         return point_of_table(self._kind(kind), given, len(self._columns), rows, epsilon)
 
     def ledger(self, page: int, only: str = "") -> dict[str, Any]:
-        """A page of the ledger's entries, and where its accounts stand."""
         return self._pages.page(page, only, {})
 
 
 def columns_of(rows: Rows) -> WantedColumns:
-    """Which columns are read, and how."""
     return WantedColumns(schema=None if rows.schema is None else read_schema(rows.schema))

@@ -65,8 +65,6 @@ def expected_of(task: Task) -> list[Option]:
 
 @dataclass(frozen=True)
 class FitWay:
-    """One way of fitting."""
-
     path: Path  # How rows come
     title: str = ""  # After the task's, in a list of what can be fitted
     own: tuple[Option, ...] = ()  # What only this way has
@@ -78,7 +76,6 @@ class FitWay:
         return self.path == "table" or (len(rows.data) == 1 and texts and rows.schema is None)
 
     def plan(self, request: PlanRequest, **instead: Any) -> Any:
-        """The plan, with other values of some options."""
         if self.path == "table":
             return request.plan(**instead)
         values = stream_values({**request.values, **instead})
@@ -114,12 +111,10 @@ class Kind:
 
     @property
     def title(self) -> str:
-        """What is computed, for people."""
         return f"{title_of(self.task)} {self.way.title}".rstrip()
 
     @cached_property
     def options(self) -> list[Option]:
-        """The task's options on this way."""
         found = options_of(self.task.name, self.way.path)
         return [each for name, each in found.items() if name not in self.way.without]
 
@@ -129,7 +124,6 @@ class Kind:
         return next(float(each.default) for each in self.options if each.name == "epsilon")
 
     def form(self) -> dict[str, Any]:
-        """The fields of a fit and of its plan."""
         return {
             "name": self.name,
             "title": self.title,
@@ -140,11 +134,9 @@ class Kind:
         }
 
     def values(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """Checked values of what was typed."""
         return read_values(self.options, given)
 
     def own(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """The values that only this way has."""
         usual = {each.name: each.default for each in self.way.own}
         return usual | read_values(self.way.own, given)
 
@@ -153,14 +145,12 @@ class Kind:
         return read_values(expected_of(self.task), given)
 
     def summary(self, given: Mapping[str, str]) -> str:
-        """What was chosen, in a line."""
         values = self.values(given) | read_values(self.way.own, given)
         chosen = [f"{name.replace('_', ' ')} {typed(value)}" for name, value in values.items()]
         return f"{self.title}, {', '.join(chosen) or 'with the defaults'}"
 
 
 def title_of(task: Task) -> str:
-    """What a task computes, as a heading."""
     title = task.title.partition(";")[0]
     return f"{title[:1].upper()}{title[1:]}"
 

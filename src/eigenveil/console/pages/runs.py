@@ -15,7 +15,6 @@ from eigenveil.errors import DataError
 
 
 def pages(readers: Collection[str], doers: Collection[str]) -> list[Page]:
-    """The pages of runs."""
     return [
         Page("/runs", _list, readers),
         Page("/runs/compare", _compare, readers),
