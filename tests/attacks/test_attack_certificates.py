@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import json
+import operator
 import re
 import warnings
 from functools import cache
@@ -412,86 +413,37 @@ def verdict_of(name, edit):
     return check(certificate_from(value))
 
 
-def first_release_gone(value):
-    del value["releases"][0]
-
-
-def last_release_gone(value):
-    del value["releases"][-1]
-
-
-def one_twice(value):
-    value["releases"].insert(1, value["releases"][0])
-
-
-def other_order(value):
-    value["releases"][0], value["releases"][1] = value["releases"][1], value["releases"][0]
-
-
-def one_more(value):
-    value["releases"].append(value["releases"][0] | {"name": "another"})
-
-
-def none(value):
-    value["releases"] = []
-
-
-def ended_with_everything(value):
-    value["stopped"] = "nothing was found"
-
-
-def ended_within_a_round(value):
-    value["stopped"] = "nothing was found"
-    names = [release["name"] for release in value["releases"]]
-    del value["releases"][names.index("second moment") + 1 :]
-
-
-def ended_where_no_run_does(value):
-    value["stopped"] = "nothing was found"
-    del value["releases"][-1]
-
-
-def ended_for_another_reason(value):
-    value["stopped"] = "nothing was found"
-    del value["releases"][1:]
-
-
-def seeded_relabelled_in_the_plan(value):
-    value["plan"]["noise_source"] = "seeded"
-
-
-def smaller_wish(value):
-    value["target"]["epsilon"] = 1.0
-
-
-def smaller_weight(value):
-    value["releases"][0]["weight"] = 0.5
-
-
-def persons_instead_of_rows(value):
-    value["plan"]["unit"] = "person"
-
-
-@pytest.mark.parametrize(
-    ("edit", "said"),
-    [
-        (first_release_gone, "'scale' is missing"),
-        (last_release_gone, "'explained variance' is missing"),
-        (one_twice, "'scale' is recorded 2 times"),
-        (other_order, "another order"),
-        (one_more, "'another' is recorded, which the plan does not have"),
-        (none, "No release is recorded"),
-        (ended_with_everything, "all its releases are recorded"),
-        (ended_within_a_round, "made together with 'second moment'"),
-        (ended_where_no_run_does, "no run of the plan ends there"),
-        (ended_for_another_reason, "no bound on them can be chosen"),
-        (seeded_relabelled_in_the_plan, "sources of the noise do not agree"),
-        (smaller_wish, "epsilon = 1.0"),
-        (smaller_weight, "weight = 0.5"),
-        (persons_instead_of_rows, "unit = None"),
+ENDED = (("stopped",), "nothing was found")
+NAME = operator.itemgetter("name")
+CHANGES = {
+    "'scale' is missing": [(("releases", 0), DROP)],
+    "'explained variance' is missing": [(("releases", -1), DROP)],
+    "'scale' is recorded 2 times": [(("releases",), lambda found: [found[0], *found])],
+    "another order": [(("releases",), lambda found: [found[1], found[0], *found[2:]])],
+    "'another' is recorded, which the plan does not have": [
+        (("releases",), lambda found: [*found, found[0] | {"name": "another"}])
     ],
-)
-def test_what_does_not_fit_is_named(edit, said):
+    "No release is recorded": [(("releases",), [])],
+    "all its releases are recorded": [ENDED],
+    "made together with 'second moment'": [
+        ENDED,
+        (("releases",), lambda found: found[: [*map(NAME, found)].index("second moment") + 1]),
+    ],
+    "no run of the plan ends there": [ENDED, (("releases", -1), DROP)],
+    "no bound on them can be chosen": [ENDED, (("releases",), lambda found: found[:1])],
+    "sources of the noise do not agree": [(("plan", "noise_source"), "seeded")],
+    "epsilon = 1.0": [(("target", "epsilon"), 1.0)],
+    "weight = 0.5": [(("releases", 0, "weight"), 0.5)],
+    "unit = None": [(("plan", "unit"), "person")],
+}
+
+
+@pytest.mark.parametrize("said", CHANGES)
+def test_what_does_not_fit_is_named(said):
+    def edit(value):
+        for path, new in CHANGES[said]:
+            value |= edited(value, path, new(at(value, path)) if callable(new) else new)
+
     verdict = verdict_of("gaussian", edit)
     assert verdict.word == NOT_VALID
     assert said in verdict.explanation

@@ -2,7 +2,9 @@
 
 Such a row used to end the fit with an error: whoever sees whether there is a result sees the row,
 and no noise hides it. Later it counted as a row of zeros, in ``n_samples_``, the histograms and the
-mean. The results must be the same to the last bit as without it, on every path.
+mean. The results must be the same to the last bit as without it, on every path. Likewise a document
+with a count that is none, and one so short that it has no pairs: it is valid, and adds nothing;
+with dropouts a study once went on without all of such a site's documents, in plain sight.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ import pyarrow.parquet
 import pytest
 import scipy.sparse
 
-from eigenveil import FederatedPCA, PrivateGaussianMixture, PrivatePCA, PrivateStreamingPCA
+from eigenveil import (
+    FederatedPCA,
+    FederatedTopicModel,
+    PrivateGaussianMixture,
+    PrivatePCA,
+    PrivateStreamingPCA,
+    PrivateTopicModel,
+)
 from eigenveil.errors import InvalidRowsWarning
 from eigenveil.io import open_rows
 from eigenveil.moments.accumulators import ComponentEnergy, RowSum, SecondMoment, Sketch
@@ -25,7 +34,6 @@ from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.third import ThirdMoment
 
 D, BAD = 4, 17
-NAMES = ["a", "b", "c", "d"]
 VALUES = [np.nan, np.inf, -np.inf]
 PCA = {"center": False, "row_bound": 3.0, "epsilon": 20.0, "random_state": 5}
 
@@ -43,10 +51,12 @@ def quietly(call):
         return call()
 
 
-def same(one, other):
-    for name in ("components_", "explained_variance_", "mean_", "usable_"):
+OF_PCA = ("components_", "explained_variance_", "mean_", "usable_", "n_samples_")
+
+
+def same(one, other, names=OF_PCA):
+    for name in names:
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
-    assert one.n_samples_ == other.n_samples_
     assert one.certificate_.releases == other.certificate_.releases
 
 
@@ -112,31 +122,101 @@ def test_a_mixture():
     }  # fmt: skip
     one = quietly(lambda: PrivateGaussianMixture(2, **asked).fit(rows))
     other = PrivateGaussianMixture(2, **asked).fit(whole)
-    assert np.array_equal(one.means_, other.means_)
-    assert one.certificate_.releases == other.certificate_.releases
+    same(one, other, ["means_"])
+
+
+# -- documents
+
+
+WORDS = 6
+SHORT = [[1, 0, 1, 0, 0, 0], [0] * WORDS, [0, 0, 0, 0, 0, 1], [0, 2, 0, 0, 0, 0]]
+BAD_DOCUMENTS = [
+    [first, second, 0, 0, 0, 0]
+    for first, second in ((3, -1), (0.5, 3), (1.5, 0), (np.nan, 3), (np.inf, 0), (2**24, 1))
+]
+TOPICS = {"epsilon": 30.0, "clip_documents": False, "random_state": 4}
+OF_TOPICS = ("topics_", "weights_")
+
+
+def documents(rows=300, seed=0):
+    rng = np.random.default_rng(seed)
+    topics = np.repeat(np.eye(2), 3, axis=1) / 3
+    return rng.multinomial(12, topics[rng.integers(2, size=rows)]).astype(float)
+
+
+def with_one(document):
+    return np.insert(documents(), 70, document, axis=0)
+
+
+@pytest.mark.parametrize("bad", BAD_DOCUMENTS)
+@pytest.mark.parametrize("store", [np.asarray, scipy.sparse.csr_array])
+def test_one_collection(bad, store):
+    """Without norms nothing is counted: the document adds nothing at all."""
+    found = PrivateTopicModel(2, **TOPICS)
+    with pytest.warns(InvalidRowsWarning, match="1 row is not valid.*row index 70"):
+        found.fit(store(with_one(bad)))
+    same(found, PrivateTopicModel(2, **TOPICS).fit(documents()), OF_TOPICS)
+
+
+@pytest.mark.parametrize("short", SHORT)
+@pytest.mark.parametrize("alpha0", [0.0, 1.0])
+def test_a_short_document_is_no_error_and_adds_nothing(short, alpha0):
+    asked = TOPICS | {"alpha0": alpha0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InvalidRowsWarning)
+        found = PrivateTopicModel(2, **asked).fit(with_one(short))
+    same(found, PrivateTopicModel(2, **asked).fit(documents()), OF_TOPICS)
+
+
+def test_norms_count_it_as_a_document_without_words():
+    asked = TOPICS | {"clip_documents": True}
+    fits = [
+        quietly(lambda bad=bad: PrivateTopicModel(2, **asked).fit(np.vstack([documents(), bad])))
+        for bad in SHORT + BAD_DOCUMENTS
+    ]
+    for fit in fits[1:]:
+        same(fits[0], fit, OF_TOPICS)
+
+
+# -- files, sites, streams
 
 
 def write(path, rows):
     match path.suffix:
         case ".csv":
             lines = [",".join("x" if np.isnan(v) else repr(float(v)) for v in row) for row in rows]
-            path.write_text("\n".join([",".join(NAMES), *lines, ""]))
+            names = [f"w{number}" for number in range(rows.shape[1])]
+            path.write_text("\n".join([",".join(names), *lines, ""]))
         case ".parquet":
-            pa.parquet.write_table(pa.table(dict(zip(NAMES, rows.T, strict=True))), path)
+            columns = {f"w{number}": column for number, column in enumerate(rows.T)}
+            pa.parquet.write_table(pa.table(columns), path)
         case ".npy":
             np.save(path, rows)
         case ".npz":
             scipy.sparse.save_npz(path, scipy.sparse.csr_array(rows))
+        case ".mtx":
+            scipy.io.mmwrite(path, scipy.sparse.coo_array(rows))
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet", "npy", "npz"])
-def test_files(ending, tmp_path):
+# Rows with one that is not valid and without it, who fits them, and what must be the same.
+KINDS = {
+    "rows": (pair, PrivatePCA, PCA, OF_PCA),
+    "documents": (
+        lambda: (with_one(BAD_DOCUMENTS[0]), documents()), PrivateTopicModel, TOPICS, OF_TOPICS,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ending", ["csv", "parquet", "npy", "npz", "mtx"])
+def test_files(ending, kind, tmp_path):
+    make, estimator, asked, names = KINDS[kind]
     found = []
-    for number, rows in enumerate(pair()):
+    for number, rows in enumerate(make()):
         path = tmp_path / f"{number}.{ending}"
         write(path, rows)
-        found.append(quietly(lambda path=path: PrivatePCA(2, **PCA).fit_rows(open_rows([path]))))
-    same(*found)
+        found.append(quietly(lambda path=path: estimator(2, **asked).fit_rows(open_rows([path]))))
+    same(*found, names)
 
 
 @pytest.mark.parametrize("line", ["1,2,3", "1,2,3,4,5", "x,,y,", "\xff,1"])
@@ -152,22 +232,23 @@ def test_a_line_that_is_no_row_of_a_text_file(line, tmp_path):
 
 
 @pytest.mark.parametrize("dropouts", [0, 1])
-@pytest.mark.parametrize("protocol", ["cape", "sketch", "full", "local"])
+@pytest.mark.parametrize("protocol", ["cape", "sketch", "full", "local", "topics"])
 def test_three_sites(protocol, dropouts):
     if dropouts and protocol == "local":
         pytest.skip("one site alone")
-    asked = PCA | {"protocol": protocol, "dropouts": dropouts}
-    rng = np.random.default_rng(8)
-    others = {"b": rng.standard_normal((30, D)), "c": rng.standard_normal((20, D))}
-    rows, whole = pair()
-    found = FederatedPCA(2, **asked)
+    make, _, asked, names = KINDS["documents" if protocol == "topics" else "rows"]
+    estimator = FederatedTopicModel if protocol == "topics" else FederatedPCA
+    rows, whole = make()
+    asked = asked | {"protocol": "cape" if protocol == "topics" else protocol, "dropouts": dropouts}
+    others = {"b": whole[:30] + 1.0, "c": whole[30:50]}
+    found = estimator(2, **asked)
     with pytest.warns(InvalidRowsWarning, match=r"site a: 1 row is not valid"):
         found.fit({"a": rows, **others})
-    known = FederatedPCA(2, **asked).fit({"a": whole, **others})
+    known = estimator(2, **asked).fit({"a": whole, **others})
     assert found.missing_ == {}
     assert found.certificate_.federation == known.certificate_.federation
     # the messages' keys are fresh, and seeded noise is drawn in the same order
-    same(found, known)
+    same(found, known, names)
 
 
 @pytest.mark.parametrize("publish", [{}, {"publish": "continual", "horizon": 4}])

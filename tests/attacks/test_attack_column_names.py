@@ -1,8 +1,10 @@
-"""A table without a line of names: its first row would be published as names of columns.
+"""Names of columns that are values, or an identifier's: what would be published as features.
 
-Before, the first person's values became the features of components.csv and model.npz, the columns
-of a study file, and, for a site, what it answered to the aggregator, whose error quoted two sites'
-values.  Now such names are refused wherever names enter, with the column's position only, and
+Of a table without a line of names the first person's values became the features of components.csv
+and model.npz, the columns of a study file, and, for a site, what it answered to the aggregator,
+whose error quoted two sites' values. An integer ``patient_id`` is by far the widest column of a
+table, so that PC1 was the identifier ("PC1, 98.4 %"). Every way into a fit refuses such names
+before anything is released, values by their position only, and none looks at what is below a name;
 ``--no-header`` makes the first line a row.
 """
 
@@ -21,9 +23,11 @@ import scipy.sparse
 from typer.testing import CliRunner
 
 from eigenveil import (
+    FederatedCovariance,
     FederatedGaussianMixture,
     FederatedPCA,
     FederatedTopicModel,
+    PrivateCovariance,
     PrivateGaussianMixture,
     PrivatePCA,
     PrivateStreamingPCA,
@@ -42,76 +46,19 @@ from eigenveil.moments.source import ArrayRows
 from eigenveil.tables.names import first_difference, is_counted, reads_as_value
 
 SECRET = ["61.25", "1987-04-23", "7e3", "-2,5", "NaN"]  # the first person
-VALUES = [
-    "5.1",
-    "-3",
-    "+0,25",
-    "1e5",
-    ".5",
-    "5.",
-    "1_000",
-    "1.234,56",
-    "12%",
-    "0x1F",
-    "NaN",
-    "-inf",
-    "Infinity",
-    "NA",
-    "null",
-    "TRUE",
-    "false",
-    "2020-01-02",
-    "2020/1/2",
-    "02.01.2020",
-    "2020-W05",
-    "2020-01-02T12:30:00Z",
-    "12:30",
-    "23:59:59.5",
-    "12-Jan-20",
-    "Jan 12, 2020",
-    "12 January 2020",
-    "2020-01-02 12:30",
-    "3:05 pm",
-    "1 234,5",
-    "\u22123",
-    "\uff15",
-]
-NAMES = [
-    "x1",
-    "c1",
-    "pixel_1_2",
-    "T10",
-    "E1",
-    "e5",
-    "1st",
-    "3d",
-    "v1.2",
-    "Na",
-    "Jan",
-    "may",
-    "income_2019",
-    "2x",
-    "1/x",
-    "24h",
-    "2,4-D",
-    "0x",
-    "D0",
-    "-",
-    "+",
-    "e",
-    "sepal length (cm)",
-    "",
-]
+IDENTIFIER = ["patient_id", "age", "bmi", "c", "d"]
+BAD = {"header-is-data": SECRET, "identifier-column": IDENTIFIER}
+VALUES = """5.1|-3|+0,25|1e5|.5|5.|1_000|1.234,56|12%|0x1F|NaN|-inf|Infinity|NA|null|TRUE|false
+2020-01-02|2020/1/2|02.01.2020|2020-W05|2020-01-02T12:30:00Z|12:30|23:59:59.5|12-Jan-20
+Jan 12, 2020|12 January 2020|2020-01-02 12:30|3:05 pm|1 234,5|\u22123|\uff15"""
+NAMES = """x1|c1|pixel_1_2|T10|E1|e5|1st|3d|v1.2|Na|Jan|may|income_2019|2x|1/x|24h|2,4-D|0x|D0|-|+|e
+sepal length (cm)|"""
+NO_HEADER = ReadOptions(dialect=Dialect(header=False))
 
 
-@pytest.mark.parametrize("text", VALUES)
-def test_a_value_is_no_name(text):
-    assert reads_as_value(text)
-
-
-@pytest.mark.parametrize("text", NAMES)
-def test_a_name_is_no_value(text):
-    assert not reads_as_value(text)
+def test_a_value_is_no_name_and_a_name_no_value():
+    assert [text for text in re.split(r"[|\n]", VALUES) if not reads_as_value(text)] == []
+    assert [text for text in re.split(r"[|\n]", NAMES) if reads_as_value(text)] == []
 
 
 @pytest.mark.parametrize(
@@ -133,35 +80,99 @@ def people(n=40, d=3):
     return np.random.default_rng(3).normal(size=(n, d)) + 5
 
 
-def headerless(path, d=3):
-    np.savetxt(path, people(d=d), delimiter="\t" if ".tsv" in path.name else ",", fmt="%.6f")
+def headerless(path):
+    np.savetxt(path, people(), delimiter="\t" if ".tsv" in path.name else ",", fmt="%.6f")
     return path
 
 
-def refused(action, *, whose):
+def frame(names=IDENTIFIER, library=pd.DataFrame):
+    return library(dict(zip(names, np.full((5, 50), 2.0), strict=True)))
+
+
+def refused(action, *, whose="", code="header-is-data"):
     with pytest.raises(DataError) as caught:
         action()
     error = caught.value
-    assert error.code == "header-is-data"
-    assert whose in error.message
-    assert re.search(r"column (1\b|index 0 \(from 0\))", error.message)
     said = f"{error.message} {error.hint}"
+    assert (error.code, getattr(error, "spent", None)) == (code, None)
+    assert whose in error.message
+    if code == "identifier-column":
+        assert "'patient_id' looks like an identifier" in error.message
+        assert "--unit" in error.hint
+    else:
+        assert re.search(r"column (1\b|index 0 \(from 0\))", error.message)
     assert not any(value in said for value in SECRET)
     assert all(f"{value:.6f}" not in said for value in people()[0])
     return error
 
 
+# -- every way into a fit
+
+
+@pytest.fixture
+def no_noise(monkeypatch):
+    monkeypatch.setattr("eigenveil.noise.source.SecureSource.words", None)
+
+
+SITES = [FederatedPCA, FederatedGaussianMixture, FederatedCovariance, FederatedTopicModel]
+TABLES = [PrivatePCA, PrivateGaussianMixture, PrivateCovariance, PrivateTopicModel]
+STREAMS = [PrivateStreamingPCA, StreamingPCA]
+TAKE_WORDS = (PrivateTopicModel, FederatedTopicModel)  # which no name makes an identifier
+
+
+@pytest.mark.parametrize("code", BAD)
+@pytest.mark.parametrize("kind", [*TABLES, *STREAMS, *SITES])
+@pytest.mark.usefixtures("no_noise")
+def test_a_frame(kind, code):
+    model, many = kind(2) if kind is StreamingPCA else kind(), kind in SITES
+    for library in (pd.DataFrame, pl.DataFrame):
+        given = [frame(BAD[code], library) for _ in range(2)]
+        given = dict(zip("ab", given, strict=True)) if many else given[0]
+        if kind in TAKE_WORDS and code == "identifier-column":
+            with pytest.raises(TypeError):  # it goes on to its noise, of which there is none here
+                model.fit(given)
+            continue
+        for fit in (model.fit, *([model.partial_fit] if kind in STREAMS else [])):
+            whose = "frame" if not many else "site a" if code == "header-is-data" else "study"
+            refused(lambda f=fit, x=given: f(x), whose=whose, code=code)
+
+
+@pytest.mark.parametrize("kind", [*TABLES, FederatedPCA])
+@pytest.mark.usefixtures("no_noise")
+def test_other_sources_of_rows(kind):
+    # words may be numbers, but not all of them
+    named = ["61.25", "7", "3"] if kind is PrivateTopicModel else ["61.25", "b", "c"]
+    for code, names in (("header-is-data", named), ("identifier-column", IDENTIFIER[:3])):
+        if kind in TAKE_WORDS and code == "identifier-column":
+            continue
+        rows = ArrayRows(people(), names=names)
+        given = {"a": rows} if kind is FederatedPCA else rows
+        refused(lambda x=given: kind().fit_rows(x), code=code)
+
+
+@pytest.mark.parametrize("code", BAD)
 @pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "parquet", "feather", "arrow"])
-def test_files_of_every_format_with_names(tmp_path, ending):
-    file = tmp_path / f"rows.{ending}"
-    frame = pd.DataFrame([[1.0] * 5] * 3, columns=SECRET)
+def test_files_of_every_format_with_names(tmp_path, ending, code):
+    file, table = tmp_path / f"rows.{ending}", frame(BAD[code])
     if ending.startswith(("csv", "tsv")):
-        frame.to_csv(file, sep="\t" if ending == "tsv" else ",", index=False)
+        table.to_csv(file, sep="\t" if ending == "tsv" else ",", index=False)
     else:
-        write = frame.to_parquet if ending == "parquet" else frame.to_feather
+        write = table.to_parquet if ending == "parquet" else table.to_feather
         write(file)
-    error = refused(lambda: open_rows([file]), whose=file.name)
-    assert "--no-header" in error.hint
+    error = refused(lambda: open_rows([file]), whose=file.name, code=code)
+    assert code == "identifier-column" or "--no-header" in error.hint
+    asked = BAD[code][:2]
+    refused(lambda: open_rows([file], columns=asked), whose=file.name, code=code)
+
+
+@pytest.mark.usefixtures("no_noise")
+def test_values_decide_nothing(tmp_path):
+    """The same values under another name: a refusal would be a release without noise."""
+    found = pd.DataFrame({"dose": np.arange(50) * 1000, "age": people(50, 1)[:, 0], "bmi": 1.0})
+    found.to_csv(tmp_path / "rows.csv", index=False)
+    assert open_rows([tmp_path / "rows.csv"]).names == ("dose", "age", "bmi")
+    with pytest.raises(TypeError):
+        PrivatePCA().fit(found)
 
 
 def test_a_headerless_file_beside_one_with_names_is_not_quoted(tmp_path):
@@ -170,45 +181,35 @@ def test_a_headerless_file_beside_one_with_names_is_not_quoted(tmp_path):
     refused(lambda: open_rows([good, bad]), whose="b.csv")
     refused(lambda: open_rows([bad], columns=["u", "v", "w"]), whose="b.csv")
     refused(lambda: open_rows([bad], exclude=["u"]), whose="b.csv")
+    bad.write_text("61.25,61.25\n1,2\n")
+    refused(lambda: open_rows([bad]), whose="b.csv")
 
 
-def test_a_first_row_of_equal_values_is_not_quoted(tmp_path):
-    file = tmp_path / "rows.csv"
-    file.write_text("61.25,61.25\n1,2\n")
-    refused(lambda: open_rows([file]), whose="rows.csv")
+# -- without a header
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz"])
 def test_without_a_header_the_first_line_is_a_row(tmp_path, ending):
-    rows = open_rows(
-        [headerless(tmp_path / f"rows.{ending}")], read=ReadOptions(dialect=Dialect(header=False))
-    )
-    assert list(rows.names) == ["c1", "c2", "c3"]
-    read = np.concatenate([block.values for block in rows.blocks()])
-    np.testing.assert_allclose(read, people(), atol=1e-6)
+    file = headerless(tmp_path / f"rows.{ending}")
+    found = {"read": open_rows([file], read=NO_HEADER).blocks()}
+    if ending == "csv":
+        refused(lambda: list(StreamedRows(file).blocks(8)), whose="rows.csv")
+        followed = StreamedRows(file, dialect=Dialect(header=False))
+        found["followed"] = followed.blocks(8)
+    for blocks in found.values():
+        read = np.concatenate([block.values for block in blocks])
+        np.testing.assert_allclose(read, people(), atol=1e-6)
+    assert list(open_rows([file], read=NO_HEADER).names) == ["c1", "c2", "c3"]
+    assert ending != "csv" or list(followed.names) == ["c1", "c2", "c3"]
 
 
 def test_rows_are_counted_from_the_first_line_without_a_header(tmp_path):
     file = tmp_path / "rows.csv"
     file.write_text("1,2\n3,4\n5,six\n")
-    rows = open_rows([file], columns=["c1"], read=ReadOptions(dialect=Dialect(header=False)))
+    rows = open_rows([file], columns=["c1"], read=NO_HEADER)
     assert [block.values.tolist() for block in rows.blocks()] == [[[1.0], [3.0], [5.0]]]
-    both = np.concatenate(
-        [
-            block.values
-            for block in open_rows([file], read=ReadOptions(dialect=Dialect(header=False))).blocks()
-        ]
-    )
+    both = np.concatenate([block.values for block in open_rows([file], read=NO_HEADER).blocks()])
     np.testing.assert_array_equal(both, [[1.0, 2.0], [3.0, 4.0], [5.0, np.nan]])
-
-
-def test_followed_rows(tmp_path):
-    file = headerless(tmp_path / "rows.csv")
-    refused(lambda: list(StreamedRows(file).blocks(8)), whose="rows.csv")
-    followed = StreamedRows(file, dialect=Dialect(header=False))
-    read = np.concatenate([block.values for block in followed.blocks(8)])
-    np.testing.assert_allclose(read, people(), atol=1e-6)
-    assert list(followed.names) == ["c1", "c2", "c3"]
 
 
 def test_an_unnamed_array_that_pandas_wrote_is_read(tmp_path):
@@ -217,45 +218,13 @@ def test_an_unnamed_array_that_pandas_wrote_is_read(tmp_path):
     assert list(open_rows([file]).names) == [str(i) for i in range(9)]
 
 
-ESTIMATORS = [
-    PrivatePCA,
-    PrivateGaussianMixture,
-    PrivateTopicModel,
-    PrivateStreamingPCA,
-    StreamingPCA,
-]
-SITES = [FederatedPCA, FederatedGaussianMixture, FederatedTopicModel]
+def test_written_tables_are_read_again(tmp_path):
+    for name in ("a.csv", "a.parquet"):
+        write_table(tmp_path / name, people(), ["PC1", "PC2", "PC3"])
+        assert open_rows([tmp_path / name]).features == 3
 
 
-def no_noise(monkeypatch):
-    def drawn(*_):
-        raise AssertionError("noise was drawn")
-
-    monkeypatch.setattr("eigenveil.noise.source.SecureSource.words", drawn)
-
-
-@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
-@pytest.mark.parametrize("kind", ESTIMATORS)
-def test_frames(kind, library, monkeypatch):
-    no_noise(monkeypatch)
-    frame = library(dict(zip(SECRET, np.full((5, 50), 2.0), strict=True)))
-    refused(lambda: kind(n_components=2).fit(frame), whose="frame")
-
-
-@pytest.mark.parametrize("kind", SITES)
-def test_frames_of_sites(kind, monkeypatch):
-    no_noise(monkeypatch)
-    frame = pd.DataFrame(np.full((50, 5), 2.0), columns=SECRET)
-    refused(lambda: kind(n_components=2).fit({"a": frame, "b": frame.copy()}), whose="site a")
-
-
-@pytest.mark.parametrize("kind", ESTIMATORS[:3])
-def test_other_sources_of_rows(kind, monkeypatch):
-    no_noise(monkeypatch)
-    rows = ArrayRows(people(), names=["61.25", "b", "c"])
-    if kind is PrivateTopicModel:  # words may be numbers, but not all of them
-        rows = ArrayRows(people(), names=["61.25", "7", "3"])
-    refused(lambda: kind(n_components=1).fit_rows(rows), whose="source")
+# -- studies, vocabularies, commands
 
 
 def a_study(columns, **other):
@@ -273,14 +242,9 @@ def test_a_study_with_such_columns_is_refused():
 
 
 def test_a_site_checks_its_names_before_it_answers(tmp_path):
-    study = a_study(None, features=3)
-    rows = ArrayRows(people(), names=["61.25", "b", "c"])
-    refused(
-        lambda: Site(
-            name="a", terms=settle(study), rows=rows, ledger=Ledger(tmp_path / "a.ledger")
-        ),
-        whose="site a",
-    )
+    terms, rows = settle(a_study(None, features=3)), ArrayRows(people(), names=["61.25", "b", "c"])
+    ledger = Ledger(tmp_path / "a.ledger")
+    refused(lambda: Site(name="a", terms=terms, rows=rows, ledger=ledger), whose="site a")
 
 
 def test_other_columns_are_told_by_position():
@@ -313,7 +277,9 @@ def test_no_command_publishes_the_first_row(tmp_path):
     fit = ["fit", file, "-k", 1, "--epsilon", 50, "--out", result, "--json"]
     new = ["study", "new", study, "--site", "a", "--site", "b", "--from", file]
     watch = ["watch", file, "-k", 1]
-    for words in (fit, new, watch):
+    sites = ["fit", "--site", f"a={file}", "--site", f"b={headerless(tmp_path / 'other.csv')}"]
+    sites += ["-k", 1, "--epsilon", 8, "--out", tmp_path / "of sites", "--quiet"]
+    for words in (fit, new, watch, sites):
         refused_one = invoke(*words)
         assert isinstance(refused_one.exception, DataError)
         assert refused_one.exception.code == "header-is-data"
@@ -322,8 +288,8 @@ def test_no_command_publishes_the_first_row(tmp_path):
     reported = invoke(*fit, "--no-header")
     assert reported.exit_code == 0, reported.exception
     assert json.loads(reported.stdout)["features"] == ["c1", "c2", "c3"]
-    assert invoke(*new, "--no-header").exit_code == 0
-    assert invoke(*watch, "--no-header").exit_code == 0
+    for words in (new, watch, sites):
+        assert invoke(*words, "--no-header").exit_code == 0
     scores = tmp_path / "scores.npy"
     assert invoke("transform", result, file, "--out", scores, "--no-header").exit_code == 0
     assert np.load(scores).shape[0] == people().shape[0]
@@ -331,19 +297,7 @@ def test_no_command_publishes_the_first_row(tmp_path):
     assert not any(value.encode() in path.read_bytes() for path in written for value in first)
 
 
-def test_sites_in_one_process(tmp_path):
-    file = headerless(tmp_path / "rows.csv")
-    words = ["fit", "--site", f"a={file}", "--site", f"b={headerless(tmp_path / 'other.csv')}"]
-    words += ["-k", 1, "--epsilon", 8, "--out", tmp_path / "result", "--quiet"]
-    assert invoke(*words).exception.code == "header-is-data"
-    reported = invoke(*words, "--no-header")
-    assert reported.exit_code == 0, reported.exception
-
-
-def test_written_tables_are_read_again(tmp_path):
-    for name in ("a.csv", "a.parquet"):
-        write_table(tmp_path / name, people(), ["PC1", "PC2", "PC3"])
-        assert open_rows([tmp_path / name]).features == 3
+# -- how many names there may be
 
 
 def test_too_many_columns_are_refused_by_the_header_alone(tmp_path):
@@ -355,7 +309,7 @@ def test_too_many_columns_are_refused_by_the_header_alone(tmp_path):
     try:
         for action in (
             lambda: open_rows([file]),
-            lambda: open_rows([file], read=ReadOptions(dialect=Dialect(header=False))),
+            lambda: open_rows([file], read=NO_HEADER),
             lambda: open_rows([words]),
             lambda: list(StreamedRows(file).blocks(1)),
         ):
@@ -372,14 +326,13 @@ def test_widths_of_other_formats(tmp_path, monkeypatch):
     monkeypatch.setattr("eigenveil.io.formats.arrays.ArrayFile.most_columns", 3)
     monkeypatch.setattr("eigenveil.io.formats.arrays.SparseArrayFile.most_columns", 4)
     monkeypatch.setattr("eigenveil.federation.study.checks.MOST_SPARSE_COLUMNS", 4)
-    names = ["a", "b", "c", "d", "e"]
-    frame = pd.DataFrame(np.ones((2, 5)), columns=names)
-    frame.to_parquet(tmp_path / "a.parquet")
-    frame.to_feather(tmp_path / "a.feather")
-    np.save(tmp_path / "a.npy", frame.to_numpy())
-    np.savez(tmp_path / "a.npz", X=frame.to_numpy())
-    scipy.sparse.save_npz(tmp_path / "s.npz", scipy.sparse.csr_array(frame.to_numpy()))
-    scipy.io.mmwrite(tmp_path / "a.mtx", scipy.sparse.csr_array(frame.to_numpy()))
+    wide = pd.DataFrame(np.ones((2, 5)), columns=["a", "b", "c", "d", "e"])
+    wide.to_parquet(tmp_path / "a.parquet")
+    wide.to_feather(tmp_path / "a.feather")
+    np.save(tmp_path / "a.npy", wide.to_numpy())
+    np.savez(tmp_path / "a.npz", X=wide.to_numpy())
+    scipy.sparse.save_npz(tmp_path / "s.npz", scipy.sparse.csr_array(wide.to_numpy()))
+    scipy.io.mmwrite(tmp_path / "a.mtx", scipy.sparse.csr_array(wide.to_numpy()))
     for file in sorted(tmp_path.iterdir()):
         with pytest.raises(DataError) as caught:
             open_rows([file])
