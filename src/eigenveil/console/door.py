@@ -40,7 +40,7 @@ class Person:
 
 
 @dataclass
-class Session:
+class BrowserSession:
     """One browser of a person."""
 
     person: Person
@@ -73,20 +73,20 @@ class Sessions:
         self, idle: float, longest: float, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._idle, self._longest, self._clock = idle, longest, clock
-        self._by_digest: dict[bytes, Session] = {}
+        self._by_digest: dict[bytes, BrowserSession] = {}
 
-    def begin(self, person: Person) -> tuple[str, Session]:
+    def begin(self, person: Person) -> tuple[str, BrowserSession]:
         """A new session and its cookie's value: never one that a browser brought."""
         now = self._clock()
         for digest in [d for d, each in self._by_digest.items() if self._is_over(each)]:
             del self._by_digest[digest]
         while len(self._by_digest) >= _MOST_SESSIONS:
             del self._by_digest[min(self._by_digest, key=lambda d: self._by_digest[d].seen)]
-        cookie, session = secrets.token_urlsafe(32), Session(person, now, now)
+        cookie, session = secrets.token_urlsafe(32), BrowserSession(person, now, now)
         self._by_digest[_digest(cookie)] = session
         return cookie, session
 
-    def find(self, cookie: str | None) -> Session | None:
+    def find(self, cookie: str | None) -> BrowserSession | None:
         """The session of a cookie, which counts as seen; ``None`` when it is over or forged."""
         session = self._by_digest.get(_digest(cookie or ""))
         if session is None or self._is_over(session):
@@ -98,7 +98,7 @@ class Sessions:
     def end(self, cookie: str | None) -> None:
         self._by_digest.pop(_digest(cookie or ""), None)
 
-    def _is_over(self, session: Session) -> bool:
+    def _is_over(self, session: BrowserSession) -> bool:
         now = self._clock()
         late = now - session.seen > self._idle or now - session.created > self._longest
         return late or session.wrong >= _MOST_WRONG
@@ -123,7 +123,7 @@ class Door(ABC):
         del console
         return []
 
-    def holds(self, request: Request, session: Session) -> bool:
+    def holds(self, request: Request, session: BrowserSession) -> bool:
         """Whether a request goes on in the session of its cookie."""
         del request, session
         return True
@@ -149,7 +149,7 @@ class LinkDoor(Door):
         super().__init__(settings)
         self._link = link
 
-    def holds(self, request: Request, session: Session) -> bool:
+    def holds(self, request: Request, session: BrowserSession) -> bool:
         """A cookie, too, is for this machine alone."""
         del session
         return is_loopback(_address(request))
@@ -174,7 +174,7 @@ class ProxyDoor(Door):
         super().__init__(settings)
         self._proxy = proxy
 
-    def holds(self, request: Request, session: Session) -> bool:
+    def holds(self, request: Request, session: BrowserSession) -> bool:
         """The proxy says with every request who it is."""
         return self.person(request) == session.person
 

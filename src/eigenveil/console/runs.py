@@ -35,7 +35,7 @@ _ENDS: tuple[State, ...] = ("finished", "failed", "stopped")
 
 
 @dataclass(frozen=True)
-class Run:
+class ConsoleRun:
     name: str  # Names its folder
     kind: Kind
     title: str
@@ -80,12 +80,12 @@ class Runs:
     def start(
         self, kind: Kind, title: str, *, rows: Rows, asked: Mapping[str, Any], who: str,
         about: str = "",
-    ) -> Run:  # fmt: skip
+    ) -> ConsoleRun:  # fmt: skip
         self._children = [each for each in self._children if each.poll() is None]
         if sum(run.state == "running" for run in self.all()) >= MOST_RUNNING:
             raise OutputError("too-many-runs", most=MOST_RUNNING)
         name = f"{time.strftime('%Y%m%d%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
-        run = Run(name, kind, title, who, time.time(), rows, asked, about)
+        run = ConsoleRun(name, kind, title, who, time.time(), rows, asked, about)
         place = self.folder / name
         place.mkdir(mode=0o700)
         fields = {key: each for key, each in asdict(run).items() if key not in ("events", "lives")}
@@ -104,24 +104,24 @@ class Runs:
         self._children.append(child)
         return self.named(name)
 
-    def stop(self, run: Run) -> None:
+    def stop(self, run: ConsoleRun) -> None:
         """Interrupt a run, as Ctrl-C does."""
         for began in run.told("began") if run.state == "running" else ():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(began["process"], signal.SIGINT)
 
-    def all(self) -> list[Run]:
+    def all(self) -> list[ConsoleRun]:
         names = sorted(f.name for f in self.folder.iterdir() if _NAME.fullmatch(f.name))
         found = (self._read(name) for name in reversed(names))
         return [run for run in found if run is not None]
 
-    def named(self, name: str) -> Run:
+    def named(self, name: str) -> ConsoleRun:
         run = self._read(name) if _NAME.fullmatch(name) else None
         if run is None:
             raise DataError("unknown-run", name=short_name(name))
         return run
 
-    def _read(self, name: str) -> Run | None:
+    def _read(self, name: str) -> ConsoleRun | None:
         place = self.folder / name
         try:
             fields = read_about(place)
@@ -130,16 +130,16 @@ class Runs:
                 text = told.read(_MOST_BYTES).decode("utf-8", errors="replace")
             whole = text[: text.rfind("\n") + 1].splitlines()
             events = [json.loads(line) for line in whole if line.startswith("{")]
-            return Run(**fields, events=events, lives=lives)
+            return ConsoleRun(**fields, events=events, lives=lives)
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
-    def result(self, run: Run) -> Path | None:
+    def result(self, run: ConsoleRun) -> Path | None:
         """The folder of its result, once it is there."""
         place = self.folder / run.name / RESULT
         return place if place.is_dir() else None
 
-    def forget(self, run: Run) -> None:
+    def forget(self, run: ConsoleRun) -> None:
         shutil.rmtree(self.folder / run.name, ignore_errors=True)
 
 
@@ -149,7 +149,7 @@ def _is_free(file: Path) -> bool:
 
 
 def read_about(place: Path) -> dict[str, Any]:
-    """What a run's folder says that it is: the first fields of a :class:`Run`."""
+    """What a run's folder says that it is: the first fields of a :class:`ConsoleRun`."""
     fields = json.loads((place / ABOUT).read_text(encoding="utf-8"))
     rows = fields["rows"]
     return {**fields, "rows": Rows(**rows | {"data": tuple(rows["data"])})}

@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from eigenveil.console.door import Door, Person, Session, Sessions
+from eigenveil.console.door import BrowserSession, Door, Person, Sessions
 from eigenveil.console.forecasts import Forecasts
 from eigenveil.console.log import Log
-from eigenveil.console.runs import Kind, Run, Runs
+from eigenveil.console.runs import ConsoleRun, Kind, Runs
 from eigenveil.console.settings import ROLES, Settings
 from eigenveil.console.workers import DeskProcess
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
@@ -108,7 +108,7 @@ class Console:
         self,
         request: Request,
         template: str,
-        session: Session | None = None,
+        session: BrowserSession | None = None,
         *,
         status: int = 200,
         **values: Any,
@@ -122,7 +122,7 @@ class Console:
         return HTMLResponse(text, status)
 
     def problem(
-        self, request: Request, error: EigenveilError, session: Session | None = None
+        self, request: Request, error: EigenveilError, session: BrowserSession | None = None
     ) -> Response:
         """The page of an error; refusals are logged."""
         status = _STATUS.get(error.code, 400)
@@ -155,7 +155,7 @@ class Console:
         )
         return answer
 
-    def session_of(self, request: Request) -> Session | None:
+    def session_of(self, request: Request) -> BrowserSession | None:
         """The session of a request's cookie, where the door still stands for it."""
         cookie = request.cookies.get(self.cookie)
         found = self.sessions.find(cookie)
@@ -210,7 +210,7 @@ class Visit:
 
     console: Console
     request: Request
-    session: Session
+    session: BrowserSession
     form: Mapping[str, str]
 
     @property
@@ -239,7 +239,7 @@ class Visit:
     def note(self, what: str, detail: str = "") -> None:
         self.console.note(self.request, what, self.person, detail)
 
-    def start(self, kind: Kind, title: str, about: str = "", /, **asked: Any) -> Run:
+    def start(self, kind: Kind, title: str, about: str = "", /, **asked: Any) -> ConsoleRun:
         runs, rows = self.console.runs, self.console.settings.rows
         return runs.start(kind, title, rows=rows, asked=asked, who=self.person.name, about=about)
 

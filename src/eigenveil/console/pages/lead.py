@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from eigenveil.console.forecasts import forecast_values
 from eigenveil.console.pages import runs
-from eigenveil.console.runs import Run
+from eigenveil.console.runs import ConsoleRun
 from eigenveil.console.settings import ROLES
 from eigenveil.console.web import (
     Console,
@@ -138,7 +138,7 @@ async def _start(visit: Visit) -> Response:
 # -- what the sites say of a draft
 
 
-def _asked_about(visit: Visit, study: dict[str, Any]) -> list[Run]:
+def _asked_about(visit: Visit, study: dict[str, Any]) -> list[ConsoleRun]:
     found = visit.console.runs.all()
     return [run for run in found if run.kind == "ask" and run.about == study["hash"]]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.responses import FileResponse, Response
 
-from eigenveil.console.runs import Run
+from eigenveil.console.runs import ConsoleRun
 from eigenveil.console.web import Console, Page, Visit, away
 from eigenveil.errors import DataError
 
@@ -24,7 +24,7 @@ def pages(readers: Collection[str], doers: Collection[str]) -> list[Page]:
     ]
 
 
-def _named(visit: Visit) -> tuple[Run, Path | None]:
+def _named(visit: Visit) -> tuple[ConsoleRun, Path | None]:
     """The run of a page, and where its result is."""
     run = visit.console.runs.named(visit.named("name"))
     return run, visit.console.runs.result(run)
@@ -111,7 +111,7 @@ def shown(console: Console) -> list[dict[str, Any]]:
     ]
 
 
-def _row(run: Run) -> dict[str, Any]:
+def _row(run: ConsoleRun) -> dict[str, Any]:
     end = time.time() if run.state == "running" else run.ended
     return {
         "name": run.name,
@@ -130,7 +130,7 @@ def day_and_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
 
 
-def _steps(run: Run) -> dict[str, int]:
+def _steps(run: ConsoleRun) -> dict[str, int]:
     """How many parties answered each step, in the steps' order."""
     found: dict[str, int] = {}
     for each in run.told("moved"):
