@@ -224,6 +224,10 @@ def _avn(data: published.SecondMoment, rng: np.random.Generator) -> float:
 # The cases
 
 
+_replaced = partial(Case, group="published", adjacency="replace-one", sampling=RUN_BY_RUN)
+"""A case of one row that is replaced, of the published function run by run."""
+
+
 def classic_fails_from(delta: float, *, times: float = 1.0) -> float:
     """The epsilon from which on the classic calibration does not give what it says."""
 
@@ -247,15 +251,12 @@ def _of_analyze_gauss() -> list[Case]:
         claim = mu_claim(epsilon, DELTA, "003 section 3, 000 algorithm 1: sensitivity 1/N")
         assert claim.mu is not None
         cases.append(
-            Case(
+            _replaced(
                 name=f"analyze-gauss-{epsilon:g}-replace-one",
                 mechanism="analyze-gauss",
                 title=f"Analyze Gauss at epsilon {epsilon:g}",
-                group="published",
-                adjacency="replace-one",
                 test="the released matrix along the difference of the two rows' squares "
                 "(likelihood ratio)",
-                sampling=RUN_BY_RUN,
                 claim=claim,
                 sample=MomentAttack(both, replaced, partial(_analyze_gauss, epsilon)).sample,
                 truth=SQRT2 * claim.mu,
@@ -287,10 +288,7 @@ def _of_one_curator() -> list[Case]:
     both, replaced = moment([1.0, 1.0], 2), moment([0.0, 2.0], 2)
     need = mu_of_epsilon(EPSILON, DELTA)
     sulq = partial(
-        Case,
-        group="published",
-        adjacency="replace-one",
-        sampling=RUN_BY_RUN,
+        _replaced,
         mechanism="mod-sulq",
         test="the released matrix along the difference of the two rows' squares",
         claim=Claim(epsilon=EPSILON, delta=DELTA, mu=need, whence="002 lemma 2; mu is the need"),
@@ -298,15 +296,12 @@ def _of_one_curator() -> list[Case]:
         covers=("mod_sulq",),
     )
     cases = [
-        Case(
+        _replaced(
             name="wishart-sn",
             mechanism="wishart-sn",
             title="SN (Wishart)",
-            group="published",
-            adjacency="replace-one",
             test="smallest eigenvalue of the released matrix less the larger of the two sums (a "
             "row against a row of zeros)",
-            sampling=RUN_BY_RUN,
             claim=Claim(epsilon=EPSILON, delta=0.0, whence="003 theorem 1"),
             sample=MomentAttack(moment([0.0, 1.0], 2), both, _wishart).sample,
             share=0.25,
@@ -327,28 +322,22 @@ def _of_one_curator() -> list[Case]:
             sample=MomentAttack(both, replaced, partial(_sulq, False)).sample,
             truth=SQRT2 / 2 / omega(EPSILON, DELTA, 2, 2),
         ),
-        Case(
+        _replaced(
             name="fpca",
             mechanism="fpca",
             title="Federated-PCA",
-            group="published",
-            adjacency="replace-one",
             test="squared part of the released direction along the row that is replaced",
-            sampling=RUN_BY_RUN,
             claim=Claim(epsilon=EPSILON, delta=DELTA, whence="002 lemma 2"),
             sample=MomentAttack(both, replaced, _fpca).sample,
             share=0.1,
             covers=("fpca",),
         ),
-        Case(
+        _replaced(
             name="ppca-gibbs",
             mechanism="ppca",
             title="PPCA, 5 Gibbs sweeps",
-            group="published",
-            adjacency="replace-one",
             test="squared part of the subspace along one row less that along the other (likelihood "
             "ratio of the exact law)",
-            sampling=RUN_BY_RUN,
             claim=Claim(epsilon=EPSILON, delta=0.0, whence="003 section 6; Chaudhuri et al. 2013"),
             sample=MomentAttack(
                 moment([1.0, 0.0, 0.0], 1), moment([0.0, 1.0, 0.0], 1), _ppca
@@ -359,14 +348,11 @@ def _of_one_curator() -> list[Case]:
     ]
     for delta, name in ((DELTA, "gaussian"), (0.0, "laplace")):
         cases.append(
-            Case(
+            _replaced(
                 name=f"private-power-{name}",
                 mechanism="private-power",
                 title=f"private power, {name}",
-                group="published",
-                adjacency="replace-one",
                 test="the last product along the direction that nearly all rows have",
-                sampling=RUN_BY_RUN,
                 claim=Claim(epsilon=EPSILON, delta=delta, whence="003 section 3"),
                 sample=MomentAttack(
                     _power_moment(0.0), _power_moment(1.0), partial(_power, delta)
@@ -385,15 +371,12 @@ def _of_tensors() -> list[Case]:
         claim = mu_claim(TENSOR_EPSILON / 2, delta, "001 appendix E: 1/N for the pair moment")
         assert claim.mu is not None
         cases.append(
-            Case(
+            _replaced(
                 name=f"{name}-pair",
                 mechanism=name,
                 title=f"{name.upper()}, its step for pairs",
-                group="published",
-                adjacency="replace-one",
                 test="the pair moment that the whitening gives away, along the difference of the "
                 "two rows' squares",
-                sampling=RUN_BY_RUN,
                 claim=claim,
                 sample=MomentAttack(first, second, draw).sample,
                 truth=SQRT2 * claim.mu,
@@ -574,15 +557,12 @@ def party_cases() -> list[Case]:
     assert site.mu is not None
     everything = "all messages and what the aggregator drew (likelihood ratio of the view)"
     cases = [
-        Case(
+        _replaced(
             name="dpdispca",
             mechanism="dpdispca",
             title="DPdisPCA, a site's message",
-            group="published",
-            adjacency="replace-one",
             view="aggregator",
             test="the message times its transpose, along the difference of the two rows' squares",
-            sampling=RUN_BY_RUN,
             claim=site,
             sample=MomentAttack(first, second, _dpdispca).sample,
             truth=SQRT2 * site.mu,
@@ -608,15 +588,12 @@ def party_cases() -> list[Case]:
         ):
             of_pca = GaussianView(partial(_capepca, noise, sites), *pairs)
             cases.append(
-                Case(
+                _replaced(
                     name=name,
                     mechanism="capepca",
                     title=title + words,
-                    group="published",
-                    adjacency="replace-one",
                     view="aggregator",
                     test=everything + what,
-                    sampling=RUN_BY_RUN,
                     claim=claim,
                     sample=of_pca.sample,
                     truth=of_pca.mu,
@@ -635,15 +612,12 @@ def party_cases() -> list[Case]:
         ):
             of_tensor = GaussianView(partial(_capeagn, noise), *pairs)
             cases.append(
-                Case(
+                _replaced(
                     name=name + form,
                     mechanism="capeagn",
                     title=f"capeAGN, {_TENSOR_SITES} sites, {title}{words}",
-                    group="published",
-                    adjacency="replace-one",
                     view="aggregator",
                     test=everything + what,
-                    sampling=RUN_BY_RUN,
                     claim=pair,
                     sample=of_tensor.sample,
                     truth=of_tensor.mu,
@@ -655,12 +629,10 @@ def party_cases() -> list[Case]:
         some = f" with {colluding} sites" if colluding else ""
         of_cape = cape_view(colluding)
         cases.append(
-            Case(
+            _replaced(
                 name=f"cape-10-sites{'-8-colluding' if colluding else ''}",
                 mechanism="cape",
                 title=f"CAPE, {_SITES} sites" + (f", {colluding} colluding" if colluding else ""),
-                group="published",
-                adjacency="replace-one",
                 view=f"aggregator{some}",
                 test=everything
                 + (", with the zero-sum noise of the colluding sites" if colluding else ""),
