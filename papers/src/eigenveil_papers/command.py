@@ -21,15 +21,15 @@ from eigenveil.cli.presenters.screen import Screen, bold, coloured, description,
 from eigenveil.errors import EigenveilError, WrongOption, printable
 from eigenveil_papers.reproduction.data import NAMES, at_hand
 from eigenveil_papers.reproduction.experiment import Experiment, Settings, Verdict
-from eigenveil_papers.reproduction.results import Outcome
+from eigenveil_papers.reproduction.results import Reproduced
 from eigenveil_papers.reproduction.rule import OURS
-from eigenveil_papers.reproduction.runner import Step
+from eigenveil_papers.reproduction.runner import RunProgress
 
 if TYPE_CHECKING:
     from eigenveil_papers.reproduction.experiment import Scale
 
 
-Notify = Callable[[str], Callable[[Step], None]]
+Notify = Callable[[str], Callable[[RunProgress], None]]
 _COLOURS = {
     "holds": "green",
     "does not hold": "red",
@@ -111,17 +111,17 @@ def progress(count: int, *, quiet: bool) -> Iterator[Notify]:
         with Progress(*columns, console=Screen(errors=True)) as bars:
             yield lambda name: _bar(bars, name)
     else:
-        yield _Lines(count)
+        yield _LogLines(count)
 
 
-def _notify_nothing(step: Step) -> None:
+def _notify_nothing(step: RunProgress) -> None:
     del step
 
 
-def _bar(bars: Progress, name: str) -> Callable[[Step], None]:
+def _bar(bars: Progress, name: str) -> Callable[[RunProgress], None]:
     task = bars.add_task(printable(name), total=1.0, tasks="")
 
-    def step_done(step: Step) -> None:
+    def step_done(step: RunProgress) -> None:
         bars.update(task, completed=step.share, tasks=f"{step.done} of {step.total} tasks")
         if step.note:
             bars.console.print(f"note: {step.note}")
@@ -129,18 +129,18 @@ def _bar(bars: Progress, name: str) -> Callable[[Step], None]:
     return step_done
 
 
-class _Lines:
+class _LogLines:
     """For logs."""
 
     def __init__(self, count: int) -> None:
         self._count, self._begun = count, 0
 
-    def __call__(self, name: str) -> Callable[[Step], None]:
+    def __call__(self, name: str) -> Callable[[RunProgress], None]:
         self._begun += 1
         number, start = self._begun, time.monotonic()
         resumed: list[int] = []
 
-        def step_done(step: Step) -> None:
+        def step_done(step: RunProgress) -> None:
             if not resumed:
                 resumed.append(step.done)
             if step.note:
@@ -155,7 +155,7 @@ class _Lines:
         return step_done
 
 
-def as_values(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def as_values(outcomes: Sequence[Reproduced]) -> list[dict[str, Any]]:
     """The same as plain values."""
     return [
         {
@@ -169,7 +169,7 @@ def as_values(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     ]
 
 
-def print_outcomes(outcomes: Sequence[Outcome], out: Screen, page: Path | None) -> None:
+def print_outcomes(outcomes: Sequence[Reproduced], out: Screen, page: Path | None) -> None:
     """Verdicts on the papers' claims, this package's own below, and where everything lies."""
     for outcome in outcomes:
         table = Table(title=f"{outcome.experiment.name}: {outcome.experiment.title}")

@@ -9,7 +9,7 @@ from scipy import integrate, special
 
 from eigenveil.errors import DataError
 from eigenveil_papers.published import ppca, second_moment
-from eigenveil_papers.published.gibbs import Envelope, best_envelope, bingham_gibbs
+from eigenveil_papers.published.gibbs import DirectionProposals, best_envelope, bingham_gibbs
 from statistics_tools import FALSE_ALARM, REJECTED, kolmogorov
 
 ENERGIES = np.array([6.0, 2.0, 0.0])
@@ -137,7 +137,7 @@ def test_the_envelope_is_the_gaussian_of_the_complement(fixed, scale):
     others, left, inside = complement_of(energies, fixed, rng)
     top = np.linalg.eigvalsh(inside)[-1]
     for above in (0.5, 3.0, 2 * np.max(energies) + 9):  # above the level where M is singular
-        envelope = Envelope(energies, others, 2 * top + above)
+        envelope = DirectionProposals(energies, others, 2 * top + above)
         small = np.linalg.inv(envelope.level * np.eye(5 - fixed) - 2 * inside)
         covariance = left @ small @ left.T
         # linear in the normal numbers: of the identity it gives the matrix itself
@@ -146,7 +146,7 @@ def test_the_envelope_is_the_gaussian_of_the_complement(fixed, scale):
         np.testing.assert_allclose(envelope.trace, np.trace(small), rtol=1e-9)
         np.testing.assert_allclose(envelope.squared, np.sum(small**2), rtol=1e-8)
     if fixed < 4:
-        below = Envelope(energies, others, 2 * top - 1e-3)
+        below = DirectionProposals(energies, others, 2 * top - 1e-3)
         assert below.trace == np.inf
         assert below.level < below.above() <= 2 * top + 1 + 1e-9
 
@@ -176,14 +176,14 @@ def test_a_step_draws_the_exact_law_of_the_complement_at_any_level(above):
     rng = np.random.default_rng()
     others, left, inside = complement_of(STEEP[1:], 1, np.random.default_rng(3))
     values, turn = np.linalg.eigh(inside)
-    envelope = Envelope(STEEP[1:], others, 2 * values[-1] + above)
+    envelope = DirectionProposals(STEEP[1:], others, 2 * values[-1] + above)
     drawn = np.array([envelope.accepted(rng) for _ in range(1000)])
     np.testing.assert_allclose(drawn @ others, 0.0, atol=1e-12)
     squares = (drawn @ left @ turn)[:, 0] ** 2
     law = square_of_the_third(values[::-1])
     assert kolmogorov(squares, law) > FALSE_ALARM
     # what is proposed, none refused, has another law, and so have other energies
-    loose = Envelope(STEEP[1:], others, 2 * values[-1] + 30.0)
+    loose = DirectionProposals(STEEP[1:], others, 2 * values[-1] + 30.0)
     proposed = loose.proposals(rng.standard_normal((1000, 4))) @ left @ turn
     assert kolmogorov(proposed[:, 0] ** 2, law) < REJECTED
     assert kolmogorov(squares, square_of_the_third(values[::-1] / 4)) < REJECTED

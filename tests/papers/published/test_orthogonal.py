@@ -325,7 +325,7 @@ def test_topics_come_back_without_noise():
 
 def test_distributions_have_no_negative_entry_and_sum_to_one():
     vectors = np.array([[3.0, -1.0, 1.0], [-1.0, -2.0, -3.0]])
-    made = otd.Components(vectors, np.ones(2), True).distributions
+    made = otd.TensorComponents(vectors, np.ones(2), True).distributions
     np.testing.assert_allclose(made, [[0.75, 0, 0.25], [1 / 3] * 3])
 
 
@@ -451,7 +451,7 @@ def test_the_published_models():
 
 def test_rows_and_documents_follow_their_model():
     rng = np.random.default_rng()
-    mixture = tensor_data.Mixture(np.array([[3.0, 0, 0], [0, 0, -3.0]]), np.array([0.2, 0.8]))
+    mixture = tensor_data.MixtureLaw(np.array([[3.0, 0, 0], [0, 0, -3.0]]), np.array([0.2, 0.8]))
     rows = mixture.rows(20_000, rng)
     first = rows[:, 0] > 1.5  # 6.7 deviations from either mean: one in 1e7 is misplaced
     assert stats.binomtest(int(first.sum()), 20_000, 0.2).pvalue > FALSE_ALARM

@@ -13,7 +13,7 @@ from eigenveil.linalg.subspace import subspace_distance
 from eigenveil_papers.published.federated_pca import FPCA
 from eigenveil_papers.published.frequent_directions import FrequentDirections
 from eigenveil_papers.published.spirit import Spirit
-from eigenveil_papers.published.trackers import BlockPower, Blocks, Grouse, Incremental, Tracker
+from eigenveil_papers.published.trackers import BlockPower, Blocks, Grouse, Incremental, RowTracker
 
 FEATURES, RANK = 20, 3
 
@@ -43,7 +43,7 @@ def test_rows_of_low_rank_are_recovered(name):
     make, accuracy = TRACKERS[name]
     rows, directions = low_rank()
     tracker = make().partial_fit(rows)
-    assert isinstance(tracker, Tracker)
+    assert isinstance(tracker, RowTracker)
     found = tracker.components
     assert found.shape == (RANK, FEATURES)
     np.testing.assert_allclose(found @ found.T, np.eye(RANK), atol=1e-12)

@@ -258,7 +258,7 @@ def check_symmetry(decide) -> None:
             for where, names in (("Figure 1", "ab"), ("eigenveil", "ab"), ("eigenveil", "ba")):
                 one, two = names
                 numbers = numbers_of(**{one: first, two: second})
-                part = rule.Part(
+                part = rule.ClaimPart(
                     name=f"{one} beside {two}",
                     effects=rule.effects(numbers, "panel", one, two, ENERGY),
                     asks=asks,

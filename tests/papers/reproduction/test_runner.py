@@ -267,7 +267,7 @@ def test_a_run_that_was_killed_midway_goes_on_to_the_same_numbers(tmp_path, how,
 def test_two_runs_do_not_write_one_journal(tmp_path):
     tasks = TOY.tasks(TOYS)
     with (
-        journal.Journal(journal_of(tmp_path), journal.header(TOY, TOYS, tasks)),
+        journal.RunJournal(journal_of(tmp_path), journal.header(TOY, TOYS, tasks)),
         pytest.raises(OutputError, match="another run"),
     ):
         run(tmp_path)

@@ -77,7 +77,7 @@ def orthogonal_rows(count: int, size: int, rng: np.random.Generator) -> FloatArr
 
 
 @dataclass(frozen=True)
-class Mixture:
+class MixtureLaw:
     """Spherical Gaussians: means (K, D), weights (K,) and the variance of each feature."""
 
     means: FloatArray
@@ -112,9 +112,9 @@ class Topics:
         return words
 
 
-def published_mixture(size: int, count: int, rng: np.random.Generator) -> Mixture:
+def published_mixture(size: int, count: int, rng: np.random.Generator) -> MixtureLaw:
     """K means that are rows of a random orthogonal matrix (D = size, K = count)."""
-    return Mixture(orthogonal_rows(count, size, rng), published_weights(count))
+    return MixtureLaw(orthogonal_rows(count, size, rng), published_weights(count))
 
 
 def published_topics(size: int, count: int, rng: np.random.Generator) -> Topics:
@@ -130,7 +130,7 @@ def published_topics(size: int, count: int, rng: np.random.Generator) -> Topics:
 
 
 def gaussian_sites(
-    mixture: Mixture,
+    mixture: MixtureLaw,
     rows: int,
     rng: np.random.Generator,
     *,
@@ -169,7 +169,7 @@ def gaussian_sites(
 
 
 def _one_site(
-    mixture: Mixture, rows: int, rng: np.random.Generator, known_variance: bool
+    mixture: MixtureLaw, rows: int, rng: np.random.Generator, known_variance: bool
 ) -> tuple[Moments, float]:
     scaled, largest = scaled_by_largest(mixture.rows(rows, rng))
     known = mixture.noise_variance / largest**2

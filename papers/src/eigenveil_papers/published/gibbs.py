@@ -114,7 +114,7 @@ def bingham_gibbs(
 # One step: a Bingham vector that is orthogonal to some columns
 
 
-class Envelope:
+class DirectionProposals:
     """Proposals for ``u`` of density ``exp(sum_i e_i u_i^2)`` on the sphere where ``C'u = 0``.
 
     As in :mod:`eigenveil.noise.bingham`, u is the direction of a Gaussian y. Its precision is
@@ -217,7 +217,7 @@ _FIRST, _MOST = 4, 256  # proposals made at once
 _LOSS = 0.05  # the share of proposals that may be lost to a level that is not the best
 
 
-def best_envelope(energies: FloatArray, others: FloatArray, held: float) -> Envelope:
+def best_envelope(energies: FloatArray, others: FloatArray, held: float) -> DirectionProposals:
     """The envelope whose trace is about 1, for the fewest refused proposals.
 
     One over the trace, g, rises with the level t and is concave, with a slope between ``1/q`` and 1
@@ -237,7 +237,7 @@ def best_envelope(energies: FloatArray, others: FloatArray, held: float) -> Enve
     high = free + 2.0 * float(np.max(energies))
     level = min(max(low, 2.0 * held + free), high)
     while True:
-        envelope = Envelope(energies, others, level)
+        envelope = DirectionProposals(energies, others, level)
         gain = 1.0 / envelope.trace
         near = gain > 0.0 and 0.25 * (gain - 1.0) ** 2 < _LOSS * envelope.squared
         if near or high - low <= 1e-12 * high:

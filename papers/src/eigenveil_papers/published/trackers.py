@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 
 
 @runtime_checkable
-class Tracker(Protocol):
+class RowTracker(Protocol):
     """A method that reads rows once, in the order they come, and tells their leading directions.
 
     How many rows come in one call makes no difference to the result. Rows are not centred, unless

@@ -18,7 +18,7 @@ from eigenveil_papers.reproduction.data_files import (
     KNOWN_FILES,
     TITLES,
     WANTED,
-    Rows,
+    FileRows,
     digest,
     names_itself,
     read,
@@ -77,12 +77,12 @@ SHIPPED_TITLES = {
 }
 
 
-def make(name: str) -> Rows:
+def make(name: str) -> FileRows:
     """The rows of a shipped data set; the same at every call."""
     from sklearn import datasets  # takes longer to import than all of this room
 
     if name == "made-up-sensors":
-        return Rows(X=_sensors(), title=SHIPPED_TITLES[name])
+        return FileRows(X=_sensors(), title=SHIPPED_TITLES[name])
     loaders = {
         "digits": datasets.load_digits,
         "breast-cancer": datasets.load_breast_cancer,
@@ -92,7 +92,7 @@ def make(name: str) -> Rows:
         raise DataError("unknown-data-set", whose="The package", name=name, known=", ".join(NAMES))
     found = loaders[name]()
     columns = tuple(str(column) for column in found.feature_names)
-    return Rows(X=found.data, y=found.target, columns=columns, title=SHIPPED_TITLES[name])
+    return FileRows(X=found.data, y=found.target, columns=columns, title=SHIPPED_TITLES[name])
 
 
 def _sensors(rows: int = 3000, sensors: int = 48, day: int = 288) -> NDArray[np.float64]:

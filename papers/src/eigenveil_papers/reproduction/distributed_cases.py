@@ -34,7 +34,7 @@ _MADE_UP = {"full": (60_000, 200, 50), "fast": (20_000, 200, 50), "toy": (2000, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class DataSetUse:
     """A data set as the papers use it."""
 
     components: int  # K
@@ -47,9 +47,9 @@ class Case:
     runs: int = 20  # At full scale
 
 
-CASES: Mapping[str, Case] = {
-    "synthetic": Case(components=50, rows=1000, epsilon=0.5, epsilon_for_delta=1.0),
-    "mnist": Case(
+CASES: Mapping[str, DataSetUse] = {
+    "synthetic": DataSetUse(components=50, rows=1000, epsilon=0.5, epsilon_for_delta=1.0),
+    "mnist": DataSetUse(
         components=50,
         rows=1000,
         epsilon=1.0,
@@ -57,8 +57,8 @@ CASES: Mapping[str, Case] = {
         components_for_delta=10,
         runs=5,
     ),
-    "covtype": Case(components=10, rows=500, epsilon=0.1, epsilon_for_delta=0.5),
-    "digits": Case(components=10, rows=179, epsilon=0.5, epsilon_for_delta=1.0),
+    "covtype": DataSetUse(components=10, rows=500, epsilon=0.1, epsilon_for_delta=0.5),
+    "digits": DataSetUse(components=10, rows=179, epsilon=0.5, epsilon_for_delta=1.0),
 }
 CASES = {**CASES, "fashion-mnist": CASES["mnist"]}
 _TITLES = {"synthetic": "synthetic"}

@@ -13,7 +13,7 @@ from eigenveil_papers.published.sn import gauss_deviation
 from eigenveil_papers.reproduction.authors import AuthorsCurve
 from eigenveil_papers.reproduction.experiment import Claim
 from eigenveil_papers.reproduction.numbers import Curve, Numbers
-from eigenveil_papers.reproduction.rule import Effect, Measure, Part, decide
+from eigenveil_papers.reproduction.rule import ClaimPart, Effect, Measure, decide
 
 ENERGY = Measure(unit="of the exact energy", margin=0.005, most=1.0)
 """Captured energy over that of the exact directions."""
@@ -51,7 +51,7 @@ def as_authors(
     The authors stored means of ten runs without errors: theirs are taken to be as large as ours.
     """
     parts = [
-        Part(name=panel, effects=tuple(_from_authors(numbers, panel, of)), asks="same")
+        ClaimPart(name=panel, effects=tuple(_from_authors(numbers, panel, of)), asks="same")
         for panel, of in curves.items()
     ]
     return decide(statement, where, parts, _AUTHORS)

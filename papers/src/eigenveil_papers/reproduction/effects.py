@@ -109,7 +109,7 @@ Question = Literal["better", "not worse", "same", "at least", "at most", "somewh
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class ClaimPart:
     """What a claim is about one by one, and the question that is asked of it."""
 
     name: str  # A data set or panel, for the text
@@ -139,7 +139,7 @@ def together(verdicts: Sequence[Verdict]) -> Verdict:
     return "does not hold" if "does not hold" in told else "cannot be told"
 
 
-def judge(part: Part, measure: Measure, count: int) -> Verdict:
+def judge(part: ClaimPart, measure: Measure, count: int) -> Verdict:
     """The verdict on one part of a claim that has so many effects."""
     if not part.effects:
         return "not tested"
@@ -182,6 +182,6 @@ def judge(part: Part, measure: Measure, count: int) -> Verdict:
     return together(each)
 
 
-def compares(part: Part) -> bool:
+def compares(part: ClaimPart) -> bool:
     """Whether its effects are differences that a margin applies to."""
     return part.asks in ("better", "not worse", "same", "rises")

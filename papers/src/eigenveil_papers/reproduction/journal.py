@@ -31,7 +31,7 @@ _FRAME = frozenset(
 )
 
 
-class Journal:
+class RunJournal:
     """Finished tasks by key, in a file of the output folder; for one run at a time.
 
     The first line says which code measured: lines of other code are not used.
@@ -44,7 +44,7 @@ class Journal:
         self._file: IO[bytes] | None = None
         self._header = header
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> RunJournal:
         try:
             self._file = self.path.open("a+b")
             self._lock()

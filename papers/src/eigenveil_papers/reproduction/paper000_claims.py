@@ -13,7 +13,7 @@ from eigenveil_papers.reproduction.distributed_claims import ENERGY, LEVELS, TAR
 from eigenveil_papers.reproduction.distributed_pca import Sweep
 from eigenveil_papers.reproduction.experiment import Claim, Settings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
-from eigenveil_papers.reproduction.rule import OURS, TIMES, Effect, Part, Scope, decide, ratios
+from eigenveil_papers.reproduction.rule import OURS, TIMES, ClaimPart, Effect, Scope, decide, ratios
 
 THEIRS = {
     name: name for name in ("pooled", "full", "dpdispca", "local", "dispca", "local-exact", "djica")
@@ -194,7 +194,7 @@ def _smaller_dimension(numbers: Numbers) -> Claim:
             if (row.panel, row.series) == (f"{name}-epsilon", "dpdispca")
         )
         found = ratios(both, "both", small, large, None, _HALF)
-        parts.append(Part(name=f"{large} over {small}", effects=found, asks="at least"))
+        parts.append(ClaimPart(name=f"{large} over {small}", effects=found, asks="at least"))
     return decide(
         "For rows of lower dimension a smaller epsilon gives the same utility (here: ratios of the "
         f"epsilons for {_HALF:.0%} of the energy are at least 1).",
@@ -224,8 +224,8 @@ def _saturates_in_sites(numbers: Numbers) -> Claim:
         name = panel.removesuffix("-sites")
         fall = Effect.of(f"{x[0]:g} to {x[-1]:g} sites", values[:, 0] - values[:, -1])
         flat = Effect.of("half the first step less the last", 0.5 * steps[:, 0] - steps[:, -1])
-        parts.append(Part(name=f"{name}, lost", effects=(fall,), asks="better"))
-        parts.append(Part(name=f"{name}, flattening", effects=(flat,), asks="at least"))
+        parts.append(ClaimPart(name=f"{name}, lost", effects=(fall,), asks="better"))
+        parts.append(ClaimPart(name=f"{name}, flattening", effects=(flat,), asks="at least"))
     return decide(
         "With more sites of fewer rows each, DPdisPCA deteriorates and then saturates (here: the "
         "last step down is at most half the first).",
@@ -248,10 +248,10 @@ def _saturates_in_rank(numbers: Numbers) -> Claim:
         before = values[:, at_k] - values[:, 0]
         beyond = np.abs(values[:, -1] - values[:, at_k])
         parts.append(
-            Part(name=f"{name}, up to R = K", effects=(Effect.of("", before),), asks="better")
+            ClaimPart(name=f"{name}, up to R = K", effects=(Effect.of("", before),), asks="better")
         )
         less = Effect.of("that less the change beyond", before - beyond)
-        parts.append(Part(name=f"{name}, flattening", effects=(less,), asks="at least"))
+        parts.append(ClaimPart(name=f"{name}, flattening", effects=(less,), asks="at least"))
     return decide(
         "Performance improves with R / K at first and soon saturates (here: it changes less beyond "
         "R = K than up to it).",

@@ -15,9 +15,9 @@ from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from eigenveil_papers.reproduction.paper001_tensor_panels import Model, Sweep
 from eigenveil_papers.reproduction.rule import (
     OURS,
+    ClaimPart,
     Effect,
     Measure,
-    Part,
     Question,
     Scope,
     decide,
@@ -125,7 +125,7 @@ def _beside_exact(
     for sweep in sweeps:
         found = effects(numbers, sweep.panel, "exact", series, ERROR)
         found = {"first": found[:1], "last": found[-1:]}.get(at, found)
-        parts.append(Part(name=sweep.panel, effects=found, asks=asks, level=math.log(times)))
+        parts.append(ClaimPart(name=sweep.panel, effects=found, asks=asks, level=math.log(times)))
     return decide(statement, where, parts, ERROR)
 
 
@@ -138,7 +138,7 @@ def _more_rows(numbers: Numbers, sweeps: Sequence[Sweep], where: str) -> Claim:
                 numbers, {(few.panel, "capeagn"): "few", (many.panel, "capeagn"): "many"}
             )
             found = effects(both, "", "many", "few", ERROR)
-            parts.append(Part(name=f"D={few.size}", effects=found, asks="better"))
+            parts.append(ClaimPart(name=f"D={few.size}", effects=found, asks="better"))
     return decide("With more rows capeAGN does even better.", where, parts, ERROR)
 
 
@@ -159,7 +159,7 @@ def _approaches(numbers: Numbers, sweeps: Sequence[Sweep], where: str) -> Claim:
         values = [effect.value for effect in gaps]
         closing = len(gaps) < 2 or values[-1] - values[-2] > ERROR.room
         parts.append(
-            Part(
+            ClaimPart(
                 name=sweep.panel,
                 effects=gaps,
                 asks="somewhere",
@@ -185,7 +185,7 @@ def _reproduced(numbers: Numbers, sweeps: Sequence[Sweep], where: str) -> list[C
 
     def claim(statement: str, stands: str, stored: Mapping[str, str]) -> Claim:
         parts = [
-            Part(
+            ClaimPart(
                 name=series,
                 effects=tuple(
                     effect
@@ -226,7 +226,7 @@ def _over_theirs(numbers: Numbers, sweep: Sweep, series: str, stored: str) -> It
 def _beside_capeagn(numbers: Numbers, sweeps: Sequence[Sweep]) -> Claim:
     """Ours against capeAGN; fits that stopped gave no number and are told."""
     parts = [
-        Part(
+        ClaimPart(
             name=sweep.panel,
             effects=effects(numbers, sweep.panel, "eigenveil", "capeagn", ERROR),
             asks="better",
@@ -270,7 +270,7 @@ def noise_claims(numbers: Numbers, model: Model, *, size: int) -> list[Claim]:
         for effect in those
         if effect.at == "1"
     ]
-    part = Part(
+    part = ClaimPart(
         name=f"D={size}", effects=at_one, asks="at least", level=math.log(_WANTED_NOISE_RATIO)
     )
     made = [
@@ -289,7 +289,7 @@ def noise_claims(numbers: Numbers, model: Model, *, size: int) -> list[Claim]:
             decide(
                 "The advantage grows with the number of features, as ours does not depend on it.",
                 OURS,
-                [Part(name="", effects=grown, asks="better")],
+                [ClaimPart(name="", effects=grown, asks="better")],
                 NOISE,
             )
         )
@@ -369,7 +369,7 @@ def _least_delta(numbers: Numbers, sweeps: Sequence[Sweep]) -> Claim:
                 for run, value in end.items()
             )
             found = tuple(e.named("") for e in effects(both, "", "ours", "theirs", ERROR))
-            parts.append(Part(name=sweep.panel, effects=found, asks="better"))
+            parts.append(ClaimPart(name=sweep.panel, effects=found, asks="better"))
     return decide(
         "Ours at the smallest delta has a lower error than capeAGN at the largest.",
         OURS,

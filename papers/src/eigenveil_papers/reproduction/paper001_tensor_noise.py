@@ -63,7 +63,7 @@ def whitened_noise(
     Series "agn" (which capeAGN's result carries as well), "avn", "conv", "eigenveil" and, of a
     mixture, "eigenveil-uncentred", which takes the rows as they are, as the paper does.
     """
-    true: data.Mixture | data.Topics
+    true: data.MixtureLaw | data.Topics
     if model == "mixture":
         true = mixture = data.published_mixture(size, count, rng)
         drawn = mixture.rows(rows, rng)
@@ -122,7 +122,7 @@ def published_noise(
 
 
 def own_noise(
-    true: data.Mixture | data.Topics,
+    true: data.MixtureLaw | data.Topics,
     source: Any,
     rows: int,
     center: bool,
@@ -145,7 +145,7 @@ def own_noise(
         "pair": "full",
     }
     rounds: Generator[Round, Answers, Any]
-    if isinstance(true, data.Mixture):
+    if isinstance(true, data.MixtureLaw):
         mixture = Options("gaussian-mixture", "table", targets | {"center": center})
         made = make_mixture_plan(mixture, features=source.features)
         rounds = private_mixture(made, keep_all=True)

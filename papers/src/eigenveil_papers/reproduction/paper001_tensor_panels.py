@@ -59,7 +59,7 @@ def _distances(found: NDArray[np.float64], true: NDArray[np.float64]) -> NDArray
 
 
 @dataclass(frozen=True)
-class Problem:
+class TensorProblem:
     """The moments of all sites as published, what is to be found, and how ours finds it.
 
     ``ours`` takes epsilon, delta and a seed, and returns components (K, D).
@@ -76,7 +76,7 @@ class Problem:
         """K."""
         return int(self.true.shape[0])
 
-    def error(self, found: orthogonal.Components) -> float:
+    def error(self, found: orthogonal.TensorComponents) -> float:
         """The paper's q_comp: of unit vectors, or of topics made probabilities."""
         return component_error(getattr(found, self.kind), self.true)
 
@@ -120,7 +120,7 @@ def component_errors(
 
 
 def _private(
-    problem: Problem, epsilon: float, delta: float, rng: np.random.Generator
+    problem: TensorProblem, epsilon: float, delta: float, rng: np.random.Generator
 ) -> dict[str, float]:
     """Errors of the paper's methods and of ours at one target."""
     count = problem.count
@@ -150,16 +150,16 @@ def _pooled(sites: Sequence[orthogonal.Moments]) -> orthogonal.Moments:
     return orthogonal.Moments(pair, triple)
 
 
-def _exact(problem: Problem, rng: np.random.Generator) -> float:
+def _exact(problem: TensorProblem, rng: np.random.Generator) -> float:
     pooled = _pooled(problem.sites)
     made = orthogonal.components(*pooled, problem.count, rng=rng, restarts=_EXACT_STARTS)
     return problem.error(made)
 
 
-def _random(problem: Problem, rng: np.random.Generator) -> float:
+def _random(problem: TensorProblem, rng: np.random.Generator) -> float:
     """Of vectors that have seen no row."""
     drawn = rng.standard_normal(problem.true.shape)
-    return problem.error(orthogonal.Components(drawn, np.ones(problem.count), True))
+    return problem.error(orthogonal.TensorComponents(drawn, np.ones(problem.count), True))
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class _MixtureFit:
 
 
 @dataclass(frozen=True)
-class _TopicFit:
+class _DocumentsFit:
     """The same of documents, given as counts."""
 
     counts: scipy.sparse.csr_matrix
@@ -200,7 +200,7 @@ class _TopicFit:
         return np.asarray(fitted.topics_, dtype=np.float64)
 
 
-def _mixture(rng: np.random.Generator, size: int, count: int, rows: int) -> Problem:
+def _mixture(rng: np.random.Generator, size: int, count: int, rows: int) -> TensorProblem:
     mixture = data.published_mixture(size, count, rng)
     drawn = mixture.rows(rows, rng)
     share = rows // data.SITES
@@ -211,10 +211,12 @@ def _mixture(rng: np.random.Generator, size: int, count: int, rows: int) -> Prob
         sites.append(orthogonal.gaussian_moments(scaled, variance))
     # as the authors do, the last site's variance stands for all
     sensitivities = orthogonal.gaussian_sensitivities(share, size, variance)
-    return Problem(sites, sensitivities, mixture.means, "directions", _MixtureFit(drawn, count))
+    return TensorProblem(
+        sites, sensitivities, mixture.means, "directions", _MixtureFit(drawn, count)
+    )
 
 
-def _topics(rng: np.random.Generator, size: int, count: int, rows: int) -> Problem:
+def _topics(rng: np.random.Generator, size: int, count: int, rows: int) -> TensorProblem:
     topics = data.published_topics(size, count, rng)
     words = topics.documents(rows, rng)
     share = rows // data.SITES
@@ -222,12 +224,12 @@ def _topics(rng: np.random.Generator, size: int, count: int, rows: int) -> Probl
         orthogonal.topic_moments(words[start : start + share], size)
         for start in range(0, rows, share)
     ]
-    return Problem(
+    return TensorProblem(
         sites,
         orthogonal.topic_sensitivities(share),
         topics.distributions,
         "distributions",
-        _TopicFit(word_counts(words, size), count),
+        _DocumentsFit(word_counts(words, size), count),
     )
 
 
@@ -254,7 +256,7 @@ _SIZES: _Sizes = {(10, 5): ((0.5, 2.0), 0.1), (50, 10): ((1.0, 5.0), 2.0)}
 _TOY_SIZES: _Sizes = {(20, 3): ((1.0,), 1.0)}
 
 
-class Setting(NamedTuple):
+class PointSetting(NamedTuple):
     """Rows, epsilon and delta of one point."""
 
     rows: int
@@ -303,10 +305,10 @@ class Sweep:
             name += f"_eps_{self.epsilon:g}".replace(".", "_")
         return name
 
-    def at(self, x: float) -> Setting:
+    def at(self, x: float) -> PointSetting:
         """The setting of the point at a horizontal position."""
         given = {"rows": self.rows, "epsilon": self.epsilon, "delta": self.delta, self.over: x}
-        return Setting(int(given["rows"]), float(given["epsilon"]), float(given["delta"]))
+        return PointSetting(int(given["rows"]), float(given["epsilon"]), float(given["delta"]))
 
 
 def short(rows: int) -> str:

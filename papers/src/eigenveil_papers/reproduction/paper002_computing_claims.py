@@ -10,7 +10,15 @@ import numpy as np
 from eigenveil_papers.reproduction.experiment import Claim, Settings
 from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.paper002_streams import SCRIPTED
-from eigenveil_papers.reproduction.rule import OURS, Effect, Measure, Part, Scope, decide, effects
+from eigenveil_papers.reproduction.rule import (
+    OURS,
+    ClaimPart,
+    Effect,
+    Measure,
+    Scope,
+    decide,
+    effects,
+)
 
 RIVALS = ("frequent-directions", "spirit", "grouse", "block-power", "incremental")
 _PAPERS_RIVALS = ("frequent-directions", "spirit", "grouse", "block-power")
@@ -68,7 +76,7 @@ def _ends(numbers: Numbers, what: str) -> list[tuple[str, str, float]]:
 
 def _least(
     numbers: Numbers, what: str, series: str, rivals: Sequence[str], *, setting: str
-) -> list[Part]:
+) -> list[ClaimPart]:
     """Whether a series has the least error of each stream: it is held against the best rival.
 
     Run by run, and the best one of that run; errors below 1e-8, those of exact methods, count as
@@ -88,12 +96,12 @@ def _least(
         first = min(theirs, key=lambda rival: np.mean([*theirs[rival].values()] or [math.inf]))
         errors = (np.maximum([ours[run] for run in runs], _ROUNDING), np.maximum(best, _ROUNDING))
         effect = Effect.of(f"{_NAMES[first]}, the best other", EXCESS.between(*errors))
-        parts.append(Part(name=f"{name} ({setting})", effects=(effect,), asks="not worse"))
+        parts.append(ClaimPart(name=f"{name} ({setting})", effects=(effect,), asks="not worse"))
     return parts
 
 
 def _error_claims(numbers: Numbers) -> list[Claim]:
-    def least(series: str, rivals: Sequence[str], *whats: str) -> list[Part]:
+    def least(series: str, rivals: Sequence[str], *whats: str) -> list[ClaimPart]:
         return [
             part
             for what in whats
@@ -187,7 +195,7 @@ def _cost_claims(numbers: Numbers) -> list[Claim]:
             "FPCA's time grows gracefully with D (here: of a row, as D^1.2 or less).",
             f"{_WHERE} c",
             [
-                Part(name=name, effects=_slopes(numbers, panel), asks="at most", level=1.2)
+                ClaimPart(name=name, effects=_slopes(numbers, panel), asks="at most", level=1.2)
                 for panel, name in speeds.items()
             ],
             GROWTH,
@@ -209,13 +217,13 @@ def _cost_claims(numbers: Numbers) -> list[Claim]:
             "less, and at most 1.2 times as much after more rows).",
             "section 1, section 3.2",
             [
-                Part(
+                ClaimPart(
                     name="exponent of D",
                     effects=_slopes(numbers, "memory", counted=True),
                     asks="at most",
                     level=1.2,
                 ),
-                Part(name="factor", effects=longer, asks="at most", level=1.2),
+                ClaimPart(name="factor", effects=longer, asks="at most", level=1.2),
             ],
             GROWTH,
             aside="a block of 25 rows is most of it",
@@ -279,7 +287,7 @@ def _scaling(numbers: Numbers) -> Claim:
         for x, of in sorted((x, np.array(of)) for x, of in times.items())
         if x >= here > 1 and alone.size == of.size and not np.any(np.isnan(of))
     )
-    part = Part(name=f"{here} processors", effects=found, asks="at least", level=0.7)
+    part = ClaimPart(name=f"{here} processors", effects=found, asks="at least", level=0.7)
     return decide(statement, where, [part], SPEED_UP, aside=_simulated(numbers))
 
 
@@ -316,7 +324,7 @@ def _root_claims(numbers: Numbers) -> list[Claim]:
             "Ours is nearer to offline PCA than FPCA on every tree.",
             OURS,
             [
-                Part(
+                ClaimPart(
                     name="FPCA's error over ours",
                     effects=effects(numbers, panel, "eigenveil", "fpca-open", ROOTS),
                     asks="at least",
@@ -329,17 +337,17 @@ def _root_claims(numbers: Numbers) -> list[Claim]:
             "Private sums are merged without loss: the error of their root is that of one node "
             "(here at epsilon 1, delta 1e-6; noise is drawn anew).",
             OURS,
-            [Part(name="", effects=more, asks="same")],
+            [ClaimPart(name="", effects=more, asks="same")],
             NOISY_ROOTS,
         ),
     ]
 
 
 def _lemma_claims(numbers: Numbers) -> list[Claim]:
-    def worst(name: str, series: str) -> Part:
+    def worst(name: str, series: str) -> ClaimPart:
         found = numbers.points("lemma-1", series)[:, 1]
         largest = (Effect("", float(found.max()), 0.0),) if found.size else ()
-        return Part(name=name, effects=largest, asks="at most", level=_ROUNDING)
+        return ClaimPart(name=name, effects=largest, asks="at most", level=_ROUNDING)
 
     short = numbers.curve("lemma-1", "truncated").mean
     return [

@@ -24,7 +24,7 @@ LEAF_RANK = 10
 _PIECE = 1000  # rows of a stream that exist at a time
 
 
-class Leaf(NamedTuple):
+class TrackedLeaf(NamedTuple):
     """What a leaf has after a share of its rows."""
 
     subspace: Subspace
@@ -32,7 +32,7 @@ class Leaf(NamedTuple):
     processor: float
 
 
-def leaf(seed: Sequence[int], shares: Sequence[int], features: int) -> list[Leaf]:
+def leaf(seed: Sequence[int], shares: Sequence[int], features: int) -> list[TrackedLeaf]:
     """Read a stream of Synth(1) rows that is drawn while it is read.
 
     The directions are the axes: FPCA takes as long for them as for any others, and rows need not be
@@ -41,7 +41,7 @@ def leaf(seed: Sequence[int], shares: Sequence[int], features: int) -> list[Leaf
     rng = np.random.default_rng(list(seed))
     spectrum = 1.0 / np.arange(1, features + 1)
     tracker = FPCA(n_components=LEAF_RANK, block=BLOCK, adapt=False)
-    found: list[Leaf] = []
+    found: list[TrackedLeaf] = []
     read, elapsed, processor = 0, 0.0, 0.0
     for share in shares:
         while read < share:
@@ -51,13 +51,13 @@ def leaf(seed: Sequence[int], shares: Sequence[int], features: int) -> list[Leaf
             tracker.partial_fit(rows)
             elapsed += time.perf_counter() - start
             processor += time.process_time() - start_processor
-        found.append(Leaf(tracker.subspace, elapsed, processor))
+        found.append(TrackedLeaf(tracker.subspace, elapsed, processor))
     return found
 
 
 def leaves(
     seeds: Sequence[Sequence[int]], shares: Sequence[int], features: int
-) -> list[list[Leaf]]:
+) -> list[list[TrackedLeaf]]:
     """One process's leaves, one after the other."""
     return [leaf(seed, shares, features) for seed in seeds]
 
@@ -69,7 +69,7 @@ def processors() -> int:
     return os.cpu_count() or 1  # pragma: no cover
 
 
-class Merged(NamedTuple):
+class MergedTree(NamedTuple):
     """The root of a binary tree, and the seconds that its merges took."""
 
     root: Subspace
@@ -77,7 +77,7 @@ class Merged(NamedTuple):
     path: float  # The slowest merge of each level: with a processor for each node
 
 
-def merged(level: list[Subspace]) -> Merged:
+def merged(level: list[Subspace]) -> MergedTree:
     """Merge up a binary tree of a power of two of leaves."""
     everything = path = 0.0
     while len(level) > 1:
@@ -89,7 +89,7 @@ def merged(level: list[Subspace]) -> Merged:
         level = upper
         everything += sum(seconds)
         path += max(seconds)
-    return Merged(level[0], everything, path)
+    return MergedTree(level[0], everything, path)
 
 
 def streamed_tree(

@@ -21,9 +21,9 @@ from eigenveil_papers.reproduction.paper002 import (
 from eigenveil_papers.reproduction.rule import (
     OURS,
     TIMES,
+    ClaimPart,
     Effect,
     Measure,
-    Part,
     Scope,
     decide,
     effects,
@@ -108,7 +108,7 @@ def _uniform(numbers: Numbers, alphas: Sequence[str]) -> Claim:
             if row.panel in (*alphas[:1], *alphas[-1:]) and (row.series, row.x) == (method, 4.0)
         )
         found = effects(both, "", alphas[-1], alphas[0], ALIGNMENT) if alphas else ()
-        parts.append(Part(name=METHODS[method], effects=found, asks="better"))
+        parts.append(ClaimPart(name=METHODS[method], effects=found, asks="better"))
     return decide(
         "The more uniform the spectrum, the harder it is to keep the utility (here: at epsilon 4).",
         "section 4.1",
@@ -120,7 +120,7 @@ def _uniform(numbers: Numbers, alphas: Sequence[str]) -> Claim:
 def _noise_claims(numbers: Numbers) -> list[Claim]:
     small = omega(1.0, SMALL_DELTA, FEATURES, 1) * mu_of_epsilon(1.0, SMALL_DELTA) / MOVED
     # lemma 2 beside a mask with its own logarithm: 4 D / sqrt(2), and the logarithm of D^2
-    need = Part(
+    need = ClaimPart(
         name=METHODS["mod-sulq-asymmetric"],
         effects=effects(numbers, "noise", "needed", "mod-sulq-asymmetric", NOISE, axis="epsilon"),
         asks="at least",
@@ -147,7 +147,7 @@ def _noise_claims(numbers: Numbers) -> list[Claim]:
         decide(
             "Lemma 2 improves on the noise of SuLQ for masks that are not symmetric.",
             "section 3.3, lemma 2",
-            [Part(name="SuLQ's omega over lemma 2's", effects=computed, asks="better")],
+            [ClaimPart(name="SuLQ's omega over lemma 2's", effects=computed, asks="better")],
             replace(NOISE, margin=1.0),  # computed: any difference is one
             aside=f"lemma 2's is {over:.3g} times the symmetric mask's",
         ),
@@ -164,7 +164,7 @@ def _our_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
             if theirs.x.size and float(theirs.mean[-1]) > level:  # else they find nothing
                 found = ratios(numbers, panel, "eigenveil", rival, None, None)
                 parts.append(
-                    Part(
+                    ClaimPart(
                         name=f"alpha={panel.rpartition('-')[2]}, {METHODS[rival]}",
                         effects=found,
                         asks="at least",
@@ -176,7 +176,7 @@ def _our_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
         runs = numbers.by_run(panel, "eigenveil-unit").get(OPEN)
         if runs:
             effect = Effect.of("", np.array(list(runs.values())))
-            limits.append(Part(name=panel, effects=(effect,), asks="at least", level=0.95))
+            limits.append(ClaimPart(name=panel, effects=(effect,), asks="at least", level=0.95))
     return [
         decide(
             "Ours needs at least ten times less epsilon for the same q_A (here: at delta "

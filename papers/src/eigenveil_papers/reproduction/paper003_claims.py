@@ -12,9 +12,9 @@ from eigenveil_papers.reproduction.paper003_methods import ADD_REMOVE, DATA
 from eigenveil_papers.reproduction.rule import (
     OURS,
     TIMES,
+    ClaimPart,
     Effect,
     Measure,
-    Part,
     Scope,
     decide,
     effects,
@@ -160,7 +160,7 @@ def _in_pairs(
 ) -> Claim:
     """The first of each pair captures more than the second."""
     parts = [
-        Part(
+        ClaimPart(
             name=f"{_name_of(panel)}, {first} beside {second}",
             effects=effects(numbers, panel, first, second, ENERGY),
             asks="better",
@@ -181,7 +181,7 @@ def _name_of(panel: str) -> str:
 
 def _vastly(numbers: Numbers, panels: Sequence[str]) -> Claim:
     parts = [
-        Part(
+        ClaimPart(
             name=f"{_name_of(panel)}, beside {other}",
             effects=effects(numbers, panel, "analyze-gauss", other, ENERGY),
             asks="somewhere",
@@ -203,7 +203,7 @@ def _matches(numbers: Numbers, panels: Sequence[str]) -> Claim:
     parts = []
     for panel in panels:
         found = effects(numbers, panel, "wishart-sn", "analyze-gauss", ENERGY)
-        parts.append(Part(name=_name_of(panel), effects=found[-1:], asks="not worse"))
+        parts.append(ClaimPart(name=_name_of(panel), effects=found[-1:], asks="not worse"))
     return decide(
         "For large enough epsilon SN matches Analyze Gauss, which promises less (here: at the"
         " largest).",
@@ -233,7 +233,9 @@ def _nine_tenths(numbers: Numbers) -> Claim:
             if not np.isnan(share):
                 effect = Effect(f"k = {wanted:g}", share, 0.0)
                 parts.append(
-                    Part(name=f"{name}, {series}", effects=(effect,), asks="at least", level=LEVEL)
+                    ClaimPart(
+                        name=f"{name}, {series}", effects=(effect,), asks="at least", level=LEVEL
+                    )
                 )
     return decide(
         "k is such that the leading subspace holds at least 90 % of the energy (of MNIST the text's"
@@ -254,7 +256,7 @@ def _steep(numbers: Numbers, panels: Sequence[str]) -> Claim:
                 rise = np.array([found[x[-1]][run] - found[x[0]][run] for run in runs])
                 effect = Effect.of(f"{x[0]:g} to {x[-1]:g} rows", rise)
                 parts.append(
-                    Part(
+                    ClaimPart(
                         name=f"{_name_of(panel)}, {series}",
                         effects=(effect,),
                         asks="at least",
@@ -274,7 +276,7 @@ def _steep(numbers: Numbers, panels: Sequence[str]) -> Claim:
 
 def _rows_saved(numbers: Numbers, panels: Sequence[str]) -> Claim:
     parts = [
-        Part(
+        ClaimPart(
             name=f"{_name_of(panel)}, {worse} over {ours}",
             effects=ratios(numbers, panel, ours, worse, None, LEVEL),
             asks="at least",
@@ -373,7 +375,7 @@ _NEAR = 3.5  # points over the exact subspace: the paper's own on MNIST are 2.9
 
 def _well(numbers: Numbers, names: Sequence[str]) -> Claim:
     parts = [
-        Part(
+        ClaimPart(
             name=name,
             effects=effects(numbers, name, "exact", "analyze-gauss", ERRORS)[-1:],
             asks="at most",
@@ -397,7 +399,7 @@ def _better_than_exact(numbers: Numbers, names: Sequence[str]) -> Claim:
         for name in names
         for effect in effects(numbers, name, "wishart-sn", "exact", ERRORS)
     )
-    part = Part(name="", effects=found, asks="somewhere", level=ERRORS.margin)
+    part = ClaimPart(name="", effects=found, asks="somewhere", level=ERRORS.margin)
     return decide(
         "SN even outperforms non-private SVD for one data set. (In the paper's own table it errs"
         " more than SVD in all six columns.)",
@@ -418,7 +420,7 @@ def _harder(numbers: Numbers) -> Claim:
             if row.series == "exact" and row.panel in (hard, name)
         )
         parts.append(
-            Part(name=name, effects=effects(both, "both", name, hard, ERRORS), asks="better")
+            ClaimPart(name=name, effects=effects(both, "both", name, hard, ERRORS), asks="better")
         )
     return decide(
         "The synthetic data are more difficult than COVTYPE and MNIST (they are made so here).",
@@ -444,7 +446,7 @@ def _scale_only(numbers: Numbers, names: Sequence[str]) -> Claim:
             for of in both.panels
             for effect in effects(both, of, name + STANDARDISED, name, _LITTLE)
         )
-        parts.append(Part(name=name, effects=found, asks="same"))
+        parts.append(ClaimPart(name=name, effects=found, asks="same"))
     return decide(
         "The errors measure how good the subspace is: standardising the coordinates before training"
         " changes no error by more than two points.",

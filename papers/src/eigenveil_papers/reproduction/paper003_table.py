@@ -56,7 +56,7 @@ SOUND = ("eigenveil", "eigenveil-pure", "wishart-repaired")
 # Data
 
 
-class Case(NamedTuple):
+class TwoClasses(NamedTuple):
     """Two classes of a data set."""
 
     data: str  # The data set; `"synthetic"` is made
@@ -65,13 +65,13 @@ class Case(NamedTuple):
     cost: float  # Seconds of a run, about
 
 
-CASES: Mapping[str, Case] = {
-    "synthetic": Case("synthetic", (0, 1), "two Gaussians", 10.0),
+CASES: Mapping[str, TwoClasses] = {
+    "synthetic": TwoClasses("synthetic", (0, 1), "two Gaussians", 10.0),
     # the last two classes of COVTYPE are its 6 and 7, and what stands in for it has two at all
-    "covtype": Case("covtype", (-2, -1), "COVTYPE 6, 7", 2.0),
-    "covtype-1-2": Case("covtype", (0, 1), "COVTYPE 1, 2", 20.0),
-    "mnist": Case("mnist", (3, 7), "MNIST 3, 7", 15.0),
-    "fashion-mnist": Case("fashion-mnist", (5, 7), "Fashion-MNIST 5, 7", 70.0),
+    "covtype": TwoClasses("covtype", (-2, -1), "COVTYPE 6, 7", 2.0),
+    "covtype-1-2": TwoClasses("covtype", (0, 1), "COVTYPE 1, 2", 20.0),
+    "mnist": TwoClasses("mnist", (3, 7), "MNIST 3, 7", 15.0),
+    "fashion-mnist": TwoClasses("fashion-mnist", (5, 7), "Fashion-MNIST 5, 7", 70.0),
 }
 """The paper's three, and two that have the paper's numbers of rows where theirs are not at hand."""
 

@@ -25,7 +25,7 @@ MEANS, RUNS, CLAIMS = ".csv", ".runs.csv", ".json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Reproduced:
     """What a person gets of an experiment."""
 
     experiment: Experiment
@@ -42,7 +42,7 @@ def make(
     jobs: int = 1,
     progress: runner.Progress | None = None,
     restart: bool = False,
-) -> Outcome:
+) -> Reproduced:
     """Measure, draw, judge and write: see :func:`eigenveil_papers.reproduction.runner.run`."""
     numbers = runner.run(
         experiment, settings, out=out, jobs=jobs, progress=progress, restart=restart
@@ -50,7 +50,7 @@ def make(
     return write(experiment, settings, numbers, out)
 
 
-def redraw(experiment: Experiment, settings: Settings, *, out: Path) -> Outcome:
+def redraw(experiment: Experiment, settings: Settings, *, out: Path) -> Reproduced:
     """Draw and judge anew what an earlier run measured, at its scale, without measuring."""
     numbers = read_runs(out / f"{experiment.name}{RUNS}")
     path = out / f"{experiment.name}{CLAIMS}"
@@ -68,7 +68,7 @@ def redraw(experiment: Experiment, settings: Settings, *, out: Path) -> Outcome:
     return write(experiment, settings, numbers, out)
 
 
-def write(experiment: Experiment, settings: Settings, numbers: Numbers, out: Path) -> Outcome:
+def write(experiment: Experiment, settings: Settings, numbers: Numbers, out: Path) -> Reproduced:
     """Write figures, numbers and claims; the same numbers give the same bytes."""
     claims = tuple(experiment.claims(numbers, settings))
     given = (*experiment.given(settings), runs_of(numbers, experiment.runs))
@@ -94,7 +94,9 @@ def write(experiment: Experiment, settings: Settings, numbers: Numbers, out: Pat
         scratch.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     for path in files:
         path.chmod(0o644)
-    return Outcome(experiment=experiment, numbers=numbers, claims=claims, files=(*pictures, *files))
+    return Reproduced(
+        experiment=experiment, numbers=numbers, claims=claims, files=(*pictures, *files)
+    )
 
 
 def _tasks_digest(experiment: Experiment, settings: Settings) -> str:

@@ -36,9 +36,9 @@ from itertools import pairwise
 import numpy as np
 
 from eigenveil_papers.reproduction.effects import (
+    ClaimPart,
     Effect,
     Measure,
-    Part,
     Question,
     judge,
     together,
@@ -51,9 +51,9 @@ from eigenveil_papers.reproduction.rule_words import compared, texts_of
 __all__ = [
     "OURS",
     "TIMES",
+    "ClaimPart",
     "Effect",
     "Measure",
-    "Part",
     "Question",
     "Scope",
     "decide",
@@ -67,7 +67,7 @@ OURS = "eigenveil"
 
 
 def decide(
-    statement: str, where: str, parts: Iterable[Part], measure: Measure, *, aside: str = ""
+    statement: str, where: str, parts: Iterable[ClaimPart], measure: Measure, *, aside: str = ""
 ) -> Claim:
     """A claim, its verdict, its effects with intervals, and what could have been shown."""
     found = [part for part in parts if part.effects]
@@ -109,7 +109,7 @@ class Scope:
     measure: Measure = TIMES
 
     def better(self, statement: str, first: Others, second: Others) -> Claim:
-        """Each of the first series is better than each of the second: see :class:`Part`."""
+        """Each of the first series is better than each of the second: see :class:`ClaimPart`."""
         return self._against("better", statement, first, second)
 
     def no_worse(self, statement: str, first: Others, second: Others) -> Claim:
@@ -123,7 +123,9 @@ class Scope:
     def rises(self, statement: str, series: Others) -> Claim:
         """Each series gets better from its first position to its last, and nowhere worse."""
         parts = [
-            Part(name=name, effects=_steps(self.numbers, panel, of, self.measure), asks="rises")
+            ClaimPart(
+                name=name, effects=_steps(self.numbers, panel, of, self.measure), asks="rises"
+            )
             for panel, of, name in self._each(series)
         ]
         return decide(statement, self.where, parts, self.measure)
@@ -149,7 +151,7 @@ class Scope:
             most = self.measure.room
             rising = not steps or steps[-1].interval(max(1, len(found))).high > most
             parts.append(
-                Part(
+                ClaimPart(
                     name=name,
                     effects=found,
                     asks="somewhere",
@@ -178,7 +180,7 @@ class Scope:
         """
         asks, wanted = _bound(least, most)
         parts = [
-            Part(
+            ClaimPart(
                 name=panel,
                 effects=ratios(self.numbers, panel, first, second, positions, level, less=less),
                 asks=asks,
@@ -204,7 +206,7 @@ class Scope:
         asks, wanted = _bound(least, most)
         ratio = self.measure.ratio
         parts = [
-            Part(
+            ClaimPart(
                 name=name,
                 effects=_values(self.numbers, panel, series, ratio=ratio),
                 asks=asks,
@@ -217,7 +219,7 @@ class Scope:
     def _against(self, asks: Question, statement: str, first: Others, second: Others) -> Claim:
         seconds = _listed(second)
         parts = [
-            Part(
+            ClaimPart(
                 name=name + (f", beside {two}" if len(seconds) > 1 else ""),
                 effects=effects(self.numbers, panel, one, two, self.measure),
                 asks=asks,

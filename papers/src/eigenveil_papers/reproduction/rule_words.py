@@ -12,10 +12,10 @@ import numpy as np
 from eigenveil_papers.reproduction.effects import (
     MISSES,
     POWER,
+    ClaimPart,
     Effect,
     Interval,
     Measure,
-    Part,
     compares,
 )
 from eigenveil_papers.reproduction.experiment import Verdict
@@ -25,7 +25,7 @@ _MOST = 6
 
 
 def texts_of(
-    parts: Sequence[Part], verdicts: Sequence[Verdict], measure: Measure, count: int
+    parts: Sequence[ClaimPart], verdicts: Sequence[Verdict], measure: Measure, count: int
 ) -> list[str]:
     """Of each part, or of many how many have which verdict, and their two ends."""
     if len(parts) <= _MOST:
@@ -58,7 +58,7 @@ def texts_of(
     return texts
 
 
-def _told(part: Part) -> int | None:
+def _told(part: ClaimPart) -> int | None:
     """How many of its effects are told: of one that rises, that from end to end."""
     return 1 if part.asks == "rises" else None
 
@@ -68,7 +68,7 @@ def _sides(ends: Sequence[Interval], measure: Measure) -> str:
     return ", ".join(f"{side} at {counts[side]}" for side in _SIDES if counts[side])
 
 
-def _described(part: Part, measure: Measure, count: int) -> str:
+def _described(part: ClaimPart, measure: Measure, count: int) -> str:
     """How many positions say what, and the two that say most, with their intervals."""
     signed = compares(part)
     ends = [effect.interval(count) for effect in part.effects]
@@ -122,7 +122,7 @@ def _span(end: Interval, measure: Measure, *, signed: bool) -> str:
     return f"{low} or more" if math.isinf(end.high) else f"{low} to {high}"
 
 
-def compared(parts: Sequence[Part], measure: Measure, count: int) -> str:
+def compared(parts: Sequence[ClaimPart], measure: Measure, count: int) -> str:
     """The margin, the intervals and what could have been shown."""
     each = [effect for part in parts for effect in part.effects]
     margin = f"Margin {measure.margin:g} {measure.unit}; " if any(map(compares, parts)) else ""

@@ -23,11 +23,11 @@ from threadpoolctl import threadpool_limits
 
 from eigenveil.errors import DataError, EigenveilError, OutputError, of_system
 from eigenveil_papers.reproduction.experiment import Experiment, Point, Settings, Task
-from eigenveil_papers.reproduction.journal import ENDING, Journal, header
+from eigenveil_papers.reproduction.journal import ENDING, RunJournal, header
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 
 
-class Step(NamedTuple):
+class RunProgress(NamedTuple):
     """How far a run is."""
 
     done: int  # Tasks, those of an earlier run among the done ones
@@ -36,7 +36,7 @@ class Step(NamedTuple):
     note: str = ""  # What a person should know now, or empty
 
 
-Progress = Callable[[Step], None]
+Progress = Callable[[RunProgress], None]
 
 
 class TaskError(RuntimeError):
@@ -69,7 +69,7 @@ def run(
             path.unlink(missing_ok=True)
     except OSError as error:
         raise OutputError("cannot-write", path=out, reason=of_system(error)) from None
-    with Journal(path, header(experiment, settings, tasks)) as journal:
+    with RunJournal(path, header(experiment, settings, tasks)) as journal:
         reported = _Progress(tasks, keys, journal.found, progress)
         reported.notify(journal.note)
         found = {key: journal.found[key] for key in keys if key in journal.found}
@@ -139,7 +139,7 @@ class _Progress:
         if self._progress is not None:
             whole = sum(self._costs.values()) or 1.0
             share = sum(self._costs[key] for key in self._done) / whole
-            self._progress(Step(len(self._done), len(self._costs), share, note))
+            self._progress(RunProgress(len(self._done), len(self._costs), share, note))
 
 
 _Result = tuple[str, list[Point], float]

@@ -30,7 +30,7 @@ from eigenveil_papers.reproduction.experiment import (
 from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import NO_RUNS, chosen
 from eigenveil_papers.reproduction.numbers import FloatArray, Numbers
-from eigenveil_papers.reproduction.rule import Effect, Measure, Part, decide
+from eigenveil_papers.reproduction.rule import ClaimPart, Effect, Measure, decide
 
 Which = Literal["sn", "capepca"]
 
@@ -261,7 +261,7 @@ def bounded(statement: str, where: str, numbers: Numbers, panels: Iterable[str])
         if means:
             fits = np.concatenate(list(shares.values()))
             means.append(Effect(f"the worst of {fits.size} fits", float(fits.max()), 0.0))
-        parts.append(Part(name=panel, effects=tuple(means), asks="at most", level=1.0))
+        parts.append(ClaimPart(name=panel, effects=tuple(means), asks="at most", level=1.0))
     return decide(statement, where, parts, SHARE)
 
 

@@ -31,7 +31,7 @@ from eigenveil_papers.reproduction.experiment import (
 from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import NO_RUNS, chosen
 from eigenveil_papers.reproduction.numbers import Numbers
-from eigenveil_papers.reproduction.rule import OURS, Effect, Measure, Part, Scope, decide
+from eigenveil_papers.reproduction.rule import OURS, ClaimPart, Effect, Measure, Scope, decide
 from eigenveil_papers.reproduction.theory_bounds import strong_rows
 
 _SITES, _COMPONENTS, _DELTA = 5, 4, 0.01
@@ -134,7 +134,9 @@ def _counted(numbers: Numbers, panel: str, of: str) -> tuple[Effect, ...]:
 
 def _equals(statement: str, where: str, numbers: Numbers, panel: str, *, of: str) -> Claim:
     """That what was counted is what was promised, number for number."""
-    part = Part(name="counted over promised", effects=_counted(numbers, panel, of), asks="same")
+    part = ClaimPart(
+        name="counted over promised", effects=_counted(numbers, panel, of), asks="same"
+    )
     return decide(statement, where, [part], _RATIO)
 
 
@@ -160,7 +162,7 @@ def _cost_claims_001(numbers: Numbers, settings: Settings) -> list[Claim]:
             "and signatures too, divided by 8.",
             OURS,
             [
-                Part(
+                ClaimPart(
                     name="over 3 S D^2",
                     effects=_counted(numbers, "capepca", "eigenveil"),
                     asks="at most",
@@ -362,7 +364,7 @@ def _unequal_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             "here: the share of sites that have another).",
             where,
             [
-                Part(name=f"S = {sites}", effects=(Effect("", others, 0.0),), asks="at most")
+                ClaimPart(name=f"S = {sites}", effects=(Effect("", others, 0.0),), asks="at most")
                 for sites, others, _ in alike
             ],
             _ALIKE,

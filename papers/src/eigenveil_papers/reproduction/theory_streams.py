@@ -22,7 +22,7 @@ from eigenveil_papers.reproduction.experiment import (
 from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import NO_RUNS, chosen
 from eigenveil_papers.reproduction.numbers import FloatArray, Numbers
-from eigenveil_papers.reproduction.rule import TIMES, Effect, Measure, Part, decide
+from eigenveil_papers.reproduction.rule import TIMES, ClaimPart, Effect, Measure, decide
 
 _EPSILON, _DELTA = 1.0, 0.05
 _SIZES = (16, 32, 64, 128, 256)
@@ -173,7 +173,7 @@ def _complexity(statement: str, where: str, numbers: Numbers, method: str) -> Cl
             rows, bound = needed(curve.x, curve.mean)
             least = {-1: "less than ", 0: "", 1: "more than "}[bound]
             told.append(f"{least}{rows:.2f} at D = {panel[1:]}")
-    part = Part(
+    part = ClaimPart(
         name="exponent of D beyond the order",
         effects=() if found is None else (found,),
         asks="at most",
@@ -213,7 +213,7 @@ def _claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     ]
     for series, words in (("printed", "as printed"), ("repaired", "its exponent -1 left out")):
         parts = [
-            Part(
+            ClaimPart(
                 name=f"omega_0 = {omega_0:g}",
                 effects=tuple(
                     Effect(f"D = {x:g}", float(np.log(value)), 0.0)
