@@ -83,12 +83,6 @@ def test_scales_beyond_single_precision_are_no_hindrance(scale):
     assert np.allclose(vectors, leading_eigenpairs(matrix, 4)[1], atol=1e-5)
 
 
-def test_a_zero_matrix_and_equal_eigenvalues_do_not_break():
-    for matrix in (np.zeros((5, 5)), np.eye(5), np.diag([2.0, 2.0, 2.0, 0.0, 0.0])):
-        values, _ = checked(matrix, 3)
-        assert np.allclose(values, exact(matrix, 3)[0])
-
-
 def test_the_matrix_is_left_unchanged_and_the_answer_repeats():
     matrix = noise(640)
     before = matrix.copy()
@@ -140,14 +134,7 @@ def test_captured_energy_is_a_fraction_and_one_for_the_exact_subspace(size, data
     assert captured_energy(moment, exact(moment, count)[1]) == pytest.approx(1.0, abs=1e-9)
     turned = np.linalg.qr(rng.standard_normal((count, count)))[0] @ other
     assert captured_energy(moment, turned) == pytest.approx(captured_energy(moment, other))
-
-
-def test_captured_energy_counts_what_is_missed():
-    moment = np.diag([8.0, 2.0, 1.0, 0.0])
-    axes = np.eye(4)
-    assert captured_energy(moment, axes[[0, 1]]) == pytest.approx(1.0)
-    assert captured_energy(moment, axes[[1, 2]]) == pytest.approx(0.3)
-    assert captured_energy(moment, axes[[3]]) == 0.0
+    assert captured_energy(np.diag([8.0, 2.0, 1.0]), np.eye(3)[1:]) == pytest.approx(0.3)
 
 
 def test_left_singular_vectors_of_a_tall_matrix():
@@ -170,8 +157,8 @@ def test_sizes_above_reach_both_solvers():
     assert lanczos == [False, False, False, False, True, True]
 
 
-# On which LAPACK's subset driver gave up in single precision, which ended a fit after its release.
-GRADED = [
+# LAPACK's subset driver gave up on it in single precision, which ended a fit after its release.
+OF_VERY_DIFFERENT_SIZE = [
     [3.050654478429558e-22, -1.0036610876541472e-30, 4.258673683891573e-11, -2.188220181943905e-07],
     [-1.0036610876541472e-30, 8.399300487029747e-15, 2.5917133466739237e-08, 5.240360531369819e-10],
     [
@@ -184,9 +171,15 @@ GRADED = [
 ]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_entries_of_very_different_size(count):
-    checked(np.array(GRADED), count)
+@pytest.mark.parametrize(
+    "matrix",
+    [OF_VERY_DIFFERENT_SIZE, np.zeros((4, 4)), np.eye(4), np.diag([2.0, 2.0, 0.0, 0.0])],
+    ids=["of very different size", "zeros", "equal", "two equal"],
+)
+def test_a_matrix_that_is_hard_to_take_apart_does_not_break(matrix):
+    for count in range(1, 5):
+        values, _ = checked(np.array(matrix), count)
+        assert np.allclose(values, exact(matrix, count)[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [6, 640])

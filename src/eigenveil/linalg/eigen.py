@@ -19,15 +19,9 @@ _LANCZOS_FROM = 600
 def leading_eigenpairs(
     matrix: NDArray[np.float64], count: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The ``count`` algebraically largest eigenvalues, descending, and their eigenvectors as rows.
-
-    Found in single precision, then improved in double by one Rayleigh-Ritz step, whose error is the
-    square of the first. Signs are fixed by :func:`fix_signs`.
-
-    Parameters
-    ----------
-    matrix : array of shape (D, D), symmetric
-    """
+    """The ``count`` algebraically largest eigenvalues, descending, and eigenvectors as rows."""
+    # found in single precision, then improved in double by one Rayleigh-Ritz step: the error
+    # squared
     size = matrix.shape[0]
     scale = float(np.max(np.abs(matrix), initial=0.0)) or 1.0
     single = np.asarray(matrix * (1.0 / scale), dtype=np.float32, order="F")
@@ -92,10 +86,7 @@ def left_singular(
 
 
 def truncated_root(matrix: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
-    """The (D, rank) matrix P with ``P P'`` the best positive approximation of a symmetric matrix.
-
-    The leading eigenpairs by value, negative eigenvalues at zero (algorithms.md, DPdisPCA).
-    """
+    """The (D, rank) matrix P with ``P P'`` the best positive approximation of a symmetric one."""
     values, vectors = leading_eigenpairs(matrix, rank)
     return np.asarray(vectors.T * np.sqrt(np.maximum(values, 0.0)))
 
@@ -105,21 +96,9 @@ _CLOSE, _STEPS, _STILL = 5e-3, 60, 1e-3
 
 
 def edge_of_variances(variances: NDArray[np.float64]) -> float:
-    """What the largest eigenvalue of a large symmetric matrix of such noise tends to, from above.
-
-    Parameters
-    ----------
-    variances : array of shape (D, D), symmetric
-        Of the entries.
-
-    Returns
-    -------
-    float
-        The least ``max_i (1/u_i + sum_j v_ij u_j)`` over positive u (Lehner 1999; Bandeira,
-        Boedihardjo & van Handel 2023: within a factor that tends to 1), rounded up by at most one
-        part in a hundred. ``2 sqrt(D v)`` where all are v; never more than twice the root of the
-        largest row.
-    """
+    """What the largest eigenvalue of a large matrix of such noise tends to, from above."""
+    # the least max_i (1/u_i + sum_j v_ij u_j) over positive u (Lehner 1999; Bandeira, Boedihardjo &
+    # van Handel 2023), rounded up by one part in a hundred at most
     sums = variances.sum(axis=1)
     high = 2.0 * math.sqrt(float(sums.max(initial=0.0)))
     if high == 0.0 or float(sums.min()) > (1.0 - _CLOSE) * float(sums.max()):

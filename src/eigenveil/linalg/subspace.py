@@ -33,25 +33,9 @@ def adjust_rank(
 ) -> Subspace:
     """One direction more, one less or the same, by the share of the last one: AdjustRank.
 
-    To be called once for each block of rows, after the block has been folded in.
-
-    Above ``beta`` the first canonical vector after the r-th, ``e_{r+1}``, is made orthonormal to
-    the basis and appended (the next one that is not in its span, where it is). Its strength is 0.
-    The paper writes ``Sigma_[r+1]``, which a subspace of rank r does not have; as part of the rank
-    r approximation's own Sigma it is 0. That is also the sound choice: the strengths never claim
-    energy that the rows do not have, and folding the next block in at rank r + 1 gives exactly
-    what it would give without the placeholder. Repeating the last strength instead would add a
-    made-up row ``s_r e_{r+1}`` that is never forgotten. A placeholder that the next block does not
-    fill has share 0 and is dropped again. Below ``alpha`` the last direction is dropped.
-
-    Parameters
-    ----------
-    subspace : Subspace
-        Of rank r. Where all its strengths are 0 there are no shares, and nothing changes.
-    alpha, beta : float
-        Bounds on the last share, in percent, ``0 <= alpha < beta <= 100``.
-    most : int or None
-        No more directions than this; never more than there are features, nor fewer than 1.
+    Above ``beta`` the next canonical vector that is not in the span is appended, with strength 0,
+    so that the strengths never claim energy that the rows do not have: the next block comes out as
+    it would without the placeholder. Below ``alpha`` the last direction is dropped.
     """
     check_shares(alpha, beta)
     if most is not None and most < 1:
@@ -109,11 +93,7 @@ def subspace_of(rows: NDArray[np.float64], *, rank: int) -> Subspace:
 
 
 def merge(first: Subspace, second: Subspace, *, rank: int, forgetting: float = 1.0) -> Subspace:
-    """The leading ``rank`` directions of the rows of both (paper 002, algorithm 2: Merge_r).
-
-    Exact where ``rank`` is at least the rank of the rows together and both subspaces are exact
-    (lemma 1). ``forgetting`` multiplies the first one's strengths.
-    """
+    """The leading ``rank`` directions of the rows of both (paper 002, algorithm 2: Merge_r)."""
     rows = second.basis.T * second.strengths[:, None]
     return append(first, rows, rank=rank, forgetting=forgetting)
 
@@ -121,11 +101,7 @@ def merge(first: Subspace, second: Subspace, *, rank: int, forgetting: float = 1
 def append(
     subspace: Subspace, rows: NDArray[np.floating], *, rank: int, forgetting: float = 1.0
 ) -> Subspace:
-    """The leading directions of a subspace's rows and further ones: the paper's SSVD_r.
-
-    That is Merge_r of the subspace and the rows, shape (b, D), as if their columns were
-    orthonormal with strengths 1.
-    """
+    """The leading directions of a subspace's rows and further ones: the paper's SSVD_r."""
     size = subspace.rank
     stacked = np.empty((size + rows.shape[0], rows.shape[1]))
     np.multiply(subspace.basis.T, (subspace.strengths * forgetting)[:, None], out=stacked[:size])
@@ -134,19 +110,8 @@ def append(
 
 
 def subspace_distance(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """The sine of the largest principal angle between two subspaces, from 0 to 1.
-
-    For subspaces of the same rank this is ``||P_1 - P_2||_2``, the distance of their projections.
-    Where the ranks differ that norm is always 1 and shows nothing; the angles are then those of
-    the smaller subspace with the larger one, so the distance is 0 exactly if the larger one
-    contains the smaller. It is found from what is left of one basis outside the other, not from
-    the cosines, and so is accurate also where it is tiny.
-
-    Parameters
-    ----------
-    first, second : array of shape (D, r_1) and (D, r_2)
-        Orthonormal columns. A subspace without directions is at distance 0 from any other.
-    """
+    """The sine of the largest principal angle of the smaller subspace with the larger."""
+    # from what is left of one basis outside the other, not from cosines: accurate where it is tiny
     if first.shape[0] != second.shape[0]:
         raise DataError("subspaces-differ", features=first.shape[0], other=second.shape[0])
     small, large = sorted((first, second), key=lambda basis: basis.shape[1])
@@ -166,13 +131,9 @@ _PANEL = 64  # LAPACK's blocks are at most as wide; sets the size of its work sp
 
 
 def _leading(rows: NDArray[np.float64], rank: int) -> Subspace:
-    """The leading ``rank`` directions of rows in C order, shape (m, D), which are overwritten.
-
-    The same as algorithm 2 and as precise, though not by the same steps. That some of the rows
-    come from a basis, orthonormal already, saves little; finding all anew keeps rounding from
-    building up over many blocks. LAPACK is called directly: for 25 rows of 11 features the checks
-    of scipy.linalg take longer than the work.
-    """
+    """The leading ``rank`` directions of rows in C order, shape (m, D), which are overwritten."""
+    # all found anew, which keeps rounding from building up over many blocks; LAPACK is called
+    # directly, as for 25 rows of 11 features the checks of scipy.linalg take longer than the work
     rank = min(rank, *rows.shape)
     if rank == 0:
         return Subspace(np.zeros((rows.shape[1], 0)), np.zeros(0))

@@ -1,9 +1,4 @@
-"""Symmetric tensors of three modes: seen through a matrix, and taken apart into components.
-
-Power iteration with deflation is algorithms.md, "Decomposition": the last step of paper 001's AGN,
-AVN and capeAGN, from Anandkumar, Ge, Hsu, Kakade and Telgarsky, "Tensor decompositions for learning
-latent variable models", JMLR 15 (2014), algorithm 1.
-"""
+"""Symmetric tensors of three modes: seen through a matrix, and taken apart into components."""
 
 from __future__ import annotations
 
@@ -42,17 +37,7 @@ class TensorComponents:
 
 
 def multilinear(tensor: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``T(W, W, W)``, the tensor seen through a matrix; symmetric up to rounding where T is.
-
-    Parameters
-    ----------
-    tensor : array of shape (R, R, R)
-    matrix : array of shape (R, K)
-
-    Returns
-    -------
-    array of shape (K, K, K)
-    """
+    """``T(W, W, W)``, (K, K, K): the tensor (R, R, R) seen through a matrix (R, K)."""
     size = _cube_size(tensor)
     if matrix.ndim != 2 or matrix.shape[0] != size:
         raise DataError("tensor-shape", shape=matrix.shape, size=size)
@@ -64,24 +49,14 @@ def multilinear(tensor: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDA
 
 
 def cubes(weights: NDArray[np.float64], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``sum_k weights[k] v_k (x) v_k (x) v_k``, shape (R, R, R); symmetric up to rounding.
-
-    Parameters
-    ----------
-    weights : array of shape (K,)
-    vectors : array of shape (K, R)
-        One vector a row.
-    """
+    """``sum_k weights[k] v_k (x) v_k (x) v_k`` of vectors (K, R): symmetric up to rounding."""
     count, size = vectors.shape
     pairs = (vectors[:, :, None] * vectors[:, None, :]).reshape(count, size * size)
     return np.asarray(((weights[:, None] * vectors).T @ pairs).reshape(size, size, size))
 
 
 def identity_terms(vector: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``T_ijk = m_i d_jk + m_j d_ik + m_k d_ij`` of a vector m (R,): m with I, the three ways.
-
-    What spherical noise of unit variance about the mean m adds to a third moment.
-    """
+    """What spherical noise of unit variance about a mean adds to a third moment."""
     (size,) = vector.shape
     tensor = np.zeros((size, size, size))
     same = np.arange(size)
@@ -102,49 +77,10 @@ def power_iteration(
 ) -> TensorComponents:
     """The ``count`` components of a symmetric tensor whose components are nearly orthogonal.
 
-    For each component, many starts take steps ``u <- T(I, u, u) / |T(I, u, u)|`` together; the one
-    with the largest ``T(u, u, u)`` goes on alone, by Newton steps where the tensor is curved as
-    about a maximum; then its cube is taken off the tensor (deflation). Starts are uniform on the
-    whole sphere. (From the positive orthant alone, as some libraries start, components may be out
-    of reach.) As ``T(-u, -u, -u) = -T(u, u, u)``, a negative value is a positive one seen from
-    behind: values are never negative.
-
-    Only the symmetric part of the tensor counts, as ``T(u, u, u)`` sees nothing else.
-
-    Measured, for orthonormal components and noise of standard deviation s / sqrt(R) of the weakest
-    component's value on each unique entry; R from 5 to 100, ``count`` from 3 to R, values equal or
-    1 / sqrt(w) of paper 001's weights w. Error: mean distance of unit vectors.
-
-    - Up to s = 0.2 the error is 0.9 to 1.5 s (equal values) or 0.6 to 1.0 s (the paper's). From
-      s = 0.3 on the weakest drown, whatever the starts.
-    - 1 start misses up to 8 % of the components at s = 0.2, 3 starts up to 4 %, 10 starts none;
-      30 and more, up to 10 R, give the same answer. Starts from eigenvectors of random slices do
-      no better.
-    - Fitting each component again with all others taken off, in turn, is not done: it lowers the
-      residual, and raises the error in nearly every setting (count = R: by 1 to 3 % at s = 0.2, 3
-      to 13 % at s = 0.4), with components from a noisily whitened moment too. Freed of each other,
-      they bend to fit the noise. It would help where components are far from orthogonal and there
-      is hardly any noise (error 0.023 down to 0.003 for cosines of 0.1 and no noise).
-
-    Parameters
-    ----------
-    tensor : array of shape (R, R, R)
-    count : int
-        1 <= count <= R.
-    rng : numpy Generator
-        Draws the starts; the answer is a function of the arguments and it.
-    restarts : int, optional
-        Starts for each component; by default 3 R, at least 30.
-    iterations : int
-        The winning start's most steps for a component.
-    tolerance : float
-        A component has converged when ``|T(I, u, u) - value u| <= tolerance * value``. What is
-        left of the tensor below about this part of its norm is not looked into.
-
-    Returns
-    -------
-    TensorComponents
-        Look at ``converged``.
+    Anandkumar, Ge, Hsu, Kakade and Telgarsky, JMLR 15 (2014), algorithm 1: for each component many
+    starts, uniform on the whole sphere, take power steps together; the one with the largest ``T(u,
+    u, u)`` goes on alone, then its cube is taken off. Values are never negative: ``-u`` has the
+    opposite one. Only the symmetric part of the tensor counts.
     """
     size = _cube_size(tensor)
     restarts = max(_FEWEST_STARTS, _STARTS_PER_ROW * size) if restarts is None else restarts

@@ -15,11 +15,8 @@ def single_threaded_blas() -> AbstractContextManager[object]:
 
 
 def small_matrix_threads(size: int) -> AbstractContextManager[object]:
-    """One thread for matrices of up to about a thousand rows.
-
-    A library's idle threads spin for a while after a call and slow down whatever our workers do
-    next; for such matrices that costs more than a second thread gains.
-    """
+    """One thread for matrices of up to about a thousand rows."""
+    # idle threads spin for a while after a call, and slow down whatever our workers do next
     return single_threaded_blas() if size < _LARGE else nullcontext()
 
 

@@ -1,9 +1,4 @@
-"""Mergeable sums over rows: the statistics that are released.
-
-Each is a monoid: ``update(block)``, ``merge(other)`` (associative and commutative, exactly) and
-``empty()``, an empty one of the same kind. ``integers()`` is the sum in units of ``2**grid``.
-Chunks, threads, files, sites and trees all merge these.
-"""
+"""Mergeable sums over rows: exact monoids, which chunks, threads, files, sites and trees merge."""
 
 from __future__ import annotations
 
@@ -81,11 +76,9 @@ class Accumulator(ABC):
         return {}
 
     def calibrated_by(self) -> Shape:
-        """What its noise is calibrated by."""
         return Shape(self.statistic, self.shape, self.size, self.grid, self.parameters)
 
     def made_with(self) -> dict[str, Any]:
-        """The constructor's arguments, each of which is kept under its name."""
         return {name: getattr(self, name) for name in _arguments(type(self))}
 
     def merge_key(self) -> tuple[Any, ...]:
@@ -114,7 +107,6 @@ class Accumulator(ABC):
         """Add a block of rows."""
 
     def flush(self) -> None:
-        """Finish what waits for more rows; changes no sum."""
         return
 
     @abstractmethod
@@ -123,23 +115,16 @@ class Accumulator(ABC):
 
     @abstractmethod
     def integers(self) -> Integers:
-        """The sum, in units of ``2**grid``, as a new array.
-
-        Of 64-bit integers, or of Python's where those might not hold it.
-        """
+        """The sum, in units of ``2**grid``, as a new array."""
 
     def release(self, record: ReleaseRecord, source: RandomSource) -> Release:
-        """The sum with the recorded noise, or what its mechanism draws from it.
-
-        Each call draws anew: a release happens once.
-        """
+        """The sum with the recorded noise, or what its mechanism draws from it."""
         draw = release_sum if record.mechanism.added else release_vectors
         return draw(self, record, source)
 
 
 @cache
 def _arguments(kind: type[Accumulator]) -> tuple[str, ...]:
-    """Names of a constructor's arguments."""
     return tuple(inspect.signature(kind).parameters)
 
 
@@ -185,7 +170,6 @@ class RowSum(Accumulator):
 
     @property
     def grid(self) -> int:
-        """That of a prepared entry."""
         return -self.rule.bits
 
     @property
@@ -194,7 +178,6 @@ class RowSum(Accumulator):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Entries of a prepared row, and the count if it has a weight."""
         return (self._width + (self.count_weight > 0),)
 
     def update(self, block: Block) -> None:
@@ -224,10 +207,8 @@ def _count_unit(total: Accumulator, weight: float) -> int:
 
 
 def row_count(block: Block, unit: int) -> int:
-    """What the rows of a block count together, where one of weight 1 counts ``unit``.
-
-    Known once they are prepared: rows that are left out do not count.
-    """
+    """What the rows of a block count together, where one of weight 1 counts ``unit``."""
+    # known once they are prepared: rows that are left out do not count
     if block.weights is None:
         rows: int = block.values.shape[0]
         return (rows - block.left_out.size) * unit
@@ -253,7 +234,6 @@ class SecondMoment(Accumulator):
 
     @property
     def grid(self) -> int:
-        """That of a product of two prepared entries."""
         return -2 * self.rule.bits
 
     @property
@@ -262,15 +242,11 @@ class SecondMoment(Accumulator):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """D x D; R x R of rows seen through R columns."""
         return (self._width, self._width)
 
     def update(self, block: Block) -> None:
-        """Add a block of rows.
-
-        Blocks are small, to be prepared in the processor's cache; products are cheaper a row the
-        more rows they have. So prepared rows wait until there are enough.
-        """
+        # products are cheaper a row the more rows they have: prepared rows wait until there are
+        # enough
         count = block.values.shape[0]
         if self._waiting is None or self._waiting_rows + count > self._waiting.shape[0]:
             self.flush()
@@ -318,7 +294,6 @@ class Sketch(Accumulator):
 
     @property
     def grid(self) -> int:
-        """That of a product of two prepared entries."""
         return -2 * self.rule.bits
 
     @property
@@ -354,9 +329,7 @@ _GAIN_MARGIN = 1.0 + 2.0**-14
 class ComponentEnergy(Accumulator):
     """Squares along released components, the rest of each row's energy, and perhaps the count.
 
-    The coordinates of one row's contribution are not negative and add up to at most ``gain``, which
-    is 1 but for the rounding of the components. Releasing the rest in place of the total keeps the
-    L1 and L2 sensitivities of all K + 1 numbers together at that of a single one.
+    Of one row they add up to at most ``gain``, so that all together move no further than one could.
     """
 
     statistic: StatisticName = "component-energy"
@@ -378,7 +351,6 @@ class ComponentEnergy(Accumulator):
 
     @property
     def grid(self) -> int:
-        """That of a squared projection."""
         return -2 * self._BITS
 
     @property
@@ -387,7 +359,6 @@ class ComponentEnergy(Accumulator):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Components, the rest, and the count if it has a weight."""
         return (self.components.shape[0] + 1 + (self.count_weight > 0),)
 
     def spec(self) -> Spec:
@@ -437,10 +408,7 @@ def same_keys(mine: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 def share_rules(sums: Iterable[Accumulator]) -> None:
-    """Let sums of rows that are prepared alike have one rule, so that a pass prepares them once.
-
-    Sums that were described have arrays of their own, and a block knows a rule by its arrays.
-    """
+    """Let sums of rows that are prepared alike have one rule, so that a pass prepares them once."""
     rules: list[RowRule] = []
     for each in sums:
         if isinstance(each, RowSum | SecondMoment):

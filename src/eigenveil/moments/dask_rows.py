@@ -1,11 +1,7 @@
 """Rows that the workers of a Dask cluster read: a pass comes back as one merged sum.
 
-Each part of the rows becomes what a pass makes of it where it is; parts are merged up a tree on the
-workers, and this process takes what is left. Sums are exact integers, so the result is that of one
-machine, bit for bit, however the rows are parted. No row and no noise travels.
-
-Dask runs a part again where a worker was lost. So that each counts once, what is merged says which
-parts it is of: two with a part in common are refused, as is a whole that lacks one.
+No row and no noise travels. Dask runs a part again where a worker was lost: so that each counts
+once, what is merged says which parts it is of.
 """
 
 from __future__ import annotations
@@ -46,18 +42,7 @@ class Cluster(Protocol):
 
 
 class DaskRows(PartitionedRows):
-    """Rows in parts that Dask reads.
-
-    Parameters
-    ----------
-    parts : sequence
-        What each part is opened of: a plain value, or Dask's delayed one.
-    opener : callable
-        Makes rows of a part's value and number, on a worker; it can be pickled.
-    features : int
-    names : sequence of str or None
-    cluster : Cluster
-    """
+    """Rows in parts, each opened on a worker by a pickled ``opener`` of its value and number."""
 
     def __init__(
         self,
@@ -76,7 +61,6 @@ class DaskRows(PartitionedRows):
 
     @property
     def partitions(self) -> int:
-        """How many parts there are."""
         return len(self._parts)
 
     def read_by(
@@ -87,14 +71,7 @@ class DaskRows(PartitionedRows):
         return found
 
     def fold(self, reading: Reading[FoundT]) -> FoundT:
-        """What a pass makes of all rows.
-
-        Raises
-        ------
-        DataError
-            When a part cannot be read, a worker runs other code, the cluster is lost, or what came
-            back is not of each part once.
-        """
+        """What a pass makes of all rows."""
         from dask.delayed import delayed
 
         job = delayed(pickle.dumps(_Job(self._opener, self._readers, reading)), pure=False)
@@ -198,7 +175,6 @@ def _check_worker(code: str) -> None:
 
 
 def _here() -> str:
-    """The worker that runs this, as its cluster calls it."""
     distributed = sys.modules.get("distributed")
     try:
         return f"Worker {distributed.get_worker().address}" if distributed else _process()
@@ -217,7 +193,6 @@ class CurrentCluster:
     """The client that the caller has made; without one, Dask's threads or processes here."""
 
     def compute(self, task: Any) -> Any:
-        """The value of a delayed object."""
         distributed = sys.modules.get("distributed")
         try:
             client = None if distributed is None else distributed.default_client()
@@ -233,13 +208,11 @@ class SchedulerAt:
     address: str  # Such as `tcp://scheduler:8786`
 
     def compute(self, task: Any) -> Any:
-        """The value of a delayed object."""
         with self.connected() as client:
             return _result(client, task)
 
     @contextmanager
     def connected(self) -> Iterator[Any]:
-        """A client."""
         distributed = import_module("distributed")
         try:
             distributed.comm.get_address_host(self.address)  # a client that began cannot be closed
@@ -267,7 +240,6 @@ def _result(client: Any, task: Any) -> Any:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Turn what goes wrong in a cluster into a sentence."""
     try:
         yield
     except EigenveilError:

@@ -61,7 +61,6 @@ class Mixture:
 
     @property
     def arrays(self) -> dict[str, Array]:
-        """Its arrays by name."""
         return {
             "means": self.means,
             "logs": self.logs,
@@ -129,7 +128,6 @@ class EMSums(Accumulator):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """All numbers in a row: means, counts, squares."""
         return (coordinates_of(self.squares, *self.mixture.means.shape),)
 
     def merge_key(self) -> tuple[Any, ...]:
@@ -247,7 +245,6 @@ class EMSums(Accumulator):
         self._squares.merge(other._squares)
 
     def integers(self) -> Integers:
-        """Means, counts, squares."""
         counts = _times(self._counts.integers(), 1 << (-self.grid - self._share_bits - 2))
         means = _times(
             self._means.integers().ravel(),
@@ -289,11 +286,8 @@ _LN2 = math.log(2.0)
 
 
 def exponential(values: Array) -> Array:
-    """``exp`` of numbers from -40 to 0, to 2**-40 of it; 0 of smaller ones.
-
-    By additions, multiplications and rounding alone, each by itself and of each number by itself:
-    what a library makes of a number may depend on its place in the array.
-    """
+    """``exp`` of numbers from -40 to 0, to 2**-40 of it; 0 of smaller ones."""
+    # by itself of each number: what a library makes of one may depend on its place in the array
     clipped = np.maximum(values, _NOTHING)
     powers = np.rint(clipped * (1.0 / _LN2))
     rest = clipped - powers * _LN2

@@ -33,11 +33,7 @@ def accumulate(
     progress: Progress | None = None,
     most_workers: int = _MOST_WORKERS,
 ) -> Pass:
-    """Add all rows to all accumulators but the invalid ones, which are left out.
-
-    Each worker has accumulators of its own, merged at the end: sums are exact, so the result does
-    not depend on which worker took which block. Of rows in parts the same holds for parts.
-    """
+    """Add all rows to all accumulators but the invalid ones, which are left out."""
     if isinstance(rows, PartitionedRows):
         return _added_elsewhere(rows, accumulators, progress)
     values = sum(a.size for a in accumulators)
@@ -226,7 +222,6 @@ class Findings:
         self._first: tuple[int, str] | None = None
 
     def add(self, number: int, block: Block) -> None:
-        """Note the invalid rows of the block with this number."""
         self._unidentified += block.unidentified
         if block.first_invalid is None:
             return
@@ -236,7 +231,6 @@ class Findings:
 
     @property
     def all(self) -> InvalidRows | None:
-        """Those of all blocks together."""
         if self._first is None and not self._unidentified:
             return None
         return InvalidRows(self._count, self._first[1] if self._first else "", self._unidentified)

@@ -1,9 +1,4 @@
-"""Exact products and sums of integers of any size, and the description of a sum.
-
-Sums are 64-bit integers as long as these surely hold them. Beyond (2**26 rows of a second moment)
-they go on in two parts, and come out as arrays of Python's integers: the same numbers, and whatever
-is made of them is the same function of them.
-"""
+"""Exact products and sums of integers of any size, and the description of a sum."""
 
 from __future__ import annotations
 
@@ -29,13 +24,9 @@ _ROWS_FOR_MARGIN = 1 << 16
 
 
 def gram_parts(rows: FloatArray, exact_below: float) -> Iterator[tuple[FloatArray, int]]:
-    """Matrices of exact integers that add up to ``rows.T @ rows``, each with its number of rows.
-
-    A product is exact when no partial sum leaves the range in which integers are: every partial sum
-    of column products is at most the larger of the two columns' sums of squares, and those stand on
-    the diagonal. Where the diagonal is too large the rows are halved; with 2**-9 grids and single
-    precision that happens only when one feature carries much of the energy.
-    """
+    """Exact matrices that add up to ``rows.T @ rows``, each with its number of rows."""
+    # exact, as every partial sum is at most the larger of two columns' sums of squares: the
+    # diagonal has them, and where that is too large the rows are halved
     product = rows.T @ rows
     if rows.shape[0] <= 1 or float(product.diagonal().max(initial=0.0)) < exact_below:
         yield product, rows.shape[0]
@@ -96,7 +87,6 @@ class ExactSum:
             self._settled.merge(other._settled)
 
     def integers(self) -> Integers:
-        """The sum, as a new array."""
         pending = self._pending.astype(np.int64)
         if self._settled is None:
             return pending
@@ -210,10 +200,7 @@ Squares = Literal["none", "trace", "diag", "full", "tied"]
 
 
 class MixtureSpec(BaseModel):
-    """The mixture that sums of expectation maximisation are about; its arrays travel beside it.
-
-    ``form`` is what belongs to each component: a variance, one for each column, or a matrix.
-    """
+    """The mixture that sums of expectation maximisation are about; its arrays travel beside it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -234,10 +221,10 @@ class MixtureSpec(BaseModel):
 
 
 class Description(BaseModel):
-    """What an accumulator adds up; its arrays travel beside it.
+    """What an accumulator adds up, never how sensitive that is; its arrays travel beside it.
 
-    A norm histogram with columns is one of what is seen of rows through a basis; with ``of`` it is
-    one of what documents contribute to the sum of that name, to which the other fields belong.
+    A norm histogram with columns is one of what is seen of rows; with ``of``, of what documents
+    contribute to the sum of that name, to which the other fields belong.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -346,7 +333,6 @@ class Parts:
     arrays: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def by_name(self) -> dict[str, Any]:
-        """By the names of the arguments that take them."""
         return {
             "rule": self.rule,
             "center": self.center,

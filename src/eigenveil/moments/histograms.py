@@ -1,8 +1,4 @@
-"""Counts: histograms of rows' norms and of single columns, and how many entries there are.
-
-A row counts once in each column's histogram, so that all of them together are one statistic of L2
-sensitivity ``sqrt(V)``, V the number of variables (docs/proofs/scales.md; tables.md, section 2).
-"""
+"""Counts: histograms of rows' norms and of single columns, and how many entries there are."""
 
 from __future__ import annotations
 
@@ -42,7 +38,6 @@ class CountSum(Accumulator):
 
     @property
     def grid(self) -> int:
-        """Counts, or parts of them."""
         return -WEIGHT_BITS if self.weighted else 0
 
     def merge(self, other: Self) -> None:
@@ -73,10 +68,7 @@ _SHIFT, _SIGN, _BELOW = 22, 9, 2 * (127 + LOWEST) - 1
 
 
 def magnitude_edges() -> NDArray[np.float64]:
-    """Edges of the bins of magnitudes, shape (MAGNITUDE_BINS + 1,), ascending; the ends infinite.
-
-    The bin of all that is smaller than the half octaves lies between the two edges next to 0.
-    """
+    """Edges of the bins of magnitudes, shape (MAGNITUDE_BINS + 1,), ascending; infinite ends."""
     halves = np.append(np.ldexp([1.0, 1.5], np.arange(LOWEST, HIGHEST)[:, None]), 2.0**HIGHEST)
     return np.concatenate([[-np.inf], -halves[::-1], halves, [np.inf]])
 
@@ -87,10 +79,7 @@ def range_of(middle: NDArray[np.float64], half: NDArray[np.float64], *, holes: b
 
 
 class ColumnHistogram(CountSum):
-    """Of each column, how many rows have which value: on one public grid, or within given ranges.
-
-    An entry that was not observed is in no bin.
-    """
+    """Of each column, how many rows have which value: on one public grid, or within ranges."""
 
     statistic: StatisticName = "column-histogram"
     layout: Layout = "vector"
@@ -121,7 +110,6 @@ class ColumnHistogram(CountSum):
 
     @property
     def parameters(self) -> dict[str, float]:
-        """The number of variables."""
         return {"variables": count_variables(self.features, self.variables)}
 
     def update(self, block: Block) -> None:
@@ -172,7 +160,6 @@ class ColumnHistogram(CountSum):
         return np.asarray(np.isnan(block.taking_part(block.values[:, self._numbers])))
 
     def _add_levels(self, block: Block, shares: NDArray[np.int64] | None) -> None:
-        """Count each category's levels."""
         values = block.taking_part(block.values)
         for columns in self._levels:
             has = np.asarray(values[:, columns] > _IS_LEVEL)
@@ -193,7 +180,6 @@ def levels_of(variables: NDArray[np.float64] | None) -> list[NDArray[np.intp]]:
 
 
 def count_variables(features: int, variables: NDArray[np.float64] | None) -> int:
-    """How many variables there are."""
     return features if variables is None else int(np.unique(variables).size)
 
 
@@ -222,10 +208,7 @@ def _within_ranges(rows: FloatArray) -> NDArray[np.uint8]:
 
 
 class ObservedCounts(CountSum):
-    """How many rows have an entry in each column, shape (D,); NaN is none.
-
-    An invalid row counts as a row without entries.
-    """
+    """How many rows have an entry in each column, shape (D,); NaN is none."""
 
     statistic: StatisticName = "column-counts"
     layout: Layout = "vector"
@@ -312,10 +295,7 @@ _LOWEST_EXPONENT = 1023 + LOWEST_OCTAVE
 def norm_bins(
     norms: NDArray[np.float64], shares: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
-    """How many norms are in which bin, or their shares: shape (BINS,).
-
-    Found by comparing integers alone; shares of a block add up exactly.
-    """
+    """How many norms are in which bin, or their shares: shape (BINS,)."""
     patterns = norms.view(np.int64)
     index = ((patterns >> 52) - _LOWEST_EXPONENT) * OCTAVE_PARTS
     fractions = patterns & _FRACTION
@@ -326,10 +306,9 @@ def norm_bins(
 
 
 class NormHistogram(CountSum):
-    """How many rows have which norm, on a fixed public grid; the last coordinate counts all rows.
+    """How many rows have which norm, on a fixed public grid; the last number counts all rows."""
 
-    The count is a coordinate of its own because the sum of the noisy bins is far too noisy.
-    """
+    # a coordinate of its own, because the sum of the noisy bins is far too noisy
 
     statistic: StatisticName = "norm-histogram"
     layout: Layout = "vector"
@@ -355,7 +334,6 @@ class NormHistogram(CountSum):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Bins, and the count."""
         return self._counts.shape
 
     def update(self, block: Block) -> None:

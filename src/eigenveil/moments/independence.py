@@ -1,9 +1,7 @@
 """Whether the rounding of a row depends on its neighbours: tested once, on this processor.
 
-That it does is proved from what IEEE arithmetic and exact sums promise
-(docs/proofs/release-grid.md, claims 1, 2 and 6). This runs the real preparation and the real sums
-on a few rows at every place in memory, and compares bit for bit, so that a processor or library
-that breaks the promise is found out before a certificate is made.
+That it does not is proved from what IEEE arithmetic promises (docs/proofs/release-grid.md, claims
+1, 2 and 6): a processor or library that breaks the promise is to be found out.
 """
 
 from __future__ import annotations
@@ -35,11 +33,7 @@ _ROWS = 12
 
 @cache
 def dependence() -> bool:
-    """Whether on this processor a row's rounding depends on its neighbours or place in memory.
-
-    Nothing that this process releases can be certified then. Looked at the first time only: some
-    hundredths of a second.
-    """
+    """Whether here a row's rounding depends on its neighbours: nothing could then be certified."""
     alike = all(
         _independent(width, precision) for width in _WIDTHS for precision in ("single", "double")
     )

@@ -1,11 +1,8 @@
-"""Norms that no processor, alignment or neighbour changes.
+"""Norms that no processor, alignment or neighbour changes: results of a definition.
 
-A sum of squares in floating point depends on its order, and the order on the kernel that a library
-picks, on where a row starts in memory and on what stands beside it. So a norm here is no result of
-arithmetic but of a definition: the exact squared norm, rounded up to the next of a fixed sequence
-of numbers. Any order of summation shows where the squared norm lies up to a proved error; where
-that leaves two numbers to choose from, it is summed up more exactly (docs/proofs/release-grid.md,
-claim 6).
+The exact squared norm, rounded up to the next of a fixed sequence of numbers. Any order of
+summation shows where it lies up to a proved error; where that leaves two numbers to choose from, it
+is summed up more exactly (docs/proofs/release-grid.md, claim 6).
 """
 
 from __future__ import annotations
@@ -92,12 +89,9 @@ def squared_norms(rows: FloatArray) -> FloatArray:
 
 
 def _error(rows: FloatArray) -> float:
-    """How far squared norms within the range may be off, as a part of them, in any order.
-
-    n products and their sum, none negative, are off by ``n u / (1 - n u)`` at most (Higham 2002,
-    section 3.1), fused or not. What underflows, in single precision, is less than 2**-126 each of
-    2**-86 or more.
-    """
+    """How far squared norms within the range may be off, as a part of them, in any order."""
+    # n u / (1 - n u), fused or not (Higham 2002, 3.1); in single precision what underflows is less
+    # than 2**-126 each of 2**-86 or more
     width: int = rows.shape[1]
     if rows.dtype == np.float64:
         return 1.01 * (width + 2) * _ROUNDOFF[rows.dtype]
@@ -105,10 +99,7 @@ def _error(rows: FloatArray) -> float:
 
 
 def _steps(bits: int) -> tuple[np.int64, np.int64]:
-    """A step as a difference of the bit patterns of two doubles, and where the numbers lie in it.
-
-    Bit patterns grow with the doubles they stand for, and adding ``k << 52`` multiplies by 2**k.
-    """
+    """A step as a difference of two doubles' bit patterns, and where the numbers lie in it."""
     step = 1 << (_MANTISSA - bits)
     return np.int64(step), np.int64(int(_SHIFTED * step))
 
@@ -169,9 +160,8 @@ def integer_rows(
 ) -> tuple[FloatArray, FloatArray]:
     """Rows times their factors, rounded to integers with no squared norm above ``limits``.
 
-    Rows that rounding made too long are shortened a little and rounded again. What a row becomes
-    depends on that row and its limit alone: its squared norm, returned second, is computed exactly.
-    ``factors`` may be written to.
+    With the exact squared norms; each a function of its row and limit alone. ``factors`` may be
+    written to.
     """
     narrow = factors.astype(rows.dtype, copy=False)
     rounded = np.multiply(rows, narrow[:, None], out=out)

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Release:
-    """Noisy values and what was spent on them. Whatever is computed from one is free.
+    """Noisy values and what was spent on them. Whatever is computed from one is free."""
 
-    ``edge`` is the largest eigenvalue that noise alone shows, where the record does not tell it.
-    """
+    # `edge`: the largest eigenvalue that noise alone shows, where the record does not tell it
 
     record: ReleaseRecord
     values: NDArray[np.float64]
@@ -47,12 +46,7 @@ def release_of(record: ReleaseRecord, integers: Integers) -> Release:
 def noisy_integers(
     accumulator: Accumulator, record: ReleaseRecord, source: RandomSource, *, weight_bits: int = 0
 ) -> NDArray[np.int64]:
-    """The sum times the recorded weight and one share of the noise, in units of the grid.
-
-    Its independent entries, shape (size,), as :func:`eigenveil.noise.entries.coordinates` orders
-    them, modulo ``2**64``: what several parties' sums are added up by. The weight is a multiple of
-    ``2**-weight_bits``.
-    """
+    """Entries of the sum times its weight and a share of the noise, on the grid, mod 2**64."""
     return modulo(_noisy_entries(accumulator, record, source, weight_bits))
 
 
@@ -61,13 +55,9 @@ _MOST_OF_ROWS = 2.0**62
 
 
 def capacity(record: ReleaseRecord) -> float:
-    """Rows of weight 1 that a sum modulo ``2**64`` surely holds.
-
-    A sum over several parties' rows is known modulo ``2**64`` only, in units of the release's grid;
-    beyond this many rows it may have wrapped. That is no matter of privacy: whoever sees the noisy
-    sum can wrap it, too. But no use can then be made of it, which the released number of rows
-    shows. Sums of one data set are exact for any number of rows.
-    """
+    """Rows of weight 1 that a sum modulo ``2**64`` of several parties surely holds."""
+    # beyond, it may have wrapped: no matter of privacy, as whoever sees the noisy sum can wrap it,
+    # too; but no use can then be made of it, which the released number of rows shows
     assert record.noise.grid is not None
     return math.ldexp(_MOST_OF_ROWS / max(1.0, record.gain), record.noise.grid)
 
@@ -88,10 +78,7 @@ def _noisy_entries(
 def noise_integers(
     accumulator: Accumulator, record: ReleaseRecord, source: RandomSource
 ) -> NDArray[np.int64]:
-    """One part of the recorded noise of each independent entry, in units of the grid.
-
-    The sum of any ``record.noise.noise_parts`` of them is the noise; where that is 1, one is all.
-    """
+    """One of ``noise_parts`` parts of the noise of each independent entry, in the grid's units."""
     sampler = sampler_of(record.noise.kind)
     assert isinstance(sampler, NoiseSampler)
     return sampler.noise(
@@ -109,11 +96,8 @@ def noise_integers(
 def release_vectors(
     accumulator: Accumulator, record: ReleaseRecord, source: RandomSource
 ) -> Release:
-    """Draw ``record.draws`` vectors, shape (K, D), from an exact second moment.
-
-    They are released rounded to the record's grid and so are orthonormal up to that: the exact
-    double-precision values would give away the eigenvectors they were made from.
-    """
+    """Draw ``record.draws`` vectors, shape (K, D), from an exact second moment."""
+    # rounded to the grid: exact doubles would give away the eigenvectors they were made from
     grid = record.noise.grid
     assert not record.mechanism.added
     assert grid is not None

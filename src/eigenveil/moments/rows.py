@@ -1,14 +1,8 @@
-"""Rows made ready: centred, of norm at most 1, and rounded to integers.
+"""Rows made ready: centred, of norm at most 1, and rounded to integers, each by itself.
 
-A prepared row is ``q * 2**-bits`` with an integer-valued vector q and ``|q| <= 2**bits``.
-Integers add up without rounding, so every sum over rows is exact: it does not depend on the
-order of the rows, on blocks, threads, files or the tree of merges, and its sensitivity is the
-one proved, not the one plus floating-point error (Casacuberta et al. 2022 show what the latter
-can cost). What a row becomes depends on that row alone.
-
-A row is valid if every entry is a finite number, or, with holes, was not observed. An invalid row
-is left out: it becomes a zero row about whatever centre, and is not counted, so that every sum is
-that of the others (docs/proofs/missing.md). So no row decides whether there is a result.
+A prepared row is ``q * 2**-bits`` with an integer vector q and ``|q| <= 2**bits``: sums are exact,
+and their sensitivity is the one proved (Casacuberta et al. 2022 show what rounding can cost). An
+invalid row becomes a zero row and is not counted (docs/proofs/missing.md).
 """
 
 from __future__ import annotations
@@ -61,11 +55,8 @@ class Effects:
     sizes: NDArray[np.float64]
 
     def taken_off(self, rows: FloatArray) -> FloatArray:
-        """``x - B z`` of each row, and 0 in the covariates' columns; a new array, entry by entry.
-
-        One covariate after the other: a matrix product would round a row differently beside others
-        (docs/proofs/release-grid.md). Entries that are not finite are taken for large ones.
-        """
+        """``x - B z`` of each row, and 0 in the covariates' columns, entry by entry."""
+        # a matrix product would round a row differently beside others (docs/proofs/release-grid.md)
         most = _LARGEST_BESIDE[rows.dtype]
         found = np.clip(rows, -most, most)
         given = found[:, list(self.columns)]
@@ -78,10 +69,9 @@ class Effects:
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """What is done to the entries of a row before anything else (tables.md, sections 2 and 3).
+    """Entries become ``clip((x - offset) / scale, -limit, limit)`` before anything else.
 
-    An entry becomes ``clip((x - offset) / scale, -limit, limit)``. Public or released, never
-    computed from rows without noise; each row by itself, so no sensitivity changes.
+    By public or released numbers, each row by itself, so that no sensitivity changes.
     """
 
     # In the data's units; 0 and 1 where there are none. A column of scale 0 becomes 0. No scale is
@@ -97,7 +87,6 @@ class Preparation:
     effects: Effects | None = None
 
     def merge_key(self) -> tuple[Any, ...]:
-        """Everything that decides what an entry becomes."""
         effects = self.effects
         return (
             *(self.offset, self.scale, self.limit, self.holes),
@@ -106,17 +95,13 @@ class Preparation:
 
     @cached_property
     def factors(self) -> NDArray[np.float64] | None:
-        """What entries are multiplied by."""
         if self.scale is None:
             return None
         some = self.scale > 0
         return np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=some)
 
     def __call__(self, values: FloatArray, dtype: Any) -> FloatArray:
-        """The entries of some rows; those that are not finite are left for the caller.
-
-        Entry by entry.
-        """
+        """The entries of some rows; those that are not finite are left for the caller."""
         if self.offset is None and self.scale is None and self.limit == math.inf:
             return np.asarray(values, dtype=dtype, order="C")
         # nothing of how a number is stored may show: only the wanted arithmetic decides
@@ -147,11 +132,7 @@ class RowWeights(NamedTuple):
     ranks: NDArray[np.int64]
 
     def shares(self, whole: int) -> NDArray[np.int64]:
-        """Each row's part of ``whole``, a whole number: those of a unit's rows never exceed it.
-
-        Row k of a unit has ``floor(whole (k + 1) / m) - floor(whole k / m)``, so that m rows have
-        all of it, and some of them nothing where m is larger.
-        """
+        """Each row's part of ``whole``, a whole number: those of a unit's rows never exceed it."""
         divisors = np.maximum(self.divisors, 1)
         steps = (whole * (self.ranks + 1)) // divisors - (whole * self.ranks) // divisors
         return np.asarray(np.where(self.divisors > 0, steps, 0))
@@ -188,7 +169,6 @@ class RowRule:
     clip: float = 1.0  # Used with a basis only
 
     def merge_key(self) -> tuple[Any, ...]:
-        """Everything that decides what a row becomes."""
         own = (self.center, self.bound, self.precision, self.extra_bits, self.basis, self.clip)
         return (*own, *self.preparation.merge_key())
 
@@ -242,7 +222,6 @@ class RowRule:
 
     @cached_property
     def _integers(self) -> FloatArray:
-        """The basis in whole numbers."""
         assert self.basis is not None
         return integer_basis(self.basis, self)
 
@@ -254,11 +233,9 @@ class RowRule:
         return block.weights.limits(whole, 1 if weighting == "square" else 2)
 
     def _margin(self, features: int, limits: NDArray[np.float64] | float) -> Any:
-        """A public factor just under 1, so that rounding seldom lengthens a row past the bound.
-
-        Rounding adds features/12 to the squared norm (of ``4**bits``) and about
-        ``2**bits / sqrt(3)`` of spread; two spreads leave a few rows in a hundred to mend.
-        """
+        """A public factor just under 1, so that rounding seldom lengthens a row past the bound."""
+        # rounding adds features/12 to the squared norm (of 4**bits) and about 2**bits / sqrt(3) of
+        # spread; two spreads leave a few rows in a hundred to mend
         four = np.maximum(limits, 1.0)
         spread = np.sqrt(four / 3.0)
         return np.sqrt(np.maximum(0.25, 1.0 - (features / 12.0 + 2.0 * spread) / four))
@@ -310,11 +287,10 @@ class Block:
         precision: Precision,
         preparation: Preparation = AS_IT_IS,
     ) -> tuple[FloatArray, NDArray[np.float64]]:
-        """Rows less the centre and their norms; computed once for all statistics of a pass.
+        """Rows less the centre and their norms, once for all statistics: not to be written to.
 
-        Those of invalid rows are zero. Entries that leave the arithmetic's range become the largest
-        that it has; a row with one that is no number when it was prepared is invalid, too, whatever
-        was asked. The arrays are shared: callers must not write to them.
+        Those of invalid rows are zero. Entries that leave the arithmetic's range become its
+        largest.
         """
         key = (id(center), precision, id(preparation))
         if key not in self._residuals:
@@ -355,10 +331,7 @@ class Block:
         *,
         holes: bool,
     ) -> _Residuals:
-        """Residuals without entries that are not finite, in the rows that have some.
-
-        With ``holes`` an entry that is not a number is none that was observed.
-        """
+        """Residuals of rows with entries that are not finite; with ``holes`` NaN is none."""
         given = self.values[broken]
         empty = np.isnan(given) if holes else np.zeros(given.shape, dtype=np.bool_)
         found = np.asarray(np.isfinite(given) & ~np.isnan(rows[broken]) | empty)
@@ -397,10 +370,7 @@ def _less(rows: FloatArray, center: FloatArray) -> FloatArray:
 
 
 def row_norms(rows: FloatArray) -> NDArray[np.float64]:
-    """Euclidean norms, shape (n,), rounded up a little: functions of each row alone.
-
-    NaN for a row with an entry that is not finite.
-    """
+    """Euclidean norms, rounded up a little; NaN for a row with an entry that is not finite."""
     return upper_norms(rows)
 
 
@@ -421,11 +391,7 @@ def integer_basis(basis: NDArray[np.float64], rule: RowRule) -> FloatArray:
 def seen_through(
     basis: FloatArray, rule: RowRule, block: Block
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Prepared rows times an integer basis, and the norms of that, rounded up a little.
-
-    Exact integers in units of ``2**-(row bits + basis bits)``, so that what a row becomes does not
-    depend on its neighbours in the block.
-    """
+    """Prepared rows times an integer basis, exactly, and the norms, rounded up a little."""
     rows, _ = rule(block, weighting="none")
     seen = (rows @ basis).astype(np.float64, copy=False)
     return seen, upper_norms(seen)

@@ -41,10 +41,7 @@ FoundT = TypeVar("FoundT", bound=Found)
 
 
 class Reading(ABC, Generic[FoundT]):
-    """One pass over rows: what is made of a part of them, and how parts become the whole.
-
-    It travels to where the rows are, as what it finds travels back: both can be pickled.
-    """
+    """One pass over rows: what is made of a part, and how parts become the whole."""
 
     @abstractmethod
     def read(self, rows: RowSource) -> FoundT:
@@ -56,11 +53,7 @@ class Reading(ABC, Generic[FoundT]):
 
 
 class RowSource(ABC):
-    """Rows that can be read several times, a block at a time, and what is known of them.
-
-    A source of one's own derives from this class, gives ``features`` and :meth:`blocks`, and of
-    the rest what it has.
-    """
+    """Rows that can be read several times, a block at a time, and what is known of them."""
 
     features: int
     """Number of columns."""
@@ -112,10 +105,7 @@ def block_rows(features: int) -> int:
 
 
 def held_in(kind: Any) -> type[np.float32 | np.float64]:
-    """The narrowest floating type with every number of a type, for the memory that it takes.
-
-    What becomes of a number does not depend on it.
-    """
+    """The narrowest floating type with every number of a type: for the memory that it takes."""
     return np.float32 if np.can_cast(kind, np.float32, "safe") else np.float64
 
 
@@ -180,13 +170,7 @@ class PartitionedRows(RowSource):
 
     @abstractmethod
     def fold(self, reading: Reading[FoundT]) -> FoundT:
-        """What a pass makes of all rows, each part of which counts once.
-
-        Raises
-        ------
-        DataError
-            When it cannot be read, or somebody counted a part twice or not at all.
-        """
+        """What a pass makes of all rows, each part of which counts once."""
 
     @abstractmethod
     def read_by(
@@ -195,13 +179,7 @@ class PartitionedRows(RowSource):
         """The same rows, each part read as ``reader(rows)``, or ``reader(rows, own[part])``."""
 
     def blocks(self) -> Iterator[Block]:
-        """Refuse: rows stay where they are.
-
-        Raises
-        ------
-        DataError
-            With code ``rows-elsewhere``.
-        """
+        # rows stay where they are
         raise DataError("rows-elsewhere")
 
 
@@ -211,11 +189,8 @@ class PartitionedRows(RowSource):
 def rechunk(
     parts: Iterable[tuple[NDArray[Any], ...]], step: int
 ) -> Iterator[tuple[NDArray[Any], ...]]:
-    """Cut the same rows into pieces of ``step``; only the last may be shorter, and none is empty.
-
-    A part is one array or several with the same rows. A piece that lies within one part is a view
-    of it.
-    """
+    """Cut rows into pieces of ``step``; only the last may be shorter, and none is empty."""
+    # a piece that lies within one part is a view of it
     waiting: list[tuple[NDArray[Any], ...]] = []
     count = 0
     for part in parts:

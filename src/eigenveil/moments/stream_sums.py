@@ -24,10 +24,7 @@ _LOW = np.int64((1 << _HALF_BITS) - 1)
 
 
 class PrefixSum:
-    """One mergeable sum of a stream, with the noise of a matrix mechanism.
-
-    Memory is that of ``2 terms + 2`` sums, whatever the number of blocks.
-    """
+    """One mergeable sum of a stream, with the noise of a matrix mechanism."""
 
     def __init__(
         self, accumulator: Accumulator, record: ReleaseRecord, source: RandomSource
@@ -47,10 +44,7 @@ class PrefixSum:
             raise horizon_over(stream.blocks)
 
     def release(self, total: Accumulator) -> Release:
-        """The noisy sum of all blocks, of which ``total`` is the next.
-
-        The release's record states how noisy it is; what it cost is in the record of the stream.
-        """
+        """The noisy sum of all blocks, of which ``total`` is the next."""
         grid, layout = self._record.noise.grid, self._kind.layout
         assert grid is not None
         self.check_room()
@@ -92,11 +86,7 @@ class Discounted:
 
 
 class DiscountedSum:
-    """The sum over a stream's blocks, each released by itself, older ones counting less.
-
-    A row is in one block, so that any number of blocks cost what one does (docs/proofs/streams.md,
-    claim 4); adding up and forgetting are done to what was released.
-    """
+    """The sum over a stream's blocks, each released alone, older ones counting less (claim 4)."""
 
     def __init__(self, record: ReleaseRecord, source: RandomSource, *, forgetting: float) -> None:
         assert record.disjoint
@@ -107,15 +97,10 @@ class DiscountedSum:
         """There always is: for the streams that have a horizon."""
 
     def release(self, total: Accumulator) -> Release:
-        """The noisy, discounted sum of all blocks, of which ``total`` is the next.
-
-        The release's record states how noisy it is; what it cost is in the record of the stream.
-        """
         return self._sum.add(total.release(self._record, self._source))
 
 
 def horizon_over(blocks: int) -> PrivacyError:
-    """The error of a stream that has had all of its blocks."""
     return PrivacyError("horizon-over", blocks=blocks)
 
 
@@ -130,10 +115,7 @@ class _Mechanism:
         self._prefix = np.zeros(size)
 
     def mixed(self, block: Integers, bits: int = 0) -> Integers:
-        """The next part of ``C g``, g in units of ``2**-bits`` of the arithmetic's.
-
-        Every product is rounded down to a whole unit.
-        """
+        """The next part of ``C g``, g in units of ``2**-bits``; products are rounded down."""
         self._most += largest_of(block) * 2.0**bits + 1.0
         if (1 + len(self._terms)) * self._most > _LARGEST:
             block = block.astype(object)
@@ -147,10 +129,7 @@ class _Mechanism:
         return total
 
     def prefix(self, noisy: Integers) -> Floats:
-        """The sum of all blocks so far that the released ``w = C g + z`` stands for.
-
-        Post-processing: it reads nothing but w.
-        """
+        """The sum of all blocks so far that the released ``w = C g + z`` stands for."""
         found = noisy.astype(np.float64)
         for kept, (weight, _) in zip(self._outside, self._terms, strict=True):
             found -= kept * (weight / PARTS)

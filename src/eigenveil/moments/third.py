@@ -28,11 +28,7 @@ ROWS_A_PRODUCT = 2048
 
 
 class ThirdMoment(Accumulator):
-    """``sum y(x)y(x)y - variance (y(x)I + two permutations)``, y what is seen of a row.
-
-    The second term takes away what noise of this variance, the same in all directions, adds to the
-    third moment of a mixture (docs/proofs/third-moment.md).
-    """
+    """``sum y(x)y(x)y - variance (y(x)I + two permutations)``, y what is seen of a row."""
 
     statistic: StatisticName = "third-moment"
     layout: Layout = "tensor"
@@ -59,22 +55,18 @@ class ThirdMoment(Accumulator):
 
     @property
     def grid(self) -> int:
-        """That of a product of three, times a share where rows have weights."""
         return -3 * self._bits - (_SHARE_BITS if self.weighted else 0)
 
     @property
     def variance(self) -> float:
-        """The variance as it is used."""
         return math.ldexp(self._variance, -2 * self._bits)
 
     @property
     def parameters(self) -> dict[str, float]:
-        """The variance."""
         return {"variance": self.variance}
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """K x K x K."""
         return self._cubes.shape
 
     @property
@@ -82,7 +74,6 @@ class ThirdMoment(Accumulator):
         return tensor_size(self.shape[0])
 
     def update(self, block: Block) -> None:
-        """Add a block of rows; what is seen of them waits until there is enough to multiply."""
         seen, norms = seen_through(self._basis, self.rule, block)
         radius = math.ldexp(1.0, self._bits)
         unit = math.ldexp(self.clip, self.rule.bits + basis_bits(self.rule.precision))
@@ -133,11 +124,7 @@ class ThirdMoment(Accumulator):
 def cube_sums(
     columns: NDArray[np.float64], weighted: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    """``sum y(x)y(x)y`` over the columns of a (K, n) array: entries with ``i >= j`` and ``i >= k``.
-
-    Every entry of ``y(x)y`` is multiplied out, and what is left is a matrix product. ``weighted``:
-    the columns times their weights.
-    """
+    """``sum y(x)y(x)y`` over columns (K, n): the entries with ``i >= j`` and ``i >= k``."""
     rows, weighted = columns.shape[0], columns if weighted is None else weighted
     total = np.zeros((rows, rows, rows))
     for i in range(rows):

@@ -29,7 +29,6 @@ class BinghamSampler(ChoiceSampler):
     def chosen(
         self, exponent: NDArray[np.float64], count: int, source: RandomSource
     ) -> NDArray[np.float64]:
-        """As :func:`sequential_bingham`."""
         return sequential_bingham(exponent, count, source)
 
 
@@ -61,17 +60,7 @@ def _reflected(matrix: NDArray[np.float64], mirror: NDArray[np.float64]) -> NDAr
 
 
 def bingham_vector(energies: NDArray[np.float64], source: RandomSource) -> NDArray[np.float64]:
-    """One unit vector of density ``exp(sum_i energies_i u_i^2)`` in the eigenbasis.
-
-    Parameters
-    ----------
-    energies : array of shape (q,)
-        Eigenvalues of the exponent; only their differences matter.
-
-    Returns
-    -------
-    array of shape (q,)
-    """
+    """One unit vector of density ``exp(sum_i energies_i u_i^2)`` in the eigenbasis."""
     a = float(np.max(energies)) - np.asarray(energies, dtype=np.float64)
     q = a.size
     if q == 1:
@@ -107,13 +96,9 @@ def envelope_scale(a: NDArray[np.float64]) -> float:
 
 
 def expected_tries_bound(q: int) -> float:
-    """What the expected proposals for one vector in R^q stay below, whatever the data.
-
-    The rate is worst when every direction but one is concentrated: there the target is a Gaussian
-    in q - 1 dimensions under a multivariate Cauchy, and about ``sqrt(e q / 2)`` tries are needed
-    (measured in the tests; this is some 80% above). It depends on q alone, so that how long to
-    try shows nothing about rows.
-    """
+    """What the expected proposals for one vector in R^q stay below, whatever the data."""
+    # worst where every direction but one is concentrated: about sqrt(e q / 2), measured in the
+    # tests; of q alone, so that how long to try shows nothing about rows
     return 1.5 * float(np.sqrt(2.0 * q)) + 2.0
 
 
@@ -122,11 +107,7 @@ _MOST_WORK = 1e12
 
 
 def check_feasible(features: int, components: int) -> None:
-    """Say before starting where drawing would be hopeless.
-
-    Each component costs an eigendecomposition of a features x features matrix, measured at about
-    ``features**3`` quarter nanoseconds.
-    """
+    # an eigendecomposition a component, measured at about features**3 quarter nanoseconds
     work = components * float(features) ** 3
     if work > _MOST_WORK:
         raise PrivacyError("bingham-hopeless", components=components, features=features, work=work)

@@ -1,10 +1,7 @@
 """Gaussian noise in the shapes that releases have, as integers on the grid (unit ``2**grid``).
 
-The samplers of all mechanisms are made of it, and of the uniform deviates beside it.
-
-Symmetric matrices live in isometric coordinates svec(M) = (M_ii, sqrt(2) M_ij): noise that is
-i.i.d. there has off-diagonal entries smaller by sqrt(2) (privacy.md, section 2). So do symmetric
-tensors, whose coordinates are (T_iii, sqrt(3) T_iij, sqrt(6) T_ijk).
+Isotropic in isometric coordinates: (M_ii, sqrt(2) M_ij) of symmetric matrices (privacy.md, section
+2), (T_iii, sqrt(3) T_iij, sqrt(6) T_ijk) of symmetric tensors.
 """
 
 from __future__ import annotations
@@ -76,11 +73,7 @@ def _isometric_triangle(
 def isometric_tensor(
     size: int, *, sigma: float, grid: int, source: RandomSource
 ) -> NDArray[np.int64]:
-    """A symmetric ``size`` x ``size`` x ``size`` tensor, isotropic in isometric coordinates.
-
-    Entries are N(0, sigma^2) where all indices are equal, N(0, sigma^2/3) where two are, and
-    N(0, sigma^2/6) elsewhere.
-    """
+    """A symmetric tensor: N(0, sigma^2) over 1, 3 or 6 where three, two or no indices are equal."""
     copies = tensor_copies(size)
     entries = np.empty(copies.size, dtype=np.int64)
     for count in (1, 3, 6):

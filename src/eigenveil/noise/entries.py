@@ -12,10 +12,7 @@ from eigenveil.privacy.statistics import Layout, tensor_rows, tensor_size
 
 
 def coordinates(layout: Layout, array: NDArray[Any]) -> NDArray[Any]:
-    """The independent entries, shape (size,): the lower triangle where it is symmetric.
-
-    Of a tensor, those with ``i >= j >= k``, in the order of :func:`tensor_indices`.
-    """
+    """The independent entries: the lower triangle, or those of a tensor with ``i >= j >= k``."""
     match layout:
         case "symmetric":
             return np.asarray(array[np.tri(array.shape[0], dtype=bool)])

@@ -37,14 +37,8 @@ _BATCH = 1 << 14
 def lattice_noise(
     size: int, *, scale: float, power: Power, source: RandomSource
 ) -> NDArray[np.int64]:
-    """``size`` independent integers with density proportional to ``exp(-|z/scale|**power/power)``.
-
-    Parameters
-    ----------
-    scale : float
-        In lattice units; at least 1024, so that the grid is far finer than the noise, and at most
-        ``2**56``, so that no value leaves 64 bits.
-    """
+    """``size`` independent integers of density ``exp(-|z/scale|**power/power)``."""
+    # 1024 steps and more, so that the grid is far finer than the noise; no value leaves 64 bits
     if not 1024.0 <= scale < 2.0**56:
         raise ValueError(f"scale = {scale!r} lattice units is outside [1024, 2**56)")
     out = np.empty(size, dtype=np.int64)

@@ -22,12 +22,7 @@ class NoiseSampler(ABC):
     def noise(
         self, layout: Layout, shape: tuple[int, ...], noise: Noise, source: RandomSource
     ) -> NDArray[np.int64]:
-        """One part of the recorded noise of an array of this layout, in units of its grid.
-
-        Of its independent entries only, shape (size,), as
-        :func:`eigenveil.noise.entries.coordinates` orders them.
-        The sum of any ``noise.noise_parts`` of them is the noise; where that is 1, it is all of it.
-        """
+        """One part of the recorded noise of the independent entries, in units of its grid."""
 
 
 class ChoiceSampler(ABC):

@@ -1,8 +1,4 @@
-"""Where noise comes from: operating-system entropy, or a seed that marks the result.
-
-Every distribution here is made from one stream of uniform 64-bit words, so a seeded run takes the
-same path as a secure one.
-"""
+"""Where noise comes from: words of the operating system, or of a seed that marks the result."""
 
 from __future__ import annotations
 
@@ -73,7 +69,6 @@ class SecureSource(_Secret):
         self._own = _Stream()
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """The next ``count`` words of the thread's key stream."""
         own, size = self._own, 8 * count
         if process() != own.process or size > own.left:
             own.rekey()  # a forked child would repeat its parent's noise; a counter runs out
@@ -109,11 +104,8 @@ class _Stream(threading.local):
 
 
 def of_one_release(source: RandomSource) -> RandomSource:
-    """A secure source keyed anew for the noise of one release; a seeded one as it is.
-
-    Whatever happened to the process before, such as a copy of it that nothing here noticed, the
-    noise of two releases is drawn under two keys of the operating system.
-    """
+    """A secure source keyed anew for the noise of one release; a seeded one as it is."""
+    # whatever happened to the process before, such as a copy of it that nothing here noticed
     return SecureSource() if isinstance(source, SecureSource) else source
 
 
@@ -136,17 +128,7 @@ class KeyedSource(_Secret):
 
 
 def add_streams(total: NDArray[np.uint64], streams: Sequence[tuple[KeyedSource, bool]]) -> None:
-    """Add the next words of keys' streams to ``total``, or subtract them, modulo 2**64.
-
-    Piece by piece, and each piece of all streams: nothing is ever held but ``total``, and its
-    pieces are added up within the processor's cache.
-
-    Parameters
-    ----------
-    total : array of shape (words,), contiguous
-    streams : sequence of (source, bool)
-        The sources, and whether their words are added.
-    """
+    """Add the next words of keys' streams to ``total``, or subtract them, modulo 2**64."""
     drawn = np.empty(_PIECE // 8, dtype="<u8")
     for start in range(0, total.size, drawn.size):
         piece = total[start : start + drawn.size]
@@ -169,5 +151,4 @@ class SeededSource:
         self._rng = np.random.default_rng(seed)
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """The next ``count`` words of the seeded generator."""
         return self._rng.integers(0, 2**64, size=count, dtype=np.uint64)

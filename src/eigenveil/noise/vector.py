@@ -28,7 +28,6 @@ class VectorSampler(NoiseSampler):
     def noise(
         self, layout: Layout, shape: tuple[int, ...], noise: Noise, source: RandomSource
     ) -> NDArray[np.int64]:
-        """As :func:`vector`."""
         assert noise.grid is not None
         whole = vector(
             layout,
@@ -52,10 +51,8 @@ def vector(
 ) -> NDArray[np.int64]:
     """An array of density exp(-||z||_2 / scale) over its isometric coordinates z.
 
-    It is a Gaussian vector whose standard deviation is itself random: ``scale`` times the root of a
-    chi-square variable with ``size + 1`` degrees of freedom. So its coordinates come from the
-    lattice sampler, and no common factor is left in them to be found. A part has a variance with
-    so many times fewer degrees, and a 2048th of the expected variance on top.
+    A Gaussian vector whose deviation is itself random: so its coordinates come from the lattice
+    sampler, and no common factor is left in them to be found.
     """
     size, coarsest = _size(layout, shape)
     sigma = _mixed_sigma(size, scale, grid, noise_parts, source, coarsest=coarsest)

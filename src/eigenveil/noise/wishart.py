@@ -26,7 +26,6 @@ class WishartSampler(NoiseSampler):
     def noise(
         self, layout: Layout, shape: tuple[int, ...], noise: Noise, source: RandomSource
     ) -> NDArray[np.int64]:
-        """As :func:`wishart_difference`."""
         assert noise.grid is not None
         assert layout == "symmetric"
         whole = wishart_difference(
@@ -44,12 +43,8 @@ def wishart_difference(
 ) -> NDArray[np.int64]:
     """``scale (G G' - H H')`` with G, H standard Gaussian, size x (size + 1) (privacy.md 9).
 
-    In integers throughout: G and H are drawn on a lattice of some 2**50 steps a deviation and
-    multiplied exactly, the difference is rounded to the grid at random without bias, and isometric
-    Gaussian noise of a 64th of an entry's deviation hides what lattice and rounding could show
-    (docs/proofs/wishart-difference.md). The grid must not be finer than the mechanism's
-    ``finest_grid``. A part has as many columns as it takes for ``noise_parts`` of them to bring
-    size + 1 together.
+    In integers throughout; isometric Gaussian noise of a 64th of an entry's deviation hides what
+    lattice and rounding could show. A part has its share of the columns, rounded up.
     """
     unit = _MECHANISM.finest_grid(scale)  # products are kept to multiples of 2**unit
     if grid < unit:
@@ -69,10 +64,7 @@ def wishart_difference(
 def _shifted_at_random(
     matrix: NDArray[np.int64], bits: int, source: RandomSource
 ) -> NDArray[np.int64]:
-    """A symmetric matrix over ``2**bits``, rounded up or down so that the mean stays as it is.
-
-    Exact, with independent roundings in the triangle; the given matrix is overwritten.
-    """
+    """A symmetric matrix over ``2**bits``, rounded up or down so that the mean stays."""
     size = matrix.shape[0]
     words = source.words(size * (size + 1) // 2) & np.uint64((1 << bits) - 1)
     more = words.view(np.int64)

@@ -1,9 +1,4 @@
-"""Composition of recorded releases into one guarantee.
-
-All Gaussian: exact in mu. All pure: the epsilons add up. Mixed: the exact product of the Gaussian
-and of the randomised response that dominates the pure releases together (docs/proofs/accounts.md,
-claims 3 and 4).
-"""
+"""Composition of recorded releases into one guarantee (docs/proofs/accounts.md, claims 3 and 4)."""
 
 from __future__ import annotations
 
@@ -30,11 +25,7 @@ _ROUNDING = 1.0 + 1e-12
 
 @dataclass(frozen=True)
 class Loss:
-    """What releases cost together: losses add up, adaptively as well.
-
-    ``mu_squared`` of the Gaussian releases, ``pure`` epsilons of the others, and the bounds on how
-    far drawn noise is from proved noise.
-    """
+    """What releases cost together: losses add up, adaptively as well."""
 
     mu_squared: float = 0.0
     pure: float = 0.0
@@ -157,10 +148,7 @@ def compose(
 
 
 def pure_epsilon_beside(mu: float, *, epsilon: float, delta: float) -> float:
-    """Largest pure epsilon that may be released beside Gaussian releases of total ``mu``.
-
-    Rounded to the private side.
-    """
+    """Largest pure epsilon that may be released beside Gaussian releases of total ``mu``."""
     check_epsilon(epsilon)
     check_delta(delta)
     if mu == 0:
@@ -172,10 +160,7 @@ def pure_epsilon_beside(mu: float, *, epsilon: float, delta: float) -> float:
 
 
 def gaussian_equivalent(pure: float) -> float:
-    """Smallest mu for which whatever is ``pure``-DP is mu-GDP (rounded up).
-
-    ``mu = 2 Phi^-1(e^pure / (1 + e^pure))``: docs/proofs/accounts.md, claim 1.
-    """
+    """Smallest mu for which what is ``pure``-DP is mu-GDP, rounded up (accounts.md, claim 1)."""
     if pure < 1.0:  # Phi(z) - 1/2 = tanh(pure / 2) / 2, without cancellation
         half = math.sqrt(2.0) * float(erfinv(math.tanh(pure / 2.0)))
     else:
@@ -184,21 +169,14 @@ def gaussian_equivalent(pure: float) -> float:
 
 
 def delta_of_product(mu: float, pure: float, epsilon: float) -> float:
-    """Smallest delta at ``epsilon`` of a mu-GDP release beside randomised response of ``pure``.
-
-    The response moves the Gaussian's privacy loss by ``pure`` one way or the other
-    (docs/proofs/accounts.md, claim 3).
-    """
+    """Smallest delta of a mu-GDP release beside randomised response (accounts.md, claim 3)."""
     likely = 1.0 / (1.0 + math.exp(-pure))
     unlikely = math.exp(-pure) * likely
     return likely * _delta_at(mu, epsilon - pure) + unlikely * _delta_at(mu, epsilon + pure)
 
 
 def mu_beside_pure(pure: float, *, epsilon: float, delta: float) -> float:
-    """Largest total mu of Gaussian releases that may be made beside ``pure``: rounded down.
-
-    The inverse of :func:`pure_epsilon_beside`.
-    """
+    """Largest total mu of Gaussian releases that may be made beside ``pure``: rounded down."""
     check_epsilon(epsilon)
     check_delta(delta)
     if pure == 0:
@@ -246,7 +224,6 @@ def _epsilon_with_error(mu: float, pure: float, delta: float, error: SamplingErr
 
 
 def delta_below_resolution(delta: float) -> PrivacyError:
-    """The error for a delta that the sampler's own error would use up."""
     return PrivacyError("delta-below-resolution", delta=delta)
 
 
@@ -269,12 +246,9 @@ MOST_EPSILON = 1e15
 
 
 def delta_of_mu(mu: float, epsilon: float) -> float:
-    """Smallest delta for which a mu-GDP release is (epsilon, delta)-DP.
-
-    ``delta = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2)``, for every
-    ``epsilon >= 0``.  Evaluated through ``log Phi`` so that it keeps its relative precision
-    when delta is far below the rounding of 1.
-    """
+    """Smallest delta for which a mu-GDP release is (epsilon, delta)-DP."""
+    # Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2), through log Phi so that it
+    # keeps its relative precision when delta is far below the rounding of 1
     if mu < 0 or epsilon < 0:
         raise PrivacyError("negative-loss", mu=mu, epsilon=epsilon)
     if mu == 0:
@@ -324,10 +298,7 @@ def mu_of_epsilon(epsilon: float, delta: float) -> float:
 
 
 def classic_sigma(sensitivity: float, epsilon: float, delta: float, *, reproduction: bool) -> float:
-    """The papers' calibration ``Delta sqrt(2 ln(1.25/delta)) / epsilon``.
-
-    Proved only for ``epsilon <= 1``; above it is refused unless the run is a reproduction.
-    """
+    """The papers' ``Delta sqrt(2 ln(1.25/delta)) / epsilon``, proved only for ``epsilon <= 1``."""
     check_epsilon(epsilon)
     check_delta(delta)
     if delta == 0 or (epsilon > 1 and not reproduction):
@@ -336,13 +307,11 @@ def classic_sigma(sensitivity: float, epsilon: float, delta: float, *, reproduct
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Refuse an epsilon that is not a positive finite number."""
     if not (is_number(epsilon) and 0 < epsilon <= MOST_EPSILON):
         raise PrivacyError("bad-epsilon", epsilon=epsilon, most=MOST_EPSILON)
 
 
 def check_delta(delta: float) -> None:
-    """Refuse a delta outside [0, 1)."""
     if not (is_number(delta) and 0 <= delta < 1):
         raise PrivacyError("bad-delta", delta=delta)
 

@@ -56,16 +56,10 @@ def split_budget(
     pure_steps: frozenset[str] = frozenset(),
     error: SamplingError = SamplingError(0.0, 0.0),  # noqa: B008 - immutable
 ) -> dict[str, StepBudget]:
-    """Divide (epsilon, delta) over steps by shares.
+    """Divide (epsilon, delta) over steps: by fractions of mu squared; of epsilon with delta 0.
 
-    Parameters
-    ----------
-    fractions : mapping of step to share
-        Non-negative; normalised to add up to 1. Of mu squared for Gaussian steps; of epsilon when
-        ``delta = 0``. With ``delta > 0`` and pure steps, Gaussian steps take their share of mu
-        squared, and the pure steps divide what the exact composition leaves.
-    error : SamplingError
-        Of all Gaussian steps together.
+    Beside Gaussian steps, pure ones divide what the exact composition leaves. ``error`` is that of
+    all Gaussian steps together.
     """
     check_epsilon(epsilon)
     check_delta(delta)
@@ -123,18 +117,9 @@ def usual_room(epsilon: float, delta: float) -> SamplingError:
 
 
 def caps_of(epsilon: float, delta: float, *, pure: float = 0.0, room: SamplingError) -> Loss:
-    """The caps of an account, rounded to the private side.
+    """The caps of an account, rounded to the private side; epsilon 0 closes it.
 
-    Parameters
-    ----------
-    epsilon : float
-        0 closes the account. Beyond 40 the caps are those of 40.
-    delta : float
-        With 0 all is pure: ``pure`` of the caps is epsilon, samplers' errors included.
-    pure : float
-        What is set aside for pure releases beside Gaussian ones, below epsilon.
-    room : SamplingError
-        For the samplers of all Gaussian releases.
+    ``pure`` is set aside for pure releases beside Gaussian ones. With delta 0 all is pure.
     """
     check_delta(delta)
     if epsilon != 0:
@@ -162,10 +147,8 @@ def caps_of(epsilon: float, delta: float, *, pure: float = 0.0, room: SamplingEr
 
 
 def rooms_for(loss: Loss, epsilon: float, delta: float) -> list[SamplingError]:
-    """Rooms that an account may have whose first session costs ``loss``, the best first.
-
-    Enough for as many sessions like it as there is mu squared for; at the least its own.
-    """
+    """Rooms that an account may have whose first session costs ``loss``, the best first."""
+    # enough for as many sessions like it as there is mu squared for; at the least its own
     usual, own = usual_room(epsilon, delta), SamplingError(loss.log_ratio, loss.distance)
     if delta == 0 or epsilon == 0:
         return [usual]
@@ -178,10 +161,7 @@ def rooms_for(loss: Loss, epsilon: float, delta: float) -> list[SamplingError]:
 
 
 def as_gaussian(loss: Loss) -> Loss:
-    """The same with its pure part at its Gaussian equivalent.
-
-    No less than the sum over the pure part's pieces (docs/proofs/accounts.md, claim 2).
-    """
+    """The same with its pure part at its Gaussian equivalent (docs/proofs/accounts.md, claim 2)."""
     return Loss(
         mu_squared=loss.mu_squared + gaussian_equivalent(loss.pure) ** 2,
         log_ratio=loss.log_ratio,

@@ -1,7 +1,4 @@
-"""Calibration: the record of a release that spends exactly its budget, on its release grid.
-
-Every released value is an integer multiple of a public power of two (docs/proofs/release-grid.md).
-"""
+"""Calibration: the record that spends exactly its budget, on its grid (proofs/release-grid.md)."""
 
 from __future__ import annotations
 
@@ -32,10 +29,7 @@ class Calibrated(Protocol):
 
 @dataclass(frozen=True)
 class Shape:
-    """What a sum is calibrated from, read once; or of one that is not there yet.
-
-    Then ``grid`` is the coarsest that the real sum can have.
-    """
+    """What a sum is calibrated from; of one that is not there yet, on its coarsest grid."""
 
     statistic: StatisticName
     shape: tuple[int, ...]
@@ -44,7 +38,6 @@ class Shape:
     parameters: Mapping[str, float] = field(default_factory=dict)
 
     def calibrated_by(self) -> Shape:
-        """Itself."""
         return self
 
 
@@ -59,10 +52,7 @@ def calibrated_record(
     draws_count: int = 1,
     sharing: Sharing = ALONE,
 ) -> ReleaseRecord:
-    """The record of a release that spends exactly a fraction of ``budget``; nothing is drawn.
-
-    ``sharing`` states how many parties draw the noise together and how their rows are weighted.
-    """
+    """The record of a release that spends exactly its budget; nothing is drawn."""
     mechanism, budget = MECHANISMS[kind], budget.scaled(fraction)
     shape = accumulator.calibrated_by()
 
@@ -102,10 +92,7 @@ def calibrated_record(
 def release_grid(
     kind: NoiseKind, scale: float, own: int, size: int, rows: int, sharing: Sharing
 ) -> int:
-    """Exponent of the grid of a release with this noise, of a sum on the grid ``2**own``.
-
-    The sum has ``size`` coordinates and ``rows`` rows.
-    """
+    """Exponent of the grid of a release with this noise, of a sum on the grid ``2**own``."""
     mechanism = MECHANISMS[kind]
     fixed, finest = mechanism.fixed_grid(), mechanism.finest_grid(scale)
     if fixed is not None:
@@ -133,10 +120,7 @@ def record_of(
     sharing: Sharing = ALONE,
     weight: float = 1.0,
 ) -> ReleaseRecord:
-    """The record of a sum with this noise; what its sensitivity depends on is the sum's own word.
-
-    ``weight`` is that of the rows that are protected, at most 1.
-    """
+    """The record of a sum with this noise; the sum itself says how sensitive it is."""
     shape = accumulator.calibrated_by()
     return ReleaseRecord(
         name=name,
@@ -169,11 +153,7 @@ def released_statistic(statistic: StatisticName, kind: NoiseKind) -> StatisticNa
 
 
 def grid_exponent(statistic_grid: int, noise_spread: float) -> int:
-    """Exponent of the coarsest grid that holds the statistic exactly and is fine for the noise.
-
-    The statistic is a multiple of ``2**statistic_grid``; ``noise_spread`` is the size of a
-    coordinate's noise, in units of one row's largest contribution.
-    """
+    """Exponent of the coarsest grid that holds the statistic exactly and is fine for the noise."""
     if noise_spread > _LARGEST_SPREAD:
         raise PrivacyError("hopeless-noise", spread=noise_spread)
     return min(statistic_grid, math.floor(math.log2(noise_spread)) - _STEPS_A_SCALE)

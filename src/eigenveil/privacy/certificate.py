@@ -109,11 +109,7 @@ class Signature(BaseModel):
 
 
 class Signatures(BaseModel):
-    """All that signed it, in one session of its study (``federation/protocol/certificates.py``).
-
-    ``members`` shows by the registrar's signature whose keys these are
-    (:class:`eigenveil.federation.members.Evidence`).
-    """
+    """All that signed it, in one session of its study; ``members`` shows whose keys these are."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -240,7 +236,6 @@ class Certificate(BaseModel):
         return {"outsider": compose(self.releases, **known)}
 
     def write(self, path: Path) -> None:
-        """Write as JSON."""
         path.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
@@ -262,11 +257,8 @@ def make_certificate(
     study_hash: str | None = None,
     tree: TreeRun | None = None,
 ) -> Certificate:
-    """The certificate of a run, of a federation's with its ``study``, of a tree's with its run.
-
-    ``model`` is the digest of the model that was made of the releases. Where the noise came from is
-    written into plan and records, so that no single edit changes it.
-    """
+    """The certificate of a run, of a federation's or a tree's with its run."""
+    # where the noise came from is in plan and records, so that no single edit changes it
     source: NoiseSource = "operating system" if secure else "seeded"
     plan = {**plan, "noise_source": source}
     return Certificate(
@@ -335,7 +327,6 @@ def certificate_from(values: Any) -> Certificate:
 
 
 def read_certificate(path: Path) -> Certificate:
-    """Read a certificate file."""
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -367,13 +358,7 @@ def proof_titles() -> dict[str, str]:
 
 
 def read_proof(name: str) -> str:
-    """The text of one proof, as Markdown.
-
-    Parameters
-    ----------
-    name : str
-        As a certificate names it (``"gaussian.md"``), or without ``.md``.
-    """
+    """The text of one proof, as Markdown, by its name with or without ``.md``."""
     known = proof_titles()
     stem = name.removesuffix(".md")
     if stem not in known:

@@ -1,10 +1,4 @@
-"""What work done elsewhere cost: statements of other programs, as the loss that an account counts.
-
-A statement is one of the field's measures (OpenDP's names in brackets): epsilon (max divergence),
-epsilon with delta (approximate max divergence), rho (zero-concentrated divergence) or mu (Gaussian
-differential privacy); or an event of dp_accounting (:mod:`eigenveil.privacy.events`). Each becomes
-a loss that is no smaller: docs/proofs/elsewhere.md.
-"""
+"""What work done elsewhere cost, as a loss that is no smaller (docs/proofs/elsewhere.md)."""
 
 from __future__ import annotations
 
@@ -71,7 +65,6 @@ class Elsewhere:
     what: str = ""  # What was done, for the ledger's owner
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
         if self.adjacency not in ADJACENCIES:
             raise PrivacyError(
                 "bad-adjacency", adjacency=self.adjacency, known=" or ".join(ADJACENCIES)
@@ -131,11 +124,7 @@ _FINEST = 2.0**-7
 
 
 def mu_of_rho(rho: float) -> float:
-    """A mu for which whatever is rho-zCDP is mu-GDP, rounded up; 0 for 0.
-
-    1.2 to 2.5 times the root of 2 rho, which a Gaussian release of that rho has
-    (docs/proofs/elsewhere.md, claim 2).
-    """
+    """A mu for which what is rho-zCDP is mu-GDP, rounded up; 0 for 0 (elsewhere.md, claim 2)."""
     if rho == 0:
         return 0.0
     if rho > _LARGEST_RHO:

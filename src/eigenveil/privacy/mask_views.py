@@ -30,22 +30,9 @@ class MaskView(ABC):
     def exposure(self, *, honest: int, taking_part: int, neighbours: int | None = None) -> float:
         """Mu of the aggregator's view over ``Delta / (gamma sqrt(honest))``, that of the sum alone.
 
-        An upper bound whichever sites are honest; exact but for sparse pairwise masks (claim 4).
-
-        Parameters
-        ----------
-        honest : int
-            Sites whose message arrived and that do not collude.
-        taking_part : int
-            At most this many sites agreed on masks with each other.
-        neighbours : int or None
-            Sites that each site shares masks with, on a ring XX; ``None``: all.
-
-        Returns
-        -------
-        float
-            At least 1, and ``sqrt(honest)`` when a site's message might stand alone; 1 without
-            masks, where it does and ``honest`` plays no part: each site draws all of the noise.
+        An upper bound whichever sites are honest; exact but for sparse pairwise masks (claim 4). At
+        most ``taking_part`` agreed on masks, each with ``neighbours`` others on a ring, or with
+        all.
         """
         if not 1 <= honest <= taking_part:
             raise ValueError(f"{honest} honest sites of {taking_part} taking part")

@@ -1,8 +1,4 @@
-"""The record of a release: exactly the parameters that its privacy loss follows from.
-
-A record never holds a value computed from rows. ``certify`` recomputes every guarantee from
-records alone, so a record's meaning never changes.
-"""
+"""The record of a release: exactly the parameters that its privacy loss follows from, of no row."""
 
 from __future__ import annotations
 
@@ -48,11 +44,7 @@ class Settled(BaseModel):
 
 
 class Noise(Settled):
-    """The noise of one release.
-
-    What ``scale`` is, its kind states (:mod:`eigenveil.privacy.mechanisms`). Released values are
-    integer multiples of ``2**grid``.
-    """
+    """The noise of one release; what ``scale`` is, its mechanism states."""
 
     kind: NoiseKind
     scale: float = Field(gt=0, allow_inf_nan=False)
@@ -69,7 +61,6 @@ class Noise(Settled):
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """Whose noise it is."""
         return MECHANISMS[self.kind]
 
     def edge(self, rows: int, columns: int) -> float:
@@ -77,10 +68,7 @@ class Noise(Settled):
         return self.mechanism.edge(self, rows, columns)
 
     def deviation(self, rows: int) -> float:
-        """Standard deviation of a coordinate, isometric ones where the statistic is symmetric.
-
-        ``rows`` is the statistic's side, on which it may depend.
-        """
+        """Standard deviation of a coordinate (isometric); ``rows`` is the statistic's side."""
         return self.mechanism.deviation(self, rows)
 
 
@@ -169,12 +157,10 @@ class ReleaseRecord(Settled):
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """The mechanism of its noise."""
         return self.noise.mechanism
 
     @cached_property
     def pure(self) -> bool:
-        """Whether its loss is a pure epsilon."""
         return self.mechanism.pure
 
     def sensitivity(self) -> float:

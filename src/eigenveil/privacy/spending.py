@@ -37,15 +37,7 @@ class Spending:
             self.notify(error)
 
     def notify(self, error: BaseException) -> None:
-        """Attach ``released`` and ``spent`` to any exception, and a note that states it in words.
-
-        Nothing happens where nothing was released, or where the error reports it already.
-
-        Parameters
-        ----------
-        error : BaseException
-            What passes: an error of the package, or ``KeyboardInterrupt``, ``MemoryError``, ...
-        """
+        """Attach ``released``, ``spent`` and a note in words to an exception without them."""
         if not self.records or getattr(error, "released", None):
             return
         known: Any = error  # every exception takes attributes

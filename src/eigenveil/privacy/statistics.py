@@ -1,8 +1,7 @@
-"""The statistics of rows with norm at most 1: their sensitivities, and their registry.
+"""The statistics of rows with norm at most 1: how far each can move between neighbours.
 
-Each takes the adjacency and returns how far the statistic can move between neighbours, in the
-isometric (Frobenius) L2 norm; the ``_l1`` functions in the L1 norm (privacy.md, section 3).
-The tests search for the worst neighbours and compare.
+In the isometric (Frobenius) L2 norm; the ``_l1`` functions in the L1 norm (privacy.md, section 3).
+The tests search for the worst neighbours.
 """
 
 from __future__ import annotations
@@ -103,11 +102,7 @@ def bingham_score(adjacency: Adjacency) -> float:
 
 
 def trace(adjacency: Adjacency) -> float:
-    """Sensitivity of a second moment, or of pairs of words, in the nuclear norm.
-
-    Adding a row adds a positive semi-definite matrix of trace at most 1, adding a document a
-    symmetric one of nuclear norm at most 1; replacing one is a removal and an addition.
-    """
+    """A second moment or pairs of words, in the nuclear norm: of one 1; a change is two of them."""
     return 1.0 if adjacency == "add-remove" else 2.0
 
 
@@ -129,39 +124,25 @@ def third_moment(adjacency: Adjacency, *, rows: int, variance: float) -> float:
 
 
 def document_pairs(adjacency: Adjacency) -> float:
-    """Pairs of a document's words, in the Frobenius norm: no entry is negative, the norm at most 1.
-
-    Reached by documents of one word again and again.
-    """
+    """Pairs of a document's words: no entry is negative, the Frobenius norm at most 1."""
     return 1.0 if adjacency == "add-remove" else SQRT2
 
 
 def word_shares(adjacency: Adjacency) -> float:
-    """Shares of a document's words: no entry is negative, the norm at most 1.
-
-    Reached by documents of one word again and again.
-    """
+    """Shares of a document's words: no entry is negative, the norm at most 1."""
     return 1.0 if adjacency == "add-remove" else SQRT2
 
 
 def document_sketch(adjacency: Adjacency, *, gain: float, clip: float = 1.0) -> float:
-    """The same pairs times a public matrix whose rows are no longer than ``gain``.
-
-    For documents of three words or more: ``a a`` and ``a b`` with opposite rows would be sqrt(5/2)
-    apart (docs/proofs/documents.md, claim 3). The 2**-22 is for entries rounded towards zero.
-    Contributions that are clipped to below the longest, and are in units of ``clip``, can be
-    opposite.
-    """
+    """Pairs times a public matrix with rows up to ``gain`` long (documents.md, claim 3)."""
+    # 2**-22 is for entries rounded towards zero; clipped contributions can be opposite
     if adjacency == "add-remove":
         return gain
     return (SQRT2 + 2.0**-22 if clip == 1.0 else 2.0) * gain
 
 
 def document_triples(adjacency: Adjacency, *, gain: float) -> float:
-    """Triples of a document's words seen through a matrix; no triple is longer than ``gain``.
-
-    Two words with opposite rows are twice as far apart.
-    """
+    """Triples of a document's words seen through a matrix, no longer than ``gain``, or opposite."""
     return gain if adjacency == "add-remove" else 2.0 * gain
 
 
@@ -229,11 +210,9 @@ class Statistic:
 
     @property
     def copies(self) -> int:
-        """Entries of the whole array that one coordinate may stand for: 6 of a symmetric tensor.
-
-        A coordinate that stands for m entries is sqrt(m) times each of them, so the noise in an
-        entry has a deviation smaller by that. What is no tensor counts as a symmetric matrix.
-        """
+        """Entries of the whole array that one coordinate may stand for: 6 of a symmetric tensor."""
+        # so the noise in an entry has a deviation smaller by the root of that; others count as
+        # symmetric
         return 6 if self.layout == "tensor" else 2
 
     @cached_property

@@ -1,14 +1,7 @@
 """Noise over the blocks of a stream: one Gaussian release for all its prefixes (streams.md).
 
-The sums of blocks ``g_1 .. g_T`` are a linear map of what is released, ``w = C g + z``, with C
-lower triangular and Toeplitz and z independent noise; every prefix sum is free post-processing of
-w (the matrix mechanism; Denisov et al. 2022, arXiv 2202.08312). C's generating function
-
-    c(x) = 1 + sum_i weight_i x / (1 - decay_i x)
-
-is close to that of the best Toeplitz factor, ``(1 - x)**(-1/2)`` (Henzinger, Upadhyay and
-Upadhyay 2023), but needs a buffer per term and not one per block (Dvijotham et al. 2024, arXiv
-2404.16706): error and memory grow with the logarithm of the number of blocks.
+What is released is ``w = C g + z``, C Toeplitz with ``c(x) = 1 + sum_i weight_i x / (1 - decay_i
+x)``, close to the best factor ``(1 - x)**(-1/2)`` but with a buffer per term (arXiv 2404.16706).
 """
 
 from __future__ import annotations
@@ -53,11 +46,7 @@ class StreamFactor(BaseModel):
         return math.sqrt(1.0 + math.fsum(squares.ravel())) * (1.0 + 1e-12)
 
     def rounding(self) -> float:
-        """Most that rounding moves the difference of two neighbours' w, per coordinate.
-
-        In units of the arithmetic: every block loses less than one in each buffer, of which the
-        buffer keeps a geometric sum, and less than one in each term that is read.
-        """
+        """Most that rounding moves the difference of two neighbours' w, per coordinate."""
         weights, decays = _terms(self)
         kept = _geometric(decays, self.blocks - 1)
         return float(np.sum(1.0 + weights * kept))
@@ -73,10 +62,7 @@ def best_factor(blocks: int) -> StreamFactor:
 
 
 def toeplitz_error(blocks: int) -> float:
-    """Error of the last prefix sum under the best Toeplitz factor without buffers.
-
-    Over a single release's deviation: the sum of the squared coefficients of ``(1-x)**(-1/2)``.
-    """
+    """Error of the last prefix sum under the best Toeplitz factor, over a single release's."""
     k = np.arange(1, blocks)
     squares = np.cumprod(((2 * k - 1) / (2 * k)) ** 2)
     return 1.0 + float(np.sum(squares))

@@ -1,8 +1,4 @@
-"""The adversaries of a tree of merges: what each sees, and its guarantee (docs/proofs/tree.md).
-
-A leaf sends its exact sum plus its part of the noise, once; nodes add up what they are sent. There
-are no masks: who sees a message sees a sum with the noise of the leaves in it, and no more.
-"""
+"""The adversaries of a tree of merges: what each sees, and its guarantee (docs/proofs/tree.md)."""
 
 from __future__ import annotations
 
@@ -71,22 +67,8 @@ def tree_guarantees(
 ) -> dict[str, Guarantee]:
     """One guarantee per adversary, by the name of its view (docs/proofs/tree.md).
 
-    "outsider" sees the result; "leaf" too, and knows its own part of the noise; "aggregator at
-    level j" sees every message that parties of this level take, and the result. Where leaves are
-    missing from the result, nobody knows how far their messages came: "aggregators, of a leaf that
-    did not arrive" is about their rows. A view whose noise gives no finite epsilon at this delta is
-    left out, and a caveat of the others states it.
-
-    Parameters
-    ----------
-    records : sequence of ReleaseRecord
-        As every leaf has them: ``noise.noise_parts`` parts make the noise, each leaf draws one.
-    run : TreeRun
-        ``leaves`` in the tree, at most ``fan_out`` a node, and ``arrived`` in the result;
-        ``least``, for each level from 1 to the root's, the fewest leaves in any message that a
-        party of this level took on the way to the result; ``refused``, rounds in which too few
-        leaves arrived, whose rows are in no result. Of several rounds the others are the fewest of
-        any (proofs/tree.md, claim 7).
+    A view whose noise gives no finite epsilon at this delta is left out, and a caveat of the others
+    states it.
     """
     leaves, arrived = run.leaves, run.arrived
     for record in records:

@@ -1,9 +1,4 @@
-"""The adversaries of a study: what each sees, and its guarantee (docs/proofs/views.md).
-
-A site sends ``weight * statistic + its share of the noise + mask``; masks vanish from the sum. With
-Gaussian noise and masks a changed row moves what an adversary sees by a Gaussian shift, whose exact
-loss is a Mahalanobis length: it is computed, never argued term by term.
-"""
+"""The adversaries of a study: what each sees, and its guarantee (docs/proofs/views.md)."""
 
 from __future__ import annotations
 
@@ -38,23 +33,8 @@ CURIOUS_SITE = (
 def mu_of_view(covariance: ArrayLike, shift: ArrayLike, *, own_variance: float = 0.0) -> float:
     """Mahalanobis length of the shift, ``sqrt(shift' C^-1 shift)``; proofs/views.md, claim 1.
 
-    Computed in rational arithmetic from the numbers as they are given, so neither masks a million
-    times larger than the noise nor a singular covariance cost a digit.
-
-    Parameters
-    ----------
-    covariance : array of shape (n, n)
-        Symmetric, positive semi-definite; floats, integers or fractions.
-    shift : array of shape (n,)
-        How far the view moves between neighbours.
-    own_variance : float
-        Added to the diagonal, without rounding.
-
-    Returns
-    -------
-    float
-        ``inf`` when the shift leaves the range of a singular covariance: neighbours can then be
-        distinguished for certain.
+    In rational arithmetic, so that neither masks a million times larger than the noise nor a
+    singular covariance cost a digit; infinite where the shift leaves the range of one.
     """
     moved = [Fraction(value) for value in np.asarray(shift).tolist()]
     rest = _exact_covariance(covariance, len(moved), own_variance)
@@ -90,20 +70,12 @@ def _exact_covariance(covariance: ArrayLike, size: int, own: float) -> list[list
 
 
 def zero_sum_covariance(sites: int, variance: float) -> NDArray[np.object_]:
-    """Of the helper's masks ``x_s - mean(x)``: ``variance * (I - 11'/S)``, exact fractions (S, S).
-
-    Conditioned on the masks of any sites, the others' covariance is that of fewer sites with the
-    same ``variance`` (claim 2).
-    """
+    """Of the helper's masks ``x_s - mean(x)``: ``variance * (I - 11'/S)``, exact fractions."""
     return _scaled_laplacian(np.ones((sites, sites), dtype=int), Fraction(variance) / sites)
 
 
 def pairwise_covariance(adjacency: ArrayLike, variance: float) -> NDArray[np.object_]:
-    """Of pairwise masks: the graph's Laplacian times ``variance``, exact fractions (S, S).
-
-    ``adjacency[i, j]`` states whether sites i and j share a mask; the diagonal does not matter.
-    Conditioned on the masks of any sites, it is that of the graph without them (claim 2).
-    """
+    """Of pairwise masks: the graph's Laplacian times ``variance``, exact fractions (S, S)."""
     return _scaled_laplacian(np.asarray(adjacency).astype(bool).astype(int), Fraction(variance))
 
 
@@ -121,26 +93,16 @@ def _scaled_laplacian(weights: NDArray[Any], variance: Fraction) -> NDArray[np.o
 def cape_mu(
     honest: int, *, noise_variance: float, mask_variance: float, sensitivity: float = 1.0
 ) -> float:
-    """Exact mu of the aggregator's view of CAPE messages (privacy.md 5; claim 3).
-
-    Parameters
-    ----------
-    honest : int
-        Sites that took part and do not tell the aggregator what they know.
-    noise_variance, mask_variance : float
-        Of a site's own noise, and of the x_s that masks ``x_s - mean(x)`` are made from.
-    """
+    """Exact mu of the aggregator's view of CAPE messages (privacy.md 5; claim 3)."""
     own = 1.0 / honest / noise_variance
     hidden = (1.0 - 1.0 / honest) / (mask_variance + noise_variance)
     return sensitivity * math.sqrt(own + hidden)
 
 
 def published_cape_mu(sites: int, *, colluding: int = 0, claimed_mu: float) -> float:
-    """Mu of the aggregator's view of CAPE as published, which claims ``claimed_mu = Delta/tau``.
-
-    The noise f_s is drawn by the aggregator, who takes it off again. What remains has masks of
-    variance ``tau^2`` (before centring) and own noise ``tau^2 / S`` (claim 3).
-    """
+    """Mu of the aggregator's view of CAPE as published, which claims ``claimed_mu = Delta/tau``."""
+    # who takes the f_s off that it drew; left are masks of tau^2 (before centring) and noise of
+    # tau^2/S
     honest = sites - colluding
     if honest < 1:
         raise ValueError(f"{colluding} of {sites} sites collude: none is left to protect")
@@ -148,11 +110,8 @@ def published_cape_mu(sites: int, *, colluding: int = 0, claimed_mu: float) -> f
 
 
 def sound_noise(mu: float, *, honest: int, mask_variance: float, sensitivity: float = 1.0) -> float:
-    """Smallest deviation of a site's own noise with which CAPE meets ``mu`` (claim 3).
-
-    ``mask_variance`` is as in :func:`cape_mu`; ``math.inf`` stands for modular masks and gives
-    ``sensitivity / (mu * sqrt(honest))``. Rounded to the private side.
-    """
+    """Smallest deviation of a site's own noise with which CAPE meets ``mu`` (claim 3)."""
+    # math.inf stands for modular masks
     alone = (sensitivity / mu) ** 2
     if math.isinf(mask_variance):
         return math.nextafter(math.sqrt(alone / honest), math.inf)
@@ -240,12 +199,10 @@ class Federation(BaseModel):
 
     @property
     def moments(self) -> MomentView:
-        """How its second moments can be seen."""
         return MOMENT_VIEWS[self.protocol]
 
     @property
     def hidden(self) -> MaskView:
-        """What its masks leave to be seen."""
         return MASK_VIEWS[self.masks]
 
     @property
@@ -299,10 +256,8 @@ def guarantees(
 ) -> dict[str, Guarantee]:
     """One guarantee per adversary, by the name of its view (claims 5 and 6).
 
-    "outsider" sees the result; "site" too and knows its own share of the noise; "aggregator" sees
-    every message; "aggregator with t sites" knows also what those know; "helper with t sites" knows
-    every mask but sees only the result. Where pure noise is shared among all sites nothing is
-    proved against "site": it is left out, and a caveat states it.
+    Where pure noise is shared among all sites nothing is proved against "site": it is left out, and
+    a caveat states it.
     """
     views = list(_views(federation))
     claimed = [view for view in views if view.name != "site" or _holds_pure_noise(records, view)]
@@ -379,10 +334,7 @@ def _seen(record: ReleaseRecord, view: _View, federation: Federation) -> Release
 def with_noise_parts(
     record: ReleaseRecord, noise_parts: int, *, masks: int = 0, exposed: float = 1.0
 ) -> ReleaseRecord:
-    """The record of a sum with so many parts of the recorded Gaussian noise.
-
-    Other noise is left as it is: further noise only adds to what is proved.
-    """
+    """The record of a sum with so many parts of the recorded noise, if that is Gaussian."""
     noise = record.noise
     if record.pure:
         return record

@@ -1,10 +1,4 @@
-"""Documents as counts of words: blocks of them, and where they come from.
-
-A document of L words, c_i times word i, is a row of counts. It is valid if the counts are whole
-numbers from 0 and L is at most 2**24. An invalid one is left out, as is one
-with fewer than 3: neither is counted, nor adds anything to a sum. What is added up of documents is
-in ``sums.py``, ``shares.py`` and ``triples.py``.
-"""
+"""Documents as counts of words: blocks of them, and where they come from."""
 
 from __future__ import annotations
 

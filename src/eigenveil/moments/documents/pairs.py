@@ -1,10 +1,6 @@
 """Sums over the pairs of a document's words, whole or seen through a public matrix.
 
-A document of L words, c_i times word i, contributes the mean over its ordered pairs of distinct
-places of ``e_i(x)e_j``, ``(c c' - diag c) / (L (L - 1))``. Its norm is 1 at most, reached by one
-word again and again, and of real text some hundredths of that: so contributions are clipped, and
-the sums are in units of the clip. Every contribution is an exact integer and a function of its
-document alone (docs/proofs/documents.md).
+Exact integers, and functions of each document alone (docs/proofs/documents.md).
 """
 
 from __future__ import annotations
@@ -51,13 +47,7 @@ def _long_documents(
 ) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.float64], float]]:
     """Documents with too small a weight of a pair: number, words, counts, and the weight.
 
-    Their contributions are rounded towards zero entry by entry, so that they are no longer for it.
-    The weight is smaller by 2^-20 than the one given: more than the arithmetic's roundings can
-    add, and more than the entries' can to the distance of an unclipped sketch from another
-    document's. With |Y|, |Y'| <= g and |Y - Y'| <= sqrt(5/2) g, g the gain, convexity gives
-    |(1 - a) Y - Y'| <= sqrt(5/2) g - (sqrt(5/2) - 1) a g, and rounding the entries of at most 2^24
-    words times R, g = sqrt(R), costs no more than 2^12 g / 2^36. So it is of the documents of a
-    unit, of which there are at most M with m words and m M^2 <= 2^24.
+    A 2^-20th smaller, as their entries are rounded one by one (docs/proofs/documents.md, claim 5).
     """
     counts = documents.counts
     for row in np.flatnonzero(rounded):
@@ -76,15 +66,7 @@ def _whole(weights: NDArray[np.float64], rounded: NDArray[np.bool_]) -> NDArray[
 
 
 class DocumentPairs(ClippedSum):
-    """``sum w_d (c c' - diag(c))`` over documents d, D x D, in units of the clip.
-
-    ``w_d = floor(2**36 / (L (L - 1) max(clip, n_d)) )`` with n_d the norm of
-    ``(c c' - diag(c)) / (L (L - 1))``. Entries of one document's part are not negative and its norm
-    is at most 1 (docs/proofs/documents.md). Where the weight is below 256, beyond 2**14 words for
-    ``clip=1``, every entry is rounded down in its place. Where documents have weights, w_d is as
-    much smaller, and of units with so many that roundings could add up (m words in each of M
-    documents, m M^2 > 2**24) it is always w_d that is rounded down, to 0 where it is below 1.
-    """
+    """``sum w_d (c c' - diag(c))`` over documents d, D x D, in units of the clip."""
 
     statistic: StatisticName = "document-pairs"
     layout: Layout = "symmetric"
@@ -100,7 +82,6 @@ class DocumentPairs(ClippedSum):
 
     @property
     def grid(self) -> int:
-        """That of a pair's weight."""
         return -2 * self._bits
 
     @property
@@ -121,13 +102,9 @@ class DocumentPairs(ClippedSum):
         return self._total().integers()
 
     def norms(self, documents: Documents) -> NDArray[np.float64]:
-        """Frobenius norms, or bounds of nuclear norms.
-
-        The squared Frobenius norm, times ``(L (L - 1))^2``, is
-        ``|c|^4 - sum c^2 (2 c - 1) >= 2/5 |c|^4``, so that nothing cancels. In the sum no count is
-        taken for more than 2^18, so that it stays below 2^61 and is exact; that adds at most one
-        part in 2^17.
-        """
+        """Frobenius norms, or bounds of nuclear norms."""
+        # a count above 2^18 is taken for that in the sum, which is then exact: one part in 2^17 at
+        # most
         squared = documents.sums(documents.counts.data**2)  # exact: below 2^48
         if self.nuclear:
             longest = squared + documents.lengths
@@ -137,14 +114,7 @@ class DocumentPairs(ClippedSum):
         return np.asarray(np.minimum(1.0, longest * ROUNDED_UP / documents.pairs))
 
     def _add(self, documents: Documents) -> None:
-        """Add documents.
-
-        Sums are exact. A part has norm 2^36 at most, and so every entry c_i c_j w off the diagonal.
-        On it c_i^2 w, of which c_i w is yet to be taken off, is at most 1.5 times 2^36: for a count
-        of 3 or more because the entry is ``c (c - 1) w``, for one of 2 because the norm is at least
-        sqrt(12) w, as there is another word, for one of 1 because it is at least sqrt(6) w. None is
-        negative: 2^15 documents together stay below 2^53.
-        """
+        # exact, of as many as are added up at once: docs/proofs/documents.md, claim 10
         counts, lengths, _ = documents
         longest = 1.0 if self.clip == 1.0 else np.maximum(self.norms(documents), self.clip)
         exact, rounded = _pair_weights(documents, longest, self._bits)
@@ -171,12 +141,7 @@ class DocumentPairs(ClippedSum):
 
 
 def _nuclear_weight(length: int, words: int, weight: float, bound: float) -> float:
-    """A smaller weight, that rounding entries down leaves the nuclear norm below its bound.
-
-    It moves m x m entries by less than one each, and a bit for the arithmetic: by m in the
-    Frobenius norm, so by ``m^1.5`` in the nuclear one. Where all entries add up to the bound at
-    most, nothing can move it beyond.
-    """
+    """A smaller weight, that rounding entries down leaves the nuclear norm below its bound."""
     surely = bound / (length * (length - 1)) * (1.0 - 2.0**-20)
     shorter = 1.0 - 1.001 * words * math.sqrt(words) / bound
     return max(surely, weight * shorter)
@@ -190,10 +155,7 @@ _DENSE_ENTRIES = 1 << 21
 
 
 def _weighted_gram(counts: Any, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``counts.T @ diag(weights) @ counts`` in the cheaper way; both are exact.
-
-    No number is negative, so that no partial sum is larger than the sum.
-    """
+    """``counts.T @ diag(weights) @ counts`` in the cheaper way: exact, as nothing is negative."""
     documents, features = counts.shape
     entries = np.diff(counts.indptr).astype(np.float64)
     if _SPARSE_COST * (entries @ entries) < documents * float(features) ** 2:
@@ -209,11 +171,7 @@ def _weighted_gram(counts: Any, weights: NDArray[np.float64]) -> NDArray[np.floa
 
 
 class DocumentSketch(ClippedSum):
-    """``sum w_d (c (S'c)' - diag(c) S)``: the pairs times a public matrix S, D x R.
-
-    S has signs, so that its rows have length ``sqrt(R)``, the gain; every party makes the same one.
-    Nothing of size D x D is ever made.
-    """
+    """``sum w_d (c (S'c)' - diag(c) S)``: the pairs times a public matrix S of signs, D x R."""
 
     statistic: StatisticName = "document-sketch"
     layout: Layout = "matrix"
@@ -236,7 +194,6 @@ class DocumentSketch(ClippedSum):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """D x R."""
         return (self.features, self.columns)
 
     def empty(self) -> Self:
@@ -253,12 +210,7 @@ class DocumentSketch(ClippedSum):
         return self._norms(documents, documents.counts @ self.signs)
 
     def _norms(self, documents: Documents, seen: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Frobenius norms, given ``z = S'c``.
-
-        With rows s_i of S the square, times ``(L (L - 1))^2``, is ``sum c_i^2 |z - s_i|^2 =
-        |c|^2 (|z|^2 + R) - 2 <z, sum c_i^2 s_i>``. Both vectors are exact integers; their products
-        are off by less than a 2^40th of the terms' sizes, which is added.
-        """
+        """Frobenius norms, given ``z = S'c``: of exact integers, their products' error added."""
         counts, lengths, _ = documents
         repeated = counts.data > 1  # what occurs once is in z
         again = scipy.sparse.csr_array(
@@ -318,16 +270,7 @@ class DocumentSketch(ClippedSum):
     def _terms(
         self, documents: Documents, seen: NDArray[np.float64], weights: NDArray[np.float64]
     ) -> NDArray[np.int64]:
-        """As how many documents each counts in what a sum can hold: 1, but for odd ones.
-
-        Unclipped, no entry of a part is above 2^36, nor ``c w |z|`` above 1.5 times that. Of a part
-        of length ``2^36 sqrt(R)`` one entry can be everything, and ``t = c w (|z| + 1)``, with the
-        largest count and the largest entry of z, bounds all that is added or taken off for it. For
-        |z| >= 2 the norm is at least ``c w (|z| - 1)``, so ``t <= 3 2^36 sqrt(R)``. Else opposite
-        signs all but balance the largest count, ``c <= (L + 1) / 2``, and the norm is at least
-        ``w sqrt(c R)``: ``t <= 2^37 sqrt(c)``, which with ``w <= 2^56 / (L (L - 1))`` is below
-        2^44. So each document alone is exact.
-        """
+        """As how many documents each counts in what a sum can hold: 1, but for odd ones (claim 10)."""
         if self.clip == 1.0:
             return np.ones(documents.lengths.size, dtype=np.int64)
         most = np.maximum.reduceat(documents.counts.data, documents.counts.indptr[:-1])
@@ -360,11 +303,7 @@ def _parts(terms: NDArray[np.int64], most: int) -> Iterator[slice]:
 
 
 def public_signs(features: int, columns: int) -> NDArray[np.float64]:
-    """A matrix of 1 and -1, shape (features, columns), the same for ever and everywhere.
-
-    Row by row the bits of SHAKE-256 of ``b"eigenveil signs FEATURES COLUMNS"``, the highest bit of
-    a byte first; a 1 stands for -1.
-    """
+    """A matrix of 1 and -1, shape (features, columns), the same for ever and everywhere."""
     size = features * columns
     digest = hashlib.shake_256(f"eigenveil signs {features} {columns}".encode())
     octets = np.frombuffer(digest.digest(-(-size // 8)), dtype=np.uint8)

@@ -33,7 +33,6 @@ class Documents(NamedTuple):
 
     @classmethod
     def of(cls, blocks: Sequence[DocumentBlock]) -> Documents:
-        """Those of some blocks."""
         counts = scipy.sparse.vstack([each.values for each in blocks], format="csr")
         lengths = np.concatenate([each.lengths for each in blocks])
         if all(each.weights is None for each in blocks):
@@ -48,7 +47,6 @@ class Documents(NamedTuple):
         return cls(counts, lengths, RowWeights(*joined))
 
     def taken(self, which: Any) -> Documents:
-        """Some of them."""
         weights = self.weights
         if weights is not None:
             weights = RowWeights(weights.divisors[which], weights.ranks[which])
@@ -122,17 +120,14 @@ class ClippedSum(DocumentSum):
 
     @abstractmethod
     def norms(self, documents: Documents) -> NDArray[np.float64]:
-        """How long the documents' contributions are before they are clipped, in units of the gain.
+        """How long contributions are before they are clipped, over the gain: above 0, at most 1.
 
-        Above 0 and at most 1; rounded up, and a function of each document alone.
+        Rounded up, and a function of each document alone.
         """
 
 
 class DocumentNorms(DocumentSum):
-    """How many documents contribute how much to a sum before it is clipped: a norm histogram.
-
-    Laid out as :class:`NormHistogram`, in whose bins the norms are; they are at most 1.
-    """
+    """How many documents contribute how much to a sum before it is clipped: a norm histogram."""
 
     statistic: StatisticName = "norm-histogram"
     layout: Layout = "vector"
@@ -144,12 +139,10 @@ class DocumentNorms(DocumentSum):
 
     @property
     def grid(self) -> int:
-        """Counts, or parts of them."""
         return -WEIGHT_BITS if self.weighted else 0
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Bins, and the count."""
         return self._counts.shape
 
     def spec(self) -> Spec:
@@ -176,10 +169,7 @@ _SHARE_BITS = 36
 
 
 class WordShares(ClippedSum):
-    """``sum c / (L max(clip, |c| / L))`` over documents, D values, in units of the clip.
-
-    Where documents have weights, each counts as much less.
-    """
+    """``sum c / (L max(clip, |c| / L))`` over documents, D values, in units of the clip."""
 
     statistic: StatisticName = "word-shares"
     layout: Layout = "vector"
@@ -192,12 +182,10 @@ class WordShares(ClippedSum):
 
     @property
     def parameters(self) -> dict[str, float]:
-        """The clip, of which the sensitivity does not depend."""
         return {"clip": self.clip}
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One value a word."""
         return (self.features,)
 
     def integers(self) -> Integers:

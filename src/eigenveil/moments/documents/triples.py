@@ -1,8 +1,4 @@
-"""Sums over the triples of a document's words, seen through a few released directions.
-
-A document contributes the mean over ordered triples of distinct places of ``u_i(x)u_j(x)u_k``,
-shortened to a clip and rounded to integers, a function of its document alone.
-"""
+"""Sums over the triples of a document's words, seen through a few released directions."""
 
 from __future__ import annotations
 
@@ -47,57 +43,7 @@ _SHARE_BITS = 8
 
 
 def triples_error(columns: int, clip: float = 1.0) -> float:
-    """How far a document's integer triples are at most from the exact ones, in the Frobenius norm.
-
-    In units of ``2**-36`` integer and exact contribution differ by at most this times ``2**36``,
-    for any document and any basis with this many columns and rows of norm 1 or less.
-
-    Proof. A document of L words has counts c; u_i is row i of the basis in units of its longest.
-    With the means ``y = sum c_i u_i / L``, ``q = sum c_i u_i(x)u_i / L``,
-    ``t = sum c_i u_i(x)u_i(x)u_i / L`` and ``tau = sum c_i |u_i|^2 / L``, the mean over ordered
-    triples of distinct places is
-
-        T = alpha y(x)y(x)y - beta (q(x)y + two permutations) + gamma t,
-        alpha = L^2/((L-1)(L-2)), beta = L/((L-1)(L-2)), gamma = 2/((L-1)(L-2)),
-
-    alpha <= 9/2, beta <= 3/2, gamma <= 1, largest at L = 3. As rows are no longer than 1,
-    ``|q| <= tau``, ``|t| <= tau <= 1`` and, by convexity, ``|y|^2 <= tau``. So ``|T| <= n1`` with
-
-        n1 = min(1, alpha |y|^3 + 3 beta tau^(3/2) + gamma max(tau, 1/16)).
-
-    The length of a document with few different words is n0 = |T|, worked out and rounded up
-    (:func:`_lengths`), and n = max(n0, n1/8); that of others is n = n1. What is added up is f T
-    with f = 1 / max(clip, n), from 1 to 1 / clip: no longer than 1. Let k = min(8, 1/clip). Where
-    n1 = 1, f <= k; elsewhere f n1 <= k bounds its three terms. So, with alpha' = f alpha and so on,
-    always
-
-        alpha' |y|^3 <= k 9/2,   beta' tau^(3/2) <= k 3/2,   gamma' <= min(16 k, 1/clip).
-
-    L y and L q are sums of exact integers; h = 1/2 + 2**-20 is a rounding to the nearest integer
-    and what the arithmetic before it adds (entries are below 2**20 and have relative errors below
-    2**-48). Let r = sqrt(columns).
-
-    1. v = 2^12 alpha'^(1/3) y + d with |d| <= h r. As |a a a - b b b| <= 3 |b|^2 |a-b| +
-       3 |b| |a-b|^2 + |a-b|^3, the product v v v / 2^36 is off by at most
-       3 b^2 e + 3 b e^2 + e^3, b = (k 9/2)^(1/3), e = h r / 2^12.
-    2. z = 2^18 beta'^(1/3) y + d, |d| <= h r, and Q = 2^18 beta'^(2/3) q + D. q is the mean of a
-       table of u_i(x)u_i, rounded to 2^-28: an error of 2^-29 an entry, which in Q becomes
-       2^-11 beta'^(2/3), beta' <= 3 / (2 clip): |D| <= (h + 2^-11 (3 / (2 clip))^(2/3)) r^2.
-       Exact factors are at most (k 3/2)^(1/3) and (k 3/2)^(2/3) long, as |y| <= tau^(1/2) and
-       |q| <= tau. Each permutation of Q(x)z / 2^36 is off by at most
-       ((k 3/2)^(2/3) |d| + (k 3/2)^(1/3) |D|) / 2^18 + |d| |D| / 2^36.
-    3. The weight w = rint(2^18 gamma' / L) is off by 1/2 at most, which costs L 2^-19 tau, and no
-       more than gamma' tau where w = 0, which is less than that. With clip = 1 gamma' is at most
-       2/((L-1)(L-2)): the cost is at most 2^-12 up to L = 128, and beyond w = 0 and the term is
-       smaller still. In general beta' tau^(3/2) <= k 3/2, so gamma' tau <= 3 k / (L tau^(1/2)),
-       and where w > 0, L 2^-19 <= gamma'. So the cost is at most the geometric mean of
-       L 2^-19 tau and 3 k / (L tau^(1/2)), at most 2^-9 (3 k / 2)^(1/2).
-       The table of u_i(x)u_i(x)u_i, rounded to 2^-18, costs h r^3 / 2^18 times L w / 2^18, which
-       is at most gamma' + L 2^-19; where w > 0, L 2^-19 <= gamma' <= 2^21 / ((L-1)(L-2)), as clip
-       is at least 2^-20, so that L < 2^14 and L 2^-19 < 2^-5 (2^-12 for clip = 1).
-
-    The errors of the three parts add up.
-    """
+    """How far a document's integer triples may be from the exact ones (documents.md, claim 9)."""
     half, r = 0.5 + 2.0**-20, math.sqrt(columns)
     step, fine = 2.0**-_CUBE_BITS, 2.0**-_FACTOR_BITS
     k = min(1.0 / _LEAST_OF_BOUND, 1.0 / clip)
@@ -115,11 +61,8 @@ def triples_error(columns: int, clip: float = 1.0) -> float:
 class DocumentTriples(ClippedSum):
     """Triples of words seen through a basis U: the mean of ``u_i(x)u_j(x)u_k``, K x K x K.
 
-    Three sums of exact integers (:func:`triples_error` has the formula and how far they are from
-    it), added up modulo ``2**64``, in which only the total of at most ``2**26`` documents has to
-    fit: that of more is the sum of such totals. Where documents have weights, a document's integers
-    are multiplied by its whole share of ``2**8``: those of a unit add up to that at most, so that
-    the bound of one document holds for a unit's, too.
+    Three sums of exact integers modulo ``2**64``, in which only the total of at most ``2**26``
+    documents has to fit: that of more is the sum of such totals.
     """
 
     statistic: StatisticName = "document-triples"
@@ -161,7 +104,6 @@ class DocumentTriples(ClippedSum):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """K x K x K."""
         return self._cubes.shape
 
     @property
@@ -367,10 +309,7 @@ def _longest_row(basis: NDArray[np.float64]) -> float:
 
 
 class _Factors(NamedTuple):
-    """What sums over a document's words are multiplied by in each part.
-
-    In the second part, single words and pairs of them; in the third, yet to be rounded.
-    """
+    """What sums over a document's words are multiplied by in each part."""
 
     cube: NDArray[np.float64]
     single: NDArray[np.float64]
@@ -387,10 +326,7 @@ class _Factors(NamedTuple):
 
 
 def _triple_factors(lengths: NDArray[np.int64]) -> _Factors:
-    """Those of contributions that are not clipped.
-
-    Worked out once for each length, so that they depend on nothing else.
-    """
+    """Those of contributions that are not clipped: once a length, so that nothing else decides."""
     different, places = np.unique(lengths, return_inverse=True)
     factors = np.empty((4, different.size))
     for column, length in enumerate(different.tolist()):
@@ -406,10 +342,7 @@ def _triple_factors(lengths: NDArray[np.int64]) -> _Factors:
 
 
 def _weighted_cubes(words: NDArray[np.float64], weights: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``sum weight u(x)u(x)u`` over words, cubes rounded to 18 bits, entries ``i >= j >= k``.
-
-    Modulo ``2**64``.
-    """
+    """``sum weight u(x)u(x)u`` over words, modulo 2**64, of rounded cubes, ``i >= j >= k``."""
     rows = words.shape[1]
     total = np.zeros(tensor_size(rows), dtype=np.int64)
     used = np.flatnonzero(weights)

@@ -1,9 +1,4 @@
-"""What a mechanism is: the noise of one release, its loss, and what is known of it.
-
-A mechanism is one class in one file of this folder, listed in the registry
-(:data:`eigenveil.privacy.mechanisms.MECHANISMS`); its sampler has the same name in
-``eigenveil.noise``. Nothing else reads a mechanism's name.
-"""
+"""What a mechanism is: the noise of one release, its loss, and what is known of it."""
 
 from __future__ import annotations
 
@@ -52,11 +47,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def sampling_error(self, noise: Noise, *, copies: int, blocks: int) -> SamplingError:
-        """How far the noise that is drawn is from the noise that is proved; it has a grid.
-
-        ``copies`` as in :func:`eigenveil.privacy.sampling.lattice_error`; all of it is drawn for
-        each of ``blocks`` blocks of a stream.
-        """
+        """How far the noise that is drawn, ``blocks`` times, is from the noise that is proved."""
 
     # -- what is known of it
 
@@ -84,11 +75,8 @@ class Mechanism(ABC):
         return self.deviation(noise, rows)
 
     def edge(self, noise: Noise, rows: int, columns: int) -> float:
-        """Largest eigenvalue (square, symmetric) or singular value (rows > columns) of the noise.
-
-        That of independent entries: ``sigma sqrt(2 D)`` for a symmetric matrix, ``sigma (sqrt(D) +
-        sqrt(R))`` for a tall one.
-        """
+        """Largest eigenvalue (symmetric) or singular value (rows > columns) of the noise."""
+        # that of independent entries
         sigma = self.sigma(noise, rows)
         if rows == columns:
             return sigma * math.sqrt(2 * rows)
@@ -99,10 +87,7 @@ class Mechanism(ABC):
         """By what the edge grows, at one budget, with the statistic's rows; ``None``: square."""
 
     def squared_length(self, expected: float, size: int, tail: float) -> float:
-        """What the squared length of so many coordinates exceeds as a normal does ``tail``.
-
-        Of independent coordinates it is nearly a chi-square variable times a number.
-        """
+        """What the squared length of so many coordinates exceeds as a normal does ``tail``."""
         return expected * (1.0 + tail * math.sqrt(2.0 / size) + tail**2 / (1.5 * size))
 
     # -- parts that several parties draw
@@ -125,20 +110,7 @@ class Mechanism(ABC):
         return self.test
 
     def distinguished(self, values: FloatArray, one: FloatArray, two: FloatArray) -> FloatArray:
-        """The best known statistic of outputs that are one of two sums plus noise.
-
-        Parameters
-        ----------
-        values : array of shape (n, size)
-            Outputs.
-        one, two : arrays of shape (size,)
-            The exact sums of two neighbouring data sets.
-
-        Returns
-        -------
-        array of shape (n,)
-            Larger where the first sum is likelier.
-        """
+        """Of outputs (n, size): larger where the first of two neighbours' sums is likelier."""
         return np.asarray(values @ (one - two))
 
 

@@ -36,7 +36,6 @@ class Bingham(Mechanism):
         return SamplingError(0.0, 0.0)
 
     def fixed_grid(self) -> int:
-        """Coarser than the arithmetic."""
         return _VECTOR_GRID
 
     def growth(self, rows: int, before: int, columns: int | None) -> float:

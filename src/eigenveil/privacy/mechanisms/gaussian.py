@@ -37,7 +37,6 @@ class Gaussian(Mechanism):
         )
 
     def growth(self, rows: int, before: int, columns: int | None) -> float:
-        """As the edge of independent entries of one deviation."""
         if columns is None:
             return math.sqrt(rows / before)
         return (math.sqrt(rows) + math.sqrt(columns)) / (math.sqrt(before) + math.sqrt(columns))

@@ -44,17 +44,14 @@ class Laplace(Mechanism):
         )
 
     def deviation(self, noise: Noise, rows: int) -> float:
-        """The root of two times the scale."""
         del rows
         return noise.scale * math.sqrt(2.0)
 
     def sigma(self, noise: Noise, rows: int) -> float:
-        """The scale: no matrix is released with it."""
         del rows
         return noise.scale
 
     def growth(self, rows: int, before: int, columns: int | None) -> float:
-        """With independent entries, and a sensitivity that does not depend on the rows."""
         del columns
         return math.sqrt(rows / before)
 

@@ -41,12 +41,10 @@ class Vector(Mechanism):
         return lattice_error(2 * noise.size + 1, steps_a_scale=math.inf)
 
     def spread(self, scale: float, size: int, rows: int) -> float:
-        """Times the root of the size."""
         del rows
         return scale * math.sqrt(size + 1)
 
     def deviation(self, noise: Noise, rows: int) -> float:
-        """Times the root of the size."""
         del rows
         return noise.scale * math.sqrt(noise.size + 1)
 
@@ -60,7 +58,6 @@ class Vector(Mechanism):
         return expected * (1.0 + tail / math.sqrt(size)) ** 2
 
     def growth(self, rows: int, before: int, columns: int | None) -> float:
-        """As the edge of independent entries, times the root of the size."""
         more = rows / before
         return float(more**1.5) if columns is None else more
 

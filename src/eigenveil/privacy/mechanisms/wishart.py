@@ -80,7 +80,6 @@ class Wishart(Mechanism):
         return SamplingError(hidden + drawn.log_ratio, drawn.distance)
 
     def spread(self, scale: float, size: int, rows: int) -> float:
-        """Off the diagonal."""
         del size
         return scale * math.sqrt(2 * rows)
 
@@ -89,7 +88,6 @@ class Wishart(Mechanism):
         return math.floor(math.log2(scale)) - 46
 
     def deviation(self, noise: Noise, rows: int) -> float:
-        """In isometric coordinates."""
         return noise.scale * math.sqrt(4.0 * (rows + 1))
 
     def edge(self, noise: Noise, rows: int, columns: int) -> float:
@@ -98,7 +96,6 @@ class Wishart(Mechanism):
         return _EDGE * rows * noise.scale
 
     def growth(self, rows: int, before: int, columns: int | None) -> float:
-        """With the side."""
         del columns
         return rows / before
 
@@ -108,7 +105,6 @@ class Wishart(Mechanism):
         return parties * math.ceil(needed / noise_parts) / needed
 
     def part(self, scale: float, rows: int, noise_parts: int) -> str:
-        """So many columns of each matrix."""
         del scale
         columns = rows + 1
         each = math.ceil(columns / noise_parts)
