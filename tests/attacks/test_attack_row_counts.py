@@ -82,7 +82,7 @@ def filled(rows):
     one = SecondMoment(rule, features=2)
     one.update(Block(np.array([[0.8, 0.6]])))
     part = one.integers()
-    left, total = rows, made._total()
+    left, total = rows, made._sum
     total._flush()
     while left:
         some = min(left, 1 << 25)

@@ -29,7 +29,7 @@ from eigenveil.moments.release import release_sum
 from eigenveil.moments.rows import RowRule
 from eigenveil.noise import draws
 from eigenveil.noise.source import SecureSource
-from eigenveil.privacy import statistics
+from eigenveil.privacy.statistics import STATISTICS
 
 # Gaussian bounds at 8000 outputs are about 0.65 and vary by 0.03 or less; those of pure noise are
 # 0.35 or more, but that of the test for wishart noise under replace-one and for bingham vectors is
@@ -104,7 +104,7 @@ def test_halved_noise_is_caught(name):
 
 
 def test_dropping_the_root_of_two_of_replace_one_is_caught(monkeypatch):
-    monkeypatch.setattr(statistics, "second_moment", lambda adjacency: 1.0)
+    monkeypatch.setitem(STATISTICS["second-moment"].bounds, "l2", lambda record: 1.0)
     assert bound(ATTACKS["second-moment-gaussian-replace-one"], n=12_000) > 1.0
 
 

@@ -23,6 +23,8 @@ from eigenveil.moments.histograms import ColumnHistogram, NormHistogram, range_o
 from eigenveil.moments.rows import DTYPE, Block, Effects, Preparation, RowRule, RowWeights
 from eigenveil.moments.source import ArrayRows
 from eigenveil.moments.third import ThirdMoment
+from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.tables.units import LabelledRows, UnitRows
 
 COUNT_WEIGHT = 0.25
@@ -84,6 +86,14 @@ def by_block(rows, ids, most=1, step=3, **kind):
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         yield from by_unit(rows[part], ids[part], most, step, **kind)
+
+
+def record_of(accumulator, noise="gaussian", adjacency="add-remove", loss=1.0, **known):
+    """A record of a sum that spends so much."""
+    budget = StepBudget(mu=loss) if noise == "gaussian" else StepBudget(epsilon=loss)
+    return calibrated_record(
+        accumulator, name="a", adjacency=adjacency, kind=noise, budget=budget, **known
+    )
 
 
 def seen_rule(rule, features):

@@ -623,9 +623,9 @@ def test_parts_that_leave_64_bits_leave_the_sum_right():
 
 
 def test_an_empty_sum_holds_no_matrix():
-    assert DocumentPairs(50_000)._sum is None
+    assert DocumentPairs(50_000)._sum._pending is None
     sketch = DocumentSketch(50_000, 80)
-    assert sketch._sum is None
+    assert sketch._sum._pending is None
     assert "signs" not in vars(sketch)
     assert DocumentTriples(np.eye(3)).size == tensor_size(3)
 

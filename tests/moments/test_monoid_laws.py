@@ -169,4 +169,4 @@ def test_histograms_of_what_is_seen_through_another_basis_do_not_merge():
 def test_an_empty_moment_holds_no_matrix():
     moment = make("second moment", 5000)
     assert isinstance(moment, SecondMoment)
-    assert moment._sum is None
+    assert moment._sum._pending is None

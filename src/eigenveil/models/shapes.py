@@ -219,8 +219,7 @@ def rehearse(
                 name=planned.name,
                 adjacency=plan.adjacency,
                 kind=plan.noises[planned.step].name,
-                budget=budgets[planned.step],
-                fraction=planned.fraction,
+                budget=budgets[planned.step].scaled(planned.fraction),
                 draws_count=planned.draws,
                 sharing=sharing.get(planned.step, ALONE),
             )

@@ -38,7 +38,7 @@ from eigenveil.moments.rows import (
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.calibration import Shape
 from eigenveil.privacy.releases import ReleaseRecord
-from eigenveil.privacy.statistics import Layout, StatisticName
+from eigenveil.privacy.statistics import STATISTICS, Layout, StatisticName
 
 
 class Accumulator(ABC):
@@ -46,14 +46,19 @@ class Accumulator(ABC):
 
     statistic: StatisticName
     """Its name in records."""
-    layout: Layout
-    """In which coordinates its noise is isometric."""
     prepares: ClassVar[bool] = True
     """Whether a rule's bits say how fine the entries are that are added up."""
     stores: ClassVar[bool] = False
     """Whether it writes prepared rows to its own memory: others then read them there."""
+    adds: ClassVar[tuple[str, ...]] = ("_sum",)
+    """What two of them merge: their attributes that are exact sums, or counts."""
     multiplies: ClassVar[bool] = True
     """Whether entries are multiplied, so that they cannot be finer than the rule's usual."""
+
+    @property
+    def layout(self) -> Layout:
+        """In which coordinates its noise is isometric."""
+        return STATISTICS[self.statistic].layout
 
     @property
     @abstractmethod
@@ -109,13 +114,22 @@ class Accumulator(ABC):
     def flush(self) -> None:
         return
 
-    @abstractmethod
     def merge(self, other: Self) -> None:
         """Add the rows that ``other`` has seen; it is left unchanged."""
+        check_same_kind(self, other)
+        other.flush()
+        for name in self.adds:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if isinstance(mine, ExactSum):
+                mine.merge(theirs)
+            else:
+                setattr(self, name, mine + theirs)
 
-    @abstractmethod
     def integers(self) -> Integers:
         """The sum, in units of ``2**grid``, as a new array."""
+        self.flush()
+        found: Integers = self._sum.integers()  # type: ignore[attr-defined]
+        return found
 
     def release(self, record: ReleaseRecord, source: RandomSource) -> Release:
         """The sum with the recorded noise, or what its mechanism draws from it."""
@@ -155,18 +169,46 @@ def shares_of(
     return weights.shares(1 << bits)
 
 
-class RowSum(Accumulator):
+class CountedSum(Accumulator):
+    """A sum of rows, and with ``count_weight`` the count of those that are not left out."""
+
+    adds = ("_sum", "_count")
+    rule: RowRule
+    count_weight: float
+    _sum: ExactSum
+    _count = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self._sum.shape[0] + (self.count_weight > 0),)
+
+    @property
+    def _count_unit(self) -> int:
+        """What one row adds to the count, on the sum's grid."""
+        return round(math.ldexp(self.count_weight, -self.grid))
+
+    def _count_rows(self, block: Block) -> None:
+        """Count the rows of a block that is prepared, so that those left out are known."""
+        if block.weights is None:
+            self._count += (block.values.shape[0] - block.left_out.size) * self._count_unit
+        else:
+            shares = block.weights.shares(self._count_unit)
+            self._count += int(block.taking_part(shares).sum())
+
+    def integers(self) -> Integers:
+        total = self._sum.integers()
+        return total if self.count_weight == 0 else appended(total, self._count)
+
+
+class RowSum(CountedSum):
     """Sum of prepared rows, in units of the bound; with ``count_weight`` also of the row count."""
 
     statistic: StatisticName = "row-sum"
-    layout: Layout = "vector"
     multiplies = False
 
     def __init__(self, rule: RowRule, *, features: int, count_weight: float) -> None:
         self.rule, self.features, self.count_weight = rule, features, count_weight
-        self._width = rule.width(features)
-        self._sum = ExactSum((self._width,), largest_term=math.ldexp(1.0, rule.bits))
-        self._count, self._count_unit = 0, _count_unit(self, count_weight)
+        self._sum = ExactSum((rule.width(features),), largest_term=math.ldexp(1.0, rule.bits))
 
     @property
     def grid(self) -> int:
@@ -176,43 +218,13 @@ class RowSum(Accumulator):
     def parameters(self) -> dict[str, float]:
         return {"count_weight": math.ldexp(self._count_unit, -self.rule.bits)}
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self._width + (self.count_weight > 0),)
-
     def update(self, block: Block) -> None:
         rows, _ = self.rule(block, weighting="linear")
         step = int(self.rule.exact_below) >> self.rule.bits
         for start in range(0, rows.shape[0], step):
             part = rows[start : start + step]
             self._sum.add(np.ones(part.shape[0], part.dtype) @ part, part.shape[0])
-        self._count += row_count(block, self._count_unit)
-
-    def merge(self, other: Self) -> None:
-        check_same_kind(self, other)
-        self._sum.merge(other._sum)
-        self._count += other._count
-
-    def integers(self) -> Integers:
-        """The sum, then the weighted count."""
-        total = self._sum.integers()
-        if self.count_weight == 0:
-            return total
-        return appended(total, self._count)
-
-
-def _count_unit(total: Accumulator, weight: float) -> int:
-    """What one row adds to a count with a weight, on the sum's grid."""
-    return round(math.ldexp(weight, -total.grid))
-
-
-def row_count(block: Block, unit: int) -> int:
-    """What the rows of a block count together, where one of weight 1 counts ``unit``."""
-    # known once they are prepared: rows that are left out do not count
-    if block.weights is None:
-        rows: int = block.values.shape[0]
-        return (rows - block.left_out.size) * unit
-    return int(block.taking_part(block.weights.shares(unit)).sum())
+        self._count_rows(block)
 
 
 # Prepared rows that wait for a product: adding a product to the sum costs as much as 50 rows of it.
@@ -223,12 +235,11 @@ class SecondMoment(Accumulator):
     """``X.T @ X`` of prepared rows."""
 
     statistic: StatisticName = "second-moment"
-    layout: Layout = "symmetric"
     stores = True
 
     def __init__(self, rule: RowRule, *, features: int) -> None:
         self.rule, self.features, self._width = rule, features, rule.width(features)
-        self._sum: ExactSum | None = None  # made at the first row: D x D is large
+        self._sum = ExactSum(self.shape, largest_term=math.ldexp(1.0, 2 * rule.bits))
         self._waiting: FloatArray | None = None
         self._waiting_rows = 0
 
@@ -257,35 +268,18 @@ class SecondMoment(Accumulator):
         self.rule(block, out=self._waiting[self._waiting_rows : end])
         self._waiting_rows = end
 
-    def merge(self, other: Self) -> None:
-        check_same_kind(self, other)
-        other.flush()
-        if other._sum is not None:
-            self._total().merge(other._sum)
-
-    def integers(self) -> Integers:
-        self.flush()
-        return self._total().integers()
-
     def flush(self) -> None:
         if self._waiting is None or self._waiting_rows == 0:
             return
         rows, self._waiting_rows = self._waiting[: self._waiting_rows], 0
         for part, count in gram_parts(rows, self.rule.exact_below):
-            self._total().add(part, count)
-
-    def _total(self) -> ExactSum:
-        if self._sum is None:
-            largest = math.ldexp(1.0, 2 * self.rule.bits)
-            self._sum = ExactSum(self.shape, largest_term=largest)
-        return self._sum
+            self._sum.add(part, count)
 
 
 class Sketch(Accumulator):
     """``sum x p(x).T`` with ``p(x) = clip(basis.T x) / clip``: one pass, D x R (privacy.md 6)."""
 
     statistic: StatisticName = "sketch"
-    layout: Layout = "matrix"
 
     def __init__(self, rule: RowRule, basis: NDArray[np.float64], *, clip: float) -> None:
         self.rule, self.basis, self.clip = rule, basis, clip
@@ -314,26 +308,18 @@ class Sketch(Accumulator):
         for part, count in product_parts(rows, seen, self.rule.exact_below):
             self._sum.add(part, count)
 
-    def merge(self, other: Self) -> None:
-        check_same_kind(self, other)
-        self._sum.merge(other._sum)
-
-    def integers(self) -> Integers:
-        return self._sum.integers()
-
 
 # More than the arithmetic of an eigenvalue can be off, and enough that a record cannot lose it.
 _GAIN_MARGIN = 1.0 + 2.0**-14
 
 
-class ComponentEnergy(Accumulator):
+class ComponentEnergy(CountedSum):
     """Squares along released components, the rest of each row's energy, and perhaps the count.
 
     Of one row they add up to at most ``gain``, so that all together move no further than one could.
     """
 
     statistic: StatisticName = "component-energy"
-    layout: Layout = "vector"
     _BITS = 16  # of a projection; its square has 32
 
     def __init__(
@@ -347,7 +333,6 @@ class ComponentEnergy(Accumulator):
         self._sum = ExactSum(
             (components.shape[0] + 1,), largest_term=math.ldexp(2.0, 2 * self._BITS)
         )
-        self._count, self._count_unit = 0, _count_unit(self, count_weight)
 
     @property
     def grid(self) -> int:
@@ -356,10 +341,6 @@ class ComponentEnergy(Accumulator):
     @property
     def parameters(self) -> dict[str, float]:
         return {"gain": self._gain, "count_weight": self.count_weight}
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.components.shape[0] + 1 + (self.count_weight > 0),)
 
     def spec(self) -> Spec:
         return spec_of(self.rule, basis=self.components.T, count_weight=self.count_weight)
@@ -382,17 +363,7 @@ class ComponentEnergy(Accumulator):
         np.square(along, out=along)
         part = np.append(np.ones(along.shape[0]) @ along, rest.sum())
         self._sum.add(part, rows.shape[0])
-        self._count += row_count(block, self._count_unit)
-
-    def merge(self, other: Self) -> None:
-        check_same_kind(self, other)
-        self._sum.merge(other._sum)
-        self._count += other._count
-
-    def integers(self) -> Integers:
-        """Energies along the components, the rest, then the weighted count."""
-        total = self._sum.integers()
-        return total if self.count_weight == 0 else appended(total, self._count)
+        self._count_rows(block)
 
 
 def check_same_kind(mine: Accumulator, other: Accumulator) -> None:

@@ -91,30 +91,23 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     offset = np.array(arrays["offset"]) if d.offset else None
     scale = np.array(arrays["scale"]) if d.scaled else None
     for name, array in (("centre", center), ("middle", offset), ("scale", scale)):
-        if array is not None and not np.abs(array).max() <= _farthest(d):
-            raise ProtocolError("bad-query", what=f"a {d.kind} about a {name} far off")
+        near = array is None or np.abs(array).max() <= _farthest(d)
+        _require(near, f"a {d.kind} about a {name} far off")
     lengths = np.array([d.bound]) if scale is None else np.append(scale, d.bound)
     limit = math.inf if d.limit is None else d.limit
-    if not _are_lengths(lengths) or LARGEST_LIMIT < limit < math.inf:
-        raise ProtocolError(
-            "bad-query", what=f"a {d.kind} of rows with scales or bounds out of all range"
-        )
+    within = _are_lengths(lengths) and not LARGEST_LIMIT < limit < math.inf
+    _require(within, f"a {d.kind} of rows with scales or bounds out of all range")
     effects = Effects(d.covariates, np.array(arrays["effects"])) if d.covariates else None
-    if effects is not None and (not _are_effects(effects, d.features) or not _takes_effects(d)):
-        raise ProtocolError(
-            "bad-query", what=f"a {d.kind} less the effects of what are no covariates"
-        )
+    taken = effects is None or (_are_effects(effects, d.features) and _takes_effects(d))
+    _require(taken, f"a {d.kind} less the effects of what are no covariates")
     basis = np.array(arrays["basis"]) if d.with_basis else None
     most = min(d.features, _MOST_MODES) if STATISTICS[d.kind].layout == "tensor" else d.features
-    if (d.with_basis or STATISTICS[d.kind].layout == "matrix") and not 1 <= d.columns <= most:
-        raise ProtocolError(
-            "bad-query", what=f"a {d.kind} with {d.columns} columns, of {most} at the most,"
-        )
-    if basis is not None and not _longest_column(basis) <= _LONGEST_COLUMN:
-        raise ProtocolError("bad-query", what=f"a {d.kind} with columns that are not unit vectors")
-    made = ACCUMULATORS.get(d.kind)
-    if made is None:
-        raise ProtocolError("bad-query", what="a sum of directions, which one party draws")
+    few = not (d.with_basis or STATISTICS[d.kind].layout == "matrix") or 1 <= d.columns <= most
+    _require(few, f"a {d.kind} with {d.columns} columns, of {most} at the most,")
+    short = basis is None or _longest_column(basis) <= _LONGEST_COLUMN
+    _require(short, f"a {d.kind} with columns that are not unit vectors")
+    _require(d.kind in ACCUMULATORS, "a sum of directions, which one party draws")
+    made = ACCUMULATORS[d.kind]
     seen = basis is not None and STATISTICS[d.kind].seen_through
     rule = RowRule(
         center=center,
@@ -125,14 +118,20 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
         basis=basis if seen else None,
         clip=d.clip if seen else 1.0,
     )
-    if made.prepares and (rule.bits < 1 or (rule.extra_bits > 0 and made.multiplies)):
-        raise ProtocolError("bad-query", what=f"a {d.kind} of entries with {rule.bits} bits")
+    finest = 0 if made.multiplies else rule.extra_bits
+    exact = not made.prepares or (rule.bits >= 1 and rule.extra_bits <= finest)
+    _require(exact, f"a {d.kind} of entries with {rule.bits} bits")
     variables = np.array(arrays["variables"]) if d.categories else None
-    if variables is not None and not np.isfinite(variables).all():
-        raise ProtocolError("bad-query", what=f"a {d.kind} of columns that belong to no variable")
-    if (d.mixture is None) == (made is EMSums) or not _is_mixture(d, arrays):
-        raise ProtocolError("bad-query", what=f"a {d.kind} about a mixture that cannot be one")
+    known = variables is None or bool(np.isfinite(variables).all())
+    _require(known, f"a {d.kind} of columns that belong to no variable")
+    mixed = (d.mixture is not None) == (made is EMSums) and _is_mixture(d, arrays)
+    _require(mixed, f"a {d.kind} about a mixture that cannot be one")
     return made.from_spec(d, Parts(rule, center, basis, variables, dict(arrays)))
+
+
+def _require(holds: bool | np.bool_, what: str) -> None:
+    if not holds:
+        raise ProtocolError("bad-query", what=what)
 
 
 def _is_mixture(d: Description, arrays: Arrays) -> bool:

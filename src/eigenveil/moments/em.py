@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import Accumulator, check_same_kind, counted
+from eigenveil.moments.accumulators import Accumulator, counted
 from eigenveil.moments.exact import (
     Description,
     ExactSum,
@@ -24,7 +24,7 @@ from eigenveil.moments.exact import (
 )
 from eigenveil.moments.norms import FloatArray, integer_rows, squared_norms, upper_norms
 from eigenveil.moments.rows import Block, RowRule
-from eigenveil.privacy.statistics import Layout, StatisticName
+from eigenveil.privacy.statistics import StatisticName
 
 # What counts and squares count beside means, of a sensitivity of 1.
 COUNT_WEIGHT, SQUARE_WEIGHT = 0.25, 0.625
@@ -93,7 +93,7 @@ class EMSums(Accumulator):
     """
 
     statistic: StatisticName = "em-sums"
-    layout: Layout = "vector"
+    adds = ("_counts", "_means", "_squares")
 
     def __init__(
         self, rule: RowRule, mixture: Mixture, *, squares: Squares, weighted: bool = False
@@ -237,12 +237,6 @@ class EMSums(Accumulator):
                 apart *= self._factors[k]
             distances = upper_norms(apart) * self._units[k]
             yield distances * distances
-
-    def merge(self, other: Self) -> None:
-        check_same_kind(self, other)
-        self._counts.merge(other._counts)
-        self._means.merge(other._means)
-        self._squares.merge(other._squares)
 
     def integers(self) -> Integers:
         counts = _times(self._counts.integers(), 1 << (-self.grid - self._share_bits - 2))

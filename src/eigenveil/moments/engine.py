@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -36,9 +36,8 @@ def accumulate(
     """Add all rows to all accumulators but the invalid ones, which are left out."""
     if isinstance(rows, PartitionedRows):
         return _added_elsewhere(rows, accumulators, progress)
-    values = sum(a.size for a in accumulators)
     workers = min(most_workers, _processors())
-    if values > _MOST_VALUES_FOR_WORKERS:
+    if sum(each.size for each in accumulators) > _MOST_VALUES_FOR_WORKERS:
         workers = 1
     blocks = iter(rows.blocks())
     if workers > 1:
@@ -46,47 +45,60 @@ def accumulate(
         workers = min(workers, max(1, len(first)))  # a single block is nobody's to share
         blocks = chain(first, blocks)
         del first
-    sets: list[Sequence[Accumulator]] = [accumulators]
-    sets += [[a.empty() for a in accumulators] for _ in range(workers - 1)]
-    lock = threading.Lock()
-    read = taken = 0
-    found = Findings(rows.names)
-
-    def next_block() -> tuple[int, Block] | None:
-        nonlocal read, taken
-        with lock:
-            block = next(blocks, None)
-            if block is None:
-                return None
-            read += block.values.shape[0]
-            taken += 1
-            if progress is not None:
-                progress(block.values.shape[0])
-            return taken, block
-
-    def work(mine: Sequence[Accumulator]) -> None:
-        mine = sorted(mine, key=lambda each: not each.stores)
-        while (piece := next_block()) is not None:
-            number, block = piece
-            for accumulator in mine:
-                accumulator.update(block)
-            with lock:
-                found.add(number, block)
-        for accumulator in mine:
-            accumulator.flush()
-
+    shared = _SharedBlocks(blocks, rows.names, progress)
     if workers == 1:
-        work(accumulators)
-        return Pass(read, found.all)
+        shared.add_to(accumulators)
+        return Pass(shared.rows, shared.found.all)
+    sets = [[each.empty() for each in accumulators] for _ in range(workers - 1)]
     with single_threaded_blas(), ThreadPoolExecutor(workers - 1) as pool:
-        others = [pool.submit(work, mine) for mine in sets[1:]]
-        work(accumulators)
+        others = [pool.submit(shared.add_to, mine) for mine in sets]
+        shared.add_to(accumulators)
         for other in others:
             other.result()
-    for copies in sets[1:]:
-        for mine, theirs in zip(accumulators, copies, strict=True):
-            mine.merge(theirs)
-    return Pass(read, found.all)
+    for copies in sets:
+        _merge_all(accumulators, copies)
+    return Pass(shared.rows, shared.found.all)
+
+
+class _SharedBlocks:
+    """The blocks of a pass, each of which one of several workers takes."""
+
+    def __init__(
+        self, blocks: Iterator[Block], names: Sequence[str] | None, progress: Progress | None
+    ) -> None:
+        self._blocks, self._progress = blocks, progress
+        self._lock = threading.Lock()
+        self.rows = self._taken = 0
+        self.found = Findings(names)
+
+    def add_to(self, accumulators: Sequence[Accumulator]) -> None:
+        """Add what blocks are left when one is wanted."""
+        accumulators = sorted(accumulators, key=lambda each: not each.stores)
+        while (piece := self._next()) is not None:
+            number, block = piece
+            for accumulator in accumulators:
+                accumulator.update(block)
+            with self._lock:
+                self.found.add(number, block)
+        for accumulator in accumulators:
+            accumulator.flush()
+
+    def _next(self) -> tuple[int, Block] | None:
+        with self._lock:
+            block = next(self._blocks, None)
+            if block is None:
+                return None
+            count = block.values.shape[0]
+            self.rows += count
+            self._taken += 1
+            if self._progress is not None:
+                self._progress(count)
+            return self._taken, block
+
+
+def _merge_all(sums: Sequence[Accumulator], others: Sequence[Accumulator]) -> None:
+    for mine, theirs in zip(sums, others, strict=True):
+        mine.merge(theirs)
 
 
 @dataclass(frozen=True)
@@ -112,8 +124,7 @@ class _Sums(Reading[_PartSums]):
     def merge(self, parts: Sequence[_PartSums]) -> _PartSums:
         total = [each.empty() for each in self._empty]
         for part in parts:
-            for mine, theirs in zip(total, part.sums, strict=True):
-                mine.merge(theirs)
+            _merge_all(total, part.sums)
         invalid = [part.invalid for part in parts if part.invalid is not None]
         return _PartSums(sum(part.rows for part in parts), total, _all_invalid(invalid))
 
@@ -122,8 +133,7 @@ def _added_elsewhere(
     rows: PartitionedRows, accumulators: Sequence[Accumulator], progress: Progress | None
 ) -> Pass:
     found = rows.fold(_Sums([each.empty() for each in accumulators]))
-    for mine, theirs in zip(accumulators, found.sums, strict=True):
-        mine.merge(theirs)
+    _merge_all(accumulators, found.sums)
     if progress is not None:
         progress(found.rows)
     return Pass(found.rows, found.invalid)

@@ -62,7 +62,7 @@ class ExactSum:
     def __init__(self, shape: tuple[int, ...], *, largest_term: float) -> None:
         self.shape = shape
         self.largest_term = largest_term
-        self._pending = np.zeros(shape)
+        self._pending: FloatArray | None = None  # made with the first part: it may be large
         self._pending_rows = 0
         self._settled: IntegerSum | None = None
 
@@ -70,32 +70,29 @@ class ExactSum:
         """Add exact integers that ``rows`` rows contributed."""
         if (self._pending_rows + rows) * self.largest_term > _DOUBLE_EXACT:
             self._flush()
+        if self._pending is None:
+            self._pending = np.zeros(self.shape)
         self._pending += part
         self._pending_rows += rows
 
     def merge(self, other: ExactSum) -> None:
         """Add another sum of the same kind; it is left unchanged."""
-        rows = self._pending_rows + other._pending_rows
-        if rows * self.largest_term > _DOUBLE_EXACT:
-            self._flush()
-            rows = other._pending_rows
-        self._pending += other._pending
-        self._pending_rows = rows
+        if other._pending is not None:
+            self.add(other._pending, other._pending_rows)
         if other._settled is not None:
             self._flush()
             assert self._settled is not None
             self._settled.merge(other._settled)
 
     def integers(self) -> Integers:
-        pending = self._pending.astype(np.int64)
-        if self._settled is None:
-            return pending
-        return sum_of(self._settled.integers(), pending)
+        floats = np.zeros(self.shape) if self._pending is None else self._pending
+        pending = floats.astype(np.int64)
+        return pending if self._settled is None else sum_of(self._settled.integers(), pending)
 
     def _flush(self) -> None:
         if self._settled is None:
             self._settled = IntegerSum(self.shape, largest_term=self.largest_term)
-        if self._pending_rows:
+        if self._pending is not None:
             self._settled.add(self._pending.astype(np.int64), self._pending_rows)
             self._pending.fill(0.0)
             self._pending_rows = 0

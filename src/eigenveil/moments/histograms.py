@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import WEIGHT_BITS, Accumulator, check_same_kind, counted
+from eigenveil.moments.accumulators import WEIGHT_BITS, Accumulator, counted
 from eigenveil.moments.exact import (
     Integers,
     Spec,
@@ -26,7 +26,7 @@ from eigenveil.moments.rows import (
     integer_basis,
     seen_through,
 )
-from eigenveil.privacy.statistics import Layout, StatisticName
+from eigenveil.privacy.statistics import StatisticName
 
 
 class CountSum(Accumulator):
@@ -36,13 +36,11 @@ class CountSum(Accumulator):
     weighted: bool
     _counts: NDArray[np.int64]
 
+    adds = ("_counts",)
+
     @property
     def grid(self) -> int:
         return -WEIGHT_BITS if self.weighted else 0
-
-    def merge(self, other: Self) -> None:
-        check_same_kind(self, other)
-        self._counts += other._counts
 
     def integers(self) -> Integers:
         return self._counts.reshape(self.shape).copy()
@@ -82,7 +80,6 @@ class ColumnHistogram(CountSum):
     """Of each column, how many rows have which value: on one public grid, or within ranges."""
 
     statistic: StatisticName = "column-histogram"
-    layout: Layout = "vector"
 
     def __init__(
         self,
@@ -211,7 +208,6 @@ class ObservedCounts(CountSum):
     """How many rows have an entry in each column, shape (D,); NaN is none."""
 
     statistic: StatisticName = "column-counts"
-    layout: Layout = "vector"
 
     def __init__(self, features: int, *, weighted: bool = False) -> None:
         self.features, self.weighted = features, weighted
@@ -241,7 +237,6 @@ class ObservedPairs(ObservedCounts):
     """How many rows have entries in both columns of each pair, shape (D, D)."""
 
     statistic: StatisticName = "pair-counts"
-    layout: Layout = "symmetric"
 
     @property
     def size(self) -> int:
@@ -311,7 +306,6 @@ class NormHistogram(CountSum):
     # a coordinate of its own, because the sum of the noisy bins is far too noisy
 
     statistic: StatisticName = "norm-histogram"
-    layout: Layout = "vector"
 
     def __init__(
         self,

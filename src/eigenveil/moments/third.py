@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.moments.accumulators import (
     Accumulator,
-    check_same_kind,
     counted,
 )
 from eigenveil.moments.exact import ExactSum, Integers
 from eigenveil.moments.norms import integer_rows
 from eigenveil.moments.rows import Block, RowRule, basis_bits, integer_basis, seen_through
 from eigenveil.noise.entries import coordinates, from_coordinates, tensor_size
-from eigenveil.privacy.statistics import Layout, StatisticName
+from eigenveil.privacy.statistics import StatisticName
 
 # Bits of a projected entry: a product of three has 36, as has the variance times an entry. Where
 # rows have weights, 33 and these.
@@ -31,7 +29,7 @@ class ThirdMoment(Accumulator):
     """``sum y(x)y(x)y - variance (y(x)I + two permutations)``, y what is seen of a row."""
 
     statistic: StatisticName = "third-moment"
-    layout: Layout = "tensor"
+    adds = ("_sum", "_cubes")
 
     def __init__(
         self,
@@ -103,12 +101,6 @@ class ThirdMoment(Accumulator):
         self._waiting_rows = 0
         self._sum.add(columns[-1].sum(axis=1), count)
         self._cubes.add(cube_sums(columns[0], columns[-1]), count)
-
-    def merge(self, other: Self) -> None:
-        check_same_kind(self, other)
-        other.flush()
-        self._sum.merge(other._sum)
-        self._cubes.merge(other._cubes)
 
     def integers(self) -> Integers:
         self.flush()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from operator import le, sub
 
 from scipy.optimize import brentq
 from scipy.special import erfinv, log_ndtr, ndtri_exp
@@ -43,38 +44,28 @@ class Loss:
             distance=error.distance,
         )
 
+    @property
+    def parts(self) -> tuple[float, float, float, float]:
+        """Its four numbers."""
+        return (self.mu_squared, self.pure, self.log_ratio, self.distance)
+
     @classmethod
     def total(cls, losses: Iterable[Loss]) -> Loss:
         """The sum, in an order that changes nothing."""
-        parts = list(losses)
-        return cls(
-            mu_squared=math.fsum(p.mu_squared for p in parts),
-            pure=math.fsum(p.pure for p in parts),
-            log_ratio=math.fsum(p.log_ratio for p in parts),
-            distance=math.fsum(p.distance for p in parts),
-        )
+        return cls(*map(math.fsum, zip(*(each.parts for each in losses), strict=True)))
 
     def minus(self, other: Loss) -> Loss:
         """What is left of this, part by part; no part is below 0."""
-        return Loss(
-            mu_squared=max(0.0, self.mu_squared - other.mu_squared),
-            pure=max(0.0, self.pure - other.pure),
-            log_ratio=max(0.0, self.log_ratio - other.log_ratio),
-            distance=max(0.0, self.distance - other.distance),
-        )
+        apart = map(sub, self.parts, other.parts)
+        return Loss(*(max(0.0, each) for each in apart))
 
     def joined(self, other: Loss) -> Loss:
         """Of each part the larger one."""
-        return Loss(*map(max, astuple(self), astuple(other)))
+        return Loss(*map(max, self.parts, other.parts))
 
     def within(self, caps: Loss) -> bool:
         """Whether no part is larger than that of ``caps``: what an account needs."""
-        return (
-            self.mu_squared <= caps.mu_squared
-            and self.pure <= caps.pure
-            and self.log_ratio <= caps.log_ratio
-            and self.distance <= caps.distance
-        )
+        return all(map(le, self.parts, caps.parts))
 
     def covers(self, other: Loss, *, rounding: float = _ROUNDING) -> bool:
         """Whether what ``other`` costs is within this, whatever delta it is counted at.
@@ -86,14 +77,7 @@ class Loss:
         mine, its = self, other
         if self.mu_squared == 0 == other.mu_squared:
             mine, its = self.as_pure(), other.as_pure()
-        return its.within(
-            Loss(
-                mine.mu_squared * rounding,
-                mine.pure * rounding,
-                mine.log_ratio * rounding,
-                mine.distance * rounding,
-            )
-        )
+        return its.within(Loss(*(part * rounding for part in mine.parts)))
 
     def as_pure(self) -> Loss:
         """The same with the sampler's log-ratio in epsilon: of pure releases."""
@@ -316,9 +300,8 @@ def check_delta(delta: float) -> None:
         raise PrivacyError("bad-delta", delta=delta)
 
 
-def _step_until(value: float, holds: object, *, upwards: bool) -> float:
+def _step_until(value: float, holds: Callable[[float], bool], *, upwards: bool) -> float:
     """Move a root by growing multiples of its rounding until it is on the private side."""
-    assert callable(holds)
     step = math.ulp(value)
     while not holds(value):
         value = value + step if upwards else value - step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.budget import StepBudget
@@ -48,32 +48,22 @@ def calibrated_record(
     adjacency: Adjacency,
     kind: NoiseKind,
     budget: StepBudget,
-    fraction: float = 1.0,
     draws_count: int = 1,
     sharing: Sharing = ALONE,
 ) -> ReleaseRecord:
     """The record of a release that spends exactly its budget; nothing is drawn."""
-    mechanism, budget = MECHANISMS[kind], budget.scaled(fraction)
     shape = accumulator.calibrated_by()
 
-    def record(scale: float, grid: int | None) -> ReleaseRecord:
-        return record_of(
-            shape,
-            name=name,
-            adjacency=adjacency,
-            kind=kind,
-            scale=scale,
-            grid=grid,
-            draws_count=draws_count,
-            sharing=sharing,
-        )
+    def record(noise: Noise) -> ReleaseRecord:
+        known = {"name": name, "adjacency": adjacency, "draws": draws_count}
+        return record_of(shape, noise, sharing, **known)
 
     def on_grid(scale: float) -> ReleaseRecord:
-        rows = shape.shape[0]
-        return record(scale, release_grid(kind, scale, shape.grid, shape.size, rows, sharing))
+        grid = release_grid(kind, scale, shape.grid, shape.size, shape.shape[0], sharing)
+        return record(noise_of(shape, kind, scale, grid, sharing))
 
-    unit = record(1.0, None)
-    if not mechanism.pure:  # the sampler's error is part of what the budget was made from
+    unit = record(noise_of(shape, kind, 1.0, None, sharing))
+    if not unit.pure:  # the sampler's error is part of what the budget was made from
         assert budget.mu is not None
         return on_grid(math.nextafter(unit.mu() / budget.mu, math.inf))
     assert budget.epsilon is not None
@@ -108,39 +98,30 @@ def release_grid(
     return grid
 
 
+def noise_of(
+    accumulator: Calibrated, kind: NoiseKind, scale: float, grid: int | None, sharing: Sharing
+) -> Noise:
+    """This noise for a sum."""
+    size, parts = accumulator.calibrated_by().size, sharing.noise_parts
+    return Noise(
+        kind=kind, scale=scale, size=size, grid=grid, noise_parts=parts, masks=sharing.masks
+    )
+
+
 def record_of(
-    accumulator: Calibrated,
-    *,
-    name: str,
-    adjacency: Adjacency,
-    kind: NoiseKind,
-    scale: float,
-    grid: int | None,
-    draws_count: int = 1,
-    sharing: Sharing = ALONE,
-    weight: float = 1.0,
+    accumulator: Calibrated, noise: Noise, sharing: Sharing = ALONE, **known: Any
 ) -> ReleaseRecord:
     """The record of a sum with this noise; the sum itself says how sensitive it is."""
     shape = accumulator.calibrated_by()
     return ReleaseRecord(
-        name=name,
-        statistic=released_statistic(shape.statistic, kind),
-        adjacency=adjacency,
-        noise=Noise(
-            kind=kind,
-            scale=scale,
-            size=shape.size,
-            grid=grid,
-            noise_parts=sharing.noise_parts,
-            masks=sharing.masks,
-        ),
-        draws=draws_count,
-        weight=weight,
+        statistic=released_statistic(shape.statistic, noise.kind),
+        noise=noise,
         exposure=sharing.exposure,
         stream=sharing.stream,
         disjoint=sharing.disjoint,
         sites=sharing.sites,
-        **dict(shape.parameters),
+        **known,
+        **shape.parameters,
     )
 
 

@@ -241,49 +241,25 @@ class Certificate(BaseModel):
 
 def make_certificate(
     *,
-    software: str,
     plan: dict[str, Any],
-    model: str,
     secure: bool,
     target: Claim,
     releases: Sequence[ReleaseRecord],
-    stopped: str | None = None,
-    dependent: bool = False,
-    counted: bool = False,
-    cluster: bool = False,
-    newlines_in_cells: bool = False,
-    federation: Federation | None = None,
-    study: dict[str, Any] | None = None,
-    study_hash: str | None = None,
-    tree: TreeRun | None = None,
+    **known: Any,
 ) -> Certificate:
     """The certificate of a run, of a federation's or a tree's with its run."""
     # where the noise came from is in plan and records, so that no single edit changes it
     source: NoiseSource = "operating system" if secure else "seeded"
     plan = {**plan, "noise_source": source}
+    of_many = {name: known.get(name) is not None for name in ("federation", "tree")}
     return Certificate(
-        software=software,
         plan=plan,
         plan_hash=plan_hash(plan),
-        model=model,
         noise_source=source,
-        dependent=dependent,
-        counted=counted,
-        cluster=cluster,
-        newlines_in_cells=newlines_in_cells,
         target=target,
         releases=tuple(r.model_copy(update={"noise_source": source}) for r in releases),
-        stopped=stopped,
-        proofs=proofs_of(
-            releases,
-            units=target.unit is not None,
-            federation=federation is not None,
-            tree=tree is not None,
-        ),
-        federation=federation,
-        study=study,
-        study_hash=study_hash,
-        tree=tree,
+        proofs=proofs_of(releases, units=target.unit is not None, **of_many),
+        **known,
     )
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from inspect import signature
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -58,6 +59,11 @@ def column_histogram_l1(adjacency: Adjacency, *, variables: int) -> float:
 def second_moment(adjacency: Adjacency) -> float:
     """``X.T @ X`` in the Frobenius norm: |xx' - yy'|_F <= sqrt(2), reached at orthogonal x, y."""
     return 1.0 if adjacency == "add-remove" else SQRT2
+
+
+# Pairs of a document's words, and shares of them: no entry is negative, the norm at most 1, so that
+# two point apart no further than orthogonal rows' moments.
+document_pairs = word_shares = second_moment
 
 
 def sketch(adjacency: Adjacency, *, clip: float) -> float:
@@ -123,16 +129,6 @@ def third_moment(adjacency: Adjacency, *, rows: int, variance: float) -> float:
     return farthest if adjacency == "add-remove" else 2.0 * farthest
 
 
-def document_pairs(adjacency: Adjacency) -> float:
-    """Pairs of a document's words: no entry is negative, the Frobenius norm at most 1."""
-    return 1.0 if adjacency == "add-remove" else SQRT2
-
-
-def word_shares(adjacency: Adjacency) -> float:
-    """Shares of a document's words: no entry is negative, the norm at most 1."""
-    return 1.0 if adjacency == "add-remove" else SQRT2
-
-
 def document_sketch(adjacency: Adjacency, *, gain: float, clip: float = 1.0) -> float:
     """Pairs times a public matrix with rows up to ``gain`` long (documents.md, claim 3)."""
     # 2**-22 is for entries rounded towards zero; clipped contributions can be opposite
@@ -160,10 +156,7 @@ def em_sums(adjacency: Adjacency, *, count_weight: float, square_weight: float) 
     return math.sqrt(max(same, 2.0 * (1.0 + b2 + c2)))
 
 
-# -- The registry of statistics: what is released of rows, how far it moves, which noise may hide
-# it. A statistic is a sum over rows; its accumulator has the same name in ``eigenveil.moments``.
-# The sensitivities are functions of this file, one for each statistic and
-# norm.
+# -- The registry; an accumulator has its statistic's name in ``eigenveil.moments``.
 
 
 Layout = Literal["vector", "matrix", "symmetric", "tensor"]
@@ -242,14 +235,22 @@ def _in_the_nuclear_norm(record: ReleaseRecord) -> None:
         )
 
 
+def _third_moment(record: ReleaseRecord) -> float:
+    rows = tensor_rows(record.noise.size)
+    return third_moment(record.adjacency, rows=rows, variance=record.variance)
+
+
+def _of(sensitivity: Callable[..., float]) -> Bound:
+    """Of a record: a sensitivity whose further arguments are its fields of the same names."""
+    names = list(signature(sensitivity).parameters)[1:]
+    return lambda record: sensitivity(record.adjacency, **{n: getattr(record, n) for n in names})
+
+
 _ALL = (
     Statistic(
         "norm-histogram",
         "vector",
-        {
-            "l2": lambda r: norm_histogram(r.adjacency),
-            "l1": lambda r: norm_histogram_l1(r.adjacency),
-        },
+        {"l2": _of(norm_histogram), "l1": _of(norm_histogram_l1)},
         pure=("l1",),
         ratios={"l2": 1.0, "l1": 1.0},
         may_have_basis=True,
@@ -257,10 +258,7 @@ _ALL = (
     Statistic(
         "column-histogram",
         "vector",
-        {
-            "l2": lambda r: column_histogram(r.adjacency, variables=r.variables),
-            "l1": lambda r: column_histogram_l1(r.adjacency, variables=r.variables),
-        },
+        {"l2": _of(column_histogram), "l1": _of(column_histogram_l1)},
         pure=("l1",),
         ratios={"l2": _ROOT_OF_2},
         proof="scales.md",
@@ -268,7 +266,7 @@ _ALL = (
     Statistic(
         "row-sum",
         "vector",
-        {"l2": lambda r: row_sum(r.adjacency, count_weight=r.count_weight)},
+        {"l2": _of(row_sum)},
         pure=("l2",),
         may_have_basis=True,
         seen_through=True,
@@ -276,31 +274,17 @@ _ALL = (
     Statistic(
         "second-moment",
         "symmetric",
-        {
-            "l2": lambda r: second_moment(r.adjacency),
-            "nuclear": lambda r: trace(r.adjacency),
-        },
+        {"l2": _of(second_moment), "nuclear": _of(trace)},
         pure=("nuclear", "l2"),
         ratios={"l2": _ROOT_OF_2},
         may_have_basis=True,
         seen_through=True,
     ),
-    Statistic(
-        "sketch",
-        "matrix",
-        {"l2": lambda r: sketch(r.adjacency, clip=r.clip)},
-        pure=("l2",),
-        needs_basis=True,
-    ),
+    Statistic("sketch", "matrix", {"l2": _of(sketch)}, pure=("l2",), needs_basis=True),
     Statistic(
         "component-energy",
         "vector",
-        {
-            "l2": lambda r: component_energy(r.adjacency, gain=r.gain, count_weight=r.count_weight),
-            "l1": lambda r: component_energy_l1(
-                r.adjacency, gain=r.gain, count_weight=r.count_weight
-            ),
-        },
+        {"l2": _of(component_energy), "l1": _of(component_energy_l1)},
         pure=("l1",),
         ratios={"l2": _ROOT_OF_2},
         needs_basis=True,
@@ -308,10 +292,7 @@ _ALL = (
     Statistic(
         "column-counts",
         "vector",
-        {
-            "l2": lambda r: column_counts(r.noise.size),
-            "l1": lambda r: float(r.noise.size),
-        },
+        {"l2": lambda r: column_counts(r.noise.size), "l1": lambda r: float(r.noise.size)},
         pure=("l1",),
         ratios={"l2": 1.0, "l1": 1.0},
         proof="missing.md",
@@ -324,43 +305,21 @@ _ALL = (
         ratios={"l2": 1.0},
         proof="missing.md",
     ),
-    Statistic(
-        "bingham-vectors",
-        "symmetric",
-        {"score": lambda r: bingham_score(r.adjacency)},
-        pure=("score",),
-    ),
+    Statistic("bingham-vectors", "symmetric", {"score": _of(bingham_score)}, pure=("score",)),
     Statistic(
         "third-moment",
         "tensor",
-        {
-            "l2": lambda r: third_moment(
-                r.adjacency, rows=tensor_rows(r.noise.size), variance=r.variance
-            )
-        },
+        {"l2": _third_moment},
         pure=("l2",),
         proof="third-moment.md",
         needs_basis=True,
         check=_whole_tensor,
     ),
-    Statistic(
-        "em-sums",
-        "vector",
-        {
-            "l2": lambda r: em_sums(
-                r.adjacency, count_weight=r.count_weight, square_weight=r.square_weight
-            )
-        },
-        pure=("l2",),
-        proof="em-sums.md",
-    ),
+    Statistic("em-sums", "vector", {"l2": _of(em_sums)}, pure=("l2",), proof="em-sums.md"),
     Statistic(
         "document-pairs",
         "symmetric",
-        {
-            "l2": lambda r: document_pairs(r.adjacency),
-            "nuclear": lambda r: trace(r.adjacency),
-        },
+        {"l2": _of(document_pairs), "nuclear": _of(trace)},
         pure=("nuclear", "l2"),
         ratios={"l2": _ROOT_OF_2},
         proof="documents.md",
@@ -370,7 +329,7 @@ _ALL = (
     Statistic(
         "word-shares",
         "vector",
-        {"l2": lambda r: word_shares(r.adjacency)},
+        {"l2": _of(word_shares)},
         pure=("l2",),
         ratios={"l2": _ROOT_OF_2},
         proof="documents.md",
@@ -379,7 +338,7 @@ _ALL = (
     Statistic(
         "document-sketch",
         "matrix",
-        {"l2": lambda r: document_sketch(r.adjacency, gain=r.gain, clip=r.clip)},
+        {"l2": _of(document_sketch)},
         pure=("l2",),
         proof="documents.md",
         of_documents=True,
@@ -387,7 +346,7 @@ _ALL = (
     Statistic(
         "document-triples",
         "tensor",
-        {"l2": lambda r: document_triples(r.adjacency, gain=r.gain)},
+        {"l2": _of(document_triples)},
         pure=("l2",),
         proof="documents.md",
         needs_basis=True,

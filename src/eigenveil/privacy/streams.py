@@ -56,11 +56,6 @@ class StreamFactor(BaseModel):
         return math.sqrt(_squared_row(*_terms(self), block))
 
 
-def best_factor(blocks: int) -> StreamFactor:
-    """A factor for this horizon with nearly the smallest largest error of any prefix sum."""
-    return _best_factor(blocks)
-
-
 def toeplitz_error(blocks: int) -> float:
     """Error of the last prefix sum under the best Toeplitz factor, over a single release's."""
     k = np.arange(1, blocks)
@@ -69,7 +64,8 @@ def toeplitz_error(blocks: int) -> float:
 
 
 @lru_cache(maxsize=32)
-def _best_factor(blocks: int) -> StreamFactor:
+def best_factor(blocks: int) -> StreamFactor:
+    """A factor for this horizon with nearly the smallest largest error of any prefix sum."""
     best = StreamFactor(blocks=blocks)
     goal = _CLOSE * toeplitz_error(min(blocks, 1 << 20))
     for terms in range(1, _MOST_TERMS + 1):

@@ -122,8 +122,7 @@ def check_planned(terms: Terms, planned: Planned, asked: Accumulator, scale: flo
             name=planned.name,
             adjacency=plan.adjacency,
             kind=plan.noises[step].name,
-            budget=plan.budgets[step],
-            fraction=planned.fraction,
+            budget=plan.budgets[step].scaled(planned.fraction),
             draws_count=planned.draws,
             sharing=sharing,
         )

@@ -16,8 +16,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.moments.documents.sums import ROUNDED_UP, ClippedSum, Documents
-from eigenveil.moments.exact import ExactSum, Integers
-from eigenveil.privacy.statistics import Layout, StatisticName
+from eigenveil.moments.exact import ExactSum
+from eigenveil.privacy.statistics import StatisticName
 
 # Bits of a pair's part of a document, as of a product of two prepared entries.
 _PAIR_BITS = 18
@@ -69,7 +69,6 @@ class DocumentPairs(ClippedSum):
     """``sum w_d (c c' - diag(c))`` over documents d, D x D, in units of the clip."""
 
     statistic: StatisticName = "document-pairs"
-    layout: Layout = "symmetric"
 
     def __init__(
         self, features: int, *, clip: float = 1.0, nuclear: bool = False, extra_bits: int = 0
@@ -78,7 +77,7 @@ class DocumentPairs(ClippedSum):
         self.features, self.clip, self.nuclear = features, clip, nuclear
         self.extra_bits = extra_bits
         self._bits = _PAIR_BITS + extra_bits
-        self._sum: ExactSum | None = None  # made at the first document: D x D is large
+        self._sum = ExactSum(self.shape, largest_term=4.0**self._bits)
 
     @property
     def grid(self) -> int:
@@ -96,10 +95,6 @@ class DocumentPairs(ClippedSum):
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.features, self.features)
-
-    def integers(self) -> Integers:
-        self.flush()
-        return self._total().integers()
 
     def norms(self, documents: Documents) -> NDArray[np.float64]:
         """Frobenius norms, or bounds of nuclear norms."""
@@ -128,16 +123,7 @@ class DocumentPairs(ClippedSum):
             pairs = np.outer(own, own)
             pairs[np.diag_indices(own.size)] -= own
             part[np.ix_(words, words)] += np.floor(pairs * weight)
-        self._total().add(part, lengths.size)
-
-    def _merge(self, other: Self) -> None:
-        if other._sum is not None:
-            self._total().merge(other._sum)
-
-    def _total(self) -> ExactSum:
-        if self._sum is None:
-            self._sum = ExactSum(self.shape, largest_term=4.0**self._bits)
-        return self._sum
+        self._sum.add(part, lengths.size)
 
 
 def _nuclear_weight(length: int, words: int, weight: float, bound: float) -> float:
@@ -174,13 +160,12 @@ class DocumentSketch(ClippedSum):
     """``sum w_d (c (S'c)' - diag(c) S)``: the pairs times a public matrix S of signs, D x R."""
 
     statistic: StatisticName = "document-sketch"
-    layout: Layout = "matrix"
     grid = -2 * _PAIR_BITS
 
     def __init__(self, features: int, columns: int, *, clip: float = 1.0) -> None:
         super().__init__()
         self.features, self.columns, self.clip = features, columns, clip
-        self._sum: ExactSum | None = None
+        self._sum = ExactSum(self.shape, largest_term=self._largest_term)
 
     @cached_property
     def signs(self) -> NDArray[np.float64]:
@@ -200,10 +185,6 @@ class DocumentSketch(ClippedSum):
         found = super().empty()
         found.__dict__["signs"] = self.signs
         return found
-
-    def integers(self) -> Integers:
-        self.flush()
-        return self._total().integers()
 
     def norms(self, documents: Documents) -> NDArray[np.float64]:
         """Frobenius norms over that of a row of S."""
@@ -243,7 +224,7 @@ class DocumentSketch(ClippedSum):
         terms = self._terms(documents, seen, exact)
         for part in _parts(terms, int(2.0**53 / self._largest_term)):
             product = self._product(documents.taken(part), seen[part], exact[part], rounded[part])
-            self._total().add(product, int(terms[part].sum()))
+            self._sum.add(product, int(terms[part].sum()))
 
     def _product(
         self,
@@ -270,22 +251,13 @@ class DocumentSketch(ClippedSum):
     def _terms(
         self, documents: Documents, seen: NDArray[np.float64], weights: NDArray[np.float64]
     ) -> NDArray[np.int64]:
-        """As how many documents each counts in what a sum can hold: 1, but for odd ones (claim 10)."""
+        """As how many documents each counts in a sum: 1, but for odd ones (claim 10)."""
         if self.clip == 1.0:
             return np.ones(documents.lengths.size, dtype=np.int64)
         most = np.maximum.reduceat(documents.counts.data, documents.counts.indptr[:-1])
         farthest = np.maximum(seen.max(axis=1), -seen.min(axis=1))
         terms = most * weights * (farthest + 1.0) / self._largest_term
         return np.asarray(np.maximum(1.0, np.ceil(terms * ROUNDED_UP)), dtype=np.int64)
-
-    def _merge(self, other: Self) -> None:
-        if other._sum is not None:
-            self._total().merge(other._sum)
-
-    def _total(self) -> ExactSum:
-        if self._sum is None:
-            self._sum = ExactSum(self.shape, largest_term=self._largest_term)
-        return self._sum
 
 
 def _parts(terms: NDArray[np.int64], most: int) -> Iterator[slice]:

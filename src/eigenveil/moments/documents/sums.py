@@ -5,18 +5,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import WEIGHT_BITS, Accumulator, check_same_kind, shares_of
+from eigenveil.moments.accumulators import WEIGHT_BITS, Accumulator, shares_of
 from eigenveil.moments.documents.documents import MOST_DOCUMENTS, DocumentBlock
 from eigenveil.moments.exact import ExactSum, Integers, Spec
 from eigenveil.moments.histograms import BINS, norm_bins
 from eigenveil.moments.rows import Block, RowWeights
-from eigenveil.privacy.statistics import Layout, StatisticName
+from eigenveil.privacy.statistics import StatisticName
 
 # Entries of what waits for a product.
 _MOST_WAITING = 1 << 21
@@ -99,18 +99,9 @@ class DocumentSum(Accumulator):
         for start in range(0, documents.lengths.size, MOST_DOCUMENTS):
             self._add(documents.taken(slice(start, start + MOST_DOCUMENTS)))
 
-    def merge(self, other: Self) -> None:
-        check_same_kind(self, other)
-        other.flush()
-        self._merge(other)
-
     @abstractmethod
     def _add(self, documents: Documents) -> None:
         """Add at most ``MOST_DOCUMENTS``, at least one, all with words."""
-
-    @abstractmethod
-    def _merge(self, other: Self) -> None:
-        """Add another settled sum of the same kind."""
 
 
 class ClippedSum(DocumentSum):
@@ -130,7 +121,7 @@ class DocumentNorms(DocumentSum):
     """How many documents contribute how much to a sum before it is clipped: a norm histogram."""
 
     statistic: StatisticName = "norm-histogram"
-    layout: Layout = "vector"
+    adds = ("_counts",)
 
     def __init__(self, of: ClippedSum, *, weighted: bool = False) -> None:
         super().__init__()
@@ -160,9 +151,6 @@ class DocumentNorms(DocumentSum):
         self._counts[:BINS] += norm_bins(norms, shares)
         self._counts[BINS] += norms.size if shares is None else shares.sum()
 
-    def _merge(self, other: Self) -> None:
-        self._counts += other._counts
-
 
 # Bits of a document's part: 2**15 documents together stay below 2**53.
 _SHARE_BITS = 36
@@ -172,7 +160,6 @@ class WordShares(ClippedSum):
     """``sum c / (L max(clip, |c| / L))`` over documents, D values, in units of the clip."""
 
     statistic: StatisticName = "word-shares"
-    layout: Layout = "vector"
     grid = -_SHARE_BITS
 
     def __init__(self, features: int, *, clip: float = 1.0) -> None:
@@ -188,10 +175,6 @@ class WordShares(ClippedSum):
     def shape(self) -> tuple[int, ...]:
         return (self.features,)
 
-    def integers(self) -> Integers:
-        self.flush()
-        return self._sum.integers()
-
     def norms(self, documents: Documents) -> NDArray[np.float64]:
         """``|c| / L``: squares add up exactly, below 2^48."""
         squared = documents.sums(documents.counts.data**2)
@@ -206,6 +189,3 @@ class WordShares(ClippedSum):
         parts = np.floor(counts.data * np.repeat(weights, np.diff(counts.indptr)))
         total = np.bincount(counts.indices, weights=parts, minlength=self.features)
         self._sum.add(np.asarray(total, np.float64), documents.lengths.size)
-
-    def _merge(self, other: Self) -> None:
-        self._sum.merge(other._sum)

@@ -9,13 +9,13 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import shares_of
+from eigenveil.moments.accumulators import check_same_kind, shares_of
 from eigenveil.moments.documents.sums import ROUNDED_UP, ClippedSum, Documents
 from eigenveil.moments.exact import Integers, IntegerSum, sum_of
 from eigenveil.moments.norms import integer_rows
 from eigenveil.moments.third import ROWS_A_PRODUCT, cube_sums
 from eigenveil.noise.entries import tensor_from_entries, tensor_indices, tensor_size
-from eigenveil.privacy.statistics import Layout, StatisticName
+from eigenveil.privacy.statistics import StatisticName
 
 # Of the basis; of products of two of its entries; of the two factors of the second part, and of the
 # third part's weights and cubes; of the first part's factor. Parts have 36 bits.
@@ -66,7 +66,6 @@ class DocumentTriples(ClippedSum):
     """
 
     statistic: StatisticName = "document-triples"
-    layout: Layout = "tensor"
 
     def __init__(
         self, basis: NDArray[np.float64], *, clip: float = 1.0, weighted: bool = False
@@ -188,7 +187,9 @@ class DocumentTriples(ClippedSum):
             weights *= shares
         self._weights += (weights @ counts).astype(np.int64)
 
-    def _merge(self, other: Self) -> None:
+    def merge(self, other: Self) -> None:
+        check_same_kind(self, other)
+        other.flush()
         self._whole.merge(other._whole)
         self._count(other._documents)
         self._cubes += other._cubes
