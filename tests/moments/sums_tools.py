@@ -14,7 +14,7 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
-from eigenveil.moments.documents.documents import DocumentBlock, DocumentRows
+from eigenveil.moments.documents.documents import MOST_WORDS, DocumentBlock, DocumentRows
 from eigenveil.moments.documents.pairs import DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.sums import DocumentNorms, WordShares
 from eigenveil.moments.documents.triples import DocumentTriples
@@ -219,6 +219,29 @@ DOCUMENT_SUMS = {
     "norms of a sketch": lambda d: DocumentNorms(DocumentSketch(d, 3)),
     "norms of triples": lambda d: DocumentNorms(DocumentTriples(random_basis(d, 2))),
 }
+
+
+SHORT = [
+    [3, 0, 0, 0, 0],
+    [0, 2, 0, 1, 0],
+    [1, 1, 1, 0, 0],
+    [1, 1, 1, 1, 1],
+    [0, 4, 0, 2, 1],
+    [0, 0, 9, 0, 0],
+    [1, 0, 0, 0, 7],
+]
+# 2**14 is the longest for which pairs have a weight, 128 for which single words have
+LONG = [
+    [40, 30, 0, 1, 30],
+    [100, 27, 1, 0, 0],
+    [129, 0, 0, 0, 0],
+    [500, 3, 0, 2, 800],
+    [2**14, 0, 0, 0, 0],
+    [2**14, 1, 0, 0, 0],
+    [9999, 3, 1, 70_000, 12],
+    [2**19, 2**19, 5, 1, 1],
+    [MOST_WORDS - 2, 1, 1, 0, 0],
+]
 
 
 def corpus(count, features, seed, most=12):

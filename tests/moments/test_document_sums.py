@@ -12,7 +12,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sums_tools import DOCUMENT_SUMS as MADE
-from sums_tools import SEEDS, corpus, python, random_basis, same
+from sums_tools import LONG, SEEDS, SHORT, corpus, python, random_basis, record_of, same
 
 from eigenveil.errors import DataError
 from eigenveil.moments.documents import pairs as document_pairs
@@ -30,39 +30,14 @@ from eigenveil.moments.documents.sums import DocumentNorms
 from eigenveil.moments.documents.triples import DocumentTriples, triples_error
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.histograms import ABOVE_EDGE, BINS, bin_upper_edges
-from eigenveil.moments.release import release_sum
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows, SparseRows
 from eigenveil.noise.entries import tensor_size
-from eigenveil.noise.source import SecureSource
-from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.calibration import calibrated_record
 from soak_tools import times
 
 D = 5
+CLIPS = [0.6, 0.05, 2.0**-10, 2.0**-20]
 every_kind = pytest.mark.parametrize("kind", MADE)
-
-SHORT = [
-    [3, 0, 0, 0, 0],
-    [0, 2, 0, 1, 0],
-    [1, 1, 1, 0, 0],
-    [1, 1, 1, 1, 1],
-    [0, 4, 0, 2, 1],
-    [0, 0, 9, 0, 0],
-    [1, 0, 0, 0, 7],
-]
-# 2**14 is the longest for which pairs have a weight, 128 for which single words have
-LONG = [
-    [40, 30, 0, 1, 30],
-    [100, 27, 1, 0, 0],
-    [129, 0, 0, 0, 0],
-    [500, 3, 0, 2, 800],
-    [2**14, 0, 0, 0, 0],
-    [2**14, 1, 0, 0, 0],
-    [9999, 3, 1, 70_000, 12],
-    [2**19, 2**19, 5, 1, 1],
-    [MOST_WORDS - 2, 1, 1, 0, 0],
-]
 
 
 def added(kind, *blocks):
@@ -172,32 +147,15 @@ def test_documents_of_any_length_are_near_the_exact_mean(counts):
     else:
         assert np.all(abs(seen) <= abs(exact @ signs))
         assert np.all(abs(exact @ signs * (1 - SHORTER) - seen) < unit(sketch))
-    for kind in [kind for kind in MADE if kind.startswith("triples")]:
-        triples = added(kind, np.array([counts]))
-        off = frobenius(python(triples) - exact_triples(triples, counts)) / 2**36
-        assert off <= triples_error(triples.shape[0])
-
-
-@settings(max_examples=times(75))
-@given(SEEDS, st.sampled_from([1, 2, 5, 20]), st.integers(3, 200))
-def test_the_rounding_of_triples_stays_below_its_bound(seed, columns, length):
-    """Unit rows in all directions and of all lengths, through a basis that is not orthonormal."""
-    rng = np.random.default_rng(seed)
-    basis = rng.standard_normal((columns + 3, columns))
-    if rng.random() < 0.5:
-        basis /= np.linalg.norm(basis, axis=1)[:, None]
-    made = DocumentTriples(basis)
-    counts = rng.multinomial(length, rng.dirichlet(np.full(columns + 3, 0.2)))
-    found = python(added(made, counts[None]))
-    off = frobenius(found - exact_triples(made, counts)) / 2**36
-    assert off <= triples_error(columns)
 
 
 def test_the_rounding_bound_of_triples_is_no_more_than_told_and_not_idle():
-    assert triples_error(1) < 0.0013
-    assert triples_error(20) < 0.0051
-    assert triples_error(50) < 0.0084
-    assert all(triples_error(k) < triples_error(k + 1) for k in range(1, 60))
+    told = {(1, 1.0): 0.0013, (20, 1.0): 0.0051, (50, 1.0): 0.0084, (20, 0.5): 0.0115}
+    for (columns, clip), most in told.items() | {((20, 0.1), 0.027)}:
+        assert triples_error(columns, clip) < most
+    for clip in [1.0, *CLIPS]:
+        assert triples_error(20, clip) < 0.051
+        assert all(triples_error(k, clip) < triples_error(k + 1, clip) for k in range(1, 60))
     rng = np.random.default_rng()
     worst = 0.0
     for _ in range(100):  # documents of one word, three times: the largest factor
@@ -212,7 +170,6 @@ def test_the_rounding_bound_of_triples_is_no_more_than_told_and_not_idle():
 
 # -- clipped --
 
-CLIPS = [0.6, 0.05, 2.0**-10, 2.0**-20]
 # of one word again and again, of many words, in between, and with one frequent word
 CLIPPED = [
     *SHORT[::3],
@@ -237,8 +194,12 @@ def shortened(made, exact, norm):
     return exact * (1 / Fraction(max(made.clip, norm)) / unit(made))
 
 
-@pytest.mark.parametrize("clip", CLIPS)
-@pytest.mark.parametrize("counts", CLIPPED)
+every_clip = pytest.mark.parametrize("clip", CLIPS)
+every_clipped = pytest.mark.parametrize("counts", CLIPPED)
+
+
+@every_clip
+@every_clipped
 def test_clipped_pairs_are_exact_pairs_made_shorter(counts, clip):
     exact = exact_pairs(counts)
     for made, longest in (
@@ -262,9 +223,9 @@ def test_clipped_pairs_are_exact_pairs_made_shorter(counts, clip):
             assert sum(int(v) ** 2 for v in found.ravel()) <= 2**72
 
 
-@pytest.mark.parametrize("clip", CLIPS)
+@every_clip
 @pytest.mark.parametrize("columns", [1, 9])
-@pytest.mark.parametrize("counts", CLIPPED)
+@every_clipped
 def test_a_clipped_sketch_is_the_exact_one_made_shorter(counts, columns, clip):
     made = DocumentSketch(len(counts), columns, clip=clip)
     exact = exact_pairs(counts) @ made.signs.astype(int).astype(object)
@@ -289,37 +250,42 @@ def test_clipped_and_coarse_pairs_stay_within_the_nuclear_norm(seed, clip, bits)
         assert np.abs(np.linalg.eigvalsh(found.astype(float))).sum() <= 1 + 1e-12
 
 
+def near_the_exact_ones_made_shorter(made, counts):
+    exact, norm = exact_triples(made, counts), read(made, counts)
+    assert frobenius(exact) / 2**36 <= norm <= 1.0
+    found = python(added(made, np.array([counts])))
+    off = frobenius(found - exact * (1 / Fraction(max(made.clip, norm)))) / 2**36
+    assert off <= triples_error(made.shape[0], made.clip)
+    assert frobenius(found) / 2**36 <= made.parameters["gain"]
+
+
+WIDE = st.sampled_from([1, 2, 5, 20])
+
+
 @settings(max_examples=times(100))
-@given(SEEDS, st.sampled_from([1, 2, 5, 20]), st.integers(3, 2000), st.sampled_from(CLIPS))
-def test_clipped_triples_are_near_the_exact_ones_made_shorter(seed, columns, length, clip):
+@given(SEEDS, WIDE, st.integers(3, 2000), st.sampled_from([1.0, *CLIPS]))
+def test_triples_are_near_the_exact_ones_made_shorter(seed, columns, length, clip):
     """Rows of all lengths, so that factors become large; also the ones that are all opposite."""
     rng = np.random.default_rng(seed)
     basis = rng.standard_normal((columns + 4, columns)) * 0.2 ** rng.integers(0, 6)
     basis[0] = rng.standard_normal(columns) / math.sqrt(columns)
     basis[1] = -basis[2]
-    made = DocumentTriples(basis, clip=clip)
+    if rng.random() < 0.3:
+        basis /= np.linalg.norm(basis, axis=1)[:, None]
     counts = rng.multinomial(length, rng.dirichlet(np.full(columns + 4, 0.2)))
     if rng.random() < 0.5:  # without the longest row
         counts[1:] += 1
         counts[0] = 0
-    exact = exact_triples(made, counts)
-    norm = read(made, counts)
-    assert frobenius(exact) / 2**36 <= norm <= 1.0
-    found = python(added(made, counts[None]))
-    off = frobenius(found - exact * (1 / Fraction(max(clip, norm)))) / 2**36
-    assert off <= triples_error(columns, clip)
-    assert frobenius(found) / 2**36 <= made.parameters["gain"]
+    near_the_exact_ones_made_shorter(DocumentTriples(basis, clip=clip), counts)
 
 
 @pytest.mark.parametrize("counts", SHORT + LONG)
-@pytest.mark.parametrize("clip", CLIPS)
-def test_clipped_triples_of_any_length_stay_near_the_exact_ones(counts, clip):
-    made = DocumentTriples(random_basis(D, 2), clip=clip)
-    assert made.unit == clip * made.rho**3
-    exact, norm = exact_triples(made, counts), read(made, counts)
-    found = python(added(made, np.array([counts])))
-    off = frobenius(found - exact * (1 / Fraction(max(clip, norm)))) / 2**36
-    assert off <= triples_error(2, clip)
+@pytest.mark.parametrize("columns", [1, 2, D])
+def test_triples_of_any_length_stay_near_the_exact_ones(counts, columns):
+    for clip in [1.0, *CLIPS]:
+        made = DocumentTriples(random_basis(D, columns), clip=clip)
+        assert made.unit == clip * made.rho**3
+        near_the_exact_ones_made_shorter(made, counts)
 
 
 @pytest.mark.parametrize("columns", [1, 2, 7])
@@ -340,28 +306,6 @@ def test_the_length_of_triples_of_few_words_is_worked_out(columns):
             assert found == pytest.approx(max(exact, bound / 8), abs=1e-5)
         else:
             assert found == bound
-
-
-def test_the_rounding_bound_of_clipped_triples_is_no_more_than_told():
-    for clip in [1.0, *CLIPS]:
-        assert triples_error(20, clip) < 0.051
-        assert all(triples_error(k, clip) < triples_error(k + 1, clip) for k in range(1, 60))
-    assert triples_error(20, 0.5) < 0.0115
-    assert triples_error(20, 0.1) < 0.027
-
-
-@pytest.mark.parametrize("make", [DocumentPairs, lambda d, **k: DocumentSketch(d, 4, **k)])
-def test_what_is_clipped_at_most_by_its_norm_is_as_long_as_the_clip(make):
-    """A document of 100 different words fills a clip that is a hundredth."""
-    counts = np.ones((1, 100), dtype=int)
-    full, made = make(100), make(100, clip=2.0**-7)
-    gain = made.parameters.get("gain", 1.0)
-    long = np.linalg.norm(added(made, counts).integers() * 2.0**-36)
-    assert 0.99 * gain < long <= gain
-    # where the clip does not bite, the sum is that of no clip in other units
-    wide = make(100, clip=0.5)
-    expected = added(full, counts).integers() / 0.5
-    assert np.abs(added(wide, counts).integers() - expected).max() <= np.abs(expected).max() * 1e-6
 
 
 def test_documents_whose_one_entry_is_everything_add_up_exactly():
@@ -407,23 +351,7 @@ def test_norms_of_documents_are_counted_in_their_bins(kind):
     assert not of.integers().any(), "what is described stays empty"
 
 
-# -- how far a document moves them --
-
-
-@every_kind
-@settings(max_examples=times(60))
-@given(SEEDS)
-def test_no_document_moves_a_sum_further_than_its_gain(kind, seed):
-    counts = np.concatenate([corpus(12, D, seed), np.array(SHORT + LONG)])
-    for row in counts:
-        made = added(kind, row[None])
-        moved = python(made)
-        gain = Fraction(made.parameters.get("gain", 2.0 if kind.startswith("norms") else 1.0))
-        assert sum(int(m) ** 2 for m in moved.ravel()) <= (gain / unit(made)) ** 2
-        if kind.endswith(" pairs"):  # or two could be further apart
-            assert moved.min() >= 0
-        if kind in ("pairs", "coarse pairs"):  # all entries add up to 1: their nuclear norm
-            assert moved.sum() * unit(made) <= 1
+# -- how far a document moves them (test_sensitivity_of_sums has the rest) --
 
 
 @every_kind
@@ -439,102 +367,26 @@ def test_the_worst_document_nearly_reaches_the_gain(kind):
         assert moved > 0.98 * made.parameters.get("gain", 1.0)
 
 
-NOISES = [
-    ("pairs", "gaussian"),
-    ("pairs", "vector"),
-    ("coarse pairs", "wishart"),
-    ("sketch", "gaussian"),
-    ("sketch", "vector"),
-    ("triples", "gaussian"),
-    ("triples", "vector"),
-]
-every_noise = pytest.mark.parametrize(("kind", "noise"), NOISES)
-
-
-def record_of(made, noise, adjacency="add-remove"):
-    budget = StepBudget(mu=1.0) if noise == "gaussian" else StepBudget(epsilon=1.0)
-    return calibrated_record(made, name="a", adjacency=adjacency, kind=noise, budget=budget)
-
-
-def length(change, noise, grid):
-    """Of a change, squared for the L2 norms; nuclear for Wishart noise, where it is at least."""
-    if noise == "wishart":
-        values = np.linalg.eigvalsh(change.astype(float) * 2.0**grid)
-        return Fraction(float(np.abs(values).sum()) * (1 - 1e-12))
-    return sum(int(c) ** 2 for c in change.ravel()) * Fraction(2) ** (2 * grid)
-
-
-CLIPPED_NOISES = [
-    ("clipped pairs", "gaussian"),
-    ("nuclear pairs", "wishart"),
-    ("nuclear pairs", "vector"),
-    ("clipped sketch", "vector"),
-    ("clipped triples", "gaussian"),
-    ("norms of pairs", "gaussian"),
-]
-
-
-@pytest.mark.parametrize(("kind", "noise"), NOISES + CLIPPED_NOISES)
-@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
-@settings(max_examples=times(50))
-@given(SEEDS)
-def test_documents_move_a_sum_by_no_more_than_recorded(kind, noise, adjacency, seed):
-    counts = np.concatenate([corpus(8, D, seed), np.array(SHORT[::3] + LONG[::3])])
-    counts = np.concatenate([counts, 3 * np.eye(D, dtype=int), 3 + 70_000 * np.eye(D, dtype=int)])
-    made = MADE[kind](D)
-    recorded = Fraction(record_of(made, noise, adjacency).sensitivity())
-    most = (recorded if noise == "wishart" else recorded**2) * (1 + Fraction(1, 10**15))
-    alone = [python(added(kind, row[None])) for row in counts]
-    for one in alone:
-        assert length(one, noise, made.grid) <= most
-        if adjacency == "replace-one":
-            for other in alone:
-                assert length(one - other, noise, made.grid) <= most
-
-
-@every_noise
-def test_a_release_is_the_sum_and_noise_of_the_recorded_size_on_the_grid(kind, noise):
-    made = added(kind, corpus(300, 12, 1))
-    exact = made.integers() * 2.0**made.grid
-    record = record_of(made, noise)
-    drawn = [release_sum(made, record, SecureSource()).values - exact for _ in range(400)]
-    steps = np.array(drawn) / 2.0**record.noise.grid
-    assert np.abs(steps - np.rint(steps)).max() < 1e-3
-    # the squared length of the noise; 11 deviations of the mean of 400 draws for vector noise of 4
-    # coordinates, whose length varies most, and half of what a scale off by sqrt(2) would show
-    scale, size = record.noise.scale, record.noise.size
-    expected = {
-        "gaussian": scale**2 * size,
-        "vector": scale**2 * size * (size + 1),
-        "wishart": 2 * scale**2 * 12 * 13 * 13,
-    }[noise]
-    found = np.mean([np.sum(each**2) for each in drawn])
-    assert found == pytest.approx(expected, rel=0.6)
-    assert record.noise.size == made.size
-
-
 # -- however they are added up (test_monoid_laws has the laws of all sums) --
 
 
 @every_kind
-@pytest.mark.parametrize(
-    ("module", "limit"),
-    [
+def test_how_much_is_done_at_once_changes_nothing(kind):
+    counts = corpus(50, D, 2)
+    whole = added(kind, counts).integers()
+    for module, limit in (
         (document_sums, "MOST_DOCUMENTS"),
         (document_sums, "_MOST_WAITING"),
         (document_triples, "_TABLE_ENTRIES"),
-    ],
-)
-@pytest.mark.parametrize("small", [1, 7])
-def test_how_much_is_done_at_once_changes_nothing(kind, module, limit, small, monkeypatch):
-    counts = corpus(50, D, 2)
-    whole = added(kind, counts).integers()
-    monkeypatch.setattr(module, limit, small)
-    assert np.array_equal(added(kind, *np.split(counts, [3, 30])).integers(), whole)
+    ):
+        for small in (1, 7):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(module, limit, small)
+                assert np.array_equal(added(kind, *np.split(counts, [3, 30])).integers(), whole)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-@settings(max_examples=5)
+@pytest.mark.parametrize("threads", [1, 3])
+@settings(max_examples=3)
 @given(seed=SEEDS, step=st.integers(1, 80))
 def test_any_number_of_threads_and_any_source_give_the_same_integers(threads, seed, step):
     counts = corpus(200, D, seed)
@@ -649,15 +501,6 @@ def test_signs_are_the_same_for_ever():
 SIGNS = "9a5e2d8316bffc98c1db30f7d6cad989041232c92fa46f239238e961914f623e"
 
 
-def test_signs_are_all_but_orthogonal():
-    """Columns of independent signs: 3160 products, deviation sqrt(D), none beyond 8 of them."""
-    signs = public_signs(4000, 80)
-    assert np.all(np.abs(signs) == 1)
-    products = signs.T @ signs - 4000 * np.eye(80)
-    assert np.abs(products).max() < 8 * math.sqrt(4000)
-    assert 0.9 < np.std(products[np.triu_indices(80, 1)]) / math.sqrt(4000) < 1.1
-
-
 # -- the basis of triples --
 
 
@@ -693,35 +536,28 @@ def test_counts_of_any_kind_are_read_alike_and_left_unchanged():
     for form in ("csr", "csc", "coo", "lil", "dok", "bsr", "dia"):
         for make in (scipy.sparse.csr_array, scipy.sparse.csr_matrix):
             matrix = make(counts).asformat(form)
-            rows = DocumentRows(matrix)
             made = DocumentPairs(D)
-            accumulate(rows, [made])
+            accumulate(DocumentRows(matrix), [made])
             assert same(made, expected)
             assert matrix.format == form
-    words = (np.tri(4, dtype=bool) | np.ones((4, 4), bool))[:, :]
-    assert same(added("pairs", words), added("pairs", np.ones((4, 4))))
+    assert same(added("pairs", np.ones((4, 4), bool)), added("pairs", np.ones((4, 4))))
 
 
 def test_entries_at_one_place_add_up_and_stored_zeros_go():
     # 200 in parts that fit 8 bits, a 0 that is stored, words out of order
     data = np.array([100, 3, 100, 0, 2, -1, 2], dtype=np.int8)
-    indices = np.array([1, 0, 1, 2, 2, 0, 0])
-    pointers = np.array([0, 4, 7])
-    matrix = scipy.sparse.csr_array((data, indices, pointers), shape=(2, 3))
+    parts = (data, np.array([1, 0, 1, 2, 2, 0, 0]), np.array([0, 4, 7]))
+    matrix = scipy.sparse.csr_array(parts, shape=(2, 3))
     before = [part.copy() for part in (matrix.data, matrix.indices, matrix.indptr)]
-    (block,) = DocumentRows(matrix).blocks()
-    assert block.values.toarray().tolist() == [[3, 200, 0], [1, 0, 2]]
-    assert block.lengths.tolist() == [203, 3]
-    assert block.entries == 4
-    for mine, theirs in zip(before, (matrix.data, matrix.indices, matrix.indptr), strict=True):
-        assert np.array_equal(mine, theirs)
-    made = DocumentTriples(random_basis(3, 2))
-    accumulate(DocumentRows(matrix), [made])
-    assert same(made, added(made, np.array([[3, 200, 0], [1, 0, 2]])))
     turned = matrix.tocoo(copy=True)
     turned.data = turned.data.astype(np.int8)
-    (block,) = DocumentRows(turned).blocks()
-    assert block.lengths.tolist() == [203, 3]
+    for given_ in (matrix, turned):
+        (block,) = DocumentRows(given_).blocks()
+        assert block.values.toarray().tolist() == [[3, 200, 0], [1, 0, 2]]
+        assert block.lengths.tolist() == [203, 3]
+        assert block.entries == 4
+    for mine, theirs in zip(before, (matrix.data, matrix.indices, matrix.indptr), strict=True):
+        assert np.array_equal(mine, theirs)
 
 
 def test_blocks_know_where_they_start():
@@ -737,16 +573,11 @@ def test_blocks_know_where_they_start():
 WORDS = ["apple", "pear", "plum", "fig", "quince"]
 
 
-def read_all(source):
-    for _ in source.blocks():
-        pass
-
-
 @given(
     st.integers(0, 99),
     st.integers(0, D - 1),
     st.integers(1, 60),
-    st.sampled_from([np.nan, np.inf, -np.inf, -1.0, 0.5, 2.0**53 - 0.5]),
+    st.sampled_from([np.nan, np.inf, -np.inf, -1.0, 0.5]),
     st.booleans(),
     st.booleans(),
 )
@@ -761,8 +592,6 @@ def test_an_unusable_count_is_named_by_document_and_word(row, column, step, valu
         source = TableDocuments(
             ArrayRows(counts, names=names, origin="shop.npz", rows_a_block=step)
         )
-    if value == np.rint(value) and value > 0 and np.isfinite(value):
-        return  # 2**53 - 0.5 is a whole number in floats
     made = DocumentPairs(D)
     found = accumulate(source, [made])
     word = f" (from 0), column {WORDS[column]!r}" if named else f", column index {column} (from 0)"
@@ -819,22 +648,27 @@ def test_an_invalid_document_is_left_out(seed, step):
         assert np.array_equal(made.integers(), kept.integers())
 
 
-@pytest.mark.parametrize(
-    "counts", [np.ones(3), np.array([["a", "b"]]), np.ones((2, 2), complex), np.ones((2, 2, 2))]
-)
-def test_what_is_no_matrix_of_numbers_is_refused(counts):
-    with pytest.raises(DataError) as caught:
-        DocumentRows(counts, origin="a.npy")
-    assert caught.value.code == "not-numeric"
-    assert str(caught.value).startswith("a.npy: ")
-
-
-def test_a_damaged_matrix_is_refused():
+def damaged():
     matrix = scipy.sparse.csr_array(np.array(SHORT))
     matrix.indices[3] = 77
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("counts", "code"),
+    [
+        (np.ones(3), "not-numeric"),
+        (np.array([["a", "b"]]), "not-numeric"),
+        (np.ones((2, 2), complex), "not-numeric"),
+        (np.ones((2, 2, 2)), "not-numeric"),
+        (damaged(), "damaged-matrix"),
+    ],
+)
+def test_what_is_no_matrix_of_numbers_is_refused(counts, code):
     with pytest.raises(DataError) as caught:
-        read_all(DocumentRows(matrix, origin="b.npz"))
-    assert caught.value.code == "damaged-matrix"
+        list(DocumentRows(counts, origin="a.npy").blocks())
+    assert caught.value.code == code
+    assert str(caught.value).startswith("a.npy: ")
 
 
 def test_rows_are_documents_once():
