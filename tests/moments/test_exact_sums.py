@@ -10,7 +10,6 @@ from sums_tools import (
     SEEDS,
     make,
     nasty_rows,
-    python,
     random_basis,
     total,
 )
@@ -112,18 +111,14 @@ def test_unit_rows_along_one_axis_add_up_exactly(precision):
     for sign in (1.0, -1.0):
         rows = np.zeros((20_000, 4), dtype=np.float64)
         rows[:, 2] = 5.0 * sign
+        for kind in ("second moment", "row sum", "sketch", "energy"):
+            one = total(make(kind, 4, precision), rows[:1])
+            assert np.array_equal(total(make(kind, 4, precision), rows), 20_000 * one)
         one = total(make("second moment", 4, precision), rows[:1])
         assert one[2, 2] >= 0.99 * 4 ** RowRule(precision=precision).bits
-        assert np.array_equal(total(make("second moment", 4, precision), rows), 20_000 * one)
-        row = total(make("row sum", 4, precision), rows[:1])
-        assert np.array_equal(total(make("row sum", 4, precision), rows), 20_000 * row)
-        seen = total(make("sketch", 4, precision), rows[:1])
-        assert np.array_equal(total(make("sketch", 4, precision), rows), 20_000 * seen)
-        energy = total(make("energy", 4, precision), rows[:1])
-        assert np.array_equal(total(make("energy", 4, precision), rows), 20_000 * energy)
 
 
-@given(seed=SEEDS, size=st.integers(1, 400))
+@given(seed=SEEDS, size=st.integers(0, 400))
 def test_products_of_two_matrices_are_exact(seed, size):
     rng = np.random.default_rng(seed)
     left = rng.integers(-512, 513, (size, 3)).astype(np.float32)
@@ -132,12 +127,7 @@ def test_products_of_two_matrices_are_exact(seed, size):
     assert sum(count for _, count in parts) == size
     exact = left.astype(object).T @ right.astype(object)
     assert np.array_equal(sum(part.astype(object) for part, _ in parts), exact)
-
-
-def test_parts_of_no_rows_are_nothing():
-    empty = np.zeros((0, 3), dtype=np.float32)
-    assert [count for _, count in gram_parts(empty, 2.0**24)] == [0]
-    assert [count for _, count in product_parts(empty, empty, 2.0**24)] == [0]
+    assert sum(count for _, count in gram_parts(left, 2.0**24)) == size
 
 
 TERM = 2.0**40
@@ -174,6 +164,7 @@ def test_sums_beyond_64_bits_are_exact(parts):
     assert np.array_equal(one.integers().astype(object), exact)
     assert np.array_equal(other.integers(), theirs)
     assert (one.integers().dtype == object) == (len(parts) > 1)
+    assert [int(v) % 2**64 for v in modulo(one.integers())] == [v % 2**64 for v in exact]
 
 
 def test_the_largest_sums_and_larger_ones_are_exact():
@@ -190,30 +181,3 @@ def test_the_largest_sums_and_larger_ones_are_exact():
     small.add(np.array([-5.0]), 1)
     small.merge(sum_)
     assert int(small.integers()[0]) == (2**9 + 2**11) * (2**53 - 1) - 5
-
-
-def test_a_64_bit_sum_alone_would_wrap():
-    """The mutant: one part of 64 bits."""
-    with np.errstate(over="ignore"):
-        wrapped = np.array([2**62]) + np.array([2**62])
-    assert int(wrapped[0]) < 0
-    whole = IntegerSum((1,), largest_term=TERM)
-    for _ in range(2):
-        whole.add(np.array([2**62]), 2**22)
-    assert int(whole.integers()[0]) == 2**63
-    assert int(modulo(whole.integers())[0]) == int(wrapped[0])
-
-
-def test_float_sums_alone_would_round():
-    """The mutant: never settling."""
-    values = [float(2**53 - 1)] * 3
-    sum_ = ExactSum((1,), largest_term=TERM)
-    for value in values:
-        sum_.add(np.array([value]), 2**13)
-    exact = sum(int(v) for v in values)
-    assert int(sum_.integers()[0]) == exact
-    assert int(sum(values)) != exact
-
-
-def test_python_integers_are_what_is_compared():
-    assert python(make("histogram", 2)).dtype == object

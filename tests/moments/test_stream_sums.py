@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sums_tools import record_of
 
 from eigenveil.errors import PrivacyError
 from eigenveil.moments import stream_sums
@@ -16,9 +17,7 @@ from eigenveil.moments.accumulators import SecondMoment, Sketch
 from eigenveil.moments.histograms import NormHistogram
 from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.stream_sums import PrefixSum, _Mechanism, _product
-from eigenveil.noise.source import SecureSource, SeededSource
-from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.calibration import calibrated_record
+from eigenveil.noise.source import SecureSource
 from eigenveil.privacy.releases import Sharing
 from eigenveil.privacy.streams import PARTS, StreamFactor, best_factor
 from statistics_tools import FALSE_ALARM, REJECTED, isotropic, mutant, svec
@@ -27,16 +26,9 @@ D = 3
 RULE = RowRule(bound=1.0)
 
 
-def stream_of(accumulator, blocks, *, mu=1.0, source=None):
-    made = calibrated_record(
-        accumulator,
-        name="a",
-        adjacency="add-remove",
-        kind="gaussian",
-        budget=StepBudget(mu=mu),
-        sharing=Sharing(stream=best_factor(blocks)),
-    )
-    return PrefixSum(accumulator, made, source or SecureSource()), made
+def stream_of(accumulator, blocks, *, mu=1.0):
+    made = record_of(accumulator, loss=mu, sharing=Sharing(stream=best_factor(blocks)))
+    return PrefixSum(accumulator, made, SecureSource()), made
 
 
 def summed(accumulator, *blocks):
@@ -127,23 +119,6 @@ def test_a_deaf_inverse_is_rejected(monkeypatch):
     wrong = mutant(_Mechanism.prefix, "kept * (weight / PARTS)", "0.0 * kept")
     monkeypatch.setattr(_Mechanism, "prefix", wrong)
     assert isotropic(noise_of_prefixes(6, 200)[:, 5], 1.0) < REJECTED
-
-
-def test_noise_of_two_streams_is_independent():
-    first, second = noise_of_prefixes(2, 2)
-    assert not np.array_equal(first, second)
-
-
-@pytest.mark.parametrize("cut", [1, 3, 20])
-def test_a_block_does_not_depend_on_how_its_rows_came(cut):
-    rng = np.random.default_rng(2)
-    rows = rng.normal(size=(20, D))
-    found = []
-    for order in (np.arange(20), rng.permutation(20)):
-        stream, _ = stream_of(SecondMoment(RULE, features=D), 4, source=SeededSource(3))
-        parts = [rows[order][start : start + cut] for start in range(0, 20, cut)]
-        found.append(stream.release(summed(SecondMoment(RULE, features=D), *parts)[0]).values)
-    np.testing.assert_array_equal(found[0], found[1])
 
 
 @pytest.mark.parametrize(
