@@ -131,7 +131,7 @@ def accepted(query, fields, arrays):
             adjacency=terms.plan.adjacency,
             kind=terms.plan.noises[planned.step].name,
             budget=terms.plan.budgets[planned.step].scaled(planned.fraction),
-            draws_count=planned.draws,
+            draws=planned.draws,
             sharing=terms.sharing(planned.step),
         )
         noise = record.noise

@@ -174,7 +174,7 @@ def test_no_value_of_the_rows_is_in_a_record(kind):
 def test_chosen_directions_are_on_the_grid():
     """Not the doubles that were computed: those would give away the axes they came from."""
     sums = filled("second moment", 4)
-    chosen = record_of(sums, "bingham", draws_count=2)
+    chosen = record_of(sums, "bingham", draws=2)
     values = release_vectors(sums, chosen, SecureSource()).values
     steps = np.ldexp(values, -chosen.noise.grid)
     assert np.array_equal(steps, np.rint(steps))

@@ -17,11 +17,11 @@ from eigenveil.moments.documents.documents import DocumentBlock
 from eigenveil.moments.documents.sums import ClippedSum, DocumentNorms
 from eigenveil.moments.rows import Block
 from eigenveil.noise.sampler import ChoiceSampler, NoiseSampler, sampler_of
-from eigenveil.privacy.calibration import noise_of, record_of
+from eigenveil.privacy.calibration import record_of
 from eigenveil.privacy.guarantee import ADJACENCIES
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.mechanisms.base import Mechanism
-from eigenveil.privacy.releases import ALONE, Noise
+from eigenveil.privacy.releases import Noise
 from eigenveil.privacy.statistics import STATISTICS
 
 ROOT = Path(__file__).parents[2]
@@ -218,8 +218,8 @@ def test_every_pair_of_a_statistic_and_its_noise_has_a_record(name, adjacency):
         if mechanism.norm == "nuclear":
             description = description.model_copy(update={"clip": 1.0})
         total = rebuild(description, arrays_of(description))
-        noise = noise_of(total, mechanism.name, 2.0, -30, ALONE)
-        record = record_of(total, noise, name="a", adjacency=adjacency)
+        known = {"name": "a", "adjacency": adjacency, "kind": mechanism.name}
+        record = record_of(total, scale=2.0, grid=-30, **known)
         assert record.sensitivity() > 0
         assert mechanism.loss(record) > 0
 

@@ -133,8 +133,9 @@ class RoundState(Generic[PlanT]):
             name=name,
             adjacency=self.plan.adjacency,
             kind=self.plan.noises[planned.step].name,
-            budget=self.budgets[planned.step].scaled(planned.fraction),
-            draws_count=planned.draws,
+            budget=self.budgets[planned.step],
+            fraction=planned.fraction,
+            draws=planned.draws,
             sharing=self.sharing.get(planned.step, ALONE),
         )
         return Query(accumulator, record)

@@ -219,8 +219,9 @@ def rehearse(
                 name=planned.name,
                 adjacency=plan.adjacency,
                 kind=plan.noises[planned.step].name,
-                budget=budgets[planned.step].scaled(planned.fraction),
-                draws_count=planned.draws,
+                budget=budgets[planned.step],
+                fraction=planned.fraction,
+                draws=planned.draws,
                 sharing=sharing.get(planned.step, ALONE),
             )
             for shape in _worst(plan, planned)

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
 from eigenveil.privacy.releases import ALONE, STREAM_UNIT, Noise, ReleaseRecord, Sharing
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
@@ -44,25 +43,23 @@ class Shape:
 def calibrated_record(
     accumulator: Calibrated,
     *,
-    name: str,
-    adjacency: Adjacency,
     kind: NoiseKind,
     budget: StepBudget,
-    draws_count: int = 1,
+    fraction: float = 1.0,
     sharing: Sharing = ALONE,
+    **known: Any,
 ) -> ReleaseRecord:
-    """The record of a release that spends exactly its budget; nothing is drawn."""
-    shape = accumulator.calibrated_by()
+    """The record of a release that spends exactly a fraction of a budget; nothing is drawn."""
+    shape, budget = accumulator.calibrated_by(), budget.scaled(fraction)
 
-    def record(noise: Noise) -> ReleaseRecord:
-        known = {"name": name, "adjacency": adjacency, "draws": draws_count}
-        return record_of(shape, noise, sharing, **known)
+    def record(scale: float, grid: int | None) -> ReleaseRecord:
+        return record_of(shape, kind=kind, scale=scale, grid=grid, sharing=sharing, **known)
 
     def on_grid(scale: float) -> ReleaseRecord:
-        grid = release_grid(kind, scale, shape.grid, shape.size, shape.shape[0], sharing)
-        return record(noise_of(shape, kind, scale, grid, sharing))
+        rows = shape.shape[0]
+        return record(scale, release_grid(kind, scale, shape.grid, shape.size, rows, sharing))
 
-    unit = record(noise_of(shape, kind, 1.0, None, sharing))
+    unit = record(1.0, None)
     if not unit.pure:  # the sampler's error is part of what the budget was made from
         assert budget.mu is not None
         return on_grid(math.nextafter(unit.mu() / budget.mu, math.inf))
@@ -74,7 +71,11 @@ def calibrated_record(
         left = budget.epsilon - 4.0 * error
     if not left > 0.5 * budget.epsilon:
         raise PrivacyError(
-            "epsilon-below-noise", name=name, epsilon=budget.epsilon, values=shape.size, kind=kind
+            "epsilon-below-noise",
+            name=unit.name,
+            epsilon=budget.epsilon,
+            values=shape.size,
+            kind=kind,
         )
     return on_grid(math.nextafter(unit.epsilon() / left, math.inf))
 
@@ -98,24 +99,27 @@ def release_grid(
     return grid
 
 
-def noise_of(
-    accumulator: Calibrated, kind: NoiseKind, scale: float, grid: int | None, sharing: Sharing
-) -> Noise:
-    """This noise for a sum."""
-    size, parts = accumulator.calibrated_by().size, sharing.noise_parts
-    return Noise(
-        kind=kind, scale=scale, size=size, grid=grid, noise_parts=parts, masks=sharing.masks
-    )
-
-
 def record_of(
-    accumulator: Calibrated, noise: Noise, sharing: Sharing = ALONE, **known: Any
+    accumulator: Calibrated,
+    *,
+    kind: NoiseKind,
+    scale: float,
+    grid: int | None,
+    sharing: Sharing = ALONE,
+    **known: Any,
 ) -> ReleaseRecord:
     """The record of a sum with this noise; the sum itself says how sensitive it is."""
     shape = accumulator.calibrated_by()
     return ReleaseRecord(
-        statistic=released_statistic(shape.statistic, noise.kind),
-        noise=noise,
+        statistic=released_statistic(shape.statistic, kind),
+        noise=Noise(
+            kind=kind,
+            scale=scale,
+            size=shape.size,
+            grid=grid,
+            noise_parts=sharing.noise_parts,
+            masks=sharing.masks,
+        ),
         exposure=sharing.exposure,
         stream=sharing.stream,
         disjoint=sharing.disjoint,

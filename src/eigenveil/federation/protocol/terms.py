@@ -22,7 +22,7 @@ from eigenveil.models.plan import BasePlan, Planned, Step
 from eigenveil.models.shapes import rehearse
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.calibration import grid_exponent, noise_of, record_of
+from eigenveil.privacy.calibration import grid_exponent, record_of
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 from eigenveil.privacy.views import Federation, ProtocolName, guarantees
@@ -202,9 +202,16 @@ class Terms:
                 what=f"{name} on a grid of 2**{grid}, which does not fit the sum and its noise,",
             )
         try:
-            drawn = noise_of(accumulator, kind, scale, grid, sharing)
-            known = {"name": name, "adjacency": self.study.adjacency, "weight": weight}
-            return record_of(accumulator, drawn, sharing, **known)
+            return record_of(
+                accumulator,
+                name=name,
+                adjacency=self.study.adjacency,
+                kind=kind,
+                scale=scale,
+                grid=grid,
+                sharing=sharing,
+                weight=weight,
+            )
         except ValueError:  # a record that no proof covers
             raise ProtocolError(
                 "bad-query", what=f"{name} with {kind} noise, with which it cannot be released,"

@@ -122,8 +122,9 @@ def check_planned(terms: Terms, planned: Planned, asked: Accumulator, scale: flo
             name=planned.name,
             adjacency=plan.adjacency,
             kind=plan.noises[step].name,
-            budget=plan.budgets[step].scaled(planned.fraction),
-            draws_count=planned.draws,
+            budget=plan.budgets[step],
+            fraction=planned.fraction,
+            draws=planned.draws,
             sharing=sharing,
         )
         check_record(wanted, planned, plan, sharing)
