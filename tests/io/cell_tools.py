@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anndata
+import h5py
 import numpy as np
 import pandas as pd
 import scipy.sparse
@@ -51,4 +52,31 @@ def saved(adata: Any, path: Path) -> Path:
         adata.write_zarr(path)
     else:
         adata.write_h5ad(path, compression="gzip")
+    return path
+
+
+def cells_of(array: Any, names: Any, kind: str = "dense", **obs: Any) -> Any:
+    """An AnnData of these entries, with these labels of its cells."""
+    index = [f"cell{i}" for i in range(len(array))]
+    adata = anndata.AnnData(KINDS[kind](np.asarray(array)), obs=pd.DataFrame(obs, index=index))
+    adata.var_names = list(names)
+    return adata
+
+
+def tenx_file(path: Path, cells: Any, names: Any, *, kinds: Any = None, old: bool = False) -> Path:
+    """As CellRanger writes it, of cells x genes; as of version 2 with ``old``."""
+    stored = scipy.sparse.csc_array(np.asarray(cells).T)
+    ids = np.array([f"ENSG{i:011d}" for i in range(len(names))], "S18")
+    with h5py.File(path, "w") as file:
+        group = file.create_group("GRCh38" if old else "matrix")
+        group["shape"] = np.array(stored.shape, np.int32)
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(stored, name)
+        group["barcodes"] = np.array([f"AAAC{i}-1" for i in range(len(cells))], "S18")
+        if old:
+            group["genes"], group["gene_names"] = ids, np.array(names, "S18")
+            return path
+        kinds = kinds or ["Gene Expression"] * len(names)
+        for name, texts in (("id", ids), ("name", names), ("feature_type", kinds)):
+            group[f"features/{name}"] = np.array(texts, "S18")
     return path

@@ -6,6 +6,7 @@ import gzip
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import cell_tools
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -48,6 +49,24 @@ def _mtx_gz(path: Path, array: NDArray, _: Sequence[str]) -> None:
     scratch.unlink()
 
 
+def _cells(kind: str) -> Saver:
+    def save(path: Path, array: NDArray, names: Sequence[str]) -> None:
+        cell_tools.saved(cell_tools.cells_of(array, names, kind), path)
+
+    return save
+
+
+def bag_of_words(path: Path, counts: NDArray, header: Sequence[int] | None = None) -> Path:
+    """The file of UCI's format that these counts have."""
+    documents, words = np.nonzero(counts)
+    found = [*counts.shape, documents.size] if header is None else header
+    entries = zip(documents + 1, words + 1, counts[documents, words].astype(int), strict=True)
+    text = "".join(f"{n}\n" for n in found) + "".join(f"{d} {w} {c}\n" for d, w, c in entries)
+    data = text.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
 NAMED: dict[str, Saver] = {
     "rows.csv": _csv,
     "rows.csv.gz": _csv,
@@ -65,6 +84,10 @@ NAMED: dict[str, Saver] = {
     "ROWS.IPC": lambda path, array, names: pa.feather.write_feather(
         _table(array, names), str(path)
     ),
+    "csr.h5ad": _cells("csr"),
+    "csc.h5ad": _cells("csc"),
+    "dense.h5ad": _cells("dense"),
+    "10x.h5": lambda path, array, names: cell_tools.tenx_file(path, array, names),
 }
 NAMELESS: dict[str, Saver] = {
     "c.npy": lambda path, array, _: np.save(path, np.ascontiguousarray(array)),

@@ -6,26 +6,17 @@ import gzip
 
 import nibabel
 import numpy as np
-import pydicom
 import pytest
-from pydicom.dataset import FileDataset, FileMetaDataset
-from pydicom.uid import ExplicitVRLittleEndian
+from image_tools import AFFINE, brain, slice_file
 from row_formats import labels_of, values
 
 from eigenveil import DataError, PrivatePCA
 from eigenveil.io import ReadOptions, open_rows, write_maps
 
 SHAPE = (4, 5, 3)
-AFFINE = np.array([[2.0, 0, 0, -4], [0, 2, 0, -5], [0, 0, 2, -3], [0, 0, 0, 1]])
 BRAINS = np.random.default_rng(4).normal(size=(12, *SHAPE)).astype(np.float32)
 INSIDE = np.zeros(SHAPE, dtype=bool)
 INSIDE[1:3, 1:4, 1] = True
-
-
-def brain(path, image, *, affine=AFFINE):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    nibabel.save(nibabel.Nifti1Image(image, affine), path)
-    return path
 
 
 @pytest.fixture
@@ -64,11 +55,10 @@ def test_every_voxel_is_a_column_without_a_mask(brains, monkeypatch):
 
 @pytest.mark.parametrize("end", [".nii", ".nii.gz"])
 def test_a_row_is_a_volume_of_four_dimensions_with_its_scale(end, mask, tmp_path):
-    image = nibabel.Nifti1Image(np.moveaxis(BRAINS, 0, -1), AFFINE)
-    image.header.set_data_dtype(np.int16)  # stored as whole numbers with slope and intercept
-    nibabel.save(image, tmp_path / f"run{end}")
-    rows = open_rows([tmp_path / f"run{end}"], read=ReadOptions(mask=mask))
-    wanted = nibabel.load(tmp_path / f"run{end}").get_fdata()[INSIDE].T
+    # stored as whole numbers with slope and intercept
+    path = brain(tmp_path / f"run{end}", np.moveaxis(BRAINS, 0, -1), stored=np.int16)
+    rows = open_rows([path], read=ReadOptions(mask=mask))
+    wanted = nibabel.load(path).get_fdata()[INSIDE].T
     np.testing.assert_array_equal(values(rows), wanted)
     assert np.abs(wanted - BRAINS[:, INSIDE]).max() < 1e-3
     assert [*labels_of(rows, "image")[:2]] == ["0", "1"]
@@ -128,28 +118,6 @@ def test_a_small_file_does_not_become_a_large_image(tmp_path):
 
 
 # -- DICOM.
-
-
-def slice_file(path, pixels, *, patient="p1", slope=2.0, frames=None):
-    path.parent.mkdir(exist_ok=True)
-    meta = FileMetaDataset()
-    meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    meta.MediaStorageSOPClassUID = pydicom.uid.CTImageStorage
-    meta.MediaStorageSOPInstanceUID = pydicom.uid.generate_uid()
-    made = FileDataset(str(path), {}, file_meta=meta, preamble=bytes(128))
-    made.PatientID, made.PatientName = patient, "Doe^Jane"
-    made.SeriesInstanceUID = "1.2.3"
-    made.Rows, made.Columns = pixels.shape[-2:]
-    made.SamplesPerPixel, made.PhotometricInterpretation = 1, "MONOCHROME2"
-    made.BitsAllocated = made.BitsStored = 16
-    made.HighBit, made.PixelRepresentation = 15, 0
-    if frames is not None:
-        made.NumberOfFrames = frames
-    if slope is not None:
-        made.RescaleSlope, made.RescaleIntercept = slope, -1000
-    made.PixelData = pixels.astype("<u2").tobytes()
-    made.save_as(path, enforce_file_format=True)
-    return path
 
 
 PIXELS = np.random.default_rng(6).integers(0, 4000, (6, 4, 3))

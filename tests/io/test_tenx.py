@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
+from cell_tools import tenx_file
 from row_formats import labels_of, values
 
 from eigenveil import DataError
@@ -81,7 +82,7 @@ def test_only_gene_expression_is_read_where_there_is_more(tmp_path):
     rows = open_rows([written(tmp_path / "run", kinds=kinds)])
     assert list(rows.names) == NAMES[::2]
     np.testing.assert_array_equal(values(rows), COUNTS[:, ::2])
-    rows = open_rows([tenx_file(tmp_path / "cells.h5", kinds=kinds)])
+    rows = open_rows([tenx_file(tmp_path / "cells.h5", COUNTS, NAMES, kinds=kinds)])
     np.testing.assert_array_equal(values(rows), COUNTS[:, ::2])
 
 
@@ -116,26 +117,9 @@ def test_a_small_text_does_not_become_a_large_matrix(tmp_path):
 # -- The HDF5 files.
 
 
-def tenx_file(path, *, old=False, kinds=None):
-    stored = scipy.sparse.csc_array(COUNTS.T)  # genes x cells
-    with h5py.File(path, "w") as file:
-        group = file.create_group("GRCh38" if old else "matrix")
-        group["shape"] = np.array(stored.shape, np.int32)
-        for name in ("data", "indices", "indptr"):
-            group[name] = getattr(stored, name)
-        group["barcodes"] = np.array(BARCODES, "S18")
-        if old:
-            group["genes"], group["gene_names"] = np.array(IDS, "S18"), np.array(NAMES, "S18")
-            return path
-        kinds = kinds or ["Gene Expression"] * len(NAMES)
-        for name, texts in (("id", IDS), ("name", NAMES), ("feature_type", kinds)):
-            group[f"features/{name}"] = np.array(texts, "S18")
-    return path
-
-
 @pytest.mark.parametrize("old", [False, True])
 def test_files_of_both_versions_are_read_as_cells(old, tmp_path):
-    rows = open_rows([tenx_file(tmp_path / "cells.h5", old=old)])
+    rows = open_rows([tenx_file(tmp_path / "cells.h5", COUNTS, NAMES, old=old)])
     assert list(rows.names) == UNIQUE
     np.testing.assert_array_equal(values(rows), COUNTS)
     assert [*labels_of(rows, "barcode")] == BARCODES

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 
 import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
-from row_formats import NAMED, NAMELESS, NAMES, refusal, values
+from row_formats import ALL, NAMED, NAMELESS, NAMES, bag_of_words, refusal, values
 
 from eigenveil.errors import DataError
-from eigenveil.io import open_rows, read_vocabulary, write_columns
+from eigenveil.io import open_rows, read_vocabulary
 from eigenveil.moments.documents.documents import as_documents
 from eigenveil.moments.documents.pairs import DocumentPairs
 from eigenveil.moments.engine import accumulate
@@ -21,17 +20,6 @@ from eigenveil.moments.engine import accumulate
 @pytest.fixture
 def counts():
     return np.random.default_rng(1).poisson(0.7, size=(41, 3)) + 1
-
-
-def bag_of_words(path, counts, header=None):
-    """The file of UCI's format that these counts have."""
-    documents, words = np.nonzero(counts)
-    lines = header or [counts.shape[0], counts.shape[1], documents.size]
-    entries = zip(documents + 1, words + 1, counts[documents, words], strict=True)
-    text = "".join(f"{n}\n" for n in lines) + "".join(f"{d} {w} {c}\n" for d, w, c in entries)
-    data = text.encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
 
 
 def sparse_values(rows):
@@ -152,10 +140,8 @@ def test_a_document_that_cannot_be_is_located_in_its_file(name, counts, tmp_path
     counts[17] = [2**24, 0, 1]
     first, path = tmp_path / "first.parquet", tmp_path / name
     NAMED["rows.parquet"](first, counts[:7], NAMES)
-    if name == "docword.x.txt":
-        bag_of_words(path, counts)
-    else:
-        (NAMED | NAMELESS)[name](path, counts, NAMES)
+    write = {"docword.x.txt": lambda *given: bag_of_words(*given[:2])} | ALL
+    write[name](path, counts, NAMES)
     found = accumulate(as_documents(open_rows([first, path])), [DocumentPairs(3)]).invalid.first
     assert re.search(r"(row 18|line 19) is a document of 16777217", found)
     assert str(path) in found
@@ -210,17 +196,3 @@ def test_a_vocabulary_that_cannot_be(text, said, tmp_path):
             (tmp_path / name).write_bytes(data)
         with pytest.raises(DataError, match=name):
             read_vocabulary(tmp_path / name)
-
-
-# -- columns
-
-
-@pytest.mark.parametrize("ending", ["parquet", "csv", "feather", "npy"])
-def test_columns_of_several_types_are_written(ending, tmp_path):
-    path = tmp_path / f"t.{ending}"
-    write_columns(path, [("share", np.array([0.25, 0.5])), ("number", np.array([3, 1]))])
-    rows = open_rows([path])
-    assert rows.names == (None if ending == "npy" else ("share", "number"))
-    np.testing.assert_array_equal(values(rows), [[0.25, 3], [0.5, 1]])
-    if ending == "csv":
-        assert path.read_text().splitlines()[1] == "0.25,3"
