@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
-from genotype_tools import bed_reader, counts_of, read, variants_of, write_bed, write_pgen
+from genotype_tools import counts_of, read, variants_of, write_bed, write_pgen
 from row_formats import labels_of
 
 from eigenveil import DataError, PrivatePCA
 from eigenveil.io import open_rows
 from eigenveil.io.formats import genotypes
 
-SHIPPED = Path(bed_reader.__file__).parent / "tests" / "data"
 COUNTS = counts_of(41, 7)
 
 
@@ -47,16 +45,6 @@ def test_samples_keep_their_ids_and_families(file):
     units = np.concatenate([block.units for block in rows.blocks()])
     assert list(units) == list(labels["FID"])
     assert "FID" not in rows.names
-
-
-def test_counts_of_what_others_wrote():
-    """Files that bed-reader ships: counts of A1, as it reads them."""
-    for name in ("toydata.5chrom", "some_missing", "plink_sim_10s_100v_10pmiss"):
-        path = SHIPPED / f"{name}.bed"
-        with bed_reader.open_bed(path, count_A1=True) as bed:
-            expected = bed.read(dtype="float32")
-        np.testing.assert_array_equal(read(open_rows([path])), expected)
-    assert labels_of(open_rows([SHIPPED / "some_missing.bed"]), "IID")[1] == "iid_1"
 
 
 @pytest.mark.parametrize("write", [write_bed, write_pgen])

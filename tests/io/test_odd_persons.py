@@ -17,25 +17,23 @@ from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import anndata
+import cell_tools
 import dask.array
 import dask.dataframe
 import genotype_tools
-import nibabel
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
-import pydicom
 import pytest
 import scipy.io
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydicom.dataset import FileDataset, FileMetaDataset
-from pydicom.uid import ExplicitVRLittleEndian
+from image_tools import brain, slice_file
+from row_formats import bag_of_words
 
 from eigenveil.errors import EigenveilError
 from eigenveil.federated.running import site_rows
@@ -144,14 +142,8 @@ LINES = [
     *("70@1", "70", "", " ", "70@1@2@3@4", "@@@", "@@@@@@@@", '70@1@2@"3"x', '70@1"2@2@3', '"'),
     *("70@true@2@3", "70@<5@x@", "70@1e400@inf@nan", "70@999@999,0@999.0", "70@1,5@2.5@1.000,5"),
     *("70@-inf@+5@ 7 ", "#70@1@2@3", "70@\x00@2@3", "70@\ud800@2@3", "\ufeff70@1@2@3", "NA@1@2@3"),
-    *(
-        "007@1@2@3",
-        "1e300@1@2@3",
-        "7\r0@1@2@3",
-        "70@0x10@1_000@1d5",
-        "70@--@NULL@None",
-        "70@1e-400@.5@5.",
-    ),
+    *("007@1@2@3", "1e300@1@2@3", "7\r0@1@2@3", "70@0x10@1_000@1d5", "70@--@NULL@None"),
+    "70@1e-400@.5@5.",
     "70@" + "9" * 400 + "@2@3",
     "70@" + "x" * 70_000 + "@2@3",
 ]
@@ -259,11 +251,8 @@ def nifti(people, folder):
         with np.errstate(all="ignore"):
             voxels = np.full((2, 2, 1), value).astype(kind)
         voxels[0, 0, 0] = 1
-        image = nibabel.Nifti1Image(voxels, np.eye(4), dtype=voxels.dtype)
-        image.header.set_data_dtype(voxels.dtype)
         name = f"image_{number:02}" if who in (None, "") else f"sub-{who}_{number:02}"
-        path = folder / f"{name}.nii"
-        nibabel.save(image, path)
+        path = brain(folder / f"{name}.nii", voxels, affine=np.eye(4))
         if slope is not None and np.dtype(kind).kind != "f":
             data = bytearray(path.read_bytes())
             data[112:120] = np.array([slope, 1.5], "<f4").tobytes()  # scl_slope, scl_inter
@@ -274,34 +263,17 @@ def nifti(people, folder):
 def dicom(people, folder):
     for number, (who, row) in enumerate(people):
         value, slope, _ = image_of(row)
-        meta = FileMetaDataset()
-        meta.TransferSyntaxUID = ExplicitVRLittleEndian
-        meta.MediaStorageSOPClassUID = pydicom.uid.CTImageStorage
-        meta.MediaStorageSOPInstanceUID = f"1.2.{number}"
-        path = folder / f"{number:02}.dcm"
-        made = FileDataset(str(path), {}, file_meta=meta, preamble=bytes(128))
-        if who is not None:
-            made.PatientID = str(who)
-        made.Rows, made.Columns, made.SamplesPerPixel = 2, 2, 1
-        made.PhotometricInterpretation = "MONOCHROME2"
-        made.BitsAllocated = made.BitsStored = 16
-        made.HighBit, made.PixelRepresentation = 15, 0
-        if slope is not None:
-            made.RescaleSlope, made.RescaleIntercept = slope, -1000
-        pixels = np.nan_to_num(np.full((2, 2), value, float), posinf=9, neginf=9)
-        made.PixelData = np.abs(pixels).astype(np.int64).astype("<u2").tobytes()
-        made.save_as(path, enforce_file_format=True)
+        pixels = np.abs(np.nan_to_num(np.full((2, 2), value, float), posinf=9, neginf=9))
+        patient = None if who is None else str(who)
+        slice_file(
+            folder / f"{number:02}.dcm", pixels.astype(np.int64), patient=patient, slope=slope
+        )
     return open_rows([folder], unit="PatientID")
 
 
-def bag_of_words(people, folder):
+def word_counts(people, folder):
     found = np.nan_to_num(counts(people), posinf=2.0**40)
-    documents, words = np.nonzero(found)
-    lines = [found.shape[0], found.shape[1], documents.size]
-    entries = zip(documents + 1, words + 1, found[documents, words].astype(int), strict=True)
-    text = "".join(f"{n}\n" for n in lines) + "".join(f"{d} {w} {c}\n" for d, w, c in entries)
-    (folder / "docword.x.txt").write_text(text)
-    return open_rows([folder / "docword.x.txt"])
+    return open_rows([bag_of_words(folder / "docword.x.txt", found)])
 
 
 def npy(people, folder):
@@ -325,36 +297,19 @@ def of_matrix(name, save):
 
 
 def cells_of(people, ids=str):
-    obs = pd.DataFrame({"who": [ids(who) for who, _ in people]})
-    obs.index = [f"cell {number}" for number in range(len(people))]
-    found = anndata.AnnData(matrix(people), obs=obs)
-    found.var_names = NAMES[1:]
-    return found
+    return cell_tools.cells_of(matrix(people), NAMES[1:], who=[ids(who) for who, _ in people])
 
 
 def of_cells(ending):
     def opened(people, folder):
-        place = folder / f"cells{ending}"
-        getattr(cells_of(people), "write_h5ad" if ending == ".h5ad" else "write_zarr")(place)
+        place = cell_tools.saved(cells_of(people), folder / f"cells{ending}")
         return open_rows([place], unit="who")
 
     return opened
 
 
 def ten_x(people, folder):
-    import h5py
-
-    found = scipy.sparse.csc_matrix(counts(people).T)
-    with h5py.File(folder / "rows.h5", "w") as file:
-        group = file.create_group("matrix")
-        group["barcodes"] = np.array([f"c{n}" for n in range(len(people))], "S")
-        group["data"], group["indices"] = found.data, found.indices
-        group["indptr"], group["shape"] = found.indptr, found.shape
-        features = group.create_group("features")
-        features["id"] = np.array(["ENSG1", "ENSG2", "ENSG3"], "S")
-        features["name"] = np.array(["TBCE", "HLA-A", "MT-ND1"], "S")
-        features["feature_type"] = np.array(["Gene Expression"] * WIDTH, "S")
-    return open_rows([folder / "rows.h5"])
+    return open_rows([cell_tools.tenx_file(folder / "rows.h5", counts(people), NAMES[1:])])
 
 
 def genotypes(write, ending):
@@ -477,7 +432,7 @@ FILES = {  # entrance: its format, how a person is odd in it, and what opens peo
     "plink1": ("plink1", of_floats, genotypes("write_bed", ".bed")),
     "plink2": ("plink2", of_floats, genotypes("write_pgen", ".pgen")),
     "vcf": ("vcf", of_floats, genotypes("write_vcf", ".vcf")),
-    "bag of words": ("bag-of-words", of_floats, bag_of_words),
+    "bag of words": ("bag-of-words", of_floats, word_counts),
 }
 MEMORY = {
     "lists": (of_rows, lambda p, _: fitted_rows(rows_in(p), groups=whom(p))),

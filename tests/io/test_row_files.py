@@ -24,32 +24,27 @@ def origins(*paths):
     return [block.origin.name for block in open_rows(paths).blocks()]
 
 
-def test_a_folder_is_its_readable_files_by_name(folder):
-    assert origins(folder) == [str(folder / name) for name in ("a.csv", "b.csv", "c.tsv")]
-
-
-def test_a_pattern_is_what_matches_by_name(folder):
-    assert origins(folder / "*.csv") == [str(folder / "a.csv"), str(folder / "b.csv")]
-    assert origins(folder / "**/d*") == [str(folder / "sub/d.csv")]
-    assert origins(folder / "su?") == [str(folder / "sub/d.csv")]
-
-
-def test_relative_paths_stay_as_given(folder, monkeypatch):
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ([""], ["a.csv", "b.csv", "c.tsv"]),
+        (["*.csv"], ["a.csv", "b.csv"]),
+        (["**/d*"], ["sub/d.csv"]),
+        (["su?"], ["sub/d.csv"]),
+        (["b.csv", "sub", "a.csv"], ["b.csv", "sub/d.csv", "a.csv"]),
+    ],
+)
+def test_folders_and_patterns_are_what_is_in_them_by_name(given, meant, folder, monkeypatch):
+    whole = [str(folder / name) for name in meant]
+    assert origins(*(folder / name for name in given)) == whole
     monkeypatch.chdir(folder)
-    assert origins("b.csv", "sub") == ["b.csv", "sub/d.csv"]
-    assert origins("[ab].csv") == ["a.csv", "b.csv"]
+    if given[0]:
+        assert origins(*given) == meant  # relative paths stay as given
 
 
 def test_an_existing_path_is_no_pattern(folder):
     (folder / "[ab].csv").write_text("x\n1\n")
     assert origins(folder / "[ab].csv") == [str(folder / "[ab].csv")]
-
-
-def test_files_keep_the_order_given(folder):
-    assert origins(folder / "b.csv", folder / "a.csv") == [
-        str(folder / "b.csv"),
-        str(folder / "a.csv"),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -23,41 +23,36 @@ WORDS = {
     "text": ["secret", "words"],
     "day": [datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)],
     "list": [[1.0], [2.0]],
+    "x,secret\n2,y\n": "csv",
+    "1,2020-01-01\n2,2020-01-02\n": "csv",
+    "1,12:30\n2,z\n": "csv",
 }
 
 
-@pytest.mark.parametrize("kind", WORDS)
-@pytest.mark.parametrize("name", ["t.parquet", "t.feather"])
-def test_a_column_that_is_not_numeric(kind, name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *((f"t.{ending}", kind) for ending in ("parquet", "feather") for kind in WORDS
+          if WORDS[kind] != "csv"),
+        *(("t.csv", lines) for lines, ending in WORDS.items() if ending == "csv"),
+    ],
+)  # fmt: skip
+def test_a_column_that_is_not_numeric(name, kind, tmp_path):
     path = tmp_path / name
-    table = pa.table({"good": [1.0, 2.0], "bad": WORDS[kind]})
-    if name.endswith("parquet"):
-        pa.parquet.write_table(table, path)
+    if name == "t.csv":
+        path.write_text("good,bad\n" + kind)
     else:
-        pa.feather.write_feather(table, str(path))
-    for options in ({}, {"columns": ["good", "bad"]}):
+        write = pa.parquet.write_table if name == "t.parquet" else pa.feather.write_feather
+        write(pa.table({"good": [1.0, 2.0], "bad": WORDS[kind]}), str(path))
+    for options in ({}, {"columns": ["good", "bad"]}, {"columns": ["bad"]}):
         error = refusal([path], **options)
-        assert str(path) in error.message
-        assert "'bad'" in error.message
+        assert error.message.startswith(f"{path}: column 'bad' is ")
+        assert "secret" not in str(error)
         assert "--exclude" in error.hint
         assert "a schema" in error.hint
         assert error.code == "not-a-feature"
     for options in ({"columns": ["good"]}, {"exclude": ["bad"]}):
-        assert values(open_rows([path], **options)).tolist() == [[1.0], [2.0]]
-
-
-@pytest.mark.parametrize(
-    "content", ["x,secret\n2,y\n", "1,2020-01-01\n2,2020-01-02\n", "1,12:30\n2,z\n"]
-)
-def test_a_text_column_that_is_not_numeric(content, text):
-    path = text("t.csv", "good,bad\n" + content)
-    for options in ({}, {"columns": ["bad"]}):
-        error = refusal([path], **options)
-        assert (
-            error.message == f"{path}: column 'bad' is of texts, as most of its first lines show."
-        )
-        assert "--exclude" in error.hint
-    assert values(open_rows([path], exclude=["bad"])).shape == (2, 1)
+        assert values(open_rows([path], **options)).shape == (2, 1)
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])
@@ -79,21 +74,8 @@ def test_a_cell_that_is_not_a_number_is_none(ending, place, tmp_path, monkeypatc
     assert (found.count, found.first) == (1, f"{path}: line {place + 2}, column 'b' is {NO_NUMBER}")
 
 
-CELLS = [
-    "1",
-    " -2.5",
-    "+3 ",
-    ".5",
-    "4.",
-    "1e5",
-    "1E-3",
-    "-0",
-    "1e-400",
-    "0",
-    "true",
-    "FALSE",
-    "True",
-]
+CELLS = ["1", " -2.5", "+3 ", ".5", "4.", "1e5", "1E-3", "-0", "1e-400", "0"]
+CELLS += ["true", "FALSE", "True"]
 NO_CELLS = [
     "x",
     "1d5",
@@ -198,28 +180,24 @@ def test_a_line_that_is_too_long_is_a_row_that_is_not_valid(text, monkeypatch):
     np.testing.assert_array_equal(found[2:], np.tile([3, 4], (30, 1)))
 
 
-def test_a_wish_that_cannot_be_met(matrix, tmp_path):
-    path = tmp_path / "t.csv"
-    NAMED["rows.csv"](path, matrix, NAMES)
-    assert "'alpah'" in refusal([path], exclude=["alpah"]).message
-    assert str(path) in refusal([path], exclude=["alpah"]).message
-    assert "'beta'" in refusal([path], columns=["beta", "alpha", "beta"]).message
-    for options in (
-        {"columns": []},
-        {"exclude": NAMES},
-        {"columns": ["beta"], "exclude": ["beta"]},
-    ):
-        error = refusal([path], **options)
-        assert error.code == "no-columns"
-        assert str(path) in error.message
-
-
-def test_names_cannot_be_wished_of_files_without(matrix, tmp_path):
-    np.save(tmp_path / "m.npy", matrix)
-    for options in ({"columns": ["a"]}, {"exclude": ["a"]}):
-        error = refusal([tmp_path / "m.npy"], **options)
-        assert error.code == "no-names"
-        assert str(tmp_path / "m.npy") in error.message
+@pytest.mark.parametrize(
+    ("name", "options", "code"),
+    [
+        ("t.csv", {"exclude": ["alpah"]}, "nothing-to-exclude"),
+        ("t.csv", {"columns": ["beta", "alpha", "beta"]}, "column-requested-twice"),
+        ("t.csv", {"columns": []}, "no-columns"),
+        ("t.csv", {"exclude": NAMES}, "no-columns"),
+        ("t.csv", {"columns": ["beta"], "exclude": ["beta"]}, "no-columns"),
+        ("t.npy", {"columns": ["a"]}, "no-names"),
+        ("t.npy", {"exclude": ["a"]}, "no-names"),
+    ],
+)
+def test_a_wish_that_cannot_be_met(name, options, code, matrix, tmp_path):
+    path = tmp_path / name
+    (NAMED["rows.csv"] if name == "t.csv" else NAMELESS["c.npy"])(path, matrix, NAMES)
+    error = refusal([path], **options)
+    assert error.code == code
+    assert ("'beta'" if code == "column-requested-twice" else str(path)) in error.message
 
 
 @pytest.mark.parametrize("first", ["a.csv", "a.npy"])
@@ -236,15 +214,17 @@ def test_a_line_of_names_without_an_end_is_a_file_without_rows(text):
     assert not list(rows.blocks())
 
 
-def test_an_index_out_of_range_in_a_sparse_file(tmp_path):
+@pytest.mark.parametrize(
+    "wrong",
+    [{"indices": [0, 1, 10**6]}, {"indices": [0, 1, -5]}, {"indptr": [0, 2, 1, 3]}],
+    ids=str,
+)
+def test_an_index_out_of_range_in_a_sparse_file(wrong, tmp_path):
     path = tmp_path / "s.npz"
-    scipy.sparse.save_npz(path, scipy.sparse.csr_array(np.eye(3)))
-    with np.load(path) as stored:
-        parts = dict(stored)
-    for indices in ([0, 1, 10**6], [0, 1, -5]):
-        np.savez(path, **(parts | {"indices": np.int32(indices)}))
-        assert str(path) in refusal([path]).message
-    np.savez(path, **(parts | {"indptr": np.int32([0, 2, 1, 3])}))
+    parts = scipy.sparse.csr_array(np.eye(3))
+    arrays = {name: getattr(parts, name) for name in ("data", "indices", "indptr")}
+    changed = {name: np.int32(array) for name, array in wrong.items()}
+    np.savez(path, format=b"csr", shape=np.array([3, 3]), **(arrays | changed))
     assert str(path) in refusal([path]).message
 
 
@@ -273,11 +253,3 @@ def test_an_array_that_is_no_matrix_of_numbers(array, tmp_path):
     error = refusal([tmp_path / "a.npy"])
     assert str(tmp_path / "a.npy") in error.message
     assert error.code == "not-numeric"
-
-
-def test_a_null_is_located(tmp_path):
-    path = tmp_path / "n.parquet"
-    pa.parquet.write_table(pa.table({"a": [1, 2, 3], "b": [True, True, None]}), path)
-    histogram = NormHistogram(None, precision="double")
-    found = accumulate(open_rows([path]), [histogram]).invalid
-    assert found.first == f"{path}: row 3, column 'b' is nan"

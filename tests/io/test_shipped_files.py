@@ -28,8 +28,18 @@ def pixels(file):
     return pydicom.dcmread(file).pixel_array.reshape(1, -1)
 
 
+def genotypes(file):
+    """Counts of A1."""
+    import bed_reader
+
+    with bed_reader.open_bed(file, count_A1=True) as bed:
+        return bed.read(dtype="float32")
+
+
 DATA = {  # package, its file, and its rows, or how many columns
     "pixels": ("pydicom", "data/test_files/MR_small.dcm", pixels),
+    "missing calls": ("bed_reader", "tests/data/some_missing.bed", genotypes),
+    "simulated calls": ("bed_reader", "tests/data/plink_sim_10s_100v_10pmiss.bed", genotypes),
     "cells": ("scanpy", "datasets/10x_pbmc68k_reduced.h5ad", 765),
     "fair": ("statsmodels", "datasets/fair/fair.csv", 9),
     "randhie": ("statsmodels", "datasets/randhie/randhie.csv", 10),

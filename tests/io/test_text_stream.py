@@ -123,13 +123,6 @@ def test_blocks_have_the_size_asked_for_and_end_at_the_limit(text):
     assert read(path, limit=0)[0] == []
 
 
-def test_standard_input_tells_tabs_from_commas(monkeypatch):
-    piped(monkeypatch, [b"a\tb\n1\t", b"2\n3\t4"])
-    assert rows_of(None).tolist() == [[1, 2], [3, 4]]
-    piped(monkeypatch, [b"a,b\n1,2\n"])
-    assert rows_of(None).tolist() == [[1, 2]]
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
