@@ -40,9 +40,11 @@ from eigenveil.federated.running import site_rows
 from eigenveil.io import Query, ReadOptions, open_rows, read_frame
 from eigenveil.io.formats.dialect import Dialect
 from eigenveil.io.formats.registry import formats
+from eigenveil.io.text_stream import StreamedRows
 from eigenveil.moments.rows import Preparation, RowRule
 from eigenveil.moments.source import PartitionedRows, Reading
 from eigenveil.tables.adapters import rows_of
+from eigenveil.tables.adapters.base import array_rows
 from eigenveil.tables.entries import identifier
 from eigenveil.tables.schema import FORMAT, parse_schema
 from eigenveil.tables.units import unit_rows
@@ -398,7 +400,14 @@ def of_site(people, folder):
     return site_rows({"b": other, "a": made_frame(people)}, for_one="PrivatePCA", unit="who")["a"]
 
 
+def streamed(people, folder):
+    path = saved_text(people, folder / "rows.csv")
+    blocks = StreamedRows(path, exclude=["who"], strict=False).blocks(4)
+    return array_rows(np.concatenate([block.values for block in blocks]), None)
+
+
 TEXTS = {
+    "a stream": streamed,
     "rows.csv": of_text("rows.csv"),
     "rows.tsv.gz": of_text("rows.tsv.gz", between="\t"),
     "no header.csv": of_text("rows.csv", Dialect(header=False)),

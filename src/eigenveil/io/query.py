@@ -18,7 +18,8 @@ NAME = "sql/query"
 # What a URL says after a question mark that names the database.
 _PUBLIC = ("dbname", "host", "port", "service")
 _SYNONYMS = {"postgres": "postgresql"}
-_KINDS = ("postgresql", "sqlite")
+_IN_FILES = ("sqlite",)
+_KINDS = ("postgresql", *_IN_FILES)
 
 
 def kind_of(uri: str) -> str:
@@ -83,12 +84,13 @@ class Query:
         return urlsplit(self.uri)
 
     @property
-    def file(self) -> Path:
-        """The file of an SQLite database.
+    def file(self) -> Path | None:
+        """The file of a database that is one, such as SQLite's.
 
         As SQLAlchemy has it: three slashes before a relative path, four before an absolute one.
         """
-        return Path(unquote(self.parts.path).removeprefix("/"))
+        in_file = self.kind in _IN_FILES
+        return Path(unquote(self.parts.path).removeprefix("/")) if in_file else None
 
     @property
     def text(self) -> str:
@@ -99,8 +101,8 @@ class Query:
     def database(self) -> str:
         """The database's URL without anything secret; a file by its whole path."""
         parts = self.parts
-        if self.kind == "sqlite":  # one file is one database, from whatever folder it is named
-            return f"sqlite:///{self.file.resolve()}"
+        if self.file is not None:  # one database, from whatever folder it is named
+            return f"{self.kind}:///{self.file.resolve()}"
         host = parts.netloc.rpartition("@")[2]
         named = sorted(pair for pair in parse_qsl(parts.query) if pair[0] in _PUBLIC)
         return f"{parts.scheme}://{host}{parts.path}{'?' if named else ''}{urlencode(named)}"
@@ -137,9 +139,9 @@ class Query:
 
     def absolute(self) -> Query:
         """The same in whatever folder it is asked: a file of SQLite by its whole path."""
-        if self.kind != "sqlite":
+        if self.file is None:
             return self
-        return replace(self, uri=f"sqlite:///{quote(str(self.file.absolute()))}")
+        return replace(self, uri=f"{self.kind}:///{quote(str(self.file.absolute()))}")
 
     def open(self, mode: Literal["rb"] = "rb", /) -> IO[bytes]:
         """What a ledger knows it by: the database and the query, and no content."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import io
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
@@ -24,8 +26,6 @@ from eigenveil.io.files import reading
 from eigenveil.io.formats.dialect import PLAIN, Dialect, PlainLines, Settled, settle
 from eigenveil.io.formats.tabular import Table
 from eigenveil.io.formats.text import (
-    BAD_CELL,
-    BAD_LINE,
     cells_of_first_line,
     codes_of,
     conversion,
@@ -38,12 +38,14 @@ from eigenveil.moments.rows import Block
 from eigenveil.moments.source import rechunk
 from eigenveil.origins import TextOrigin
 from eigenveil.tables.encode import numbers_of
+from eigenveil.tables.entries import number
 from eigenveil.tables.names import check_width, numbered_names
 
 STANDARD_INPUT = Path("standard input")
 _READ_BYTES, _LONGEST_LINE = 1 << 20, 1 << 24
 _ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_EMPTY_LINES = re.compile(rb"(?:[^\S\n]*\n)*")
 
 
 _Part = tuple[NDArray[np.float64], NDArray[np.int64]]
@@ -94,19 +96,13 @@ class StreamedRows:
         for piece in self._text:
             rest = piece
             if parser is None:
-                first = next((begin for begin, text in self._text.lines(piece) if text.strip()), -1)
-                if first < 0:  # empty lines only
+                if not piece.strip():  # empty lines only
                     line += piece.count(b"\n")
                     continue
-                end = first + len(next(self._text.lines(piece[first:]))[1])
-                names = _Names(self._text, piece[first:end], header=self._dialect.header)
+                first = len(piece) - len(_EMPTY_LINES.sub(b"", piece, count=1))
+                end = first + len(piece[first:].splitlines(keepends=True)[0])
                 parser = _Parser(
-                    self._text,
-                    names,
-                    self._columns,
-                    self._exclude,
-                    strict=self._strict,
-                    na=self._dialect.na,
+                    self._text, piece[first:end], self._columns, self._exclude, self._dialect
                 )
                 self.names = parser.names
                 begin = end if self._dialect.header else first
@@ -116,7 +112,7 @@ class StreamedRows:
                 assert self._text.settled is not None
                 tell_guesses(self.path, self._text.settled)
                 told = True
-            yield from parser.rows(rest, line)
+            yield from parser.rows(rest, line, strict=self._strict)
             line += rest.count(b"\n")
 
 
@@ -182,13 +178,6 @@ class _Pieces:
         if kept and not self._stop.requested:
             self._whole_lines(kept + b"\n")  # for the separator
             yield self._plainly(kept)
-
-    def lines(self, piece: bytes) -> Iterator[tuple[int, bytes]]:
-        """Each line of a piece with where it begins."""
-        place = 0
-        for line in piece.splitlines(keepends=True):
-            yield place, line
-            place += len(line)
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -256,125 +245,88 @@ def _usual_separator(path: Path) -> str:
     return ","
 
 
-class _Names(Table):
-    """The columns of text, of which no more is known than the first line."""
-
-    def __init__(self, text: _Pieces, line: bytes, *, header: bool) -> None:
-        self._line, self._delimiter = line.removeprefix(_BYTE_ORDER_MARK), text.separator
-        self._header = header
-        super().__init__(text.path)
-
-    def _fields(self) -> list[tuple[str, Any]]:
-        width = cells_of_first_line(io.BytesIO(self._line), self._delimiter)
-        check_width(str(self.path), width)
-        self.all_names: list[str] = self._read_names() if self._header else numbered_names(width)
-        return [(name, pa.float64()) for name in self.all_names]
-
-    def _read_names(self) -> list[str]:
-        names: list[str] = _read_csv(
-            self._line,
-            parse_options=pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=False),
-        ).schema.names
-        return names
-
-    def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
-        raise NotImplementedError
-
-
-class _Parser:
-    """Lines made into numbers."""
+class _Parser(Table):
+    """Lines made into numbers; of their columns no more is known than the first line."""
 
     def __init__(
         self,
         text: _Pieces,
-        names: _Names,
+        line: bytes,
         columns: Sequence[str] | None,
         exclude: Sequence[str],
-        *,
-        strict: bool,
-        na: Sequence[str],
+        dialect: Dialect,
     ) -> None:
-        self._text, self._strict, self._na = text, strict, na
-        self._codes = list(codes_of(na).values())
-        self._table = names
-        self.names = select([self._table], columns, exclude)
-        self._kinds: dict[str, Any] | None = None
+        self._text, self._dialect = text, dialect
+        self._line = line.removeprefix(_BYTE_ORDER_MARK)
+        self._codes = list(codes_of(dialect.na).values())
+        super().__init__(text.path)
+        self.names = select([self], columns, exclude)
 
-    def rows(self, piece: bytes, line: int) -> Iterator[_Part]:
+    def _fields(self) -> list[tuple[str, Any]]:
+        width = cells_of_first_line(io.BytesIO(self._line), self._text.separator)
+        check_width(str(self.path), width)
+        names = numbered_names(width)
+        if self._dialect.header:
+            options = pa.csv.ParseOptions(delimiter=self._text.separator, newlines_in_values=False)
+            names = _read_csv(self._line, parse_options=options).schema.names
+        self._all_names = names
+        return [(name, pa.float64()) for name in names]
+
+    def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
+        raise NotImplementedError
+
+    def rows(self, piece: bytes, line: int, *, strict: bool) -> Iterator[_Part]:
         """The numbers of whole lines, the first of which is number ``line``, and their lines.
 
-        A line is 0 where nobody is going to ask for it.
+        NaN are what is no number, and all cells of a line that is no row; if ``strict`` such a one
+        is refused. A line is 0 where nobody is going to ask for it.
         """
         if not piece.strip(b"\r\n"):
             return
-        if not self._strict:
-            values = self._cell_by_cell(piece)
-            yield values, self._lines_of(piece, line, values)
-            return
-        if self._kinds is None:
-            self._kinds = self._kinds_of(piece)
-        try:
-            table = self._parsed(piece, self._kinds)
-        except pa.ArrowInvalid as error:
-            problem, place = self._located(str(error), piece, line)
-            # the rows before it are good, or one of them has a problem of its own
-            yield from self.rows(piece[:place], line)
-            raise problem from None
-        values = np.empty((table.num_rows, len(self.names)))
-        for index, name in enumerate(self.names):
-            values[:, index] = table.column(name).cast(pa.float64()).to_numpy()
-        wrong, lines = ~np.isfinite(values), np.zeros(values.shape[0], np.int64)
+        values = self._values(piece)
+        lines = np.zeros(values.shape[0], np.int64)
+        wrong = ~np.isfinite(values).all(axis=1)
         if not wrong.any():
             yield values, lines
             return
-        row, column = (int(index) for index in np.argwhere(wrong)[0])
-        if row:
-            yield values[:row], lines[:row]
-        place = self._place(piece, row)
-        line += piece[:place].count(b"\n")
-        origin = TextOrigin(str(self._text.path), lambda _: line)
-        raise DataError(
-            "not-finite", place=origin.cell(row, column, self.names), value=values[row, column]
-        )
+        found = [(line + before, text) for before, text in enumerate(piece.splitlines()) if text]
+        lines = np.resize(np.array([number for number, _ in found], np.int64), values.shape[0])
+        if strict:
+            row = int(np.argmax(wrong))
+            if row:
+                yield values[:row], lines[:row]
+            raise self._problem(*found[min(row, len(found) - 1)], values[row])
+        yield values, lines
 
-    def _lines_of(self, piece: bytes, line: int, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The line of each row, where one of them is going to be named."""
-        if np.isfinite(values).all():
-            return np.zeros(values.shape[0], np.int64)
-        lines = []
-        for _, text in self._text.lines(piece):
-            if text.strip(b"\r\n"):
-                lines.append(line)
-            line += text.count(b"\n")
-        return np.resize(np.array(lines, np.int64), values.shape[0])
-
-    def _cell_by_cell(self, piece: bytes) -> NDArray[np.float64]:
-        """The same with NaN for what is no number, and for all cells of a line that is no row."""
+    def _values(self, piece: bytes) -> NDArray[np.float64]:
+        """Fast where every cell is a number in the likely way, and cell by cell elsewhere."""
+        # pyarrow decodes the lines that it leaves out; what is no ASCII is no number anyway
+        piece = piece.translate(_ASCII)
         malformed: list[int] = []
 
         def skip(row: Any) -> str:
             malformed.append(row.number - 1)
             return "skip"
 
-        # pyarrow decodes the lines that it leaves out; what is no ASCII is no number anyway
-        piece = piece.translate(_ASCII)
-        table = self._parsed(piece, dict.fromkeys(self.names, pa.binary()), skip)
+        try:
+            table = self._parsed(piece, pa.float64(), None)
+        except pa.ArrowInvalid:
+            table = self._parsed(piece, pa.binary(), skip)
         values = np.full((table.num_rows + len(malformed), len(self.names)), np.nan)
         rows = np.ones(values.shape[0], dtype=bool)
         rows[malformed] = False
         for index, name in enumerate(self.names):
             cells = table.column(name).combine_chunks()
-            found = numbers_of(plain(cells, self._na, self._settled.decimal, number=True))
+            plainly = plain(cells, self._dialect.na, self._settled.decimal, number=True)
+            found = numbers_of(plainly)
             values[rows, index] = np.where(np.isin(found, self._codes), np.nan, found)
         return values
 
-    def _parsed(
-        self, piece: bytes, kinds: dict[str, Any], skip: Callable[[Any], str] | None = None
-    ) -> Any:
+    def _parsed(self, piece: bytes, kind: Any, skip: Callable[[Any], str] | None) -> Any:
         return _read_csv(
             piece,
             read_options=pa.csv.ReadOptions(
-                column_names=self._table.all_names,
+                column_names=self._all_names,
                 use_threads=False,  # pyarrow then reports the row
                 block_size=len(piece) + 1,
             ),
@@ -382,7 +334,10 @@ class _Parser:
                 delimiter=self._text.separator, newlines_in_values=False, invalid_row_handler=skip
             ),
             convert_options=conversion(
-                self._na, self._settled.likely, include_columns=list(self.names), column_types=kinds
+                self._dialect.na,
+                self._settled.likely,
+                include_columns=list(self.names),
+                column_types=dict.fromkeys(self.names, kind),
             ),
         )
 
@@ -391,37 +346,18 @@ class _Parser:
         assert self._text.settled is not None  # there are rows
         return self._text.settled
 
-    def _kinds_of(self, piece: bytes) -> dict[str, Any]:
-        """Doubles, but truth values where the first row has one."""
-        kinds = dict.fromkeys(self.names, pa.float64())
-        first = next(text for _, text in self._text.lines(piece) if text.strip(b"\r\n"))
-        try:
-            seen = self._parsed(first, {}).schema
-        except pa.ArrowInvalid:  # found again with its place
-            return kinds
-        words = {field.name: field.type for field in seen if pa.types.is_boolean(field.type)}
-        return kinds | words
-
-    def _located(self, complaint: str, piece: bytes, line: int) -> tuple[DataError, int]:
-        """The error that names the line, without quoting it, and where in the piece that begins."""
-        cell, cells = BAD_CELL.match(complaint), BAD_LINE.match(complaint)
-        row = (cell and cell[2]) or (cells and cells[1])
-        if row is None:
-            what = "a line between here and the end of what is there"
-            return self._unreadable(f"{what} cannot be read", line), 0
-        place = self._place(piece, int(row) - 1)
-        line += piece[:place].count(b"\n")
-        if cells:
-            return self._unreadable(f"{cells[3]} columns instead of {cells[2]}", line), place
-        assert cell is not None
-        name = self._table.all_names[int(cell[1])]
-        wanted = "true or false" if cell[3] == "bool" else "a number"
-        return self._table.not_numeric(name, f"is not {wanted} at line {line}"), place
-
-    def _unreadable(self, what: str, line: int) -> DataError:
-        return DataError("bad-line", path=self._text.path, line=line, what=what)
-
-    def _place(self, piece: bytes, row: int) -> int:
-        """Where a row begins; empty lines are no rows."""
-        begins = [begin for begin, text in self._text.lines(piece) if text.strip(b"\r\n")]
-        return begins[min(row, len(begins) - 1)]
+    def _problem(self, line: int, text: bytes, values: NDArray[np.float64]) -> DataError:
+        """Why a line is no row of numbers, without quoting it."""
+        reader = csv.reader([text.decode(errors="replace")], delimiter=self._text.separator)
+        cells = next(reader)
+        if len(cells) != len(self._all_names):
+            what = f"{len(cells)} columns instead of {len(self._all_names)}"
+            return DataError("bad-line", path=self.path, line=line, what=what)
+        column = int(np.argmin(np.isfinite(values)))
+        name, value = self.names[column], values[column]
+        cell = cells[self._all_names.index(name)]
+        missing = cell in conversion(self._dialect.na, ".").null_values
+        if np.isnan(value) and not missing and np.isnan(number(cell)):
+            return self.not_numeric(name, f"is not a number at line {line}")
+        place = TextOrigin(str(self.path), lambda _: line).cell(0, column, self.names)
+        return DataError("not-finite", place=place, value=value)

@@ -45,11 +45,10 @@ _QUOTING = ("22", "23")
 
 
 class QueryTable(Table):
-    """The rows of a query."""
+    """The rows of a query, by the driver of its database's kind."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
-        self._kind = query.kind
         with self._asking():
             self._connection = self._connected()
         weakref.finalize(self, _close, self._connection)
@@ -60,29 +59,12 @@ class QueryTable(Table):
             found = [(field.name, _kind_of(field)) for field in reader.schema]
             for _ in reader:
                 pass
-        if self._kind == "sqlite":
-            found = [(name, kind) for (name, _), kind in zip(found, self._declared(), strict=True)]
         if not found:
             raise self._failed("it has no columns")
         return found
 
-    @property
-    def kinds(self) -> Mapping[str, Any]:
-        """Of SQLite nothing: a cell is what it is, whatever its column was declared to be."""
-        return dict.fromkeys(self.types, pa.null()) if self._kind == "sqlite" else self.types
-
-    def _declared(self) -> list[Any]:
-        """Texts or numbers, by SQLite's rules for a column's declared type."""
-        with self._asking(), self._connection.cursor() as cursor:
-            cursor.execute(f"PRAGMA temp.table_info('{_VIEW}')")
-            declared = [str(row[2]).upper() for row in cursor.fetchall()]
-        texts = ("INT" not in each and any(t in each for t in _OF_TEXTS) for each in declared)
-        return [pa.string() if text else pa.float64() for text in texts]
-
     def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
-        if self._kind == "sqlite":
-            yield from self._cells(columns, texts)
-            return
+        del texts  # cells have types
         with self._asking(), self._answer(self._asked(", ".join(map(_quoted, columns)))) as reader:
             for batch in reader:
                 cells = [
@@ -91,33 +73,19 @@ class QueryTable(Table):
                 ]
                 yield pa.RecordBatch.from_arrays(cells, list(columns))
 
-    def _cells(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
-        """Numbers, or texts as bytes where they are wanted: each cell of SQLite by itself.
+    def _driver(self) -> Any:
+        what = f"A {self._query.kind}:// database"
+        driver = library(f"adbc_driver_{self._query.kind}", extra="databases", what=what)
+        return library(f"{driver.__name__}.dbapi", extra="databases", what=what)
 
-        Its driver takes a column's type from its first rows, and ends at a cell of another one: so
-        decimals and other cells are two columns, whose types a row in front says.
-        """
-        pairs = []
-        for name in map(_quoted, columns):
-            is_real = f"CASE typeof({name}) WHEN 'real' THEN"
-            pairs.append(f"{is_real} {name} END, {is_real} NULL ELSE CAST({name} AS BLOB) END")
-        front = ", ".join(["0.5, x'00'"] * len(columns))
-        asked = f"SELECT {front} UNION ALL {self._asked(', '.join(pairs))}"
-        with self._asking(), self._answer(asked) as reader:
-            first = 1
-            for batch in reader:
-                batch, first = batch.slice(first), 0
-                cells = []
-                for name, reals, others in zip(
-                    columns, batch.columns[::2], batch.columns[1::2], strict=True
-                ):
-                    if name in texts:
-                        found = reals.to_pylist()
-                        written = [None if each is None else repr(each).encode() for each in found]
-                        cells.append(pc.coalesce(pa.array(written, pa.binary()), others))
-                    else:
-                        cells.append(pc.coalesce(reals, pa.array(numbers_of(others))))
-                yield pa.RecordBatch.from_arrays(cells, list(columns))
+    def _connected(self) -> Any:
+        made = self._driver().connect(self._query.uri)
+        try:
+            made.adbc_connection.set_options(**_READ_ONLY)
+        except Exception:
+            made.close()
+            raise DataError("no-snapshot", query=self._query, kind=self._query.kind) from None
+        return made
 
     def _asked(self, columns: str) -> str:
         return f"SELECT {columns} FROM (\n{self._query.text}\n) AS query_rows"
@@ -131,42 +99,6 @@ class QueryTable(Table):
             yield cursor.fetch_record_batch()
         finally:
             cursor.close()
-
-    def _connected(self) -> Any:
-        what = f"A {self._kind}:// database"
-        driver = library(f"adbc_driver_{self._kind}", extra="databases", what=what)
-        driver = library(f"{driver.__name__}.dbapi", extra="databases", what=what)
-        if self._kind == "sqlite":
-            return self._sqlite(driver)
-        if self._kind == "postgresql":
-            rest = self._query.uri.partition("://")[2]
-            return _begun(driver.connect(f"postgresql://{rest}"), _POSTGRESQL)
-        made = driver.connect(self._query.uri)
-        try:
-            made.adbc_connection.set_options(**_READ_ONLY)
-        except Exception:
-            made.close()
-            raise DataError("no-snapshot", query=self._query, kind=self._kind) from None
-        return made
-
-    def _sqlite(self, driver: Any) -> Any:
-        """A connection to a file that is neither made nor written.
-
-        SQLite's locks keep a state of the database for its readers. In WAL mode they are in a file
-        beside it, which a reader must be able to write.
-        """
-        file = self._query.file.absolute()
-        if not file.is_file():
-            raise DataError("no-such-file", path=file)
-        view = f"CREATE TEMP VIEW {_VIEW} AS {self._asked('*')}"
-        made = _begun(driver.connect(f"file:{quote(str(file))}?mode=ro"), (view, *_SQLITE))
-        with made.cursor() as cursor:
-            cursor.execute("PRAGMA journal_mode")
-            in_wal = cursor.fetchone() == ("wal",)
-        if in_wal and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
-            made.close()
-            raise DataError("locks-not-writable", query=self._query)
-        return made
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -195,6 +127,86 @@ class QueryTable(Table):
 
     def _failed(self, why: str) -> DataError:
         return DataError("query-failed", query=self._query, why=why)
+
+
+class PostgresqlTable(QueryTable):
+    """Rows of PostgreSQL."""
+
+    def _connected(self) -> Any:
+        rest = self._query.uri.partition("://")[2]
+        return _begun(self._driver().connect(f"postgresql://{rest}"), _POSTGRESQL)
+
+
+class SqliteTable(QueryTable):
+    """Rows of SQLite: a cell is what it is, whatever its column was declared to be."""
+
+    @property
+    def kinds(self) -> Mapping[str, Any]:
+        return dict.fromkeys(self.types, pa.null())
+
+    def _fields(self) -> list[tuple[str, Any]]:
+        """Texts or numbers, by SQLite's rules for a column's declared type."""
+        found = super()._fields()
+        with self._asking(), self._connection.cursor() as cursor:
+            cursor.execute(f"PRAGMA temp.table_info('{_VIEW}')")
+            declared = [str(row[2]).upper() for row in cursor.fetchall()]
+        texts = ("INT" not in each and any(t in each for t in _OF_TEXTS) for each in declared)
+        kinds = [pa.string() if text else pa.float64() for text in texts]
+        return [(name, kind) for (name, _), kind in zip(found, kinds, strict=True)]
+
+    def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
+        """Numbers, or texts as bytes where they are wanted: each cell by itself.
+
+        The driver takes a column's type from its first rows, and ends at a cell of another one: so
+        decimals and other cells are two columns, whose types a row in front says.
+        """
+        pairs = []
+        for name in map(_quoted, columns):
+            is_real = f"CASE typeof({name}) WHEN 'real' THEN"
+            pairs.append(f"{is_real} {name} END, {is_real} NULL ELSE CAST({name} AS BLOB) END")
+        front = ", ".join(["0.5, x'00'"] * len(columns))
+        asked = f"SELECT {front} UNION ALL {self._asked(', '.join(pairs))}"
+        with self._asking(), self._answer(asked) as reader:
+            first = 1
+            for batch in reader:
+                batch, first = batch.slice(first), 0
+                cells = []
+                for name, reals, others in zip(
+                    columns, batch.columns[::2], batch.columns[1::2], strict=True
+                ):
+                    if name in texts:
+                        found = reals.to_pylist()
+                        written = [None if each is None else repr(each).encode() for each in found]
+                        cells.append(pc.coalesce(pa.array(written, pa.binary()), others))
+                    else:
+                        cells.append(pc.coalesce(reals, pa.array(numbers_of(others))))
+                yield pa.RecordBatch.from_arrays(cells, list(columns))
+
+    def _connected(self) -> Any:
+        """A connection to a file that is neither made nor written.
+
+        SQLite's locks keep a state of the database for its readers. In WAL mode they are in a file
+        beside it, which a reader must be able to write.
+        """
+        driver, file = self._driver(), self._query.absolute().file
+        if file is None or not file.is_file():
+            raise DataError("no-such-file", path=file)
+        view = f"CREATE TEMP VIEW {_VIEW} AS {self._asked('*')}"
+        made = _begun(driver.connect(f"file:{quote(str(file))}?mode=ro"), (view, *_SQLITE))
+        with made.cursor() as cursor:
+            cursor.execute("PRAGMA journal_mode")
+            in_wal = cursor.fetchone() == ("wal",)
+        if in_wal and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
+            made.close()
+            raise DataError("locks-not-writable", query=self._query)
+        return made
+
+
+_TABLES: dict[str, type[QueryTable]] = {"postgresql": PostgresqlTable, "sqlite": SqliteTable}
+
+
+def open_query(query: Query) -> QueryTable:
+    return _TABLES.get(query.kind, QueryTable)(query)
 
 
 def _begun(connection: Any, statements: Sequence[str]) -> Any:

@@ -134,7 +134,7 @@ _OWN = (
         written=(".npy",),
     ),
     Format("npz", (".npz",), f"{_HERE}.arrays:open_archive"),
-    Format("database", (), f"{_HERE}.databases:QueryTable", pattern=NAME),
+    Format("database", (), f"{_HERE}.databases:open_query", pattern=NAME),
     Format(
         "matrix-market",
         (".mtx", ".mtx.gz"),
