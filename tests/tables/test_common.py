@@ -3,7 +3,7 @@
 import pytest
 
 from eigenveil.errors import DataError
-from eigenveil.tables.draft import common_schema
+from eigenveil.tables.common import common_schema
 from eigenveil.tables.schema import FORMAT, parse_schema
 
 

@@ -18,7 +18,8 @@ from eigenveil.errors import short_name
 from eigenveil.files import replacing
 from eigenveil.io import ReadOptions
 from eigenveil.io.survey import SchemaReport, as_json, check_files, look_at
-from eigenveil.tables import draft as drafts
+from eigenveil.tables.draft import Drafted
+from eigenveil.tables.kinds import KINDS as KINDS
 from eigenveil.tables.schema import (
     FORMAT,
     Column,
@@ -27,7 +28,6 @@ from eigenveil.tables.schema import (
     read_schema,
     write_schema,
 )
-from eigenveil.tables.schema import KINDS as KINDS
 from eigenveil.tables.schema import ROLES as ROLES
 from eigenveil.tables.schema import json_schema as json_schema
 
@@ -38,7 +38,7 @@ _PRIVATE = "What is said here was read from rows: it is for their owner only."
 class SeenColumns:
     """What a schema would say of the columns of files, and why."""
 
-    columns: Sequence[drafts.Drafted]
+    columns: Sequence[Drafted]
 
     def parts(self) -> Iterator[Part]:
         rows = [
@@ -50,7 +50,7 @@ class SeenColumns:
 
 
 def draft(files: Files, *, read: ReadOptions) -> SeenColumns:
-    return SeenColumns(drafts.draft(look_at(files, read=read)))
+    return SeenColumns([seen.drafted() for seen in look_at(files, read=read)])
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,9 @@ def write(seen: SeenColumns, said: Sequence[Column] | None, out: Path) -> Writte
     drafted = list(seen.columns)
     if said is not None:
         pairs = zip(said, drafted, strict=True)
-        drafted = [drafts.Drafted(column, each.why) for column, each in pairs]
-    schema = parse_schema(drafts.schema_of_draft(drafted).as_dict(), origin=str(out))
+        drafted = [Drafted(column, each.why) for column, each in pairs]
+    schema = Schema(tuple(each.column for each in drafted))
+    schema = parse_schema(schema.as_dict(), origin=str(out))
     write_schema(schema, out)
     return WrittenSchema(schema, out, SeenColumns(drafted))
 
@@ -131,19 +132,7 @@ def with_public(column: Any, parts: Sequence[str]) -> Any:
     """The column with what its owner says is public, checked."""
     values: dict[str, Any] = column.as_dict()
     values.pop("confirmed", None)
-    if column.kind == "category":
-        values["levels"] = list(parts)
-    elif column.kind == "date":
-        values["range"] = list(parts)
-    else:
-        values["range"] = [_number(part) for part in parts]
+    values[column.of_kind.public] = column.of_kind.said(parts)
     kept = {"name": f"{column.name}.", "kind": "number"}  # a schema has some feature
     found = parse_schema({"format": FORMAT, "columns": [values, kept]}, origin="The answer")
     return found.columns[0]
-
-
-def _number(text: str) -> Any:
-    try:
-        return int(text) if text.lstrip("+-").isdigit() else float(text)
-    except ValueError:
-        return text

@@ -28,7 +28,7 @@ from eigenveil.moments.source import RowSource
 from eigenveil.network.orders import parties_of
 from eigenveil.network.survey import PartyReport
 from eigenveil.planning.protocol import Choice
-from eigenveil.tables.draft import common_schema
+from eigenveil.tables.common import common_schema
 from eigenveil.tables.schema import Schema, read_schema
 
 __all__ = [

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, short_name
@@ -22,8 +21,8 @@ from eigenveil.io.formats.registry import USUAL, ReadOptions
 from eigenveil.io.formats.tabular import Table
 from eigenveil.io.open import check_tables, open_tables
 from eigenveil.moments.source import block_rows
-from eigenveil.tables.draft import Distinct, Seen
-from eigenveil.tables.encode import RowEncoder, encoded, is_numeric, labels, words
+from eigenveil.tables.draft import Distinct, Seen, SeenNumbers, SeenTexts, seen_by_type
+from eigenveil.tables.encode import RowEncoder, encoded, labels, words
 from eigenveil.tables.schema import Column, Schema
 
 _MOST_UNKNOWN = 1000  # levels that are counted
@@ -40,66 +39,41 @@ def look_at(paths: Sequence[str | Path | Place], *, read: ReadOptions = USUAL) -
             raise DataError(
                 "column-in-one-file", column=short_name(name), first=first.path, other=table.path
             )
-    found = {name: Seen(name, _kind(tables, name)) for name in first.columns}
-    texts = [name for name, seen in found.items() if seen.kind == "text"]
-    as_text = [name for name, seen in found.items() if seen.kind in ("text", "boolean", "date")]
-    for _, batch in _batches(tables, list(first.columns), as_text):
+    found = {name: _seen(tables, name) for name in first.columns}
+    as_text = [name for name, seen in found.items() if seen.as_text]
+    for batch in _batches(tables, list(first.columns), as_text):
         for name, seen in found.items():
-            cells = batch.column(batch.schema.get_field_index(name))
-            if name in texts:
-                seen.add_texts(words(cells))
-            else:
-                seen.add_numbers(encoded(Column(name, _ENCODED[seen.kind]), cells)[:, 0])
+            seen.add(batch.column(batch.schema.get_field_index(name)))
     return list(found.values())
 
 
-_ENCODED = {"number": "number", "boolean": "boolean", "date": "date", "empty": "number"}
-
-
-def _kind(tables: Sequence[Table], name: str) -> str:
-    """A column's kind by its types; that of a text where files disagree."""
-    kinds = {_kind_of(table.types[name], flag=name in table.flags) for table in tables} - {"empty"}
-    return kinds.pop() if len(kinds) == 1 else "text" if kinds else "empty"
-
-
-def _kind_of(kind: Any, *, flag: bool) -> str:
-    types = pa.types
-    if flag or types.is_boolean(kind):
-        return "boolean"
-    if types.is_date(kind) or types.is_timestamp(kind):
-        return "date"
-    if types.is_null(kind):
-        return "empty"
-    return "number" if is_numeric(kind) else "text"
+def _seen(tables: Sequence[Table], name: str) -> Seen:
+    """By the column's types; as a text where files disagree."""
+    found = {seen_by_type(table.types[name], flag=name in table.flags) for table in tables}
+    kinds = [kind for kind in found if kind is not None] or [SeenNumbers]
+    return kinds[0](name) if len(kinds) == 1 else SeenTexts(name)
 
 
 def _batches(
     tables: Sequence[Table], columns: Sequence[str], texts: Sequence[str]
-) -> Iterator[tuple[Table, Any]]:
+) -> Iterator[Any]:
     for table in tables:
         with reading(table.path):
-            for batch in table.batches(columns, block_rows(len(columns)), texts=texts):
-                yield table, batch
+            yield from table.batches(columns, block_rows(len(columns)), texts=texts)
 
 
 # -- What a schema says and what the files have.
 
 
-@dataclass
 class ColumnReport:
-    """What the owner should know of one column that the schema reads."""
+    """What the owner should know of one column that the schema reads: numbers, days and truths."""
 
-    column: Column
-    rows: int = 0  # Holes are missing values and cells that are not of the column's kind
-    holes: int = 0
-    outside: int = 0  # Values outside of the public range, which are taken to its ends
-    # Levels that the schema does not have, which become zeros
-    unknown: Counter[str] = field(default_factory=Counter)
-    low: float = np.inf
-    high: float = -np.inf
-    levels: set[int] = field(default_factory=set)
-    whole: bool = True
-    distinct: Distinct = field(default_factory=Distinct)
+    def __init__(self, column: Column) -> None:
+        self.column = column
+        self.rows = self.holes = 0  # Holes: missing values, and cells that are not of the kind
+        self.outside = 0  # Values outside of the public range, which are taken to its ends
+        self.unknown = Counter[str]()  # Levels that the schema does not have, which become zeros
+        self._low, self._high = np.inf, -np.inf
 
     def add(self, cells: Any) -> None:
         """Look at more rows."""
@@ -107,43 +81,71 @@ class ColumnReport:
         holes = np.isnan(values[:, 0])
         self.rows += len(cells)
         self.holes += int(holes.sum())
-        if self.column.kind == "category":
-            known = values.any(axis=1)
-            self.levels.update(np.flatnonzero(np.nan_to_num(values).any(axis=0)).tolist())
-            others = words(cells)[~holes & ~known]
-            for level in others.tolist():
-                if level in self.unknown or len(self.unknown) < _MOST_UNKNOWN:
-                    self.unknown[level] += 1
-            return
+        self._add(cells, values, holes)
+
+    def _add(self, cells: Any, values: NDArray[Any], holes: NDArray[np.bool_]) -> None:
+        del cells
         found = values[~holes, 0]
         low, high = self.column.bounds
         self.outside += int(np.count_nonzero((found < low) | (found > high)))
         if found.size:
-            self.low, self.high = min(self.low, found.min()), max(self.high, found.max())
-        self.whole = self.whole and bool((found == np.floor(found)).all())
-        if self.whole and self.column.kind == "number":
-            self.distinct.add(found.tolist())
+            self._low, self._high = min(self._low, found.min()), max(self._high, found.max())
 
     @property
     def findings(self) -> list[str]:
         """What is to be mended, or known, in sentences without a full stop."""
         if self.rows == self.holes:
             return ["no value" if self.rows else "no rows"]
-        found = []
+        return list(self._found())
+
+    def _found(self) -> Iterator[str]:
+        if self.outside:
+            ends = f"{self._low:g} to {self._high:g}"
+            yield f"{self.outside:,} values outside of the range: {ends}"
+        if self._low == self._high:
+            yield "constant"
+
+
+class NumberReport(ColumnReport):
+    def __init__(self, column: Column) -> None:
+        super().__init__(column)
+        self._whole, self._distinct = True, Distinct()
+
+    def _add(self, cells: Any, values: NDArray[Any], holes: NDArray[np.bool_]) -> None:
+        super()._add(cells, values, holes)
+        found = values[~holes, 0]
+        self._whole = self._whole and bool((found == np.floor(found)).all())
+        if self._whole:
+            self._distinct.add(found.tolist())
+
+    def _found(self) -> Iterator[str]:
+        yield from super()._found()
+        if self._whole and self._distinct.all_differ:
+            yield "all values are whole numbers and differ: is it an identifier?"
+
+
+class LevelReport(ColumnReport):
+    def __init__(self, column: Column) -> None:
+        super().__init__(column)
+        self._levels: set[int] = set()
+
+    def _add(self, cells: Any, values: NDArray[Any], holes: NDArray[np.bool_]) -> None:
+        known = values.any(axis=1)
+        self._levels.update(np.flatnonzero(np.nan_to_num(values).any(axis=0)).tolist())
+        for level in words(cells)[~holes & ~known].tolist():
+            if level in self.unknown or len(self.unknown) < _MOST_UNKNOWN:
+                self.unknown[level] += 1
+
+    def _found(self) -> Iterator[str]:
         if self.unknown:
             shown = ", ".join(repr(short_name(level)) for level, _ in self.unknown.most_common(5))
             count = self.unknown.total()
-            found.append(f"{count:,} rows with levels that the schema does not have: {shown}")
-        if self.outside:
-            found.append(
-                f"{self.outside:,} values outside of the range: {self.low:g} to {self.high:g}"
-            )
-        one_level = len(self.levels) <= 1 and not self.unknown
-        if one_level if self.column.kind == "category" else self.low == self.high:
-            found.append("constant")
-        if self.whole and self.distinct.all_differ and self.column.kind == "number":
-            found.append("all values are whole numbers and differ: is it an identifier?")
-        return found
+            yield f"{count:,} rows with levels that the schema does not have: {shown}"
+        if len(self._levels) <= 1 and not self.unknown:
+            yield "constant"
+
+
+_REPORTS = {"number": NumberReport, "category": LevelReport}
 
 
 @dataclass
@@ -193,10 +195,10 @@ def check_files(
     tables = open_tables(paths, read=read)
     encoder = RowEncoder.of_schema(schema)
     check_tables(encoder, tables)
-    columns = [ColumnReport(column) for column in schema.read]
+    columns = [_REPORTS.get(str(each.kind), ColumnReport)(each) for each in schema.read]
     unit = None if schema.unit is None else UnitReport(schema.unit)
     rows = 0
-    for _, batch in _batches(tables, encoder.columns, tuple(encoder.texts)):
+    for batch in _batches(tables, encoder.columns, tuple(encoder.texts)):
         rows += batch.num_rows
         for each in columns:
             each.add(batch.column(batch.schema.get_field_index(each.column.name)))

@@ -1,4 +1,4 @@
-"""Schemas that are made: drafted from what an owner sees in a table, or common to several tables.
+"""Schemas that are drafted from what an owner sees in a table.
 
 What is read from values here is as private as the rows. It is for the owner, who has to confirm
 that it is public (tables.md, section 5).
@@ -7,16 +7,17 @@ that it is public (tables.md, section 5).
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 
-from eigenveil.errors import DataError
+from eigenveil.tables.encode import encoded, is_numeric, words
 from eigenveil.tables.names import looks_like_identifier
-from eigenveil.tables.schema import FIRST_DAY, Column, Schema, parse_schema, shown_value
+from eigenveil.tables.schema import FIRST_DAY, Column
 
 MOST_LEVELS = 50
 """A text with more values is no category in a draft."""
@@ -48,23 +49,64 @@ class Distinct:
         return not self.repeats and len(self.seen) >= _FEWEST_DISTINCT
 
 
-@dataclass
-class Seen:
+@dataclass(frozen=True)
+class Drafted:
+    """A column as it is drafted, and why, in words for the owner."""
+
+    column: Column
+    why: str
+
+
+class Seen(ABC):
     """What was seen of one column."""
 
-    name: str
-    kind: str  # By the file's type
-    rows: int = 0
-    missing: int = 0
-    low: float = np.inf  # Of numbers, and of dates in days since 1970-01-01
-    high: float = -np.inf
-    whole: bool = True  # Whether every number is a whole one
-    # Values of a text and how often each is there, up to one more than `MOST_LEVELS`
-    levels: dict[str, int] = field(default_factory=dict)
-    distinct: Distinct = field(default_factory=Distinct)  # Of whole numbers and texts
+    is_text: ClassVar[bool] = False
+    as_text: ClassVar[bool] = False  # Whether its cells are wanted as they stand
 
-    def add_numbers(self, values: NDArray[np.floating[Any]]) -> None:
-        """Numbers, or days, of more rows; NaN where one is missing."""
+    def __init__(self, name: str) -> None:
+        self.column = Column(name)
+        self.missing = self.rows = 0
+        self.distinct = Distinct()  # Of whole numbers and texts
+
+    @abstractmethod
+    def add(self, cells: Any) -> None:
+        """Look at the cells of more rows."""
+
+    @property
+    def all_differ(self) -> bool:
+        """Whether the values look like an identifier's."""
+        return self.distinct.all_differ
+
+    @abstractmethod
+    def _drafted(self) -> Drafted:
+        """The column by its values, of which there are some that do not look like identifiers."""
+
+    def drafted(self) -> Drafted:
+        """A column of a schema for it."""
+        if looks_like_identifier(self.column.name, is_text=self.is_text):
+            several = (
+                self.distinct.repeats and "; its values repeat: does it say whose each row is?"
+            )
+            return self._as(f"its name is an identifier's{several or ''}", role="identifier")
+        if self.missing == self.rows:
+            return self._as("there is no value in it", role="ignore")
+        if self.all_differ:
+            return self._as("all of its values differ", role="identifier")
+        return self._drafted()
+
+    def _as(self, why: str, **fields: Any) -> Drafted:
+        return Drafted(replace(self.column, **fields), why)
+
+
+class SeenNumbers(Seen):
+    kind: ClassVar[str] = "number"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.low, self.high, self.whole = np.inf, -np.inf, True
+
+    def add(self, cells: Any) -> None:
+        values = encoded(replace(self.column, kind=self.kind), cells)[:, 0]
         found = values[np.isfinite(values)]
         self.rows += values.size
         self.missing += values.size - found.size
@@ -75,160 +117,72 @@ class Seen:
         if self.whole:
             self.distinct.add(found.tolist())
 
-    def add_texts(self, values: NDArray[np.object_]) -> None:
-        """Texts of more rows; ``None`` where one is missing."""
-        found = [value for value in values.tolist() if value is not None]
-        self.rows += values.size
-        self.missing += values.size - len(found)
-        self.distinct.add(found)
-        for value in found:
-            if value in self.levels or len(self.levels) <= MOST_LEVELS:
-                self.levels[value] = self.levels.get(value, 0) + 1
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is no value."""
-        return self.missing == self.rows
-
     @property
     def all_differ(self) -> bool:
-        """Whether the values look like an identifier's: whole numbers or texts that all differ."""
-        counted = self.kind == "text" or (self.kind == "number" and self.whole)
-        return counted and self.distinct.all_differ
+        return self.whole and super().all_differ
+
+    def _drafted(self) -> Drafted:
+        low, high = self._ends()
+        if low == high:
+            return self._as(f"constant in the data: {low}", kind=self.kind)
+        why = f"{low} to {high} in the data"
+        return self._as(why, kind=self.kind, range=(low, high), confirmed=False)
+
+    def _ends(self) -> tuple[Any, Any]:
+        whole = self.low.is_integer() and self.high.is_integer() and self.low < self.high
+        return (int(self.low), int(self.high)) if whole else (self.low, self.high)
 
 
-@dataclass(frozen=True)
-class Drafted:
-    """A column as it is drafted, and why, in words for the owner."""
+class SeenDates(SeenNumbers):
+    """Days since 1970-01-01."""
 
-    column: Column
-    why: str
+    kind, as_text = "date", True
 
+    all_differ = False
 
-def draft(seen: Sequence[Seen]) -> list[Drafted]:
-    """A column of a schema for each that was seen."""
-    return [_drafted(each) for each in seen]
-
-
-def schema_of_draft(drafted: Sequence[Drafted]) -> Schema:
-    """The schema of these columns."""
-    return Schema(tuple(each.column for each in drafted))
+    def _ends(self) -> tuple[Any, Any]:
+        low, high = (FIRST_DAY + datetime.timedelta(days=d) for d in (self.low, self.high))
+        return low, high
 
 
-def _drafted(seen: Seen) -> Drafted:
-    column = Column(seen.name)
-    if looks_like_identifier(seen.name, is_text=seen.kind == "text"):
-        several = seen.distinct.repeats and "; its values repeat: does it say whose each row is?"
-        return Drafted(
-            replace(column, role="identifier"), f"its name is an identifier's{several or ''}"
-        )
-    if seen.empty:
-        return Drafted(replace(column, role="ignore"), "there is no value in it")
-    if seen.all_differ:
-        return Drafted(replace(column, role="identifier"), "all of its values differ")
-    if seen.kind == "boolean":
-        return Drafted(replace(column, kind="boolean"), "true or false")
-    if seen.kind == "text":
-        if len(seen.levels) > MOST_LEVELS:
-            return Drafted(
-                replace(column, role="ignore"), f"a text with more than {MOST_LEVELS} values"
-            )
-        levels = tuple(sorted(seen.levels))
-        found = replace(column, kind="category", levels=levels, confirmed=False)
-        return Drafted(found, f"{len(levels)} level{'s' if len(levels) > 1 else ''} in the data")
-    if seen.kind == "date":
-        low, high = (FIRST_DAY + datetime.timedelta(days=d) for d in (seen.low, seen.high))
-        return _ranged(replace(column, kind="date"), low, high)
-    return _ranged(replace(column, kind="number"), seen.low, seen.high)
+class SeenTruths(SeenDates):
+    kind = "boolean"
+
+    def _drafted(self) -> Drafted:
+        return self._as("true or false", kind=self.kind)
 
 
-def _ranged(column: Column, low: Any, high: Any) -> Drafted:
-    if low == high:
-        return Drafted(column, f"constant in the data: {low}")
-    whole = isinstance(low, float) and low.is_integer() and high.is_integer()
-    pair = (int(low), int(high)) if whole else (low, high)
-    why = f"{pair[0]} to {pair[1]} in the data"
-    return Drafted(replace(column, range=pair, confirmed=False), why)
+class SeenTexts(Seen):
+    is_text = as_text = True
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.levels: set[str] = set()  # One more than `MOST_LEVELS` at most
+
+    def add(self, cells: Any) -> None:
+        found = [value for value in words(cells).tolist() if value is not None]
+        self.rows += len(cells)
+        self.missing += len(cells) - len(found)
+        self.distinct.add(found)
+        for value in found:
+            if len(self.levels) <= MOST_LEVELS:
+                self.levels.add(value)
+
+    def _drafted(self) -> Drafted:
+        if len(self.levels) > MOST_LEVELS:
+            return self._as(f"a text with more than {MOST_LEVELS} values", role="ignore")
+        why = f"{len(self.levels)} level{'s' if len(self.levels) > 1 else ''} in the data"
+        levels = tuple(sorted(self.levels))
+        return self._as(why, kind="category", levels=levels, confirmed=False)
 
 
-# -- What the schemas of several tables have in common, and where they differ.
-
-
-# What must be the same for a column to be one column.
-_SAME = ("role", "kind", "unit_of_measure", "origin")
-_NOT_THERE = "not there"
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One thing of one column that tables do not have alike."""
-
-    column: str
-    field: str  # Of the column; "column" where some tables do not have it
-    values: Mapping[str, str]  # What each table has, by the table's name
-    taken: str  # What the common schema has: "left out", or what was put together
-
-    def __str__(self) -> str:
-        listed = "; ".join(f"{name}: {value}" for name, value in self.values.items())
-        return f"column {self.column!r}, {self.field}: {listed}. Common: {self.taken}."
-
-
-def common_schema(schemas: Mapping[str, Schema]) -> tuple[Schema, tuple[Difference, ...]]:
-    """The columns that all tables have, in the first one's order, and where tables differ.
-
-    A column is left out where a table does not have it (or ignores it), or has it with another
-    role, kind, unit of measure or origin. Ranges become the widest one, none where a table has
-    none; levels become all of them. Labels do not count.
-    """
-    kept: list[Column] = []
-    found: list[Difference] = []
-    names = dict.fromkeys(c.name for schema in schemas.values() for c in schema.columns)
-    for name in names:
-        columns = {table: schema.column(name) for table, schema in schemas.items()}
-        there = {t: c for t, c in columns.items() if c is not None and c.role != "ignore"}
-        if not there:
-            continue
-        if len(there) < len(columns):
-            values = {t: _presence(c) for t, c in columns.items()}
-            found.append(Difference(name, "column", values, "left out"))
-            continue
-        wrong = [_difference(name, field, there, "left out") for field in _SAME]
-        if any(wrong):
-            found += filter(None, wrong)
-            continue
-        column, merged = _merged(name, there)
-        kept.append(column)
-        found += merged
-    if not any(column.role == "feature" for column in kept):
-        raise DataError("no-common-columns", schemas=", ".join(schemas))
-    schema = parse_schema(Schema(tuple(kept)).as_dict(), origin="The common schema")
-    return schema, tuple(found)
-
-
-def _presence(column: Column | None) -> str:
-    return _NOT_THERE if column is None else "ignored" if column.role == "ignore" else "there"
-
-
-def _difference(
-    name: str, field: str, columns: Mapping[str, Column], taken: str
-) -> Difference | None:
-    values = {table: getattr(column, field) for table, column in columns.items()}
-    if len(set(values.values())) == 1:
+def seen_by_type(kind: Any, *, flag: bool) -> type[Seen] | None:
+    """How a column of an Arrow type is looked at; None where it has no cell."""
+    types = pa.types
+    if flag or types.is_boolean(kind):
+        return SeenTruths
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return SeenDates
+    if types.is_null(kind):
         return None
-    return Difference(name, field, {t: shown_value(v) for t, v in values.items()}, taken)
-
-
-def _merged(name: str, columns: Mapping[str, Column]) -> tuple[Column, list[Difference]]:
-    """One column for all, of the same kind."""
-    ranges = [column.range for column in columns.values()]
-    known = [each for each in ranges if each is not None]
-    widest: tuple[Any, Any] | None = None
-    if len(known) == len(ranges):
-        widest = min(low for low, _ in known), max(high for _, high in known)
-    levels = tuple(dict.fromkeys(level for c in columns.values() for level in c.levels))
-    made = replace(next(iter(columns.values())), range=widest, levels=levels)
-    differences = (
-        _difference(name, "range", columns, shown_value(widest)),
-        _difference(name, "levels", columns, shown_value(levels)),
-    )
-    return made, [each for each in differences if each is not None]
+    return SeenNumbers if is_numeric(kind) else SeenTexts

@@ -9,7 +9,8 @@ and is the same in every format.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class RowEncoder:
         named = [column.name for column in columns]
         self.columns = tuple(named if unit is None or unit in named else [*named, unit])
         """The columns of the table that are needed."""
-        texts = {column.name for column in columns if column.kind != "number"}
+        texts = {c.name for c in columns if _READERS[str(c.kind)].of_texts}
         self.texts = frozenset(texts if unit is None else {*texts, unit})
         """Those whose cells are wanted as they stand, where the table is a text."""
 
@@ -57,7 +58,7 @@ class RowEncoder:
     def check_types(self, whose: str, types: Mapping[str, Any]) -> None:
         """Refuse columns whose type cannot be of their kind."""
         for column in self._read:
-            if not _FITS[str(column.kind)](_inner(types[column.name])):
+            if not _READERS[str(column.kind)].fits(_inner(types[column.name])):
                 raise DataError(
                     "column-kind",
                     whose=whose,
@@ -75,8 +76,8 @@ class RowEncoder:
         """
         place = {name: index for index, name in enumerate(batch.schema.names)}
         narrow = all(
-            column.kind != "number" or batch.schema.types[place[column.name]] in HELD_BY_SINGLE
-            for column in self._read
+            name in self.texts or batch.schema.types[place[name]] in HELD_BY_SINGLE
+            for name in (column.name for column in self._read)
         )
         dtype = np.float32 if narrow else np.float64  # each holds every entry exactly
         # column by column, as a table is stored: each is one piece of memory
@@ -147,13 +148,8 @@ def encoded(column: Column, cells: Any) -> NDArray[Any]:
         cells = cells.dictionary_decode()
     if pa.types.is_null(cells.type):
         return np.full((len(cells), len(column.encoded_names)), np.nan)
-    if column.kind == "category":
-        return _levels(cells, column.levels)
-    if column.kind == "boolean":
-        return _truths(cells)[:, None]
-    if column.kind == "date":
-        return _days(cells, column.origin)[:, None]
-    return numbers_of(cells)[:, None]
+    found = _READERS[str(column.kind)].read(column, cells)
+    return found[:, None] if found.ndim == 1 else found
 
 
 def _levels(cells: Any, levels: Sequence[str]) -> NDArray[np.float64]:
@@ -274,9 +270,24 @@ def _is_label(kind: Any) -> bool:
     return bool(is_numeric(kind) or _is_day(kind))
 
 
-_FITS = {
-    "number": lambda kind: is_numeric(kind) or pa.types.is_null(kind),
-    "boolean": lambda kind: is_numeric(kind) or _is_text(kind),
-    "category": _is_label,
-    "date": _is_day,
+@dataclass(frozen=True)
+class _Reader:
+    """How the cells of a kind are read."""
+
+    fits: Callable[[Any], bool]  # Whether an Arrow type can be of the kind
+    read: Callable[[Column, Any], NDArray[Any]]
+    of_texts: bool = True  # Whether cells are wanted as they stand, where the table is a text
+
+
+_READERS = {
+    "number": _Reader(
+        lambda kind: is_numeric(kind) or pa.types.is_null(kind),
+        lambda _, cells: numbers_of(cells),
+        of_texts=False,
+    ),
+    "boolean": _Reader(
+        lambda kind: is_numeric(kind) or _is_text(kind), lambda _, cells: _truths(cells)
+    ),
+    "category": _Reader(_is_label, lambda column, cells: _levels(cells, column.levels)),
+    "date": _Reader(_is_day, lambda column, cells: _days(cells, column.origin)),
 }

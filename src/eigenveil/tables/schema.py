@@ -8,7 +8,7 @@ is marked ``confirmed = false`` and must be confirmed as public before a fit tak
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,15 +17,14 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.checks import LARGEST, first_twice, is_number
+from eigenveil.checks import first_twice
 from eigenveil.errors import DataError, nearest, short_name
 from eigenveil.files import read_toml, replacing, toml_comment, toml_value
 from eigenveil.privacy.certificate import plan_hash
+from eigenveil.tables.kinds import KINDS, Kind, day_of
 
 FORMAT = "eigenveil-schema-1"
-Kind = Literal["number", "category", "boolean", "date"]
 Role = Literal["feature", "unit", "identifier", "covariate", "target", "ignore"]
-KINDS: tuple[str, ...] = get_args(Kind)
 ROLES: tuple[str, ...] = get_args(Role)
 FIRST_DAY = datetime.date(1970, 1, 1)
 """The day from which dates count where a column does not say another."""
@@ -56,42 +55,27 @@ class Column:
         return self.role in _READ
 
     @property
+    def of_kind(self) -> Kind:
+        """Its kind; that of numbers where none is needed."""
+        return KINDS[self.kind or "number"]
+
+    @property
     def encoded_names(self) -> tuple[str, ...]:
         """Names of what it becomes: of a category ``name=level``, one column a level."""
-        if self.kind == "category":
-            return tuple(f"{self.name}={level}" for level in self.levels)
-        return (self.name,)
+        return self.of_kind.names(self)
 
     @property
     def bounds(self) -> tuple[float, float]:
         """Smallest and largest value of each of its encoded columns; NaN where none is public."""
-        if self.kind in ("category", "boolean"):
-            return 0.0, 1.0
-        if self.range is None:
-            return np.nan, np.nan
-        low, high = self.range
-        if self.kind == "date":
-            return float((low - self.origin).days), float((high - self.origin).days)
-        return float(low), float(high)
+        return self.of_kind.bounds(self)
 
     def as_dict(self) -> dict[str, Any]:
         """What differs from the defaults, as plain values (dates as ``YYYY-MM-DD``)."""
-        found = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if getattr(self, field.name) != field.default
-        }
-        return {name: _plain(value) for name, value in found.items()}
+        found = {name: getattr(self, name) for name in _USUAL}
+        return {name: _plain(each) for name, each in found.items() if each != _USUAL[name]}
 
 
-@dataclass(frozen=True)
-class Variable:
-    """The encoded columns ``first`` to ``first + count - 1`` of one column of the table."""
-
-    name: str
-    kind: str
-    first: int
-    count: int
+_USUAL = {field.name: field.default for field in fields(Column)}
 
 
 @dataclass(frozen=True)
@@ -109,16 +93,6 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         """Names of the encoded columns."""
         return tuple(name for column in self.read for name in column.encoded_names)
-
-    @cached_property
-    def variables(self) -> tuple[Variable, ...]:
-        """Which encoded columns belong together: those of a category are one variable."""
-        found, first = [], 0
-        for column in self.read:
-            count = len(column.encoded_names)
-            found.append(Variable(column.name, str(column.kind), first, count))
-            first += count
-        return tuple(found)
 
     @property
     def unit(self) -> str | None:
@@ -144,9 +118,8 @@ class Schema:
 
         For histograms of columns, of which a category has one (tables.md, section 2).
         """
-        return np.repeat(
-            np.arange(len(self.read), dtype=np.float64), [v.count for v in self.variables]
-        )
+        counts = [len(column.encoded_names) for column in self.read]
+        return np.repeat(np.arange(len(self.read), dtype=np.float64), counts)
 
     def as_dict(self) -> dict[str, Any]:
         """The schema as plain values; :func:`parse_schema` makes the same of it."""
@@ -182,11 +155,11 @@ class Schema:
                 if column.role == "ignore":
                     continue
                 return f"column {column.name!r} is in only one of them"
-            for field in fields(Column):
-                pair = getattr(mine, field.name), getattr(theirs, field.name)
-                if field.name not in ("label", "confirmed") and pair[0] != pair[1]:
+            for field in (name for name in _USUAL if name not in ("label", "confirmed")):
+                pair = getattr(mine, field), getattr(theirs, field)
+                if pair[0] != pair[1]:
                     shown = [short_name(shown_value(value)) for value in pair]
-                    return f"column {column.name!r}: {field.name} is {shown[0]} and {shown[1]}"
+                    return f"column {column.name!r}: {field} is {shown[0]} and {shown[1]}"
         return ""
 
     def check_same(self, other: Schema, whose: str) -> None:
@@ -342,7 +315,7 @@ def _column(origin: str, number: int, given: Any) -> Column:
     if not isinstance(name, str) or not name:
         raise _bad(where, 'has no name (name = "...")')
     where = f"{origin}: column {short_name(name)!r}"
-    _known_keys(where, given, [field.name for field in fields(Column)])
+    _known_keys(where, given, list(_USUAL))
     kind = _choice(where, "kind", given.get("kind"), KINDS)
     role = _choice(where, "role", given.get("role", "feature"), ROLES)
     for key in ("unit_of_measure", "label"):
@@ -357,7 +330,7 @@ def _column(origin: str, number: int, given: Any) -> Column:
         given.get("unit_of_measure", ""),
         _range(where, kind, given.get("range")),
         _levels(where, given.get("levels", ())),
-        _day(where, "origin", given.get("origin", FIRST_DAY)),
+        day_of(where, "origin", given.get("origin", FIRST_DAY)),
         given.get("label", ""),
         given.get("confirmed", True),
     )
@@ -370,16 +343,11 @@ def _check_kind(where: str, column: Column) -> None:
     """What a column that is read must and cannot have, by its kind."""
     if column.kind is None:
         raise DataError("column-without-kind", where=where, kinds=", ".join(KINDS))
-    if column.kind == "category" and not column.levels:
+    if not column.of_kind.complete(column):
         raise DataError("category-without-levels", where=where)
-    wrong = {
-        "levels": column.levels and column.kind != "category",
-        "range": column.range is not None and column.kind not in ("number", "date"),
-        "origin": column.origin != FIRST_DAY and column.kind != "date",
-        "unit_of_measure": column.unit_of_measure and column.kind != "number",
-    }
-    if key := next((key for key, is_wrong in wrong.items() if is_wrong), None):
-        raise _bad(where, f"{key} has no meaning for kind {column.kind!r}")
+    for key in ("levels", "range", "origin", "unit_of_measure"):
+        if key not in column.of_kind.own and getattr(column, key) != _USUAL[key]:
+            raise _bad(where, f"{key} has no meaning for kind {column.kind!r}")
 
 
 def _range(where: str, kind: str | None, given: Any) -> tuple[Any, Any] | None:
@@ -387,12 +355,7 @@ def _range(where: str, kind: str | None, given: Any) -> tuple[Any, Any] | None:
         return None
     if not isinstance(given, list | tuple) or len(given) != 2:
         raise _bad(where, f"range = {given!r:.60} is not [smallest, largest]")
-    if kind == "date":
-        low, high = (_day(where, "range", each) for each in given)
-    else:
-        low, high = given
-        if not all(is_number(each) and abs(each) <= LARGEST for each in given):
-            raise _bad(where, f"range = {given!r:.60} is not two finite numbers")
+    low, high = KINDS[kind or "number"].limits(where, given)
     if low >= high:
         raise DataError("range-reversed", where=where, low=low, high=high)
     return low, high
@@ -409,18 +372,7 @@ def _levels(where: str, given: Any) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _day(where: str, key: str, given: Any) -> datetime.date:
-    try:
-        if isinstance(given, str):
-            return datetime.date.fromisoformat(given)
-    except ValueError:
-        pass
-    if isinstance(given, datetime.date) and not isinstance(given, datetime.datetime):
-        return given
-    raise DataError("not-a-day", where=where, key=key, given=given)
-
-
-def _choice(where: str, key: str, given: Any, choices: Sequence[str]) -> str | None:
+def _choice(where: str, key: str, given: Any, choices: Collection[str]) -> str | None:
     if given is None or given in choices:
         return None if given is None else str(given)
     raise _bad(where, f"{key} = {given!r:.40} is not one of {', '.join(choices)}")

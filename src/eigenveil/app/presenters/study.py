@@ -230,9 +230,7 @@ def _columns_text(study: Study) -> str:
 def _schema_text(schema: Schema) -> str:
     """Which columns of a file are read, and as what, for whoever agrees to it."""
     found = [
-        f"{short_name(column.name)} "
-        f"({f'{len(column.levels)} levels' if column.kind == 'category' else column.kind})"
-        for column in schema.read
+        f"{short_name(column.name)} ({column.of_kind.shown(column)})" for column in schema.read
     ]
     whose = "" if schema.unit is None else f"; rows belong to {short_name(schema.unit)}"
     more = f" and {len(found) - 20} more" if len(found) > 20 else ""

@@ -10,7 +10,7 @@ from eigenveil.app.parts import Part, TablePart
 from eigenveil.errors import DataError
 from eigenveil.network.channel import sentence
 from eigenveil.network.survey import NOT_A_MEMBER, NOT_CONNECTED, REVOKED, PartyReport
-from eigenveil.tables.draft import Difference, common_schema
+from eigenveil.tables.common import Difference, common_schema
 from eigenveil.tables.schema import Schema
 
 if TYPE_CHECKING:

@@ -99,10 +99,10 @@ def _asked(drafted: Any) -> Any:
     if not column.read:
         return column
     if column.kind is None:
-        column = replace(column, kind=_choice("  kind", app.schema.KINDS, "number"))
-    if column.confirmed and (column.kind != "category" or column.levels):
+        column = replace(column, kind=_choice("  kind", list(app.schema.KINDS), "number"))
+    if column.confirmed and column.of_kind.complete(column):
         return column
-    what = "levels" if column.kind == "category" else "range"
+    what = column.of_kind.public
     ways = " (y: as seen; Enter: later)" if not column.confirmed else ""
     while True:
         text = f"  public {what}, with commas between{ways}"

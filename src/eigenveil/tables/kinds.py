@@ -1,0 +1,115 @@
+"""Kinds of columns, one object each: what a schema says of their values, and how it is given."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from eigenveil.checks import LARGEST, is_number
+from eigenveil.errors import DataError
+
+if TYPE_CHECKING:
+    from eigenveil.tables.schema import Column
+
+
+class Kind:
+    """A kind of columns."""
+
+    name: ClassVar[str]
+    own: ClassVar[tuple[str, ...]] = ()  # Fields of a column that have a meaning
+    needed: ClassVar[tuple[str, ...]] = ()  # Those that it must have to be read
+    public: ClassVar[str] = "range"  # The field that says what is public of its values
+    ends: ClassVar[tuple[float, float]] = (np.nan, np.nan)  # Of all its columns, if they have some
+
+    def names(self, column: Column) -> tuple[str, ...]:
+        """Names of the columns that it becomes."""
+        return (column.name,)
+
+    def bounds(self, column: Column) -> tuple[float, float]:
+        """Smallest and largest value of each of them; NaN where none is public."""
+        if column.range is None:
+            return self.ends
+        low, high = (self.encoded(column, value) for value in column.range)
+        return low, high
+
+    def encoded(self, column: Column, value: Any) -> float:
+        """What a value in a range becomes."""
+        del column
+        return float(value)
+
+    def complete(self, column: Column) -> bool:
+        return all(getattr(column, key) for key in self.needed)
+
+    def limits(self, where: str, given: Sequence[Any]) -> Sequence[Any]:
+        """The two ends of a range, checked."""
+        if not all(is_number(each) and abs(each) <= LARGEST for each in given):
+            what = f"range = {given!r:.60} is not two finite numbers"
+            raise DataError("bad-schema", where=where, what=what)
+        return given
+
+    def said(self, parts: Sequence[str]) -> list[Any]:
+        """What is public, of what a person typed."""
+        return list(parts)
+
+    def shown(self, column: Column) -> str:
+        """In words, for whoever agrees to it."""
+        return f"{len(column.levels)} levels" if column.levels else self.name
+
+
+class NumberKind(Kind):
+    name, own = "number", ("range", "unit_of_measure")
+
+    def said(self, parts: Sequence[str]) -> list[Any]:
+        return [_number(part) for part in parts]
+
+
+class CategoryKind(Kind):
+    """One column a level, called ``name=level``."""
+
+    name, own, needed, public, ends = "category", ("levels",), ("levels",), "levels", (0.0, 1.0)
+
+    def names(self, column: Column) -> tuple[str, ...]:
+        return tuple(f"{column.name}={level}" for level in column.levels)
+
+
+class BooleanKind(Kind):
+    name, ends = "boolean", (0.0, 1.0)
+
+
+class DateKind(Kind):
+    """Days since the column's origin."""
+
+    name, own = "date", ("range", "origin")
+
+    def encoded(self, column: Column, value: Any) -> float:
+        return float((value - column.origin).days)
+
+    def limits(self, where: str, given: Sequence[Any]) -> Sequence[Any]:
+        return [day_of(where, "range", each) for each in given]
+
+
+def day_of(where: str, key: str, given: Any) -> datetime.date:
+    """A day of a schema, as TOML has it or as a text."""
+    try:
+        if isinstance(given, str):
+            return datetime.date.fromisoformat(given)
+    except ValueError:
+        pass
+    if isinstance(given, datetime.date) and not isinstance(given, datetime.datetime):
+        return given
+    raise DataError("not-a-day", where=where, key=key, given=given)
+
+
+def _number(text: str) -> Any:
+    try:
+        return int(text) if text.lstrip("+-").isdigit() else float(text)
+    except ValueError:
+        return text
+
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind for kind in (NumberKind(), CategoryKind(), BooleanKind(), DateKind())
+}
