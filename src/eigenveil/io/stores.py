@@ -181,20 +181,22 @@ class Store:
 
     ranges = True
 
-    def __init__(self, root: str, files: Any) -> None:
-        self.root, self._files = root, files
+    def __init__(self, root: str, files: Any, *, query: str = "") -> None:
+        self.root, self._files, self._query = root, files, query
 
     def ask(self, action: Callable[[], _Found]) -> _Found:
         """The result of what asks the store, if it comes in time."""
         try:
             return within(action)
-        except (EigenveilError, FileNotFoundError, TimeoutError):
+        except (EigenveilError, FileNotFoundError):
             raise
         except Exception as error:
             raise OSError(0, self._said(error)) from None
 
     def _said(self, error: Exception) -> str:
-        return next(iter(str(error).splitlines()), "") or type(error).__name__
+        text = str(getattr(error, "strerror", None) or error)
+        text = text.replace(self._query, "") if self._query else text  # before it is cut
+        return first_line(text, empty=type(error).__name__)
 
     def shown(self, path: str) -> str:
         """A path as messages and ledgers have it, without anything secret."""
@@ -247,8 +249,9 @@ class _Other(Store):
     """A store that fsspec reads."""
 
     def __init__(self, root: str, files: Any, *, query: str = "") -> None:
-        super().__init__(root, pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(files)))
-        self._other, self._query = files, query
+        arrows = pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(files))
+        super().__init__(root, arrows, query=query)
+        self._other = files
         self.web = root.startswith(("http:", "https:"))
         self.ranges = not self.web  # many servers have none
 
@@ -256,8 +259,7 @@ class _Other(Store):
         status = getattr(error, "status", None)
         if status is not None:
             return f"the server answered {status} {getattr(error, 'message', '')}".rstrip()
-        said = super()._said(error)
-        return said.replace(self._query, "") if self._query else said
+        return super()._said(error)
 
     def _whole(self, path: str) -> str:
         return f"{self.root}{path}{self._query}" if self.web else path
@@ -267,7 +269,10 @@ class _Other(Store):
             return super().kind(path)
         try:
             self._other.info(self._whole(path))
-        except FileNotFoundError:
+        except FileNotFoundError as error:  # fsspec says so of whatever went wrong
+            cause = error.__cause__
+            if cause is not None and getattr(cause, "status", None) not in (404, 410):
+                raise cause from None
             return "nothing"
         return "file"
 
