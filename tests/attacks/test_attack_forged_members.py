@@ -17,7 +17,7 @@ from eigenveil.errors import EigenveilError
 from eigenveil.federation.members import Evidence, ListHead, MemberList, digest_of
 from eigenveil.federation.public_key import KeySigner
 from eigenveil.federation.signed import Signed
-from eigenveil.network.keys import PartyKeys, read_signer
+from eigenveil.network.folder import PartyKeys, read_signer
 from eigenveil.network.members import KnownMembers, line, read_members
 from eigenveil.network.registrar import (
     Registrar,

@@ -36,8 +36,8 @@ from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.network.journal import Journal, Opening
 from eigenveil.network.orders import sign_order
+from eigenveil.network.results import STATUS, error_fields, error_from, read_progress
 from eigenveil.network.service import StudyRunner
-from eigenveil.network.status import STATUS, error_fields, error_from, read_progress
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.spending import Spending
 from federation_tools import identities

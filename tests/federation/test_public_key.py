@@ -21,7 +21,7 @@ from eigenveil.federation.sealing import (
     point_of,
 )
 from eigenveil.federation.signed import Document, Signed
-from eigenveil.network.keys import PartyKeys, pem_of, read_signer
+from eigenveil.network.folder import PartyKeys, pem_of, read_signer
 
 PRIME = 2**255 - 19
 SMALL = [

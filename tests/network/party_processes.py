@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from contract import opener  # noqa: E402
-from study_tools import Site  # noqa: E402
+from study_tools import Site, impatient  # noqa: E402
 
 import disk_tools  # noqa: E402
 from eigenveil.federation.ledger.ledger import Ledger  # noqa: E402
@@ -51,7 +51,8 @@ def _forever():
         if not child:
             try:
                 os.close(0)
-                _party(folder, words.decode().strip(), address)
+                with impatient():
+                    _party(folder, words.decode().strip(), address)
             except BaseException:
                 traceback.print_exc()
             os._exit(1)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from unittest import mock
 
@@ -12,7 +13,7 @@ from eigenveil.federation.approvals.record import Standing
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.moments.source import ArrayRows
-from eigenveil.network import parties
+from eigenveil.network import attendant, endpoint, parties, questions
 from eigenveil.network.attendant import Attendant
 from eigenveil.network.lead import LeadSession
 from eigenveil.network.parties import HelperParty, SiteParty
@@ -34,6 +35,17 @@ def rows_of(name, count=40, width=4):
 def one_release(**fields):
     """A study that takes few exchanges."""
     return study_of(**({"row_bound": 4.0, "mechanism": "gaussian"} | fields))
+
+
+@contextmanager
+def impatient():
+    """Parties look, try and ask again soon."""
+    with (
+        mock.patch.multiple(attendant, WAIT=0.2, RETRY=0.1, HELLO=0.5),
+        mock.patch.multiple(endpoint, AGAIN=0.2, SELDOM=0.5),
+        mock.patch.object(questions, "WAIT", 0.2),
+    ):
+        yield
 
 
 class Site(SiteParty):
@@ -75,9 +87,10 @@ class Federation:
             budget = requested_budget(settle(self.study))
             ledger.set_budget(replace(budget, epsilon=budget.epsilon * 20))
         self.running, self.sites, self.attendants, self.said = {}, {}, {}, []
-        self.service = None
+        self.service, self._open = None, ExitStack()
 
     def __enter__(self):
+        self._open.enter_context(impatient())
         self.start_aggregator()
         for name in self.parties:
             if self.parties[name].role in ("site", "helper"):
@@ -88,6 +101,7 @@ class Federation:
         for name in list(self.running):
             self.stop(name)
         self.stop_aggregator()
+        self._open.close()
 
     def start(self, name, party=None):
         """A site or helper in a thread of its own."""

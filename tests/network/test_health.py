@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import urllib.error
 import urllib.request
 
@@ -17,8 +18,6 @@ from eigenveil.errors import DataError, OutputError
 from eigenveil.moments.source import ArrayRows
 from eigenveil.network.health import (
     LONGEST_SILENCE,
-    METRICS,
-    SOURCES,
     STEPS,
     Activity,
     WatchedParty,
@@ -26,19 +25,8 @@ from eigenveil.network.health import (
     parse_address,
     serve,
 )
-from eigenveil.network.status import Progress
+from eigenveil.network.results import Progress
 from federation_tools import SITES, make_federation
-
-
-def test_no_metric_is_computed_from_rows():
-    """Each states its source, none of which has rows; and no label can carry a value of a row."""
-    assert "rows" not in SOURCES
-    names = [metric.name for metric in METRICS]
-    assert len(set(names)) == len(names)
-    for metric in METRICS:
-        assert metric.source in SOURCES
-        assert set(metric.labels) <= {"step", "data_set", "unit", "state"}
-        assert metric.help.endswith(".")
 
 
 def after_a_study(folder, rows):
@@ -63,6 +51,11 @@ def test_metrics_are_the_same_whatever_the_rows_are(tmp_path):
     found = [after_a_study(tmp_path / str(i), rows) for i, rows in enumerate((few, many))]
     assert found[0] == found[1]
     text = "\n".join(found[0])
+    assert set(re.findall(r"# TYPE eigenveil_(\w+)", text)) == {
+        *("up", "ready", "messages_total", "runs_total", "last_question_timestamp_seconds"),
+        *("budget_epsilon", "budget_spent_epsilon", "budget_left_epsilon"),
+    }
+    assert set(re.findall(r"(\w+)=", text)) == {"step", "data_set", "unit"}
     assert 'eigenveil_messages_total{step="round"}' in text
     assert 'eigenveil_budget_epsilon{data_set="default",unit="row"} 20.0' in text
 

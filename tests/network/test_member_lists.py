@@ -15,8 +15,16 @@ from eigenveil.federation import members as lists
 from eigenveil.federation.public_key import KeySigner
 from eigenveil.network import members as known_lists
 from eigenveil.network import registrar as office
-from eigenveil.network.folder import MEMBERS_FILE, PartyFolder, add_keys, identity_of, new_party
-from eigenveil.network.keys import PartyKeys, pem_of, read_signer
+from eigenveil.network.folder import (
+    MEMBERS_FILE,
+    PartyFolder,
+    PartyKeys,
+    add_keys,
+    identity_of,
+    new_party,
+    pem_of,
+    read_signer,
+)
 from eigenveil.network.members import KnownMembers, line
 from eigenveil.network.registrar import Registrar, new_request, read_request, request_line
 from federation_tools import make_federation, study_of

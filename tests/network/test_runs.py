@@ -22,7 +22,7 @@ from eigenveil.network.attendant import Attendant
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.mailbox import digest_of
 from eigenveil.network.orders import sign_end, sign_order
-from eigenveil.network.runs import SILENT
+from eigenveil.network.parties import SILENT
 from eigenveil.network.service import end_run
 from eigenveil.network.survey import Telling
 from eigenveil.privacy.certificate import read_certificate
@@ -144,7 +144,6 @@ def test_a_lead_takes_no_result_of_another_run(federation, monkeypatch):
             runs.append(run := lead.submit(federation.study))
             assert (found := ended(lead, run)).state == "finished", found.error
         first, second = runs
-        first, second = runs
         results = federation.parties["aggregator"].results
         for name in ("model.npz", "certificate.json", "summary.json"):
             (results / second / name).write_bytes((results / first / name).read_bytes())
@@ -250,7 +249,7 @@ def test_what_is_wrong_is_said_in_one_line(federation, tmp_path):
     box.close()
     north = Site(federation.parties["north"], federation.ledgers["north"], said=said)
     stop = threading.Event()
-    threading.Timer(3.0, stop.set).start()
+    threading.Timer(0.6, stop.set).start()
 
     class Away:
         def take(self, wait, known=()):
@@ -301,11 +300,31 @@ def test_a_full_disk_is_told_of_once_and_nothing_is_charged_until_there_is_room(
     with federation.lead() as lead:
         run = lead.submit(federation.study)
         until(lambda: any("No space left" in line for line in north.said))
-        time.sleep(2.5)
+        time.sleep(0.5)
         assert sum("No space left" in line for line in north.said) == 1
         assert not any(each.charges for each in federation.ledgers["north"].sessions())
         full.clear()
         assert ended(lead, run).state == "finished"
+
+
+def test_a_party_that_was_stopped_does_nothing_any_more(federation):
+    """Its folder is free for another process once it has ended."""
+    north, working, left = federation.sites["north"], threading.Event(), threading.Event()
+    answer = north.answer
+
+    def slow(query):
+        working.set()
+        time.sleep(0.3)
+        found = answer(query)
+        left.set()
+        return found
+
+    north.answer = slow
+    with federation.lead() as lead:
+        lead.submit(federation.study)
+        assert working.wait(30)
+        federation.stop("north")
+        assert left.is_set()
 
 
 def test_a_share_that_is_full_is_said_and_the_study_goes_on_when_there_is_room(

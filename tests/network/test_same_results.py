@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import study_tools
 from contract import CARRIERS, Lossy
-from study_tools import Federation, ended, one_release, rows_of
+from study_tools import Federation, ended, impatient, one_release, rows_of
 
 from eigenveil.federated.running import InProcess, carry, requested_budget
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import settle
-from eigenveil.network import attendant, endpoint, questions
 from eigenveil.network.attendant import Attendant
 from eigenveil.network.lead import LeadSession
 from eigenveil.noise.source import SeededSource
@@ -71,20 +70,6 @@ def check(federation, run, wanted, found):
         charged = [record.name for _, each in session.charges for record in each.releases]
         assert sorted(charged) == sorted(wanted)
         assert ledger.verify().holds
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    """A carrier that loses mail is asked again soon."""
-    for module, name, seconds in (
-        (endpoint, "AGAIN", 0.2),
-        (endpoint, "SELDOM", 0.5),
-        (questions, "WAIT", 0.2),
-        (attendant, "RETRY", 0.1),
-        (attendant, "HELLO", 0.5),
-        (attendant, "WAIT", 0.2),
-    ):
-        monkeypatch.setattr(module, name, seconds)
 
 
 class Killed(BaseException):
@@ -169,7 +154,7 @@ def lives(federation, name, over, deaths):
 
 def test_sites_are_killed_at_every_step_and_nothing_is_lost_or_charged_twice(tmp_path):
     study, kills, run_number = one_release(), times(9_000), 0
-    with silence():
+    with silence(), impatient():
         wanted, _ = alone(study, tmp_path)
         while kills > 0:
             run_number += 1

@@ -27,8 +27,7 @@ from eigenveil.federation.public_key import Signer
 from eigenveil.federation.study.file import read_study
 from eigenveil.federation.study.study import Study
 from eigenveil.files import Place
-from eigenveil.network.folder import PartyFolder, write_json
-from eigenveil.network.keys import read_signer
+from eigenveil.network.folder import PartyFolder, read_signer, write_json
 
 _SHORTEST = 6
 _OWN_FILE = "owner.json"

@@ -22,12 +22,13 @@ from eigenveil.network.folder import (
     FILE,
     MEMBERS_FILE,
     PartyFolder,
+    PartyKeys,
     add_keys,
     keys_of,
     new_party,
     open_party,
+    plug_in,
 )
-from eigenveil.network.keys import PartyKeys, plug_in
 from eigenveil.network.members import LARGEST
 from eigenveil.network.registrar import (
     Registrar,

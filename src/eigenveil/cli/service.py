@@ -106,7 +106,7 @@ class StudyEvents:
             self._say(ids, f"Study {found.get('study', '')!r} is {state}{again}{why}, run {run}.")
 
     def _found(self) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
-        from eigenveil.network.status import read_progress
+        from eigenveil.network.results import read_progress
 
         for folder in sorted(self._party.results.glob("*")):
             found = read_progress(folder)

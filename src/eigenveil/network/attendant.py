@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.protocol.messages import AGGREGATOR
-from eigenveil.network.channel import NOT_APPROVED, OTHER_MEMBERS, OVER, SURVEY, Answer
+from eigenveil.network.channel import NOT_APPROVED, OTHER_MEMBERS, OVER, SURVEY, Reply
 from eigenveil.network.endpoint import Endpoint, Received
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.mailbox import CarrierError, Mailbox, digest_of
 from eigenveil.network.orders import is_session
-from eigenveil.network.parties import Party
+from eigenveil.network.parties import StudyParty
 from eigenveil.network.questions import EXPIRED, JOIN
 from eigenveil.network.survey import told
 
@@ -48,7 +48,7 @@ class _Held:
 class Attendant:
     """Attends a party's mailbox; sums are computed in one thread beside."""
 
-    def __init__(self, party: Party, mailbox: Mailbox) -> None:
+    def __init__(self, party: StudyParty, mailbox: Mailbox) -> None:
         self.party, self.say = party, party.say
         self.at = Endpoint(party.folder, mailbox, party.say)
         for session in self.at.post.sessions:  # its end was cut off
@@ -70,7 +70,7 @@ class Attendant:
                 if not self.attend(SOON if self._held else WAIT):
                     stop.wait(RETRY)
         finally:
-            self._work.shutdown(wait=False, cancel_futures=True)
+            self._work.shutdown(cancel_futures=True)
 
     def attend(self, wait: float) -> bool:
         """One :meth:`turn`; a mailbox that cannot be reached is told to the owner once."""
@@ -165,7 +165,7 @@ class Attendant:
         if came.same_members or not begins:
             return False
         self.at.greet(AGGREGATOR, with_list=True)
-        self.at.reply(query, Answer(OTHER_MEMBERS))
+        self.at.reply(query, Reply(OTHER_MEMBERS))
         return True
 
     def _submit(self, work: Callable[[], None]) -> None:
@@ -180,7 +180,7 @@ class Attendant:
         try:
             if query.step == OVER:
                 self._end(query.payload.decode("ascii", "replace"))
-                answer = Answer()
+                answer = Reply()
             else:
                 answer = self.party.answer(query)
             was_waiting, held.waits = held.waits, answer.code == NOT_APPROVED
@@ -204,7 +204,7 @@ class Attendant:
         with self._guard:
             return sum(each.waits for each in self._held.values())
 
-    def _reply(self, query: Envelope, answer: Answer) -> None:
+    def _reply(self, query: Envelope, answer: Reply) -> None:
         run = self.party.runs.find(query.session)
         size = 0 if run is None else run.sizes.bound(query.step, answer=True)
         self.at.reply(query, answer, size)

@@ -52,7 +52,7 @@ _STEP = 1 << 12
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     """What came of a question: a payload, or why there is none."""
 
     code: str = ""

@@ -13,7 +13,7 @@ from eigenveil.network.channel import (
     NOT_CONNECTED,
     OTHER_MEMBERS,
     WAITS,
-    Answer,
+    Reply,
     room,
 )
 from eigenveil.network.envelopes import (
@@ -64,7 +64,7 @@ class Endpoint:
         told = (_KNOWN if self.post.knows(name) else _ASKS) + listed
         self.mailbox.put(name, self.post.hello(name, told))
 
-    def reply(self, query: Envelope, answer: Answer, size: int = 0) -> None:
+    def reply(self, query: Envelope, answer: Reply, size: int = 0) -> None:
         """An answer to this question alone, padded to its step's size."""
         found = query.answered(answer.payload, answer.code)
         sealed, _ = self.post.seal(found, bound=max(size, room(answer.payload)))
@@ -140,7 +140,7 @@ class Question:
                 self.code = NO_ANSWER
         at.mailbox.put(self.name, self.sealed)
 
-    def take(self, at: Endpoint, found: Envelope) -> Answer | None:
+    def take(self, at: Endpoint, found: Envelope) -> Reply | None:
         """The answer; ``None`` where the party says more later.
 
         To a party with another list this one is brought; should its own be newer, that comes.
@@ -148,7 +148,7 @@ class Question:
         if found.code == OTHER_MEMBERS:
             self.code, self.lists = OTHER_MEMBERS, self.lists + 1
             if self.lists > _MOST_LISTS:
-                return Answer(BAD_MEMBERS)
+                return Reply(BAD_MEMBERS)
             at.greet(self.name, with_list=True)
             self.sealed, self.pause = b"", AGAIN
             self.again = time.monotonic() + _SHORTLY * self.lists
@@ -156,4 +156,4 @@ class Question:
         if found.code in WAITS:
             self.code = found.code
             return None
-        return Answer(found.code, found.payload)
+        return Reply(found.code, found.payload)

@@ -3,9 +3,8 @@
 ``/healthz`` answers 200 while the process lives, ``/readyz`` 200 while the party reaches its
 mailbox and 503 otherwise, ``/metrics`` as Prometheus reads it. Nothing can be sent there.
 
-Each metric is declared here with where its value comes from, and a test walks through all of them:
-no source has rows. Of messages only that they came is counted, and not what was answered, since a
-refusal may be due to a row.
+No metric is computed from rows. Of messages only that they came is counted, and not what was
+answered, since a refusal may be due to a row.
 """
 
 from __future__ import annotations
@@ -19,15 +18,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal, get_args
+from typing import Any
 
 from eigenveil.errors import DataError, EigenveilError, OutputError, of_system
 from eigenveil.network.folder import PartyFolder
-from eigenveil.network.status import STATES, read_progress
+from eigenveil.network.results import STATES, read_progress
 
-# What a metric may be computed from; none of these has rows.
-Source = Literal["messages", "ledger", "members", "status", "process"]
-SOURCES: tuple[Source, ...] = get_args(Source)
 LONGEST_SILENCE = 45.0
 """Seconds since the mailbox was last reached after which a party is not ready."""
 # Steps by their first word: labels are of this list alone, whatever the aggregator sends.
@@ -72,144 +68,82 @@ class WatchedParty:
     ledger: Any = None
 
 
-Samples = Mapping[tuple[str, ...], float]
+def _family(
+    name: str,
+    told: str,
+    found: float | Mapping[Any, float],
+    labels: tuple[str, ...] = (),
+    *,
+    counter: bool = False,
+) -> Any:
+    """A number, or one for each value of its labels, as prometheus_client has them."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    made = (CounterMetricFamily if counter else GaugeMetricFamily)(name, told, labels=labels)
+    for each, value in found.items() if isinstance(found, Mapping) else [((), found)]:
+        made.add_metric(each, value)
+    return made
 
 
-@dataclass(frozen=True)
-class Metric:
-    """One number, or one for each value of its labels; ``read`` gives them now."""
-
-    name: str
-    help: str
-    kind: Literal["counter", "gauge"]
-    source: Source
-    read: Callable[[WatchedParty], Samples]
-    labels: tuple[str, ...] = ()
+def _of_process(watched: WatchedParty) -> Iterator[Any]:
+    yield _family("eigenveil_up", "1 while the process answers.", 1.0)
+    ready = float(watched.activity.is_ready)
+    yield _family("eigenveil_ready", "1 while the party reaches its mailbox.", ready)
 
 
-def _messages(watched: WatchedParty) -> Samples:
-    return {(step,): float(count) for step, count in watched.activity.messages.items()}
+def _of_messages(watched: WatchedParty) -> Iterator[Any]:
+    activity = watched.activity
+    found = {(step,): float(count) for step, count in activity.messages.items()}
+    told = "Signed questions that came, by kind of step."
+    yield _family("eigenveil_messages", told, found, ("step",), counter=True)
+    told = "Runs of studies that began here."
+    yield _family("eigenveil_runs", told, float(activity.runs), counter=True)
+    told = "When a signed question came last; 0 while none has since the start."
+    yield _family("eigenveil_last_question_timestamp_seconds", told, activity.last)
 
 
-def _one(value: float) -> Samples:
-    return {(): value}
+def _of_ledger(watched: WatchedParty) -> Iterator[Any]:
+    standings = () if watched.ledger is None else watched.ledger.standings()
+    of = {(each.budget.data_set, each.budget.unit): each for each in standings}
+    labels = ("data_set", "unit")
+    found = {key: float(each.budget.epsilon) for key, each in of.items()}
+    yield _family("eigenveil_budget_epsilon", "Epsilon of a budget, at its delta.", found, labels)
+    found = {key: float(each.spent_epsilon) for key, each in of.items()}
+    told = "Epsilon spent of a budget, at its delta."
+    yield _family("eigenveil_budget_spent_epsilon", told, found, labels)
+    found = {key: float(each.left_epsilon) for key, each in of.items()}
+    told = "Epsilon of the largest study that a budget still covers, at its delta."
+    yield _family("eigenveil_budget_left_epsilon", told, found, labels)
 
 
-def _budgets(value: Callable[[Any], float]) -> Callable[[WatchedParty], Samples]:
-    def read(watched: WatchedParty) -> Samples:
-        found = () if watched.ledger is None else watched.ledger.standings()
-        return {(each.budget.data_set, each.budget.unit): value(each) for each in found}
-
-    return read
-
-
-def _days_left(watched: WatchedParty) -> Samples:
+def _of_members(watched: WatchedParty) -> Iterator[Any]:
     left = watched.party.known.current().head.until - datetime.now(UTC)
-    return _one(left.total_seconds() / 86400)
+    days = left.total_seconds() / 86400
+    yield _family("eigenveil_members_days_left", "Days until the list of members ends.", days)
 
 
-def _studies(watched: WatchedParty) -> Samples:
-    if watched.party.role != "aggregator":
-        return {}
-    found = [read_progress(folder) for folder in watched.party.results.glob("*")]
-    states = Counter(each["state"] for each in found if each is not None)
-    return {(state,): float(states[state]) for state in STATES}
+def _of_studies(watched: WatchedParty) -> Iterator[Any]:
+    if watched.party.role == "aggregator":
+        folders = watched.party.results.glob("*")
+        states = Counter(each["state"] for each in map(read_progress, folders) if each is not None)
+        found = {(state,): float(states[state]) for state in STATES}
+        yield _family(
+            "eigenveil_studies", "Studies at the aggregator, by state.", found, ("state",)
+        )
 
 
-METRICS = (
-    Metric("eigenveil_up", "1 while the process answers.", "gauge", "process", lambda _: _one(1.0)),
-    Metric(
-        "eigenveil_ready",
-        "1 while the party reaches its mailbox.",
-        "gauge",
-        "process",
-        lambda watched: _one(float(watched.activity.is_ready)),
-    ),
-    Metric(
-        "eigenveil_messages",
-        "Signed questions that came, by kind of step.",
-        "counter",
-        "messages",
-        _messages,
-        ("step",),
-    ),
-    Metric(
-        "eigenveil_runs",
-        "Runs of studies that began here.",
-        "counter",
-        "messages",
-        lambda watched: _one(float(watched.activity.runs)),
-    ),
-    Metric(
-        "eigenveil_last_question_timestamp_seconds",
-        "When a signed question came last; 0 while none has since the start.",
-        "gauge",
-        "messages",
-        lambda watched: _one(watched.activity.last),
-    ),
-    Metric(
-        "eigenveil_budget_epsilon",
-        "Epsilon of a budget, at its delta.",
-        "gauge",
-        "ledger",
-        _budgets(lambda each: float(each.budget.epsilon)),
-        ("data_set", "unit"),
-    ),
-    Metric(
-        "eigenveil_budget_spent_epsilon",
-        "Epsilon spent of a budget, at its delta.",
-        "gauge",
-        "ledger",
-        _budgets(lambda each: float(each.spent_epsilon)),
-        ("data_set", "unit"),
-    ),
-    Metric(
-        "eigenveil_budget_left_epsilon",
-        "Epsilon of the largest study that a budget still covers, at its delta.",
-        "gauge",
-        "ledger",
-        _budgets(lambda each: float(each.left_epsilon)),
-        ("data_set", "unit"),
-    ),
-    Metric(
-        "eigenveil_members_days_left",
-        "Days until the list of members ends.",
-        "gauge",
-        "members",
-        _days_left,
-    ),
-    Metric(
-        "eigenveil_studies",
-        "Studies at the aggregator, by state.",
-        "gauge",
-        "status",
-        _studies,
-        ("state",),
-    ),
-)
-
-
+@dataclass(eq=False)
 class _Collector:
     """Computes the metrics when they are asked for."""
 
-    def __init__(self, watched: WatchedParty) -> None:
-        self._watched = watched
+    watched: WatchedParty
 
     def collect(self) -> Iterator[Any]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        families = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
-        for metric in METRICS:
-            made = families[metric.kind](metric.name, metric.help, labels=metric.labels)
+        for source in (_of_process, _of_messages, _of_ledger, _of_members, _of_studies):
             try:
-                samples = metric.read(self._watched)
-            except EigenveilError:  # a ledger that is busy: this number is missing, others are not
+                yield from [each for each in source(self.watched) if each.samples]
+            except EigenveilError:  # a ledger that is busy: other numbers are there
                 continue
-            if metric.labels and not samples:
-                continue
-            for labels, value in samples.items():
-                made.add_metric(labels, value)
-            yield made
 
 
 def exposition(watched: WatchedParty) -> tuple[str, bytes]:
@@ -240,7 +174,7 @@ def parse_address(text: str) -> tuple[str, int]:
 def serve(address: str, watched: WatchedParty) -> ThreadingHTTPServer:
     """Answer there until the process ends, in a thread of its own."""
     host, port = parse_address(address)
-    handler = type("Handler", (_Handler,), {"answers": _answers(watched)})
+    handler = type("Handler", (_Handler,), {"watched": watched})
     try:
         server = ThreadingHTTPServer((host, port), handler)
     except OSError as error:
@@ -250,37 +184,14 @@ def serve(address: str, watched: WatchedParty) -> ThreadingHTTPServer:
     return server
 
 
-_Answer = Callable[[], tuple[int, str, bytes]]
-
-
-def _answers(watched: WatchedParty) -> dict[str, _Answer]:
-    def live() -> tuple[int, str, bytes]:
-        return 200, _TEXT, b"ok\n"
-
-    def ready() -> tuple[int, str, bytes]:
-        if watched.activity.is_ready:
-            return 200, _TEXT, b"ready\n"
-        return 503, _TEXT, b"not connected\n"
-
-    def metrics() -> tuple[int, str, bytes]:
-        try:
-            kind, text = exposition(watched)
-        except EigenveilError as error:
-            return 501, _TEXT, f"{error.message} {error.hint}\n".encode()
-        return 200, kind, text
-
-    return {"/healthz": live, "/readyz": ready, "/metrics": metrics}
-
-
 class _Handler(BaseHTTPRequestHandler):
-    answers: dict[str, _Answer]
+    watched: WatchedParty
     timeout = _PATIENCE
     server_version = "eigenveil"
     sys_version = ""
 
     def do_GET(self) -> None:
-        found = self.answers.get(self.path.partition("?")[0])
-        status, kind, text = found() if found is not None else (404, _TEXT, b"no such page\n")
+        status, kind, text = self._found(self.path.partition("?")[0])
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(text)))
@@ -289,8 +200,20 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(text)
 
-    def do_HEAD(self) -> None:
-        self.do_GET()
+    do_HEAD = do_GET  # noqa: N815
+
+    def _found(self, path: str) -> tuple[int, str, bytes]:
+        if path == "/healthz":
+            return 200, _TEXT, b"ok\n"
+        if path == "/readyz":
+            ready = self.watched.activity.is_ready
+            return (200, _TEXT, b"ready\n") if ready else (503, _TEXT, b"not connected\n")
+        if path != "/metrics":
+            return 404, _TEXT, b"no such page\n"
+        try:
+            return 200, *exposition(self.watched)
+        except EigenveilError as error:
+            return 501, _TEXT, f"{error.message} {error.hint}\n".encode()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Nothing: a probe every second is no news."""

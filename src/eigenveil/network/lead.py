@@ -21,14 +21,13 @@ from eigenveil.federation.protocol.messages import AGGREGATOR
 from eigenveil.federation.study.study import Study
 from eigenveil.files import replacing
 from eigenveil.network import channel
-from eigenveil.network.channel import NONCE, PIECE, Answer, room
+from eigenveil.network.channel import NONCE, PIECE, Reply, room
 from eigenveil.network.endpoint import Endpoint, Question
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.folder import PartyFolder
 from eigenveil.network.mailbox import CarrierError, Mailbox, digest_of, open_mailbox
 from eigenveil.network.orders import new_session, sign_end, sign_order
-from eigenveil.network.results import FILES, MOST_BYTES, read_result_files
-from eigenveil.network.status import State, error_from
+from eigenveil.network.results import FILES, MOST_BYTES, State, error_from, read_result_files
 from eigenveil.network.survey import REVOKED, PartyReport, problem_of, question_about, report_of
 
 # Seconds: to wait for an answer, and for a mailbox; and of one look into the mailbox.
@@ -125,7 +124,7 @@ class LeadSession:
         return [
             PartyReport(name, problem=problem)
             if problem
-            else report_of(name, found.get(name, Answer(channel.NOT_CONNECTED)))
+            else report_of(name, found.get(name, Reply(channel.NOT_CONNECTED)))
             for name, problem in problems.items()
         ]
 
@@ -201,11 +200,11 @@ class LeadSession:
 
     def _exchange(
         self, queries: Sequence[Envelope], size: int, timeout: float, *, most: int = 0
-    ) -> dict[str, Answer]:
+    ) -> dict[str, Reply]:
         """What each party answers until time is over."""
         with self._one:
             asked = {each.recipient: Question(each, size) for each in queries}
-            answers: dict[str, Answer] = {}
+            answers: dict[str, Reply] = {}
             self._at.limit = max(channel.MOST_SURVEYED, most)
             begun = reached = time.monotonic()
             while len(answers) < len(asked) and (now := time.monotonic()) < begun + timeout:
@@ -221,7 +220,7 @@ class LeadSession:
                     time.sleep(_GLANCE / 4)
             return answers
 
-    def _put(self, question: Question, answers: dict[str, Answer]) -> None:
+    def _put(self, question: Question, answers: dict[str, Reply]) -> None:
         try:
             question.put(self._at)
         except CarrierError as error:
@@ -230,9 +229,9 @@ class LeadSession:
             if question.name == AGGREGATOR or error.code != REVOKED:
                 raise
             self._at.mailbox.take(0.0)  # raises where it is this lead itself
-            answers[question.name] = Answer(REVOKED)
+            answers[question.name] = Reply(REVOKED)
 
-    def _look(self, wait: float, asked: dict[str, Question], answers: dict[str, Answer]) -> None:
+    def _look(self, wait: float, asked: dict[str, Question], answers: dict[str, Reply]) -> None:
         """Take what has come, once; mail of another process of this lead stays where it is."""
         done = []
         for data in self._at.mailbox.take(wait, self._seen):
@@ -244,7 +243,7 @@ class LeadSession:
         if done:
             self._at.mailbox.forget(done)
 
-    def _letter(self, data: bytes, asked: dict[str, Question], answers: dict[str, Answer]) -> bool:
+    def _letter(self, data: bytes, asked: dict[str, Question], answers: dict[str, Reply]) -> bool:
         """Deal with a message; whether nothing more is to be done about it by anybody."""
         try:
             came = self._at.receive(data)

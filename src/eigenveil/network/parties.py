@@ -6,17 +6,25 @@ lead signed, and only questions that the aggregator signed for it and that run.
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from eigenveil.errors import DataError, DecisionRefused, EigenveilError, ProtocolError
 from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.approvals.record import Standing
 from eigenveil.federation.approvals.studies import MOST_WAITING, ask_owner, keep
-from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.ledger.ledger import Ledger, SessionKey
 from eigenveil.federation.protocol.helper import Helper
 from eigenveil.federation.protocol.messages import AGGREGATOR, decode
 from eigenveil.federation.protocol.site import Site
@@ -26,19 +34,22 @@ from eigenveil.models.driver import told_owner
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import RowSource
 from eigenveil.network import channel
-from eigenveil.network.channel import Answer, opened
+from eigenveil.network.channel import Reply, opened
 from eigenveil.network.endpoint import Say
 from eigenveil.network.envelopes import Envelope
-from eigenveil.network.folder import PartyFolder, identity_of
+from eigenveil.network.folder import PartyFolder, identity_of, write_json
 from eigenveil.network.health import Activity
 from eigenveil.network.members import KnownMembers
-from eigenveil.network.orders import parties_of, read_order
+from eigenveil.network.orders import Order, is_session, kept_order, parties_of, read_order
 from eigenveil.network.questions import JOIN
-from eigenveil.network.runs import AdmittedRun, AdmittedRuns, Role
+from eigenveil.network.sizes import Sizes
 from eigenveil.network.survey import Telling
 from eigenveil.noise.source import RandomSource
 
 Approve = Literal["manual", "all"]
+SILENT = 30 * 86400.0
+"""Seconds, beside those of an answer, after which a run of which nothing comes is over."""
+_MOST_OPEN = 4
 _log = logging.getLogger(__name__)
 
 
@@ -50,7 +61,105 @@ def note_members(members: KnownMembers, ledger: Ledger) -> None:
     ledger.note_members(*members.mark())
 
 
-class Party(ABC):
+class Role(Protocol):
+    def handle(self, request: bytes) -> bytes: ...
+
+
+@dataclass(eq=False)
+class AdmittedRun:
+    """A run that a party answers, under the list of members of its beginning."""
+
+    order: Order
+    members: str
+    role: Role | None = None
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        return Sizes(self.order.study)
+
+    @property
+    def key(self) -> SessionKey:
+        return SessionKey(self.order.study.hash, self.order.session)
+
+
+class AdmittedRuns:
+    """Those of one party; what was admitted is known after a restart."""
+
+    def __init__(self, folder: PartyFolder) -> None:
+        self._folder, self._guard = folder, threading.RLock()
+        self._known: OrderedDict[str, AdmittedRun] = OrderedDict()
+        self.largest = 0  # bytes of a question of these runs
+        try:
+            self.over = set(folder.ended_file.read_text(encoding="ascii").split())
+        except (OSError, ValueError):
+            self.over = set()
+        for file in folder.runs.glob("*.json"):
+            self.find(file.stem)
+
+    def find(self, session: str) -> AdmittedRun | None:
+        """A run that was admitted, by this process or one before."""
+        found = self._known.get(session)
+        if found is not None or not is_session(session) or session in self.over:
+            return found
+        try:
+            fields = json.loads(self._file(session).read_text(encoding="utf-8"))
+            run = AdmittedRun(kept_order(fields["order"].encode()), str(fields["members"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, EigenveilError):
+            return None
+        return self._know(run)
+
+    def admit(self, order: Order, members: str) -> AdmittedRun:
+        write_json(self._file(order.session), {"order": order.line.decode(), "members": members})
+        return self._know(AdmittedRun(order, members))
+
+    def role(self, run: AdmittedRun, opened: Callable[[AdmittedRun], Role]) -> Role:
+        """What answers in a run; few are held open at a time."""
+        role = run.role = run.role or opened(run)
+        with self._guard:
+            self._known.move_to_end(run.order.session)
+            held = [each for each in self._known.values() if each.role is not None]
+            for each in held[:-_MOST_OPEN]:
+                each.role = None
+        with suppress(OSError):  # when it was asked about last
+            os.utime(self._file(run.order.session))
+        return role
+
+    def about(self) -> dict[str, str]:
+        """Study and name of the run that was asked about last, for a log."""
+        for session, run in reversed(self._known.items()):
+            return {"study": run.key.study, "run": session}
+        return {}
+
+    def silent(self) -> Iterator[str]:
+        """Runs of which nothing has come for so long that nothing will."""
+        now = time.time()
+        for session, run in list(self._known.items()):
+            with suppress(OSError):
+                heard = self._file(session).stat().st_mtime
+                if heard + run.order.timeout + SILENT < now:
+                    yield session
+
+    def end(self, session: str) -> None:
+        """Nothing of a run is answered any more."""
+        with self._folder.ended_file.open("a", encoding="ascii") as file:
+            file.write(f"{session}\n")
+        self._file(session).unlink(missing_ok=True)
+
+    def forget(self, session: str) -> None:
+        with self._guard:
+            self._known.pop(session, None)
+
+    def _know(self, run: AdmittedRun) -> AdmittedRun:
+        with self._guard:
+            self._known[run.order.session] = run
+            self.largest = max(self.largest, run.sizes.largest())
+        return run
+
+    def _file(self, session: str) -> Path:
+        return self._folder.runs / f"{session}.json"
+
+
+class StudyParty(ABC):
     """A party of studies, whatever carries its messages.
 
     With ``approve="all"`` a study is approved as it comes: of a site, a decision of its owner that
@@ -85,23 +194,23 @@ class Party(ABC):
             )
         return channel.NOT_APPROVED
 
-    def answer(self, query: Envelope) -> Answer:
+    def answer(self, query: Envelope) -> Reply:
         try:
             return self._answered(query)
         except _Coded as refused:
             return refused.answer
         except DecisionRefused as error:  # these are not the rows that were approved
             self.say(str(error))
-            return Answer(channel.REFUSED)
+            return Reply(channel.REFUSED)
         except EigenveilError as error:
             self.say(str(error))
-            return Answer(channel.DATA if isinstance(error, DataError) else channel.TROUBLE)
+            return Reply(channel.DATA if isinstance(error, DataError) else channel.TROUBLE)
         except Exception:
             _log.exception("a message could not be answered")
             self.say(f"A message could not be answered: see {self.folder.folder / 'log.txt'}.")
-            return Answer(channel.TROUBLE)
+            return Reply(channel.TROUBLE)
 
-    def _answered(self, query: Envelope) -> Answer:
+    def _answered(self, query: Envelope) -> Reply:
         payload, run = query.payload, self.runs.find(query.session)
         if query.step == JOIN:
             run, payload = self._admitted(query)
@@ -121,7 +230,7 @@ class Party(ABC):
         role = self.runs.role(run, self._open)
         answer = role.handle(payload)
         self._after(role)
-        return Answer("", answer)
+        return Reply("", answer)
 
     def _admitted(self, query: Envelope) -> tuple[AdmittedRun, bytes]:
         """The run of a first question, if a lead signed it and the owner agrees; its message."""
@@ -196,10 +305,10 @@ class Party(ABC):
 
 class _Coded(Exception):
     def __init__(self, code: str) -> None:
-        self.answer = Answer(code)
+        self.answer = Reply(code)
 
 
-class SiteParty(Party):
+class SiteParty(StudyParty):
     """A site: its rows, ledger and approvals; ``open_rows`` gives the columns of a study."""
 
     def __init__(
@@ -266,7 +375,7 @@ class SiteParty(Party):
                 raise
 
 
-class HelperParty(Party):
+class HelperParty(StudyParty):
     """The trusted noise helper: it has neither rows nor a ledger, and draws masks for any study."""
 
     def __init__(self, folder: PartyFolder, *, approve: Approve = "all", say: Say = print) -> None:

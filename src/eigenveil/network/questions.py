@@ -20,7 +20,7 @@ from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol.messages import AGGREGATOR
 from eigenveil.federation.protocol.requests import Replies
 from eigenveil.network import channel
-from eigenveil.network.channel import Answer, failure, opening, room
+from eigenveil.network.channel import Reply, failure, opening, room
 from eigenveil.network.endpoint import AGAIN, Endpoint, Question
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.mailbox import digest_of
@@ -49,10 +49,10 @@ class Batch:
 
     def __init__(self, questions: Iterable[Question]) -> None:
         self.open = {each.name: each for each in questions}
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, Reply] = {}
         self._changed = threading.Event()
 
-    def take(self, question: Question, answer: Answer) -> None:
+    def take(self, question: Question, answer: Reply) -> None:
         if self.open.get(question.name) is question:
             del self.open[question.name]
             self.answers[question.name] = answer
@@ -117,7 +117,7 @@ class QuestionDesk:
             question.put(self._at)
         except ProtocolError as error:
             if error.code in ("not-a-member", "revoked-party"):
-                self._take(question, Answer(channel.REFUSED))
+                self._take(question, Reply(channel.REFUSED))
             self._warn(f"{question.name} was not asked", error)
 
     def _close(self, question: Question) -> Batch | None:
@@ -170,7 +170,7 @@ class QuestionDesk:
                 self._answered(found)
             elif not came.same_members:
                 self._at.greet(came.sender, with_list=True)
-                self._at.reply(found, Answer(channel.OTHER_MEMBERS))
+                self._at.reply(found, Reply(channel.OTHER_MEMBERS))
             else:
                 self._receive(found)
         except EigenveilError as error:
@@ -199,7 +199,7 @@ class QuestionDesk:
         if question is not None and (answer := question.take(self._at, found)) is not None:
             self._take(question, answer)
 
-    def _take(self, question: Question, answer: Answer) -> None:
+    def _take(self, question: Question, answer: Reply) -> None:
         with self._guard:
             batch = self._close(question)
         if batch is not None:
@@ -272,7 +272,7 @@ class PartyCalls:
             if answer is None:
                 left = batch.open.get(name)
                 code = channel.NO_ANSWER if left is None or method != JOIN else left.code
-                self._silent[name], answer = time.monotonic(), Answer(code)
+                self._silent[name], answer = time.monotonic(), Reply(code)
             if answer.code:
                 failures[name] = failure(answer.code)
                 continue

@@ -30,8 +30,7 @@ from eigenveil.federation.members import (
 from eigenveil.federation.public_key import KeySigner, PublicKey, Signer
 from eigenveil.federation.signed import Document, KeyText, Signed
 from eigenveil.files import hold
-from eigenveil.network.folder import MEMBERS_FILE
-from eigenveil.network.keys import PartyKeys, pem_of, read_signer, write_private
+from eigenveil.network.folder import MEMBERS_FILE, PartyKeys, pem_of, read_signer, write_private
 from eigenveil.network.members import line, read_members, write_members
 
 KEY, NEXT = "registrar", "next"

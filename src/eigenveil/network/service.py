@@ -27,7 +27,7 @@ from eigenveil.federation.protocol.requests import Call, Replies
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.files import replacing
 from eigenveil.network import channel
-from eigenveil.network.channel import NONCE, OVER, PIECE, Answer
+from eigenveil.network.channel import NONCE, OVER, PIECE, Reply
 from eigenveil.network.endpoint import Endpoint
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.folder import PartyFolder, identity_of
@@ -43,8 +43,15 @@ from eigenveil.network.orders import (
     sign_end,
 )
 from eigenveil.network.questions import PATIENCE, Closed, PartyCalls, QuestionDesk
-from eigenveil.network.results import FILES, write_result_files
-from eigenveil.network.status import GOING_ON, STATUS, Progress, error_fields, read_progress
+from eigenveil.network.results import (
+    FILES,
+    GOING_ON,
+    STATUS,
+    Progress,
+    error_fields,
+    read_progress,
+    write_result_files,
+)
 
 # Studies that compute at once, in all and of one lead; and that a lead may have waiting or running.
 AT_ONCE, OF_A_LEAD = 4, 2
@@ -89,6 +96,7 @@ class AggregatorService:
     def close(self) -> None:
         """Take no more mail; runs go on when the service is started again."""
         self.desk.close()
+        self._answers.shutdown(cancel_futures=True)
         with self._guard:
             self._guard.wait_for(lambda: not self._alive, _CLOSING)
 
@@ -195,7 +203,8 @@ class AggregatorService:
             raise ProtocolError("only-of-another-role", sender=query.sender, role="a lead")
         if query.session:  # keys would be made for it, and stay
             raise ProtocolError("asked-in-a-run", sender=query.sender)
-        self._answers.submit(self._answer, query)
+        with suppress(RuntimeError):  # closed meanwhile: the lead asks again
+            self._answers.submit(self._answer, query)
 
     def _answer(self, query: Envelope) -> None:
         asked = {
@@ -209,12 +218,12 @@ class AggregatorService:
             does = asked.get(query.step)
             if does is None:
                 raise ProtocolError("bad-request", what="There is no such request")
-            found = Answer("", does(query.sender, query.payload[NONCE:]))
+            found = Reply("", does(query.sender, query.payload[NONCE:]))
         except EigenveilError as error:
-            found = Answer(error.code or channel.TROUBLE, json.dumps(error_fields(error)).encode())
+            found = Reply(error.code or channel.TROUBLE, json.dumps(error_fields(error)).encode())
         except Exception:
             _log.exception("a lead's request could not be answered")
-            found = Answer(channel.TROUBLE)
+            found = Reply(channel.TROUBLE)
         try:
             self._at.reply(query, found, PIECE if query.step == channel.RESULT else 0)
         except EigenveilError as error:

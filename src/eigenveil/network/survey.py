@@ -22,13 +22,13 @@ from eigenveil.federation.members import Membership
 from eigenveil.federation.signed import Document
 from eigenveil.federation.study.study import Study, parse_study
 from eigenveil.network import channel
-from eigenveil.network.channel import MOST_SURVEYED, NONCE, OTHER_MEMBERS, TROUBLE, Answer
+from eigenveil.network.channel import MOST_SURVEYED, NONCE, OTHER_MEMBERS, TROUBLE, Reply
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.orders import parties_of
 from eigenveil.tables.schema import Schema, parse_schema
 
 if TYPE_CHECKING:
-    from eigenveil.network.parties import Party
+    from eigenveil.network.parties import StudyParty
 
 State = Literal[
     "new", "waiting", "full", "approved", "used", "expired", "refused", "revoked", "no-part",
@@ -99,10 +99,10 @@ class PartyReport:
 # -- a party's side
 
 
-def told(party: Party, question: Envelope, *, known: bool) -> Answer:
+def told(party: StudyParty, question: Envelope, *, known: bool) -> Reply:
     """What a lead is answered; ``known`` says whether both have the same list of members."""
     if not known:
-        return Answer(OTHER_MEMBERS)
+        return Reply(OTHER_MEMBERS)
     if party.members.role(question.sender) != "lead":
         raise ProtocolError("bad-request", what="Only a lead may ask before a study")
     try:
@@ -110,13 +110,13 @@ def told(party: Party, question: Envelope, *, known: bool) -> Answer:
         found = PartyAnswer(state="not-asked") if study is None else _decided(party, study)
     except EigenveilError as error:
         party.say(str(error))
-        return Answer(TROUBLE)
+        return Reply(TROUBLE)
     if party.telling.schema is not None:
         found = found.model_copy(update={"table_schema": party.telling.schema.as_dict()})
-    return Answer("", found.model_dump_json().encode())
+    return Reply("", found.model_dump_json().encode())
 
 
-def _decided(party: Party, study: Study) -> PartyAnswer:
+def _decided(party: StudyParty, study: Study) -> PartyAnswer:
     """What the owner decided; who has not is asked."""
     if party.folder.name not in parties_of(study):
         return PartyAnswer(state="no-part")
@@ -183,7 +183,7 @@ def problem_of(members: Membership, name: str) -> str:
     return "" if found in ("site", "helper") else NOT_A_MEMBER
 
 
-def report_of(name: str, answer: Answer) -> PartyReport:
+def report_of(name: str, answer: Reply) -> PartyReport:
     if answer.code:
         return PartyReport(name, problem=answer.code)
     try:

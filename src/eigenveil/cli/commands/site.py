@@ -222,9 +222,9 @@ def _start(
     from eigenveil.network.folder import lock
     from eigenveil.network.health import WatchedParty
     from eigenveil.network.mailbox import open_mailbox
-    from eigenveil.network.parties import Approve, HelperParty, Party, SiteParty
+    from eigenveil.network.parties import Approve, HelperParty, SiteParty, StudyParty
 
-    answers: Party | None = None
+    answers: StudyParty | None = None
     books: ReportingLedger | None = None
 
     def run() -> dict[str, str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from eigenveil.errors import DataError, OutputError
 
 SOURCE = Path(__file__).with_name("eigenveil_relay")
-FLARE_CLASSES = ("eigenveil_relay.flare.Server", "eigenveil_relay.flare.Party")
+FLARE_CLASSES = ("eigenveil_relay.flare.Server", "eigenveil_relay.flare.PartyEnd")
 
 
 def make_spool(spool: Path, group: str = "") -> Path:

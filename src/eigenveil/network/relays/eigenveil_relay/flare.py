@@ -106,7 +106,7 @@ class Server(Controller):
         return task
 
 
-class Party(Executor):
+class PartyEnd(Executor):
     """Beside a party."""
 
     def execute(
