@@ -150,66 +150,56 @@ def renamed(model, name):
     return other
 
 
-@NAMES
-def test_results(name, fitted, capsys):
-    Screen().show(results.result_parts(renamed(fitted, name)))
-    literal(capsys.readouterr().out, name)
+def _results(name, fitted):
+    yield results.result_parts(renamed(fitted, name))
 
 
-@NAMES
-def test_releases_and_views(name, fitted, capsys):
-    record = fitted.certificate_.releases[0].model_copy(update={"name": name})
-    Screen().show([results.release_table([record])])
-    literal(capsys.readouterr().out, name)
-    guarantee = fitted.guarantee_
+def _releases_and_views(name, fitted):
+    yield [
+        results.release_table([fitted.certificate_.releases[0].model_copy(update={"name": name})])
+    ]
     said = SimpleNamespace(
         epsilon=1.0, delta=0.0, mu=None, certified=False, __str__=lambda: name, caveats=()
     )
-    Screen().show(results.view_parts({name: said, "b": guarantee}))
-    literal(capsys.readouterr().out, name)
+    yield results.view_parts({name: said, "b": fitted.guarantee_})
 
 
-@NAMES
-def test_mixtures_and_topics(name, capsys):
-    strengths = {
-        "n_components_": 1,
-        "plan_": SimpleNamespace(
-            auto_components=False, auto_alpha0=False, n_components=1, covariance_type="full"
-        ),
-        "certificate_": SimpleNamespace(stopped=None),
-        "strengths_": np.ones(1),
-        "noise_floor_": 0.1,
-        "usable_": np.zeros(1, dtype=bool),
-        "converged_": False,
-        "weights_": np.ones(1),
-        "n_samples_": 9.0,
-        "noise_variance_": 1.0,
-        "variances_": np.ones(1),
-    }
-    names = np.array([name, "b"], dtype=object)
-    mixture = SimpleNamespace(means_=np.array([[9.0, 1.0]]), feature_names_in_=names, **strengths)
-    Screen().show(mixture_presenter.MixturePresenter().parts(mixture))
-    literal(capsys.readouterr().out, name)
-    topics = SimpleNamespace(
+def _mixtures_and_topics(name, fitted):
+    del fitted
+    plan = SimpleNamespace(
+        auto_components=False, auto_alpha0=False, n_components=1, covariance_type="full"
+    )
+    shared = SimpleNamespace(
+        n_components_=1,
+        plan_=plan,
+        certificate_=SimpleNamespace(stopped=None),
+        strengths_=np.ones(1),
+        noise_floor_=0.1,
+        usable_=np.zeros(1, dtype=bool),
+        converged_=False,
+        weights_=np.ones(1),
+        n_samples_=9.0,
+        noise_variance_=1.0,
+        variances_=np.ones(1),
+        means_=np.array([[9.0, 1.0]]),
+        feature_names_in_=np.array([name, "b"], dtype=object),
         topics_=np.ones((1, 2)),
         concentration_=np.ones(1),
         alpha0="auto",
         top_words=lambda n_words: [[name, "b"]],
-        **strengths,
     )
-    Screen().show(topics_presenter.TopicPresenter().parts(topics))
-    literal(capsys.readouterr().out, name)
+    yield mixture_presenter.MixturePresenter().parts(shared)
+    yield topics_presenter.TopicPresenter().parts(shared)
 
 
-@NAMES
-def test_watching(name, capsys):
+def _watching(name, fitted):
+    del fitted
     model = SimpleNamespace(components_=np.array([[9.0, 1.0]]), explained_variance_ratio_=[0.5])
-    Screen().show([watch.component_table(model, [name, "b"])])
-    literal(capsys.readouterr().out, name)
+    yield [watch.component_table(model, [name, "b"])]
 
 
-@NAMES
-def test_studies(name, capsys):
+def _studies(name, fitted):
+    del fitted
     study = make_study(
         name="s",
         columns=[name.replace("\ud800", "\u202e"), "b", "c"],
@@ -219,54 +209,29 @@ def test_studies(name, capsys):
         protocol="cape",
         sites=[{"name": "a"}, {"name": "b"}],
     )
-    Screen().show(summary_parts(study, None, {}))
     if "\ud800" not in name:  # which no study has
-        literal(capsys.readouterr().out, name)
-    Screen().show(summary_parts(study, None, {"a": name}))
-    literal(capsys.readouterr().out, name)
+        yield summary_parts(study, None, {})
+    yield summary_parts(study, None, {"a": name})
     other = SimpleNamespace(name=name, task="pca", epsilon=1.0, names=("a",), hash="0" * 64)
-    Screen().show(study_parts("waits", [other]))
-    literal(capsys.readouterr().out, name)
+    yield study_parts("waits", [other])
 
 
-@NAMES
-def test_federated_results(name, fitted, capsys, monkeypatch):
+def _federated_results(name, fitted):
     traffic = SimpleNamespace(messages=1, received=2, sent=3, sent_by_step={name: 3})
-    model = SimpleNamespace(
-        study_=SimpleNamespace(protocol="cape"),
-        certificate_=SimpleNamespace(federation=SimpleNamespace(masks="modular")),
-        traffic_={name: traffic},
-        choice_=name,
-        missing_={name: name},
-        views_={"outsider": fitted.guarantee_},
+    yield federation_parts(
+        SimpleNamespace(
+            study_=SimpleNamespace(protocol="cape"),
+            certificate_=SimpleNamespace(federation=SimpleNamespace(masks="modular")),
+            traffic_={name: traffic},
+            choice_=name,
+            missing_={name: name},
+            views_={"outsider": fitted.guarantee_},
+        )
     )
-    Screen().show(federation_parts(model))
-    literal(capsys.readouterr().out, name)
-    with progress.fit_progress(quiet=False) as note:
-        note(name, 1, 1)
-    literal(capsys.readouterr().err, name)
 
 
-@NAMES
-def test_what_is_written(name, capsys):
-    fit.show_written(Screen(), Fitted(None, Path(name), [(name, name)]))
-    literal(capsys.readouterr().out, name)
-
-
-@NAMES
-def test_progress(name, capsys, monkeypatch):
-    with progress.fit_progress(quiet=False) as line:
-        line(name, 3)
-    literal(capsys.readouterr().err, name)
-    with progress._bars() as bar:
-        bar(name, 3)
-    with command.progress(1, quiet=False) as reported:
-        reported(name)(Step(1, 1, 1.0, name))
-    literal(capsys.readouterr().err, name)
-
-
-@NAMES
-def test_ledgers(name, capsys):
+def _ledgers(name, fitted):
+    del fitted
     for place in range(4):
         study, session, data_set, outcome = (name if i == place else "a" for i in range(4))
         account = SimpleNamespace(
@@ -276,15 +241,46 @@ def test_ledgers(name, capsys):
             outcome=outcome,
             charges=(),
         )
-        Screen().show(LedgerView(name, Record(""), (), [account], ()).parts())
+        yield LedgerView(name, Record(""), (), [account], ()).parts()
+
+
+SHOWN = (
+    _results,
+    _releases_and_views,
+    _mixtures_and_topics,
+    _watching,
+    _studies,
+    _federated_results,
+    _ledgers,
+)
+
+
+@NAMES
+@pytest.mark.parametrize("shown", SHOWN)
+def test_what_commands_show(shown, name, fitted, capsys):
+    for parts in shown(name, fitted):
+        Screen().show(parts)
         literal(capsys.readouterr().out, name)
 
 
 @NAMES
-def test_sites_and_leads(name, capsys):
+def test_what_is_written(name, capsys):
+    fit.show_written(Screen(), Fitted(None, Path(name), [(name, name)]))
+    literal(capsys.readouterr().out, name)
     site_console.lines(quiet=False)(name)
     literal(capsys.readouterr().out, name)
-    notify(name)
+
+
+@NAMES
+def test_progress(name, capsys):
+    with progress.fit_progress(quiet=False) as line:
+        line(name, 3)
+        line(name, 1, 1)
+    literal(capsys.readouterr().err, name)
+    with progress._bars() as bar:
+        bar(name, 3)
+    with command.progress(1, quiet=False) as reported:
+        reported(name)(Step(1, 1, 1.0, name))
     literal(capsys.readouterr().err, name)
 
 

@@ -1,7 +1,6 @@
 """Mailboxes over https: who may ask, what each may take, and what is said when nothing comes."""
 
 import contextlib
-import datetime
 import gc
 import hashlib
 import http.server
@@ -11,22 +10,18 @@ import socket
 import ssl
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from eigenveil.errors import EigenveilError, ProtocolError
-from eigenveil.federation.identity import Identity, PublicKey
+from eigenveil.federation.identity import Identity
+from eigenveil.federation.public_key import KeySigner
 from eigenveil.network.carriers.connections import MailLimits
 from eigenveil.network.carriers.https import HttpsMailbox, parse, what_is_signed
 from eigenveil.network.carriers.serving import serve_mail
@@ -35,17 +30,14 @@ from eigenveil.network.carriers.tls import make_tls
 NAMES = ("aggregator", "north", "south")
 
 
-class Key:
-    def __init__(self, name):
-        self._key = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
-        self.public_key = PublicKey.of(self._key.public_key())
-
-    def sign(self, text):
-        return self._key.sign(text)
+def signer(name):
+    """A key that follows from its name."""
+    secret = hashlib.sha256(name.encode()).digest()
+    return KeySigner(Ed25519PrivateKey.from_private_bytes(secret))
 
 
 class Members:
-    """Those of a federation, each with a key that follows from its name."""
+    """Those of a federation."""
 
     digest = "cd" * 32
 
@@ -59,12 +51,12 @@ class Members:
 
     def key(self, *, role, name):
         assert role == self.role(name)
-        return Key(name).public_key
+        return signer(name).public_key
 
 
 def identity(name, members=None, key=None):
     role = "aggregator" if name == "aggregator" else "site"
-    return Identity(name, role, Key(key or name), members or Members())
+    return Identity(name, role, signer(key or name), members or Members())
 
 
 @pytest.fixture(autouse=True)
@@ -81,10 +73,9 @@ def place(tmp_path):
 class Place:
     """A server's folder, and mailboxes at it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *, made=False):
         self.folder, self.members = folder, Members()
-        self.pin = make_tls(folder, "localhost")
-        self._open = contextlib.ExitStack()
+        self.pin = "" if made else make_tls(folder, "localhost")
 
     def serve(self, *, port=0, **limits):
         return serve_mail(
@@ -151,37 +142,22 @@ def test_mail_and_its_shares_outlive_the_server_and_members_go_on(place):
 
 
 _SERVER = """
-    import sys, time
-    from pathlib import Path
-    sys.path[:0] = [sys.argv[1]]
-    from test_https_carrier import Place
-    place = Place.__new__(Place)
-    place.folder = Path(sys.argv[2])
-    from test_https_carrier import Members
-    place.members = Members()
-    with place.serve(port=int(sys.argv[3])) as server:
-        print(server.port, flush=True)
-        time.sleep(600)
+import sys, time
+from pathlib import Path
+sys.path[:0] = [sys.argv[1]]
+from test_https_carrier import Place
+with Place(Path(sys.argv[2]), made=True).serve() as server:
+    print(server.port, flush=True)
+    time.sleep(600)
 """
 
 
-@contextlib.contextmanager
-def process(place, port=0):
-    words = (str(Path(__file__).parent), str(place.folder), str(port))
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(_SERVER), *words], stdout=subprocess.PIPE
-    ) as started:
-        try:
-            started.port = int(started.stdout.readline())
-            yield started
-        finally:
-            started.send_signal(signal.SIGKILL)
-
-
 def test_a_killed_server_loses_nothing_that_it_took_in(place):
-    sent = []
-    with process(place) as server:
-        south = place.of("south", server)
+    sent, words = [], (str(Path(__file__).parent), str(place.folder))
+    started = subprocess.Popen([sys.executable, "-c", _SERVER, *words], stdout=subprocess.PIPE)
+    try:
+        port = int(started.stdout.readline())
+        south = HttpsMailbox(identity("south"), f"https://localhost:{port}#{place.pin}")
 
         def send():
             with contextlib.suppress(ProtocolError):
@@ -194,8 +170,11 @@ def test_a_killed_server_loses_nothing_that_it_took_in(place):
         sending.start()
         while len(sent) < 20:
             time.sleep(0.01)
+    finally:
+        started.kill()
+        started.communicate()
     sending.join()
-    with process(place, server.port) as server:
+    with place.serve() as server:
         there = place.of("north", server).take(0)
         assert there[: len(sent)] == sent
         assert len(there) <= len(sent) + 1  # one may lie there that was not acknowledged
@@ -229,9 +208,9 @@ def test_challenges_and_sessions_are_the_servers_own_and_end(place, monkeypatch)
         def asks(method, path, content=b"", token=""):
             return lambda: north._answer(method, path, content, token=token)
 
-        def session(challenge, name="north", signer="north"):
+        def session(challenge, name="north", by="north"):
             text = what_is_signed("ab" * 32, name, challenge)
-            words = ("ab" * 32, name.encode().hex(), challenge, Key(signer).sign(text).hex())
+            words = ("ab" * 32, name.encode().hex(), challenge, signer(by).sign(text).hex())
             return asks("POST", "/session", "\n".join(words).encode())
 
         good = asks("GET", "/challenge")().decode()
@@ -452,59 +431,34 @@ def test_the_proxy_that_is_set_is_used_and_its_refusals_are_said(place, monkeypa
             assert refusal(place.of, "north", server) == "proxy-refused"
 
 
-def certificate(folder, host, days):
-    """One of the organisation's own authority, which ``ca.pem`` is."""
-    made = datetime.datetime.now(datetime.UTC)
-
-    def name(text):
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-    def build(subject, key, until, ca):
-        return (
-            x509.CertificateBuilder()
-            .subject_name(name(subject))
-            .issuer_name(name("authority"))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(made - datetime.timedelta(days=30))
-            .not_valid_after(made + datetime.timedelta(days=until))
-            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(subject)]), critical=False)
-            .sign(authority, SHA256())
-        )
-
-    authority, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    (folder / "ca.pem").write_bytes(
-        build("authority", authority, 30, ca=True).public_bytes(Encoding.PEM)
-    )
-    (folder / "tls.crt").write_bytes(build(host, own, days, ca=False).public_bytes(Encoding.PEM))
-    (folder / "tls.key").write_bytes(
-        own.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    )
-
-
 @pytest.mark.parametrize(
-    ("host", "days", "code"),
-    [("localhost", 30, ""), ("example.org", 30, "bad-tls"), ("localhost", -1, "bad-tls")],
+    ("host", "years", "code"),
+    [("localhost", 0, ""), ("example.org", 0, "bad-tls"), ("localhost", -20, "bad-tls")],
 )
 def test_an_organisations_certificate_is_checked_by_the_file_of_authorities(
-    place, monkeypatch, host, days, code
+    place, monkeypatch, host, years, code
 ):
-    certificate(place.folder, host, days)
-    ca = str(place.folder / "ca.pem")
+    class Then(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls.fromtimestamp(time.time() + 31_536_000 * years, tz)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("datetime.datetime", Then)
+        make_tls(place.folder, host)
+    ca = str(place.folder / "tls.crt")
     with place.serve() as server:
         where = f"https://localhost:{server.port}"
-        for given in ("argument", "environment"):
-            if given == "environment":
-                monkeypatch.setenv("SSL_CERT_FILE", ca)
-            box = HttpsMailbox(identity("north"), where, ca=ca if given == "argument" else "")
+        boxes = [HttpsMailbox(identity("north"), where, ca=ca)]
+        with monkeypatch.context() as patched:
+            patched.setenv("SSL_CERT_FILE", ca)
+            boxes.append(HttpsMailbox(identity("north"), where))
+        for box in boxes:
             if code:
                 assert refusal(box.take, 0) == code
             else:
                 assert box.take(0) == []
-        monkeypatch.delenv("SSL_CERT_FILE")
-        if not code:
-            assert refusal(HttpsMailbox(identity("north"), where).take, 0) == "bad-tls"
+        assert refusal(HttpsMailbox(identity("north"), where).take, 0) == "bad-tls"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
