@@ -18,7 +18,7 @@ from eigenveil.federation.members import Evidence, ListHead, MemberList, digest_
 from eigenveil.federation.public_key import KeySigner
 from eigenveil.federation.signed import Signed
 from eigenveil.network.folder import PartyKeys, read_signer
-from eigenveil.network.members import KnownMembers, line, read_members
+from eigenveil.network.members import line, read_members
 from eigenveil.network.registrar import (
     Registrar,
     Request,
@@ -26,27 +26,14 @@ from eigenveil.network.registrar import (
     read_request,
     request_line,
 )
-
-
-def refused(call, *given, **named):
-    with pytest.raises(EigenveilError) as found:
-        call(*given, **named)
-    return found.value.code
+from federation_tools import World, code_of
 
 
 @pytest.fixture(scope="module")
 def office(tmp_path_factory):
-    registrar = Registrar.new(tmp_path_factory.mktemp("office") / "registrar", "trial")
-    origin = registrar.current().head.origin
-    keys = [PartyKeys.new() for _ in range(3)]
-    names = ("north", "south", "west")
-    registrar.admit([asked(origin, *each) for each in zip(names, keys, strict=True)])
-    return registrar, origin, keys
-
-
-def asked(origin, name, keys, role="site", **more):
-    request = new_request(origin, role, name, "Hospital", keys, **more)
-    return read_request(request_line(request, keys.signer))
+    world = World(tmp_path_factory.mktemp("office"))
+    world.admit("north", "south", "west")
+    return world
 
 
 def replaced(value, path, new):
@@ -86,7 +73,7 @@ def other_value(value, chance):
 
 @given(st.randoms())
 def test_no_value_of_a_list_can_be_changed(office, chance):
-    registrar, origin, _ = office
+    registrar, origin = office.registrar, office.origin
     good = json.loads(line(registrar.current()))
     place = chance.choice(list(places(good)))
     value = good
@@ -95,7 +82,7 @@ def test_no_value_of_a_list_can_be_changed(office, chance):
     new = other_value(value, chance)
     if new == value:
         return
-    assert refused(read_members, json.dumps(replaced(good, place, new)).encode(), origin) in {
+    assert code_of(read_members, json.dumps(replaced(good, place, new)).encode(), origin) in {
         "bad-members",
         "bad-public-key",
         "list-of-other-federation",
@@ -103,7 +90,7 @@ def test_no_value_of_a_list_can_be_changed(office, chance):
 
 
 def test_entries_and_heads_cannot_be_dropped_doubled_or_reordered(office):
-    registrar, origin, _ = office
+    registrar, origin = office.registrar, office.origin
     good = registrar.current()
     first, second, third = good.entries
     heads = good.heads
@@ -118,7 +105,7 @@ def test_entries_and_heads_cannot_be_dropped_doubled_or_reordered(office):
         {"heads": (heads[0], heads[0])},
     ):
         forged = good.model_copy(update=changed)
-        assert refused(read_members, line(forged), origin) == "bad-members"
+        assert code_of(read_members, line(forged), origin) == "bad-members"
     assert read_members(line(good), origin) == good
 
 
@@ -129,94 +116,81 @@ def next_head(before, *, entries=None, **changes):
     return before.head.model_copy(update=update | changes)
 
 
+def refuses(office, head, *signers, entries=None):
+    """A list with one more head is none, whoever signs it."""
+    good = office.registrar.current()
+    heads = (*good.heads, Signed[ListHead].by(head, *signers))
+    made = MemberList(heads=heads, entries=good.entries if entries is None else entries)
+    assert code_of(read_members, line(made), office.origin) == "bad-members"
+
+
 def test_another_key_signs_no_list(office):
     """Of a list with the attacker's key in north's place: signed by who is not the registrar."""
-    registrar, origin, keys = office
-    good, own = registrar.current(), KeySigner.new()
+    good, own = office.registrar.current(), KeySigner.new()
     forged = good.entries[0].model_copy(update={"key": own.public_key.text})
     entries = (forged, *good.entries[1:])
-    south = keys[1].signer
     taking = {"registrar": own.public_key.text}
-    heads = [
+    for head, signer in (
         # under the registrar's name, by the attacker, or by a member
-        Signed[ListHead].by(next_head(good, entries=entries), own),
-        Signed[ListHead].by(next_head(good, entries=entries), south),
+        (next_head(good, entries=entries), own),
+        (next_head(good, entries=entries), office.keys["south"].signer),
         # a change of the registrar that the registrar did not sign
-        Signed[ListHead].by(next_head(good, entries=entries, **taking), own),
-        # signatures of other texts
-        Signed[ListHead](
-            said=next_head(good, entries=entries),
-            signatures=good.heads[-1].signatures,
-        ),
-    ]
-    for head in heads:
-        made = MemberList(heads=(*good.heads, head), entries=entries)
-        assert refused(read_members, line(made), origin) == "bad-members"
+        (next_head(good, entries=entries, **taking), own),
+    ):
+        refuses(office, head, signer, entries=entries)
+    # signatures of other texts
+    head = Signed[ListHead](
+        said=next_head(good, entries=entries), signatures=good.heads[-1].signatures
+    )
+    made = MemberList(heads=(*good.heads, head), entries=entries)
+    assert code_of(read_members, line(made), office.origin) == "bad-members"
     # a federation of the attacker's own under the same name
     first = good.heads[0].said.model_copy(update=taking)
     made = MemberList(heads=(Signed[ListHead].by(first, own),), entries=())
-    assert refused(read_members, line(made), origin) == "bad-members"
+    assert code_of(read_members, line(made), office.origin) == "bad-members"
 
 
 def test_the_registrars_key_alone_does_not_change_the_registrar(office):
     """A stolen key signs lists, but names no other registrar than the one that was announced."""
-    registrar, origin, _ = office
-    good, own = registrar.current(), KeySigner.new()
+    good, own, stolen = office.registrar.current(), KeySigner.new(), office.registrar.signer
     taken = next_head(good, registrar=own.public_key.text)
-    later = read_signer(registrar.next_file)
+    later = read_signer(office.registrar.next_file)
     announced = next_head(good, registrar=later.public_key.text)
-    for head, signers in (
-        (taken, (own, registrar.signer)),
-        (taken, (registrar.signer,)),
-        (announced, (later,)),  # nor does the key that was kept offline
-        (announced, (registrar.signer,)),
-    ):
-        made = MemberList(
-            heads=(*good.heads, Signed[ListHead].by(head, *signers)), entries=good.entries
-        )
-        assert refused(read_members, line(made), origin) == "bad-members"
+    refuses(office, taken, own, stolen)
+    refuses(office, taken, stolen)
+    refuses(office, announced, later)  # nor does the key that was kept offline
+    refuses(office, announced, stolen)
 
 
 def test_a_chain_is_of_one_history_and_its_numbers_follow(office):
-    """Signed by the registrar, all of them: a gap, a number twice, a head of another history."""
-    registrar, origin, _ = office
-    good = registrar.current()
+    """Signed by the registrar, all of them: a gap, a number twice, another history, for ever."""
+    good, signer = office.registrar.current(), office.registrar.signer
     other = next_head(good, address="folder:/elsewhere")
     after = next_head(good).model_copy(update={"number": good.head.number + 2})
-    for heads in (
-        [after],
-        [next_head(good, number=good.head.number)],
-        [other, after],  # which follows from the head before the other
-        [next_head(good, previous="")],
-        [next_head(good, previous=good.heads[0].said.digest)],
+    for head in (
+        after,
+        next_head(good, number=good.head.number),
+        next_head(good, previous=""),
+        next_head(good, previous=good.heads[0].said.digest),
+        next_head(good, until=good.head.since.replace(year=good.head.since.year + 1)),
     ):
-        signed = [Signed[ListHead].by(each, registrar.signer) for each in heads]
-        made = MemberList(heads=(*good.heads, *signed), entries=good.entries)
-        assert refused(read_members, line(made), origin) == "bad-members"
-
-
-def test_a_list_for_ever_is_refused_even_from_the_registrar(office):
-    registrar, origin, _ = office
-    good = registrar.current()
-    until = good.head.since.replace(year=good.head.since.year + 1)
-    head = next_head(good, until=until)
-    made = MemberList(
-        heads=(*good.heads, Signed[ListHead].by(head, registrar.signer)), entries=good.entries
-    )
-    assert refused(read_members, line(made), origin) == "bad-members"
+        refuses(office, head, signer)
+    # which follows from the head before the other
+    signed = [Signed[ListHead].by(each, signer) for each in (other, after)]
+    made = MemberList(heads=(*good.heads, *signed), entries=good.entries)
+    assert code_of(read_members, line(made), office.origin) == "bad-members"
 
 
 @given(st.binary(max_size=300))
-def test_what_is_no_list_changes_nothing(office, tmp_path_factory, data):
-    registrar, origin, _ = office
-    party = KnownMembers(tmp_path_factory.mktemp("party") / "members.json", origin)
-    party.adopt(registrar.file.read_bytes())
-    assert refused(party.adopt, data) == "bad-members"
-    assert party.mark()[0] == registrar.current().head.number
+def test_what_is_no_list_changes_nothing(office, data):
+    party = office.party()
+    party.adopt(office.data())
+    assert code_of(party.adopt, data) == "bad-members"
+    assert party.mark()[0] == office.registrar.current().head.number
 
 
 def test_evidence_of_a_certificate_cannot_be_made_up(office):
-    registrar, origin, keys = office
+    registrar, origin = office.registrar, office.origin
     good = Evidence.of(registrar.current(), ["north"])
     good.check(origin)
     own = PartyKeys.new()
@@ -230,11 +204,11 @@ def test_evidence_of_a_certificate_cannot_be_made_up(office):
         {"digests": (*good.digests[1:], good.digests[0])},
         {"heads": registrar.current().heads[:1]},
     ):
-        assert refused(good.model_copy(update=changed).check, origin) == "bad-members"
-    other = Registrar.new(registrar.folder.parent / "other", "trial")
+        assert code_of(good.model_copy(update=changed).check, origin) == "bad-members"
+    other = Registrar.new(office.folder / "other", "trial")
     theirs = Evidence.of(other.current(), [])
-    assert refused(theirs.check, origin) == "list-of-other-federation"
-    assert good.key("site", "north") == keys[0].signer.public_key
+    assert code_of(theirs.check, origin) == "list-of-other-federation"
+    assert good.key("site", "north") == office.keys["north"].signer.public_key
 
 
 # -- requests
@@ -242,7 +216,7 @@ def test_evidence_of_a_certificate_cannot_be_made_up(office):
 
 @given(st.data())
 def test_a_typing_error_in_a_request_is_one_clear_sentence(office, data):
-    _, origin, _ = office
+    origin = office.origin
     text = request_line(new_request(origin, "site", "east", "", KEYS), KEYS.signer)
     at = data.draw(st.integers(0, len(text) - 1))
     new = data.draw(st.sampled_from("aA0-_:=é"))
@@ -263,7 +237,7 @@ KEYS = PartyKeys.new()
 
 
 def test_lines_that_a_mail_program_broke_are_whole(office):
-    _, origin, _ = office
+    origin = office.origin
     text = request_line(new_request(origin, "site", "east", "Haus Ä, Nord", KEYS), KEYS.signer)
     assert len(text) < 1000
     broken = "\r\n  ".join(text[at : at + 70] for at in range(0, len(text), 70))
@@ -271,87 +245,83 @@ def test_lines_that_a_mail_program_broke_are_whole(office):
 
 
 def test_a_line_says_in_clear_what_is_signed(office):
-    _, origin, _ = office
+    origin = office.origin
     text = request_line(new_request(origin, "site", "east", "", KEYS), KEYS.signer)
     for changed in (text.replace(":east:", ":west:"), text.replace(":site:", ":lead:")):
-        assert refused(read_request, changed) == "not-a-request"
+        assert code_of(read_request, changed) == "not-a-request"
 
 
 def with_checksum(signed):
     """A line around any content, as an attacker makes it."""
-    good = request_line(signed.said, KEYS.signer).split(":")
-    body = base64.urlsafe_b64encode(signed.line()).decode()
-    said = signed.said
-    return ":".join(
-        [good[0], said.role, said.name, body, hashlib.sha256(body.encode()).hexdigest()[:8]]
-    )
+    said, body = signed.said, base64.urlsafe_b64encode(signed.line()).decode()
+    digest = hashlib.sha256(body.encode()).hexdigest()[:8]
+    return f"eigenveil-request-1:{said.role}:{said.name}:{body}:{digest}"
 
 
 def test_nobody_asks_with_a_key_that_is_not_theirs(office):
     """In the attacker's name with north's key, or in north's name with the attacker's key."""
-    registrar, origin, keys = office
-    north, own = keys[0], PartyKeys.new()
+    registrar, origin = office.registrar, office.origin
+    north, own = office.keys["north"], PartyKeys.new()
+    key = north.signer.public_key.text
     good = new_request(origin, "site", "east", "", own)
-    changes = [
-        {"key": north.signer.public_key.text},
+    signed = Signed[Request].by(good, own.signer)
+    for change in (
+        {"key": key},
         {"name": "north"},
         {"role": "lead"},
         {"sealing": north.sealing.digest},
         {"federation": "0" * 64},
         {"organisation": "Another"},
-    ]
-    signed = Signed[Request].by(good, own.signer)
-    for change in changes:
+    ):
         forged = signed.model_copy(update={"said": good.model_copy(update=change)})
-        assert refused(read_request, with_checksum(forged)) == "not-signed"
+        assert code_of(read_request, with_checksum(forged)) == "not-signed"
     # signed by the attacker as they like
     before = registrar.current()
+
+    def asked(*signers, **changes):
+        said = good.model_copy(update=changes)
+        return read_request(with_checksum(Signed[Request].by(said, own.signer, *signers)))
+
     for change, code in [
         ({"name": "north"}, "party-taken"),
         ({"name": "NORTH"}, "bad-members"),
-        ({"name": "north", "replaces": north.signer.public_key.text}, "party-taken"),
+        ({"name": "north", "replaces": key}, "party-taken"),
         ({"name": "north", "role": "lead"}, "role-taken"),
         ({"sealing": north.sealing.digest}, "twin-keys"),
         ({"federation": "0" * 64}, "request-of-other-federation"),
     ]:
-        said = good.model_copy(update=change)
-        found = read_request(with_checksum(Signed[Request].by(said, own.signer)))
-        assert refused(registrar.admit, [found]) == code, change
-    named = read_request(
-        with_checksum(Signed[Request].by(good.model_copy(update={"name": "north"}), own.signer))
-    )
-    lead = asked(origin, "north", own, role="lead")
-    assert refused(registrar.admit, [lead], replace=True) == "role-taken"
+        assert code_of(registrar.admit, [asked(**change)]) == code, change
+    lead = asked(name="north", role="lead")
+    assert code_of(registrar.admit, [lead], replace=True) == "role-taken"
     # the old key's word, but about nothing
-    both = Signed[Request].by(named.said, own.signer, north.signer)
-    assert refused(registrar.admit, [both]) == "party-taken"
+    assert code_of(registrar.admit, [asked(north.signer, name="north")]) == "party-taken"
     assert registrar.current() == before
     # two of one name in one breath
-    both = [read_request(request_line(good, own.signer)) for _ in range(2)]
-    assert refused(registrar.admit, both) == "twin-keys"
-    third = asked(origin, "east", PartyKeys.new())
-    assert refused(registrar.admit, [both[0], third]) == "party-taken"
+    assert code_of(registrar.admit, [asked(), asked()]) == "twin-keys"
+    third = new_request(origin, "site", "east", "", KEYS)
+    third = read_request(request_line(third, KEYS.signer))
+    assert code_of(registrar.admit, [asked(), third]) == "party-taken"
 
 
 def test_a_replaced_key_takes_the_word_of_the_old_one_or_of_the_registrar(tmp_path):
-    other = Registrar.new(tmp_path / "registrar", "trial")
-    origin = other.current().head.origin
-    old, new, third = (PartyKeys.new() for _ in range(3))
-    other.admit([asked(origin, "north", old)])
+    world, new = World(tmp_path), PartyKeys.new()
+    world.admit("north")
+    old, admit = world.keys["north"], world.registrar.admit
     text = old.signer.public_key.text
-    request = new_request(origin, "site", "north", "", new, replaces=text)
+    request = new_request(world.origin, "site", "north", "", new, replaces=text)
     alone = read_request(request_line(request, new.signer))
-    assert refused(other.admit, [alone]) == "party-taken"
+    assert code_of(admit, [alone]) == "party-taken"
     both = read_request(request_line(request, new.signer, old.signer))
-    assert other.admit([both]).entries[-1].key == new.signer.public_key.text
-    assert refused(other.admit, [both]) == "twin-keys"  # nor a second time
-    lost = asked(origin, "north", third)
-    assert other.admit([lost], replace=True).entries[-1].key == third.signer.public_key.text
+    assert admit([both]).entries[-1].key == new.signer.public_key.text
+    assert code_of(admit, [both]) == "twin-keys"  # nor a second time
+    lost = world.request("north")
+    key = world.keys["north"].signer.public_key.text
+    assert admit([lost], replace=True).entries[-1].key == key
 
 
 def test_changes_of_all_kinds_at_random(office):
     """Changed, dropped and added bytes of a list: none is taken, none crashes."""
-    registrar, origin, _ = office
+    registrar, origin = office.registrar, office.origin
     good, chance = line(registrar.current()), random.Random()
     whole = read_members(good, origin)
     for _ in range(400):

@@ -2,6 +2,8 @@
 
 import functools
 import random
+import resource
+import signal
 import tempfile
 import threading
 from contextlib import contextmanager
@@ -106,6 +108,19 @@ def letter(sender, recipient, payload=b"", **fields):
     """An envelope of a run, as it is before it is sealed."""
     usual = {"study": "5a" * 32, "session": "a1", "step": "round 1"}
     return Envelope(sender=sender, recipient=recipient, payload=payload, **(usual | fields))
+
+
+@contextmanager
+def small_files(size):
+    """Files of this process grow no further, as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
 
 
 # -- A carrier that loses, doubles, delays, mixes and damages what it carries, and lies.

@@ -5,12 +5,12 @@ import threading
 import time
 
 import pytest
-from contract import CARRIERS, parties
+from contract import CARRIERS, parties, small_files
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from eigenveil.errors import ProtocolError
+from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.network.mailbox import digest_of
 from soak_tools import times
 
@@ -120,3 +120,22 @@ def test_many_put_at_once_and_nothing_is_lost(place):
     assert len(found) == 60
     assert {each.decode().split()[0] for each in found.values()} == {"north", "south", "west"}
     box.close()
+
+
+@pytest.mark.parametrize("place", [each for each in CARRIERS if each != "memory"], indirect=True)
+def test_a_full_disk_is_said_and_mail_goes_on_when_there_is_room(place, tmp_path):
+    north, aggregator = place("north"), place("aggregator")
+    aggregator.put("north", b"before")
+    with small_files(100_000):
+        for box, other in ((north, "aggregator"), (aggregator, "north")):
+            with pytest.raises(EigenveilError) as found:
+                box.put(other, bytes(300_000))
+            assert found.value.code in ("cannot-write", "no-room-for-mail")
+            assert "\n" not in str(found.value)
+    written = [each for each in tmp_path.rglob("*") if each.is_file()]
+    assert not [each for each in written if each.suffix == ".part" or each.parent.name == ".tmp"]
+    aggregator.put("north", bytes(300_000))
+    found, end = set(), time.monotonic() + 30
+    while len(found) < 2 and time.monotonic() < end:
+        found.update(north.take(0.5))
+    assert found == {b"before", bytes(300_000)}

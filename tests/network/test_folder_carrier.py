@@ -3,8 +3,6 @@
 import errno
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -138,27 +136,6 @@ def test_killed_writers_leave_no_mail_and_are_cleaned_up_after(tmp_path):
     os.utime(scratch[0], (0, 0))
     assert site.take(0) == [b"mail"]
     assert [each.exists() for each in scratch] == [False, True]
-
-
-_PUT_UNTIL_FULL = """
-import resource, signal, sys
-from types import SimpleNamespace
-from eigenveil.network.carriers.folder import FolderCarrier
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-FolderCarrier().open(SimpleNamespace(name="lead"), sys.argv[1]).put("site", bytes(20_000))
-"""
-
-
-def test_a_full_disk_is_one_clear_line_and_nothing_half_written(tmp_path):
-    ran = subprocess.run(
-        [sys.executable, "-c", _PUT_UNTIL_FULL, f"folder:{tmp_path}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert f"CarrierError: {tmp_path} is full: File too large. Nothing was half" in ran.stderr
-    assert list((tmp_path / "site").iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE])

@@ -5,7 +5,6 @@ import gc
 import hashlib
 import http.server
 import os
-import signal
 import socket
 import ssl
 import subprocess
@@ -497,23 +496,3 @@ def test_each_other_thing_that_answers_has_its_line(place, tmp_path):
         "https://user:word@host",
     ):
         assert refusal(parse, address) == "bad-mailbox-address"
-
-
-def test_a_full_disk_is_said_and_members_go_on_when_there_is_room(place, monkeypatch):
-    import resource
-
-    with place.serve() as server:
-        north = place.of("north", server)
-        north.put("aggregator", b"before")
-        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        try:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-            assert refusal(north.put, "aggregator", b"x" * 300_000) == "cannot-write"
-            assert refusal(server.mailbox.put, "north", b"x" * 300_000) == "cannot-write"
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-            signal.signal(signal.SIGXFSZ, before)
-        assert not list((place.folder / "mail/.tmp").iterdir())
-        north.put("aggregator", b"x" * 300_000)
-        assert server.mailbox.take(0) == [b"before", b"x" * 300_000]

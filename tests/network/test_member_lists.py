@@ -16,7 +16,6 @@ from eigenveil.federation.public_key import KeySigner
 from eigenveil.network import members as known_lists
 from eigenveil.network import registrar as office
 from eigenveil.network.folder import (
-    MEMBERS_FILE,
     PartyFolder,
     PartyKeys,
     add_keys,
@@ -25,46 +24,9 @@ from eigenveil.network.folder import (
     pem_of,
     read_signer,
 )
-from eigenveil.network.members import KnownMembers, line
-from eigenveil.network.registrar import Registrar, new_request, read_request, request_line
-from federation_tools import make_federation, study_of
-
-
-def code_of(call, *given, **named):
-    with pytest.raises(EigenveilError) as found:
-        call(*given, **named)
-    return found.value.code
-
-
-class World:
-    """A registrar, and parties' keys in memory."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.registrar = Registrar.new(folder / "registrar", "trial")
-        self.origin = self.registrar.current().head.origin
-        self.keys = {}
-
-    def request(self, name, role="site", *, keys=None, old=None, **more):
-        keys = keys or PartyKeys.new()
-        self.keys[name] = keys
-        replaces = old.signer.public_key.text if old else ""
-        asked = new_request(self.origin, role, name, "", keys, replaces=replaces, **more)
-        return read_request(request_line(asked, keys.signer, *([old.signer] if old else [])))
-
-    def admit(self, *names):
-        return self.registrar.admit([self.request(name) for name in names])
-
-    def data(self):
-        return self.registrar.file.read_bytes()
-
-    def party(self, name="somebody"):
-        return KnownMembers(self.folder / name / MEMBERS_FILE, self.origin)
-
-    def fork(self):
-        """The registrar's folder as it is now, for another history."""
-        shutil.copytree(self.registrar.folder, self.folder / "fork")
-        return Registrar(self.folder / "fork")
+from eigenveil.network.members import line
+from federation_tools import World, code_of, make_federation, study_of
+from soak_tools import times
 
 
 @pytest.fixture
@@ -385,7 +347,7 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+TestHistories.settings = settings(max_examples=times(100), stateful_step_count=15)
 
 
 def test_no_entries_are_taken_that_contradict_each_other():
