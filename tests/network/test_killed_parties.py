@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from contract import opener
-from study_tools import one_release
+from study_tools import impatient, one_release
 
 from eigenveil.errors import EigenveilError
 from eigenveil.federated.running import requested_budget
@@ -89,7 +89,7 @@ def test_parties_that_are_killed_lose_nothing_and_charge_once(tmp_path, kind):
         for name in ("aggregator", *SITES):
             processes.start(name)
         lead = LeadSession(parties["lead"], opener(address)(parties["lead"]))
-        with lead:
+        with lead, impatient():
             while killed < KILLS:
                 runs.append(_tried(lambda: lead.submit(study)))
                 left, most = (AGGREGATOR, MOST) if len(runs) > 1 else (0, 0)
