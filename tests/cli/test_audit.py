@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 import eigenveil.audit.run as registry
 from eigenveil.audit.case import Claim
 
@@ -56,10 +54,6 @@ def test_json_says_the_same(run):
     assert len(finding["curve"]["epsilon"]) == len(finding["curve"]["delta_at_least"])
 
 
-def test_quiet_says_nothing(run):
-    assert run("audit", "stream-3-blocks", *FEW, "--quiet") == (0, "", "")
-
-
 def test_a_broken_claim_of_ones_own_has_a_status_of_its_own(run, monkeypatch):
     from dataclasses import replace
 
@@ -70,23 +64,3 @@ def test_a_broken_claim_of_ones_own_has_a_status_of_its_own(run, monkeypatch):
     assert status == 8
     assert "CLAIM BROKEN" in printed
     assert "report this" in " ".join(printed.split())
-
-
-@pytest.mark.parametrize(
-    ("words", "said", "status"),
-    [
-        (("capee",), "Did you mean 'cape'", 3),
-        (("cape", "--trials", 20), "Give at least --trials", 4),
-        (("cape", "--confidence", 1.5), "confidence = 1.5", 4),
-        (("cape", "--jobs", 0), "jobs = 0", 4),
-        (("cape", "--seed", -1), "--seed = -1", 2),
-        (("cape", "--out", "."), "exists", 7),
-        (("cape", "--out", "/dev/null/such/folder"), "cannot be made a folder", 7),
-    ],
-)
-def test_what_cannot_be_is_refused(words, said, status, run):
-    found, printed, err = run("audit", *words)
-    assert found == status
-    assert printed == ""
-    assert said in err
-    assert "hint:" in err

@@ -35,9 +35,9 @@ def rows(tmp_path):
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fitted")
-    words = ("-k", "3", "--epsilon", "2", "--out", str(folder / "result"), "--quiet")
+    words = ("-k", "3", "--epsilon", "2", "--no-plots", "--quiet")
     with pytest.raises(SystemExit) as ended:
-        main(["fit", str(digits(folder)), *words])
+        main(["fit", str(digits(folder)), *words, "--out", str(folder / "result")])
     assert ended.value.code == 0
     return folder / "result"
 
@@ -52,18 +52,6 @@ def test_certify_does_not_certify_seeded_noise(rows, tmp_path, run):
     status, out, _ = run("certify", tmp_path / "r")
     assert status == 8
     assert "seed" in out
-
-
-def test_plan_needs_no_data(run):
-    shape = ("--rows", 5000, "--features", 60, "--components", 5, "--fits", 2)
-    status, out, _ = run("plan", *shape, "--spectrum", "power:1.0", "--json")
-    assert status == 0
-    found = {entry["mechanism"]: entry for entry in json.loads(out)}
-    assert found["gaussian"]["captured_energy"] > found["vector"]["captured_energy"]
-    assert found["sketch"]["message_bytes"] == 8 * 60 * 20
-    status, out, _ = run("plan", *shape, "--delta", 0)
-    assert status == 0
-    assert "wishart" in out
 
 
 @pytest.mark.parametrize(
@@ -135,7 +123,7 @@ def test_too_few_rows_give_a_result_that_shows_nothing_and_say_what_would_do(row
 
     def fit():
         place = next(places)
-        status, out, err = run("fit", rows, "--epsilon", 0.001, "--out", place)
+        status, out, err = run("fit", rows, "--epsilon", 0.001, "--no-plots", "--out", place)
         assert status == 0
         return place, out, err
 
@@ -178,20 +166,6 @@ def test_plan_says_what_it_takes_to_reach_a_quality(run):
     assert "tried rows = " in err
 
 
-@pytest.mark.parametrize("task", ["covariance", "gaussian-mixture", "topic-model"])
-def test_every_plan_says_how_often_a_fit_shows_nothing(task, run):
-    counted = () if task == "covariance" else ("--components", 2)
-    of_topics = ("--topic-words", 5) if task == "topic-model" else ()
-    words = ("plan", "--task", task, "--features", 12, *counted, *of_topics, "--fits", 2)
-    weak = ("--distance", 0.3) if task == "gaussian-mixture" else ()
-    few, many = (
-        json.loads(run(*words, *more, "--json")[1])["shows_nothing"]
-        for more in (("--rows", 700 if weak else 100, *weak), ("--rows", 100_000))
-    )
-    assert (few["probability"], many["probability"]) == (1.0, 0.0)
-    assert "shows nothing with probability 0 ± " in run(*words, "--rows", 100_000)[1]
-
-
 def test_covariates_are_named_on_the_command_line(rows, tmp_path, run):
     words = ("--components", 1, "--center", "none", "--covariates", f"{NAMES[3]},{NAMES[5]}")
     status, out, err = run("fit", rows, *words, "--out", tmp_path / "r", "--json", "--no-plots")
@@ -211,7 +185,7 @@ def test_covariates_are_named_on_the_command_line(rows, tmp_path, run):
     assert "'age'" in err
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv", "arrow", "npy"])
+@pytest.mark.parametrize("ending", ["csv", "npy"])
 def test_transform_of_no_rows_is_a_table_without_rows(ending, result, tmp_path, run):
     pq.write_table(pa.table([[0.0]] * 16, names=NAMES).slice(1), tmp_path / "none.parquet")
     status, out, err = run(

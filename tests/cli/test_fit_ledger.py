@@ -74,30 +74,6 @@ def test_another_place_and_name(table, tmp_path, run):
         assert b"ward 7" not in file.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    [
-        (("--no-ledger", "--ledger", "x"), 2, "--no-ledger leaves nothing to charge"),
-        (("--no-ledger", "--data-set", "x"), 2, "--no-ledger leaves nothing to charge"),
-        (("--ledger", ""), 3, "--ledger = '' must be"),
-        (("--data-set", ""), 3, "--data-set = '' must be"),
-        (("--ledger", "no/such/folder/l"), 7, "No such file or directory"),
-        (("--ledger", "TABLE"), 3, "not a ledger"),
-        (("--ledger", "sqlite://"), 7, "a file of its own"),
-        (("--ledger", "://"), 7, "not a database URL"),
-        (("--ledger", "foo://me:secret@host/x"), 7, "no driver"),
-    ],
-)
-def test_what_is_wrong_is_one_sentence(table, tmp_path, run, words, status, said):
-    words = [str(table) if word == "TABLE" else word for word in words]
-    found, out, err = run("fit", table, *FIT, *words, "--out", tmp_path / "r")
-    assert (found, out) == (status, "")
-    assert said in err
-    assert "hint: " in err
-    assert "secret" not in err
-    assert not (tmp_path / "r").exists()
-
-
 def test_a_damaged_ledger_stops_the_fit(table, tmp_path, run):
     place = tmp_path / "l"
     assert run("fit", table, *FIT, "--ledger", place, "--out", tmp_path / "r")[0] == 0
@@ -109,14 +85,6 @@ def test_a_damaged_ledger_stops_the_fit(table, tmp_path, run):
     assert status == 3
     assert "restore a copy" in err.lower()
     assert run("ledger", "verify", place)[0] == 8
-
-
-@pytest.mark.parametrize("words", [("--no-ledger",), ("--ledger", "l"), ("--data-set", "x")])
-def test_sites_have_ledgers_of_their_own(table, tmp_path, run, words):
-    sites = ("--site", f"a={table}", "--site", "b=b.csv")
-    status, _, err = run("fit", *sites, *FIT, *words, "--out", tmp_path / "r")
-    assert status == 2
-    assert "--ledgers FOLDER" in err
 
 
 def test_watch_is_charged_to_the_table(table, tmp_path, home, run):

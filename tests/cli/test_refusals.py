@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from eigenveil.federation.study.file import write_toml
+from federation_tools import study_of
+
 NAMES = [f"x{i}" for i in range(6)]
 MIXTURE = ("--task", "gaussian-mixture")
 TOPICS = ("--task", "topic-model")
@@ -14,6 +17,7 @@ PLAN = ("plan", "--rows", 1000, "--features", 100)
 NEW = ("study", "new", "out", "--site", "a", "--features", 4)
 WATCH = ("watch", "rows.csv")
 LARGE = ("plan", "--rows", 2000, "--features", 8)
+TREE = ("federate-tree", "--site", "a=rows.csv", "--site", "b=b.csv", "--out", "out")
 REFUSED = [
     (("fit",), 2, "--out"),
     (("fit", "--out", "out"), 3, "--site NAME=FILE for several"),
@@ -57,7 +61,18 @@ REFUSED = [
     ((*COUNTED, "-k", 13), 3, "n_components = 13"),
     ((*COUNTED, "--vocabulary", "nowhere.txt"), 3, "nowhere.txt"),
     (("fit", "nowhere.npz", *TOPICS, "--row-norm", "unit", "--out", "out"), 2, "--row-norm"),
+    # ledgers
+    ((*FIT, "--no-ledger", "--ledger", "x"), 2, "--no-ledger leaves nothing to charge"),
+    ((*FIT, "--ledger", ""), 3, "--ledger = '' must be"),
+    ((*FIT, "--data-set", ""), 3, "--data-set = '' must be"),
+    ((*FIT, "--ledger", "no/such/folder/l"), 7, "No such file or directory"),
+    ((*FIT, "--ledger", "rows.csv"), 3, "not a ledger"),
+    ((*FIT, "--ledger", "sqlite://"), 7, "a file of its own"),
+    ((*FIT, "--ledger", "://"), 7, "not a database URL"),
+    ((*FIT, "--ledger", "foo://me:secret@host/x"), 7, "no driver"),
     # several sites
+    ((*SITES, "--ledger", "l"), 2, "--ledgers FOLDER"),
+    ((*SITES, "--data-set", "x"), 2, "--ledgers FOLDER"),
     ((*SITES, "rows.csv"), 3, "rows.csv belongs to no site."),
     ((*SITES, "--site", "north"), 3, "NAME=FILE"),
     ((*SITES, "--site", "north=nowhere.csv"), 3, "site north"),
@@ -72,6 +87,22 @@ REFUSED = [
     ((*SITES, "--projection", "rows.png"), 2, "Sites keep their rows"),
     ((*SITES, *MIXTURE, "--pair", "sketch"), 3, "choose a --protocol"),
     ((*SITES, *MIXTURE, "--protocol", "dpdispca"), 3, "dpdispca"),
+    # trees
+    ((*TREE, "--fan-out", 1), 2, "--fan-out = 1 is not 2 or more"),
+    ((*TREE, "--unit", "person"), 3, "no column 'person'"),
+    ((*TREE, "-k", 9), 3, "n_components = 9"),
+    ((*TREE, "--protect", "nobody"), 3, "'nobody'"),
+    ((*TREE, "--sketch-size", 0), 3, "sketch_size = 0"),
+    ((*TREE, "--epsilon", 0), 4, "epsilon = 0"),
+    (("federate-tree", "--site", "a=rows.csv", "--out", "out"), 2, "at least two sites"),
+    # audits
+    (("audit", "capee"), 3, "Did you mean 'cape'"),
+    (("audit", "cape", "--trials", 20), 4, "Give at least --trials"),
+    (("audit", "cape", "--confidence", 1.5), 4, "confidence = 1.5"),
+    (("audit", "cape", "--jobs", 0), 4, "jobs = 0"),
+    (("audit", "cape", "--seed", -1), 2, "--seed = -1"),
+    (("audit", "cape", "--out", "."), 7, "exists"),
+    (("audit", "cape", "--out", "/dev/null/such/folder"), 7, "cannot be made a folder"),
     # plans
     ((*PLAN, *MIXTURE, "--spectrum", "power:1"), 2, "--spectrum"),
     ((*PLAN, *MIXTURE, "--mean-norm", 1), 2, "--mean-norm"),
@@ -102,6 +133,23 @@ REFUSED = [
     ((*NEW, *MIXTURE, "-k", 0.5), 3, "--components = 0.5"),
     ((*NEW, *MIXTURE, "-k", 9), 3, "components = 9"),
     ((*NEW, "--task", "other"), 2, "'other'"),
+    ((*NEW, "--site", "b", "--collusion", 2), 4, "honest"),
+    ((*NEW, "--epsilon", 0), 4, "epsilon = 0"),
+    ((*NEW, "--protocol", "magic"), 3, "protocol = 'magic'"),
+    ((*NEW, "--delta", 0, "--protocol", "sketch"), 4, "delta = 0"),
+    ((*NEW, "--site", "a:much"), 3, "'much'"),
+    ((*NEW, "--site", "a b"), 3, "a b"),
+    ((*NEW, "--center", "nowhere.npy"), 3, "nowhere.npy"),
+    ((*NEW, "--columns", "a,b"), 3, "--columns, --features, --from, --schema"),
+    (NEW[:-2], 3, "--columns, --features, --from, --schema"),
+    (("study", "check", "nowhere.toml"), 3, "nowhere.toml"),
+    (("study", "check", "s.toml", "--site", "nort=rows.csv"), 3, "Did you mean 'north'?"),
+    (("study", "check", "s.toml", "--site", "north"), 3, "SITE=FILE"),
+    (("study", "check", "s.toml", *["--site", "north=rows.csv"] * 2), 3, "twice"),
+    (("study", "plan", "s.toml", "--rows", 0), 3, "rows = 0"),
+    (("study", "plan", "s.toml", "--spectrum", "other:1"), 3, "other:1"),
+    (("study", "plan", "s.toml", "--quality", 0.9), 2, "--rows"),
+    (("schema", "new", "rows.csv", "--out", "s.toml", "--yes"), 7, "exists"),
     # streams
     ((*WATCH, "--delta", 0.1), 2, "--delta is for tracking with --epsilon."),
     ((*WATCH, "--epsilon", 1, "--center"), 2, "--center is for tracking without --epsilon."),
@@ -113,6 +161,8 @@ REFUSED = [
     ((*WATCH, "--forgetting", 0), 3, "forgetting"),
     ((*WATCH, "--adaptive-rank", 5, 1), 3, "alpha"),
     ((*WATCH, "--columns", "x1,zz"), 3, "'zz'"),
+    ((*WATCH, "--out", "b.csv"), 7, "exists"),
+    (("watch", "none.csv"), 3, "No rows in none.csv."),
     ((*WATCH, "--out", "c.npz"), 7, "c.npz is not of a format that can be written."),
     ((*WATCH, "--out", "/dev/null/c.csv"), 7, "/dev/null cannot be made a folder"),
 ]
@@ -126,8 +176,10 @@ def files(tmp_path, monkeypatch):
         np.savetxt(name, rows, delimiter=",", header=",".join(NAMES), comments="", fmt="%d")
     scipy.sparse.save_npz("documents.npz", scipy.sparse.csr_array(np.ones((50, 12), dtype=int)))
     (tmp_path / "model.npz").touch()
+    (tmp_path / "none.csv").write_text("a,b\n")
     (tmp_path / "certificate.json").write_text('{"format": "other"}')
     (tmp_path / "words.txt").write_text("a\n")
+    write_toml(study_of(), tmp_path / "s.toml")
     return tmp_path
 
 
@@ -140,4 +192,5 @@ def test_what_cannot_be_is_refused_in_words(words, status, said, files, run):
     assert "error: " in err
     assert "hint: " in err
     assert "Traceback" not in err
+    assert "secret" not in err
     assert sorted(files.iterdir()) == before
