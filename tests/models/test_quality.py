@@ -12,7 +12,7 @@ from eigenveil.models.task import TASKS
 from eigenveil.planning.predict import parse_spectrum, predict, try_pca
 from eigenveil.planning.quality import epsilons, row_counts, smallest
 from eigenveil.planning.simulated import SIMULATORS, try_covariance, try_mixture, try_topics
-from eigenveil.planning.trials import Scenario, Trials
+from eigenveil.planning.trials import Scenario, Simulation, Trials
 from plan_tools import plan_of
 from statistics_tools import ended_early
 
@@ -36,7 +36,7 @@ def test_the_probability_is_that_of_real_fits():
     rng = np.random.default_rng()
     spectrum, rows, fits = parse_spectrum("spike:1:0.5", FEATURES), 500, 200
     made = pca(n_components=1, epsilon=0.8)
-    trials = try_pca(made, Scenario(rows, spectrum), fits=fits)
+    trials = try_pca(made, Scenario(rows, spectrum), Simulation(fits))
     assert 0.2 < trials.probability < 0.8
     nothing = 0
     with warnings.catch_warnings():
@@ -54,7 +54,7 @@ def simulated(task, rows, fits=3):
     counted = {"n_components": 3} if TASKS[task].counted else {}
     made = plan_of(task, features=features, epsilon=1.0, delta=1e-6, **counted)
     data = Scenario(rows, parse_spectrum("power:1.0", features), distance=4.0, topic_words=10)
-    return SIMULATORS[task](made, data, fits=fits)
+    return SIMULATORS[task](made, data, Simulation(fits))
 
 
 @pytest.mark.parametrize("task", sorted(TASKS))
@@ -82,7 +82,9 @@ def test_an_error_is_said_of_none_and_of_all():
 
 def test_fits_that_stop_count_as_nothing():
     plan, scenario = pca(epsilon=0.3), Scenario(60, LAW)
-    for trials in ended_early(lambda: try_pca(plan, scenario, fits=4), lambda it: it.stopped == 4):
+    for trials in ended_early(
+        lambda: try_pca(plan, scenario, Simulation(4)), lambda it: it.stopped == 4
+    ):
         assert (trials.nothing, trials.quality) == (4, 0.0)
     ended_early(
         lambda: predict(plan, LAW, rows=60, fits=4), lambda found: found.captured_energy is None
@@ -92,11 +94,11 @@ def test_fits_that_stop_count_as_nothing():
 def test_fewer_features_are_drawn_of_wide_mixtures_and_topics():
     wide = {"epsilon": 1.0, "delta": 1e-6, "n_components": 2}
     mixture = plan_of("gaussian-mixture", features=800, **wide)
-    assert try_mixture(mixture, Scenario(200_000, FLAT, distance=8.0), fits=2).quality > 0.9
+    assert try_mixture(mixture, Scenario(200_000, FLAT, distance=8.0), Simulation(2)).quality > 0.9
     topics = plan_of("topic-model", features=5000, **wide)
-    assert try_topics(topics, Scenario(200_000, FLAT, topic_words=10), fits=2).quality > 0.9
+    assert try_topics(topics, Scenario(200_000, FLAT, topic_words=10), Simulation(2)).quality > 0.9
     mixed = plan_of("topic-model", features=5000, alpha0=1.0, **wide)
-    assert try_topics(mixed, Scenario(200_000, FLAT, topic_words=10), fits=2).quality > 0.9
+    assert try_topics(mixed, Scenario(200_000, FLAT, topic_words=10), Simulation(2)).quality > 0.9
     spread = Scenario(200_000, FLAT, topic_words=4000)
     assert "not simulated" in try_topics(topics, spread).note
     covariance = plan_of("covariance", features=5000, epsilon=1.0, delta=1e-6)
@@ -112,7 +114,7 @@ def find(wanted, sought="epsilon", rows=ROWS, fits=5, **options):
     def try_at(value, seed=0, rows=rows):
         rows = int(value) if sought == "rows" else rows
         epsilon = {"epsilon": value} if sought == "epsilon" else {}
-        return try_pca(pca(**(options | epsilon)), Scenario(rows, LAW), fits=fits, seed=seed)
+        return try_pca(pca(**(options | epsilon)), Scenario(rows, LAW), Simulation(fits, seed))
 
     candidates = epsilons() if sought == "epsilon" else row_counts(3)
     more = (lambda value: try_at(value, rows=10**9)) if sought == "epsilon" else None
@@ -152,7 +154,9 @@ def test_the_answer_is_the_fewest_rows():
 def test_the_noise_is_shared_between_candidates():
     # with noise of its own, neighbours would differ by luck as often as not
     def qualities(epsilon):
-        return np.array(try_pca(pca(epsilon=epsilon), Scenario(ROWS, LAW), fits=12).qualities)
+        return np.array(
+            try_pca(pca(epsilon=epsilon), Scenario(ROWS, LAW), Simulation(12)).qualities
+        )
 
     less, more = qualities(0.6), qualities(0.606)
     # a choice between candidates may turn over in a fit or two
@@ -208,7 +212,7 @@ def test_a_plan_says_in_how_many_fits_columns_were_left_out():
     notes = {}
     for rows in (100, 800, 20_000):
         plan = pca(n_components=2, scale="private", epsilon=1.2)
-        notes[rows] = try_pca(plan, Scenario(rows, spectrum), fits=5).note
+        notes[rows] = try_pca(plan, Scenario(rows, spectrum), Simulation(5)).note
     assert "above its noise" in notes[100]
     assert re.search("in [1-5] of 5 fits noise hid the scale of some columns", notes[800])
     assert not notes[20_000]

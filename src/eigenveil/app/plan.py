@@ -39,7 +39,7 @@ from eigenveil.planning.predict import Prediction, parse_spectrum, predict
 from eigenveil.planning.quality import Answer, Sought
 from eigenveil.planning.simulated import SIMULATORS
 from eigenveil.planning.tensors import Expected, expect
-from eigenveil.planning.trials import Scenario, Trials
+from eigenveil.planning.trials import Scenario, Simulation, Trials
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Guarantee, neighbours_text
 from eigenveil.privacy.releases import ReleaseRecord
@@ -91,7 +91,7 @@ class PlanRequest:
 
     def simulated(self, plan: Any, *, seed: int = 0) -> Trials:
         simulate = SIMULATORS[self.task.name]
-        return simulate(plan, self.scenario(), fits=self.fits, seed=seed)
+        return simulate(plan, self.scenario(), Simulation(self.fits, seed))
 
     def plan(self, **instead: Any) -> Any:
         """The plan of one table, with other values of some options.

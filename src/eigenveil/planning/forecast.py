@@ -7,8 +7,7 @@ that the sites draw together, all of them taking part and with as many rows each
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,16 +30,14 @@ from eigenveil.moments.release import Release
 from eigenveil.moments.source import ArrayRows, block_rows
 from eigenveil.noise.entries import tensor_size
 from eigenveil.planning.predict import (
-    Drive,
     components_expected,
     memory_bytes,
-    of_all_rows,
     parse_spectrum,
-    predict,
     released_values,
+    try_pca,
 )
 from eigenveil.planning.simulated import SIMULATORS
-from eigenveil.planning.trials import Rounds, Scenario, TrialNoise, Trials
+from eigenveil.planning.trials import Rounds, Scenario, Simulation, TrialNoise, Trials
 
 if TYPE_CHECKING:
     from eigenveil.federation.study.study import Study
@@ -81,8 +78,8 @@ def forecast(
     """
     plan = study.plan(features)
     counted = None if rows is None else _full_rows(study, rows)
-    scene = _scene(study, plan)
-    energy, trials, problem = _simulated(plan, counted, spectrum, seed, scene, fits)
+    how, note = _simulation(study, plan, Simulation(fits, seed))
+    energy, trials, problem = _simulated(plan, counted, spectrum, how)
     protocol = PROTOCOLS[study.protocol]
     factors = protocol.sends_factors
     moment = features * plan.sketch_columns if factors else moment_values(plan)
@@ -97,7 +94,7 @@ def forecast(
         protocol=study.protocol,
         captured_energy=energy,
         trials=trials,
-        note="; ".join(filter(None, (scene.note, problem))),
+        note="; ".join(filter(None, (note, problem))),
         message_bytes=message,
         round_bytes=8 * sum(sent.values()),
         memory_bytes=fit_memory(plan) + (0 if alone else 2 * message),  # a mask, and the sum
@@ -114,7 +111,7 @@ def pooled(
 ) -> Forecast:
     """What :class:`~eigenveil.PrivatePCA` would give if all rows were in one place."""
     plan = study.with_protocol("local").plan(features)
-    energy, trials, problem = _simulated(plan, rows, spectrum, seed, _Scene(), fits)
+    energy, trials, problem = _simulated(plan, rows, spectrum, Simulation(fits, seed))
     note = "; ".join(filter(None, ("were all rows in one place", problem)))
     return Forecast(POOLED, energy, trials, note, 0, 0, fit_memory(plan))
 
@@ -122,12 +119,9 @@ def pooled(
 def try_study(study: Study, data: Scenario, *, fits: int | None = None, seed: int = 0) -> Trials:
     """Simulated fits of a study's protocol, all sites taking part; of every task."""
     plan = study.plan(study.width)
-    scene = _scene(study, plan)
     counted = replace(data, rows=max(1, round(_full_rows(study, data.rows))))
-    parties: dict[str, Any] = {"louder": scene.louder}
-    if scene.drive is not of_all_rows:
-        parties["drive"] = scene.drive
-    return SIMULATORS[study.task](plan, counted, fits=fits, seed=seed, **parties)
+    how, _ = _simulation(study, plan, Simulation(fits, seed))
+    return SIMULATORS[study.task](plan, counted, how)
 
 
 def _full_rows(study: Study, rows: int) -> float:
@@ -159,23 +153,15 @@ def fit_memory(plan: BasePlan) -> int:
     return max(pair, 6 * 8 * k**3) + rows
 
 
-@dataclass(frozen=True)
-class _Scene:
-    """How the parties' noise differs from that of one curator."""
-
-    louder: Mapping[Step, float] = field(default_factory=dict)
-    drive: Drive = of_all_rows
-    note: str = ""
-
-
-def _scene(study: Study, plan: BasePlan) -> _Scene:
+def _simulation(study: Study, plan: BasePlan, how: Simulation) -> tuple[Simulation, str]:
+    """Fits with the noise of all parties, and what to know of the protocol."""
     protocol = PROTOCOLS[study.protocol]
     if protocol.first_site_only:
-        return _Scene(note=protocol.forecast_note if len(study.sites) > 1 else "")
-    louder = noise_factors(study, plan)
+        return how, protocol.forecast_note if len(study.sites) > 1 else ""
+    how = replace(how, louder=noise_factors(study, plan))
     if protocol.sends_factors:
-        return _each_by_itself(study, plan, louder, protocol.forecast_note)
-    return _Scene(louder, note=protocol.forecast_note)
+        return _each_by_itself(study, plan, how, protocol.forecast_note)
+    return how, protocol.forecast_note
 
 
 def noise_factors(study: Study, plan: BasePlan) -> dict[Step, float]:
@@ -196,12 +182,7 @@ def noise_factors(study: Study, plan: BasePlan) -> dict[Step, float]:
 
 
 def _simulated(
-    plan: BasePlan,
-    rows: float | None,
-    spectrum: str | NDArray[np.float64],
-    seed: int,
-    scene: _Scene,
-    fits: int | None,
+    plan: BasePlan, rows: float | None, spectrum: str | NDArray[np.float64], how: Simulation
 ) -> tuple[float | None, Trials, str]:
     """Captured energy at so many rows of full weight, the fits; and if there are none, why."""
     if type(plan) is not Plan:  # what a model built on PCA's plan makes of it is its own
@@ -212,21 +193,13 @@ def _simulated(
     components = components_expected(plan, eigenvalues)
     if rows < components:
         return None, Trials(), f"{rows:.3g} rows are too few for {components} components"
-    found = predict(
-        plan,
-        eigenvalues,
-        rows=round(rows),
-        seed=seed,
-        fits=fits,
-        louder=scene.louder,
-        drive=scene.drive,
-    )
-    return found.captured_energy, found.trials, found.note.rstrip(".")
+    trials = try_pca(plan, Scenario(round(rows), eigenvalues), how)
+    return trials.shown_quality, trials, trials.note.rstrip(".")
 
 
 def _each_by_itself(
-    study: Study, plan: BasePlan, louder: Mapping[Step, float], note: str
-) -> _Scene:
+    study: Study, plan: BasePlan, how: Simulation, note: str
+) -> tuple[Simulation, str]:
     """DPdisPCA: moments released and cut to R eigenpairs by each site, then added up.
 
     Fewer sites than there are get rows in proportion, so that noise keeps its size against a
@@ -252,7 +225,7 @@ def _each_by_itself(
         with small_matrix_threads(rows.shape[1]):
             return drive_rounds(rounds, answer)
 
-    return _Scene({**louder, "moment": sites / simulated}, drive, note)
+    return replace(how, louder={**how.louder, "moment": sites / simulated}, drive=drive), note
 
 
 def _released(query: Query, rows: ArrayRows, noise: TrialNoise) -> Release:

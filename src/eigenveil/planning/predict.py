@@ -9,9 +9,7 @@ grows with the features as random-matrix theory states.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,21 +20,11 @@ from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import private_pca
 from eigenveil.models.pca.variances import Factors
 from eigenveil.models.pca.ways import DIRECTIONS
-from eigenveil.models.plan import Step
 from eigenveil.moments.norms import FloatArray
 from eigenveil.moments.rows import AS_IT_IS, Preparation
-from eigenveil.moments.source import ArrayRows, block_rows
+from eigenveil.moments.source import block_rows
 from eigenveil.planning.display import prediction_html
-from eigenveil.planning.trials import (
-    Rounds,
-    Scenario,
-    TrialNoise,
-    Trials,
-    fits_for,
-    gather,
-    run_trial,
-    scaled_budgets,
-)
+from eigenveil.planning.trials import ONE_CURATOR, Scenario, Simulation, Trials
 from eigenveil.privacy.budget import StepBudget
 
 # Rows that are drawn: the same energies come out, to 0.002, as of four times as many.
@@ -48,21 +36,12 @@ _MOST_SHARE = 0.9
 # Public ranges are taken to be so many deviations to either side.
 _RANGE = 3.0
 
-# Runs the rounds of a fit on synthetic rows.
-Drive = Callable[[Rounds, FloatArray, TrialNoise], Any]
-
-
-def of_all_rows(rounds: Rounds, rows: FloatArray, noise: TrialNoise) -> Any:
-    """What the rounds make of rows in one place."""
-    return run_trial(rounds, ArrayRows(rows), noise)
-
 
 @dataclass(frozen=True)
 class Prediction:
     """What one mechanism would give."""
 
     trials: Trials  # The simulated fits
-    note: str  # Why there are none, or what went wrong in them
     released_values: int  # Numbers in the released moment, and peak memory beyond the input
     memory_bytes: int
     noise_rows: float  # Size of the moment's noise, in rows' largest contributions
@@ -73,8 +52,12 @@ class Prediction:
 
         ``None`` where it is not predicted, or every fit stopped with nothing.
         """
-        trials = self.trials
-        return None if trials.stopped == trials.fits else trials.quality
+        return self.trials.shown_quality
+
+    @property
+    def note(self) -> str:
+        """Why there are no fits, or what went wrong in them."""
+        return self.trials.note
 
     def _repr_html_(self) -> str:
         """The prediction in a notebook."""
@@ -126,17 +109,11 @@ def predict(
     mean_norm: float = 0.0,
     seed: int = 0,
     fits: int | None = None,
-    louder: Mapping[Step, float] | None = None,
-    drive: Drive = of_all_rows,
 ) -> Prediction:
     """Run the plan on synthetic rows; deterministic for a seed."""
-    data = Scenario(rows, spectrum, mean_norm)
-    trials = try_pca(plan, data, fits=fits, seed=seed, louder=louder, drive=drive)
-    values = released_values(plan)
     return Prediction(
-        trials=trials,
-        note=trials.note,
-        released_values=values,
+        trials=try_pca(plan, Scenario(rows, spectrum, mean_norm), Simulation(fits, seed)),
+        released_values=released_values(plan),
         memory_bytes=memory_bytes(plan),
         noise_rows=_noise_rows(plan.budgets["moment"]),
     )
@@ -157,53 +134,36 @@ def released_values(plan: Plan) -> int:
 
 
 def memory_bytes(plan: Plan) -> int:
-    """Peak memory of a fit beyond its input, counted from the arrays it makes.
-
-    The D x D route: sum, 64-bit total, noise, release and its copy for the solver, and the rows
-    that wait for a product; a sketch has D x R in their place. Of two releases the first is kept,
-    with the matrix of the second, its integers and its directions.
-    """
-    d = plan.features
+    """Peak memory of a fit beyond its input, counted from the arrays it makes."""
+    # sum, 64-bit total, noise, release and its copy for the solver, and the rows that wait for a
+    # product; of two releases the first is kept, with the second's matrix, integers and directions
+    d, width = plan.features, plan.way.columns(plan)
     rows = 2 * max(4096, block_rows(d)) * d * 8
-    width = plan.way.columns(plan)
     if width is not None:
         return 6 * 8 * d * width + 4 * block_rows(d) * d * 8
     more = 5 if plan.way.seen_columns(plan) else 0
     return (5 + more) * 8 * d * d + rows * (2 if more else 1)
 
 
-def try_pca(
-    plan: Plan,
-    data: Scenario,
-    *,
-    fits: int | None = None,
-    seed: int = 0,
-    louder: Mapping[Step, float] | None = None,
-    drive: Drive = of_all_rows,
-) -> Trials:
-    """Simulated fits of PCA; their quality is the captured energy. Parameters as of `predict`."""
+def try_pca(plan: Plan, data: Scenario, how: Simulation = ONE_CURATOR) -> Trials:
+    """Simulated fits of PCA; their quality is the captured energy."""
     features = min(plan.features, _MOST_FEATURES)
     # directions that are not drawn have a part of each row's energy, and rows that are drawn have
     # norm 1 without them: the moment's noise is so much larger beside the others
     leading = np.sort(data.spectrum)[::-1][:features]
     undrawn = float(data.spectrum.sum() / leading.sum())
-    louder = {**(louder or {}), "moment": undrawn * (louder or {}).get("moment", 1.0)}
+    moment = undrawn * how.louder.get("moment", 1.0)
+    how = replace(how, louder={**how.louder, "moment": moment})
     if plan.way is DIRECTIONS and plan.features > _MOST_FEATURES_OF_DIRECTIONS:
         return Trials(note=f"not simulated beyond {_MOST_FEATURES_OF_DIRECTIONS} features")
     if plan.n_components > features // 2 and features < plan.features:
         return Trials(note=f"not simulated beyond {features // 2} components")
     drawn = min(data.rows, MOST_ROWS)
     small = _small_plan(plan, data, features)
-    budgets = scaled_budgets(
-        plan,
-        more_rows=data.rows / drawn,
-        features=features,
-        columns=plan.way.columns(plan),
-        louder=louder,
-    )
+    budgets = how.budgets(plan, data.rows / drawn, features, plan.way.columns(plan))
 
     def simulate(number: int) -> tuple[float, Factors]:
-        rows = rows_of_spectrum(plan, data, features, drawn, (seed, number))
+        rows = rows_of_spectrum(plan, data, features, drawn, (how.seed, number))
         rounds = private_pca(
             small,
             public_center=np.zeros(features) if plan.centered == "public" else None,
@@ -211,10 +171,10 @@ def try_pca(
             max_norm=rows.longest if plan.row_norm == "max" else None,
             budgets=budgets,
         )
-        factors = drive(rounds, rows.values, TrialNoise((seed, number)))
+        factors = how.drive(rounds, rows.values, how.noise(number))
         return captured_energy(rows.moment, factors.components), factors
 
-    return gather(simulate, fits or fits_for(drawn * features))
+    return how.trials(simulate, drawn * features)
 
 
 def _small_plan(plan: Plan, data: Scenario, features: int) -> Plan:

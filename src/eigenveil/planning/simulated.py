@@ -20,20 +20,18 @@ from eigenveil.models.covariance.plan import CovariancePlan
 from eigenveil.models.driver import rounds_of
 from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.options import COVARIANCE, MIXTURE, PCA, TOPICS
-from eigenveil.models.plan import Step
 from eigenveil.models.task import task_of_plan
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.models.topics.plan import TopicPlan
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
 from eigenveil.planning.predict import MOST_ROWS, rows_of_spectrum, try_pca
 from eigenveil.planning.trials import (
+    ONE_CURATOR,
     Scenario,
+    Simulation,
     TrialNoise,
     Trials,
-    fits_for,
-    gather,
     run_trial,
-    scaled_budgets,
     times,
 )
 
@@ -51,14 +49,7 @@ _NUMBERS_AN_ENTRY = 10_000
 _BOUND = 2.0
 
 
-def try_covariance(
-    plan: CovariancePlan,
-    data: Scenario,
-    *,
-    fits: int | None = None,
-    seed: int = 0,
-    louder: Mapping[Step, float] | None = None,
-) -> Trials:
+def try_covariance(plan: CovariancePlan, data: Scenario, how: Simulation = ONE_CURATOR) -> Trials:
     """Simulated fits of a covariance on Gaussian rows.
 
     Their quality is 1 less the relative error of the covariance (Frobenius), at least 0.
@@ -74,37 +65,20 @@ def try_covariance(
             "precision": "single",
         }
     )
-    budgets = scaled_budgets(
-        plan, more_rows=data.rows / drawn, features=features, louder=louder or {}
-    )
+    budgets = how.budgets(plan, data.rows / drawn, features)
 
     def simulate(number: int) -> tuple[float, Any]:
-        rows = rows_of_spectrum(plan, data, features, drawn, (seed, number))
-        factors = run_trial(
-            rounds_of(
-                small,
-                public_center=_zeros(small),
-                preparation=rows.preparation,
-                budgets=budgets,
-            ),
-            ArrayRows(rows.values),
-            TrialNoise((seed, number)),
-        )
+        rows = rows_of_spectrum(plan, data, features, drawn, (how.seed, number))
+        given = ArrayRows(rows.values)
+        factors = _tried(small, given, how.noise(number), budgets, preparation=rows.preparation)
         exact = rows.moment / drawn
         error = np.linalg.norm(factors.covariance - exact) / np.linalg.norm(exact)
         return 1.0 - float(error), factors
 
-    return gather(simulate, fits or fits_for(drawn * features))
+    return how.trials(simulate, drawn * features)
 
 
-def try_mixture(
-    plan: MixturePlan,
-    data: Scenario,
-    *,
-    fits: int | None = None,
-    seed: int = 0,
-    louder: Mapping[Step, float] | None = None,
-) -> Trials:
+def try_mixture(plan: MixturePlan, data: Scenario, how: Simulation = ONE_CURATOR) -> Trials:
     """Simulated fits of a mixture of equal spheres whose means are all as far from one another.
 
     Their quality is the share of the rows whose nearest mean is that of the right component, the
@@ -121,39 +95,26 @@ def try_mixture(
     small = _small(plan, features).model_copy(update={"row_bound": bound, "precision": "single"})
     # a row's energy is that of its features: of fewer, its mean's part of it is larger
     energy = [d + radius**2 for d in (features, plan.features)]
-    budgets = scaled_budgets(
-        plan,
-        more_rows=data.rows / drawn,
-        features=features,
-        columns=plan.sketch_columns if plan.sketched else None,
-        louder=louder or {},
-    )
+    budgets = how.budgets(plan, data.rows / drawn, features, _columns(plan))
     budgets["moment"] = times(budgets["moment"], energy[0] / energy[1])
     if "tensor" in budgets:
         budgets["tensor"] = times(budgets["tensor"], (energy[0] / energy[1]) ** 1.5)
 
     def simulate(number: int) -> tuple[float, Any]:
-        rng = np.random.default_rng((seed, number, 1))
+        rng = np.random.default_rng((how.seed, number, 1))
         axes = np.linalg.qr(rng.standard_normal((features, count)))[0].T
         means = (math.sqrt(variance) * radius * axes).astype(np.float32)
-        rng = np.random.default_rng((seed, number, 0))
+        rng = np.random.default_rng((how.seed, number, 0))
         rows = rng.standard_normal((drawn, features), dtype=np.float32)
         rows *= np.float32(math.sqrt(variance))
         rows += means[np.arange(drawn) % count]
-        factors = _tried(small, ArrayRows(rows), budgets, (seed, number))
+        factors = _tried(small, ArrayRows(rows), how.noise(number), budgets)
         return _agreement(rows, means, factors.means), factors
 
-    return gather(simulate, fits or _tensor_fits(drawn * features, count))
+    return how.trials(simulate, drawn * features + _NUMBERS_AN_ENTRY * count**3)
 
 
-def try_topics(
-    plan: TopicPlan,
-    data: Scenario,
-    *,
-    fits: int | None = None,
-    seed: int = 0,
-    louder: Mapping[Step, float] | None = None,
-) -> Trials:
+def try_topics(plan: TopicPlan, data: Scenario, how: Simulation = ONE_CURATOR) -> Trials:
     """Simulated fits of equal topics, each spread evenly over words of its own.
 
     Their quality is the probability that a topic and the fit's have in common, the mean over the
@@ -169,19 +130,13 @@ def try_topics(
         return Trials(note=f"not simulated beyond {_MOST_FEATURES} words of all topics")
     drawn = min(data.rows, _MOST_DOCUMENTS)
     small = _small(plan, features)
-    budgets = scaled_budgets(
-        plan,
-        more_rows=data.rows / drawn,
-        features=features,
-        columns=plan.sketch_columns if plan.sketched else None,
-        louder=louder or {},
-    )
+    budgets = how.budgets(plan, data.rows / drawn, features, _columns(plan))
     topics = np.zeros((count, features))
     for number in range(count):
         topics[number, number * spread : (number + 1) * spread] = 1.0 / spread
 
     def simulate(number: int) -> tuple[float, Any]:
-        rng = np.random.default_rng((seed, number, 0))
+        rng = np.random.default_rng((how.seed, number, 0))
         size = (drawn, data.document_words)
         places = rng.integers(spread, size=size) + spread * _topics(rng, size, count, plan.alpha0)
         ends = np.arange(0, places.size + 1, data.document_words)
@@ -190,11 +145,11 @@ def try_topics(
         )
         counts.sum_duplicates()
         rows = task_of_plan(plan).rows_for(SparseRows(counts))
-        factors = _tried(small, rows, budgets, (seed, number))
+        factors = _tried(small, rows, how.noise(number), budgets)
         common = np.minimum(topics[:, None], factors.topics[None]).sum(axis=2)
         return _matched(common) / count, factors
 
-    return gather(simulate, fits or _tensor_fits(drawn * features, count))
+    return how.trials(simulate, drawn * features + _NUMBERS_AN_ENTRY * count**3)
 
 
 def _topics(
@@ -215,8 +170,8 @@ def components_drawn(plan: TensorPlan) -> int:
     return min(plan.n_components, USUAL_COMPONENTS) if plan.auto_components else plan.n_components
 
 
-def _tensor_fits(numbers: int, components: int) -> int:
-    return fits_for(numbers + _NUMBERS_AN_ENTRY * components**3)
+def _columns(plan: TensorPlan) -> int | None:
+    return plan.sketch_columns if plan.sketched else None
 
 
 def _small(plan: Any, features: int) -> Any:
@@ -232,13 +187,10 @@ def _small(plan: Any, features: int) -> Any:
     )
 
 
-def _zeros(plan: Any) -> Array | None:
-    return np.zeros(plan.features) if plan.centered == "public" else None
-
-
-def _tried(plan: TensorPlan, rows: RowSource, budgets: Any, seed: tuple[int, ...]) -> Any:
-    rounds = rounds_of(plan, public_center=_zeros(plan), budgets=budgets)
-    return run_trial(rounds, rows, TrialNoise(seed))
+def _tried(plan: Any, rows: RowSource, noise: TrialNoise, budgets: Any, **context: Any) -> Any:
+    center = np.zeros(plan.features) if plan.centered == "public" else None
+    rounds = rounds_of(plan, public_center=center, budgets=budgets, **context)
+    return run_trial(rounds, rows, noise)
 
 
 def _agreement(rows: Any, means: Any, found: Array) -> float:

@@ -24,8 +24,9 @@ from eigenveil.models.plan import BasePlan, Step
 from eigenveil.models.rounds import Answers, Query, Round
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.engine import accumulate
+from eigenveil.moments.norms import FloatArray
 from eigenveil.moments.release import Release, noise_integers
-from eigenveil.moments.source import RowSource
+from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.noise.entries import from_coordinates
 from eigenveil.noise.source import SeededSource
 from eigenveil.privacy.budget import StepBudget
@@ -76,6 +77,11 @@ class Trials:
         return math.fsum(self.qualities) / self.fits if self.fits else None
 
     @property
+    def shown_quality(self) -> float | None:
+        """The same; ``None`` where nothing is simulated, or every fit stopped with nothing."""
+        return None if self.stopped == self.fits else self.quality
+
+    @property
     def quality_error(self) -> float | None:
         """Its standard error; ``None`` of fewer than two fits."""
         if self.fits < 2:
@@ -115,11 +121,6 @@ class Trials:
         return (
             f"{self.probability:.2g} ± {self.probability_error:.1g} ({self.nothing} of {self.fits})"
         )
-
-
-def fits_for(numbers: int) -> int:
-    """How many fits are simulated where each of them draws so many numbers."""
-    return max(_FEWEST, min(_MOST, _ALL_NUMBERS // max(1, numbers)))
 
 
 @dataclass
@@ -163,7 +164,52 @@ def run_trial(rounds: Rounds, rows: RowSource, noise: TrialNoise) -> Any:
         return drive(rounds, answer)
 
 
-def gather(simulate: Callable[[int], tuple[float, Any]], fits: int) -> Trials:
+# Runs the rounds of a fit on synthetic rows.
+Drive = Callable[[Rounds, FloatArray, TrialNoise], Any]
+
+
+def of_all_rows(rounds: Rounds, rows: FloatArray, noise: TrialNoise) -> Any:
+    """What the rounds make of rows in one place."""
+    return run_trial(rounds, ArrayRows(rows), noise)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """How fits are simulated; deterministic for a seed."""
+
+    fits: int | None = None  # As many as are worth their time, if nothing is said
+    seed: int = 0
+    # Deviation of each step's noise over that of one curator
+    louder: Mapping[Step, float] = field(default_factory=dict)
+    drive: Drive = of_all_rows
+
+    def trials(self, simulate: Callable[[int], tuple[float, Any]], numbers: int) -> Trials:
+        """Simulated fits, each of which draws so many numbers."""
+        few = max(_FEWEST, min(_MOST, _ALL_NUMBERS // max(1, numbers)))
+        return _gathered(simulate, self.fits or few)
+
+    def noise(self, number: int) -> TrialNoise:
+        """That of one fit."""
+        return TrialNoise((self.seed, number))
+
+    def budgets(
+        self, plan: BasePlan, more_rows: float, features: int, columns: int | None = None
+    ) -> dict[Step, StepBudget]:
+        """Budgets under which fewer rows and features meet noise of the same relative size."""
+        fewer = features / plan.features
+        narrow = fewer if plan.pure else math.sqrt(fewer)
+        moment = plan.noises["moment"].growth(features, plan.features, columns)
+        growth: dict[Step, float] = {"center": narrow, "columns": narrow, "moment": moment}
+        return {
+            step: times(budget, more_rows * growth.get(step, 1.0) / self.louder.get(step, 1.0))
+            for step, budget in plan.budgets.items()
+        }
+
+
+ONE_CURATOR = Simulation()
+
+
+def _gathered(simulate: Callable[[int], tuple[float, Any]], fits: int) -> Trials:
     """Simulate so many fits."""
     qualities, nothing, stopped, unscaled, note = [], 0, 0, 0, ""
     try:
@@ -183,25 +229,6 @@ def gather(simulate: Callable[[int], tuple[float, Any]], fits: int) -> Trials:
         left = f"in {unscaled} of {fits} fits noise hid the scale of some columns, left out"
         note = "; ".join(filter(None, [note, left]))
     return Trials(tuple(qualities), nothing, stopped, note)
-
-
-def scaled_budgets(
-    plan: BasePlan,
-    *,
-    more_rows: float,
-    features: int,
-    columns: int | None = None,
-    louder: Mapping[Step, float],
-) -> dict[Step, StepBudget]:
-    """Budgets under which fewer rows and features meet noise of the same relative size."""
-    fewer = features / plan.features
-    narrow = fewer if plan.pure else math.sqrt(fewer)
-    moment = plan.noises["moment"].growth(features, plan.features, columns)
-    growth: dict[Step, float] = {"center": narrow, "columns": narrow, "moment": moment}
-    return {
-        step: times(budget, more_rows * growth.get(step, 1.0) / louder.get(step, 1.0))
-        for step, budget in plan.budgets.items()
-    }
 
 
 def times(budget: StepBudget, factor: float) -> StepBudget:
