@@ -21,8 +21,8 @@ import soak_tools
 from eigenveil import DataError, EigenveilError, Ledger
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.federation.protocol.certificates import check
-from eigenveil.models import options as declared
-from eigenveil.models.options import Options, options_of
+from eigenveil.models import domains as declared
+from eigenveil.models.options import OPTIONS, Options, options_of
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.task import TASKS
 
@@ -41,15 +41,17 @@ def of_shares(domain):
 
 
 VALUES = {
-    declared.Whole: lambda d: st.sampled_from([n for n in (0, 1, 2, 3, D, 60) if d.has(n)]),
+    declared.WholeNumber: lambda d: st.sampled_from([n for n in (0, 1, 2, 3, D, 60) if d.has(n)]),
     declared.Number: lambda d: st.sampled_from([n for n in NUMBERS if d.has(n)]),
-    declared.Choice: lambda d: st.sampled_from(d.names),
+    declared.OneOf: lambda d: st.sampled_from(d.names),
     declared.Text: lambda _: st.just(UNIT),
     declared.Flag: lambda d: st.sampled_from([b for b in (True, False) if d.has(b)]),
     declared.Nothing: lambda _: st.none(),
-    declared.Vector: lambda _: st.sampled_from([[0.0] * D, [0.5] * D, [1.0, 0.0, 2.0, 3.0]]),
-    declared.Ranges: lambda _: st.just([[-3.0] * D, [3.0, 4.0, 5.0, 3.0]]),
-    declared.Columns: lambda _: st.sampled_from([[0], [1, 3], ["b"], ["a", "d"]]),
+    declared.NumberAFeature: lambda _: st.sampled_from(
+        [[0.0] * D, [0.5] * D, [1.0, 0.0, 2.0, 3.0]]
+    ),
+    declared.RangeAFeature: lambda _: st.just([[-3.0] * D, [3.0, 4.0, 5.0, 3.0]]),
+    declared.SomeColumns: lambda _: st.sampled_from([[0], [1, 3], ["b"], ["a", "d"]]),
     declared.Pair: lambda _: st.just((1.0, 10.0)),
     declared.Shares: of_shares,
     declared.OfSites: lambda _: st.sampled_from([{"p": 0.5}, {"p": 0.5, "q": 0.05}]),
@@ -202,7 +204,7 @@ def used(model, rows, folder):
 
 
 def test_there_is_a_value_of_every_kind_of_option():
-    for option in declared.OPTIONS:
+    for option in OPTIONS:
         assert all(type(domain) in VALUES for domain in option.values)
 
 

@@ -36,7 +36,7 @@ NAMED = {
         ("federation.protocols",),
     ),
     "masks": ({*_OF_SITES["masks"].choices}, "mask", ("federation.masks",)),
-    "tasks": ({*TASKS}, "task", ("models.options", "models.task")),
+    "tasks": ({*TASKS}, "task", ("models.model_options", "models.task")),
     "mechanisms": (
         {*MECHANISMS, *_OF_TABLE["mechanism"].choices} - {"auto"},
         "mechanism|kind",

@@ -17,7 +17,7 @@ import eigenveil
 from eigenveil import FederatedPCA, NoisyResultWarning, PrivatePCA
 from eigenveil.cli.app import main
 from eigenveil.federation.protocol.certificates import check
-from eigenveil.models.options import MOST_COMPONENTS
+from eigenveil.models.model_options import MOST_COMPONENTS
 from eigenveil.models.pca.derived import fewest
 
 RNG = np.random.default_rng(0)

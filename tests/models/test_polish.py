@@ -11,7 +11,12 @@ from hypothesis.extra.numpy import arrays
 
 from eigenveil.linalg.tensor import cubes
 from eigenveil.models.tensors import polish
-from eigenveil.models.tensors.polish import TopicMoments, polished_means, polished_topics
+from eigenveil.models.tensors.polish import (
+    MeanMoments,
+    TopicMoments,
+    polished_means,
+    polished_topics,
+)
 from matching_tools import matched_error
 from soak_tools import times
 
@@ -38,7 +43,7 @@ class Means:
             "noise_variance": 0.05,
             "rows": ROWS,
         }
-        return polished_means(seen=seen, weights=weights, **{**said, **changed})
+        return polished_means(MeanMoments(**said | changed), seen, weights)
 
     def beside(self, part):
         rng = np.random.default_rng()
@@ -175,16 +180,9 @@ def test_means_of_any_moments_are_finite(count, core_scale, triple_scale, noise,
     triple = triple_scale * cubes(rng.standard_normal(6), rng.standard_normal((6, count)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        means, weights = polished_means(
-            core,
-            triple,
-            rng.standard_normal((count, count)),
-            rng.uniform(0, 1, count),
-            core_noise=noise,
-            triple_noise=noise,
-            noise_variance=1e-3,
-            rows=rows,
-        )
+        moments = MeanMoments(core, triple, noise, noise, 1e-3, rows)
+        seen = rng.standard_normal((count, count))
+        means, weights = polished_means(moments, seen, rng.uniform(0, 1, count))
     assert np.isfinite(means).all()
     assert (weights > 0).all()
     assert weights.sum() == pytest.approx(1.0)

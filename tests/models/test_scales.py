@@ -124,14 +124,12 @@ def refined(rows, factors, *, unit=True):
         given_ = given_ / np.linalg.norm(given_, axis=1)[:, None]
     return correlation_of(
         given_.T @ given_,
+        1e-9,
         scaled=np.ones(rows.shape[1], dtype=bool),
         covariates=np.zeros(rows.shape[1], dtype=bool),
         components=3,
-        edge=1e-9,
-        error=1e-9,
         rows=rows.shape[0],
         unit_rows=unit,
-        left=None,
     )
 
 
@@ -156,14 +154,12 @@ def test_columns_without_a_scale_are_in_no_component():
     matrix[:3, :3] += np.diag([900.0, 1000.0, 1100.0])
     found = correlation_of(
         matrix,
+        1.0,
         scaled=np.array([True, True, True, False, False]),
         covariates=np.zeros(5, dtype=bool),
         components=4,
-        edge=1.0,
-        error=0.1,
         rows=3000.0,
         unit_rows=True,
-        left=None,
     )
     assert not found.components[:3, 3:].any()
     assert found.components @ found.components.T == pytest.approx(np.eye(4), abs=1e-12)

@@ -28,7 +28,8 @@ from eigenveil.app.results import guarantee_values, release_table
 from eigenveil.checks import check_whole
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.models.mixture.plan import MixturePlan
-from eigenveil.models.options import COVARIANCE, MIXTURE, PCA, TOPICS, options_of
+from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
+from eigenveil.models.options import options_of
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.pca.ways import way_of
 from eigenveil.models.shapes import rehearse

@@ -33,7 +33,8 @@ from eigenveil.errors import DataError, PrivacyError, WrongOption
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.federation.study.study import Study
-from eigenveil.models.options import COVARIANCE, MIXTURE, PCA, TOPICS, options_of
+from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
+from eigenveil.models.options import options_of
 from eigenveil.models.task import TASKS
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.planning.forecast import POOLED, Forecast, forecast, noise_factors, pooled, try_study

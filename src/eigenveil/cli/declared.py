@@ -14,22 +14,20 @@ import typer
 from eigenveil import app
 from eigenveil.cli.options import given, option_text, read_names, takes
 from eigenveil.errors import DataError, WrongOption, listed
-from eigenveil.models.options import (
-    OPTIONS,
-    Choice,
-    Columns,
+from eigenveil.models.domains import (
     Flag,
     Number,
+    NumberAFeature,
+    OneOf,
     Option,
     Pair,
     Path,
     Shares,
+    SomeColumns,
     Text,
-    Vector,
-    Whole,
-    options_of,
-    tasks_with,
+    WholeNumber,
 )
+from eigenveil.models.options import OPTIONS, options_of, tasks_with
 from eigenveil.models.task import TASKS, Task
 
 # Options that are spelled otherwise on a command line: by their name, and a letter.
@@ -145,12 +143,14 @@ def kind_of(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
     for domain, (kind, reader) in _ALONE.items():
         if domain in kinds:
             return kind | None, None, reader
-    if Vector in kinds and Flag in kinds:
+    if NumberAFeature in kinds and Flag in kinds:
         return str, "private", lambda text: app.rows.read_center(text)
     if Flag in kinds:
         return bool, default, _same
-    numbers = [number for domain, number in ((Whole, int), (Number, float)) if domain in kinds]
-    if Choice in kinds:
+    numbers = [
+        number for domain, number in ((WholeNumber, int), (Number, float)) if domain in kinds
+    ]
+    if OneOf in kinds:
         types = [int, float] if int in numbers else numbers
         return str if default is not None else str | None, default, partial(_number, types)
     kind = numbers[0]
@@ -192,7 +192,7 @@ def _help(found: Sequence[Option], paths: Sequence[Path]) -> str:
     )
     only_sites = len(paths) > 1 and all(option.paths == ("sites",) for option in found)
     where = "With --site: " if only_sites else ""
-    center = {Flag, Vector} <= {type(domain) for domain in found[0].values}
+    center = {Flag, NumberAFeature} <= {type(domain) for domain in found[0].values}
     how = " Give private, none, or a .npy file with a public centre." if center else ""
     return f"{where}{text}{how}"
 
@@ -231,7 +231,7 @@ def read_split(text: str) -> dict[str, float]:
 
 # Kinds of options that are said in one way only: the type, and how the text is read.
 _ALONE: Mapping[type, tuple[Any, Callable[[Any], Any]]] = {
-    Columns: (str, read_covariates),
+    SomeColumns: (str, read_covariates),
     Text: (str, _same),
     Pair: (tuple[float, float], _same),
     Shares: (str, read_split),

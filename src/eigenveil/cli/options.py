@@ -17,7 +17,8 @@ from eigenveil import app
 from eigenveil.app.ledger_place import VARIABLE
 from eigenveil.cli.presenters.screen import print_json as print_json
 from eigenveil.errors import WrongOption as WrongOption
-from eigenveil.models.options import DEFAULT_SPECTRUM, OPTIONS
+from eigenveil.models.model_options import DEFAULT_SPECTRUM
+from eigenveil.models.options import OPTIONS
 from eigenveil.models.task import TASKS
 
 TaskName = Annotated[str, typer.Option("--task", help=f"What is computed: {', '.join(TASKS)}.")]

@@ -14,8 +14,9 @@ from eigenveil.federated.running import StudyProgress, StudyRun, Traffic, run_st
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.study.study import Study, make_study
 from eigenveil.models.constraints import Configured
+from eigenveil.models.domains import Path
 from eigenveil.models.driver import current_progress, warn_owner
-from eigenveil.models.options import Path, study_options
+from eigenveil.models.options import study_options
 from eigenveil.models.result import EstimatorSpec, Result, View
 from eigenveil.models.stored import noise_source, public_center
 from eigenveil.models.table_fit import known_ranges

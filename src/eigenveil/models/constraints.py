@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 from sklearn.utils._param_validation import Interval, InvalidParameterError
 
 from eigenveil.errors import DataError, PrivacyError
-from eigenveil.models.options import Domain, Option, Options, Path, options_of
+from eigenveil.models.domains import Domain, Option, Path
+from eigenveil.models.options import Options, options_of
 
 
 class InvalidParameter(DataError, InvalidParameterError):  # type: ignore[misc]

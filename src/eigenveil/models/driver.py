@@ -160,14 +160,12 @@ def certified_fit(
     spec: EstimatorSpec,
     keep: Callable[[Result], None],
     charges: Charges = UNCHARGED,
-    progress: RoundProgress | None = None,
 ) -> None:
     """Run a plan's rounds over one data set, certify what they released, and hand it to ``keep``.
 
     Every release is charged to ``charges`` before its noise is drawn; whoever began them ends them.
     """
-    secure = source.secure
-    plan = plan.drawn_from(secure=secure)
+    plan = plan.drawn_from(secure=source.secure)
     with Spending(
         plan.delta,
         plan.adjacency,
@@ -175,18 +173,21 @@ def certified_fit(
         reasons_of(plan.model_dump(include={"row_norm", "noise_source"})),
     ) as spending:
         run = run_rounds(
-            rounds, rows, source, progress=progress, records=spending.records, charges=charges
+            rounds,
+            rows,
+            source,
+            progress=current_progress(),
+            records=spending.records,
+            charges=charges,
         )
-        names = None if rows.names is None else tuple(str(name) for name in rows.names)
         keep(
             certified(
                 spec,
                 plan,
                 run.records,
                 run.factors,
-                features=rows.features,
-                names=names,
-                secure=secure,
+                names=None if rows.names is None else tuple(str(name) for name in rows.names),
+                secure=source.secure,
                 counted=charges.counted,
                 cluster=isinstance(rows, PartitionedRows),
                 newlines_in_cells=rows.newlines_in_cells,
@@ -201,27 +202,14 @@ def certified(
     records: Sequence[ReleaseRecord],
     factors: Any,
     *,
-    features: int,
     names: tuple[str, ...] | None,
-    secure: bool,
-    counted: bool,
-    cluster: bool = False,
-    newlines_in_cells: bool = False,
+    **of_run: Any,
 ) -> Result:
     """What was made of one data set's releases under a plan, with the certificate of both."""
     certificate = certificate_of(
-        plan,
-        factors,
-        records,
-        features=features,
-        names=names,
-        secure=secure,
-        dependent=dependence(),
-        counted=counted,
-        cluster=cluster,
-        newlines_in_cells=newlines_in_cells,
+        plan, factors, records, names=names, dependent=dependence(), **of_run
     )
-    return Result(spec, plan, factors, features, names, certificate)
+    return Result(spec, plan, factors, plan.features, names, certificate)
 
 
 def drive(rounds: Rounds[Found], answer: Callable[[Round], Answers]) -> Found:

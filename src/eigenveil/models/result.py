@@ -220,30 +220,21 @@ def certificate_of(
     factors: Any,
     releases: Sequence[ReleaseRecord],
     *,
-    features: int,
     names: Sequence[str] | None,
-    secure: bool,
     dependent: bool,
-    counted: bool = False,
-    cluster: bool = False,
-    newlines_in_cells: bool = False,
     view: str = "outsider",
-    **of_many: Any,
+    **of_run: Any,
 ) -> Certificate:
     """The certificate of a run that made these factors of its releases, without signatures."""
     return make_certificate(
         software=_software(),
         plan=plan.model_dump(mode="json"),
-        model=model_digest(factors, features=features, names=names),
-        secure=secure,
+        model=model_digest(factors, features=plan.features, names=names),
         target=claim_of(plan, view=view),
         releases=releases,
         stopped=_stopped(factors),
         dependent=dependent,
-        counted=counted,
-        cluster=cluster,
-        newlines_in_cells=newlines_in_cells,
-        **of_many,
+        **of_run,
     )
 
 

@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.models.constraints import Configured
+from eigenveil.models.domains import Path
 from eigenveil.models.driver import (
     RoundProgress,
     begin_charges,
     certified_fit,
     current_progress,
     rows_for,
+    told_to,
 )
-from eigenveil.models.options import Options, Path
+from eigenveil.models.options import Options
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec
@@ -91,11 +93,10 @@ class TableFit(Configured):
         unit = unit_of(rows, given, taken=task.has("unit", self._PATH))
         if unit != given:
             options = options.changed(unit=unit)
-        return self._fit_rows(options, rows, progress=progress)
+        with told_to(progress or current_progress()):
+            return self._fit_rows(options, rows)
 
-    def _fit_rows(
-        self, options: Options, rows: RowSource, *, progress: RoundProgress | None = None
-    ) -> Self:
+    def _fit_rows(self, options: Options, rows: RowSource) -> Self:
         task, model = task_named(self._TASK), self
         assert isinstance(model, StoredModel)
         if "ranges" in options:
@@ -119,7 +120,6 @@ class TableFit(Configured):
                 spec=spec,
                 keep=model._take_over,
                 charges=charges,
-                progress=progress or current_progress(),
             )
             outcome = "finished"
         finally:

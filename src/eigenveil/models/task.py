@@ -15,7 +15,9 @@ from importlib import import_module
 from typing import Any
 
 from eigenveil.errors import DataError
-from eigenveil.models.options import COVARIANCE, MIXTURE, PCA, TOPICS, Options, Path, options_of
+from eigenveil.models.domains import Path
+from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
+from eigenveil.models.options import Options, options_of
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.driver import drive as drive_rounds
-from eigenveil.models.options import DEFAULT_SPECTRUM as DEFAULT_SPECTRUM
+from eigenveil.models.model_options import DEFAULT_SPECTRUM as DEFAULT_SPECTRUM
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.plan import BasePlan, Step
 from eigenveil.models.rounds import Answers, Query, Round

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from eigenveil.models.options import COVARIANCE, MIXTURE, PCA, TOPICS
+from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
 from eigenveil.models.plan import COUNTS_OF_HOLES
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.planning.display import size_text

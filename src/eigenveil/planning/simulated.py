@@ -19,7 +19,7 @@ from scipy.optimize import linear_sum_assignment
 from eigenveil.models.covariance.plan import CovariancePlan
 from eigenveil.models.driver import rounds_of
 from eigenveil.models.mixture.plan import MixturePlan
-from eigenveil.models.options import COVARIANCE, MIXTURE, PCA, TOPICS
+from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
 from eigenveil.models.task import task_of_plan
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.models.topics.plan import TopicPlan

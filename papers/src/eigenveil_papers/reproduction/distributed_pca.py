@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from eigenveil import PrivatePCA
 from eigenveil.errors import PrivacyError
 from eigenveil.linalg.eigen import leading_eigenpairs
-from eigenveil.models.options import OF_SKETCH
+from eigenveil.models.model_options import OF_SKETCH
 from eigenveil.models.pca.federated import FederatedPCA
 from eigenveil_papers.published import (
     SecondMoment,

@@ -22,7 +22,7 @@ from eigenveil.cli.options import WrongOption
 from eigenveil.cli.presenters.screen import Screen, bold, counted
 from eigenveil.files import Place
 from eigenveil.io import ReadOptions
-from eigenveil.models.options import OF_SKETCH
+from eigenveil.models.model_options import OF_SKETCH
 from eigenveil.plots.style import BLUE, GREY, INK, RED
 from eigenveil_papers.trees.report import TreeReport
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from eigenveil.models.options import Option
+from eigenveil.models.domains import Option
 
 # What stands in a form's first part, where a task has it; the rest is folded away.
 _FIRST = (

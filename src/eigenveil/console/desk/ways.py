@@ -14,7 +14,8 @@ from eigenveil.console.desk.forms import fields_of, read_values, typed
 from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, EigenveilError, short_name
 from eigenveil.federation.study.study import Study
-from eigenveil.models.options import Flag, Name, Number, Option, Path, Whole, options_of
+from eigenveil.models.domains import Flag, Name, Number, Option, Path, WholeNumber
+from eigenveil.models.options import options_of
 from eigenveil.models.task import TASKS, Task, task_named
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM, fit_memory, forecast, try_study
 from eigenveil.planning.trials import Trials
@@ -39,11 +40,11 @@ _EXPECTED = {
             *_NOTHING,
         ),
         Option(
-            "topic_words", (Whole(),), 20,
+            "topic_words", (WholeNumber(),), 20,
             "Expected number of words that make up a topic.", *_NOTHING,
         ),
         Option(
-            "document_words", (Whole(3, 100_000),), 20,
+            "document_words", (WholeNumber(3, 100_000),), 20,
             "Expected number of words of a document.", *_NOTHING,
         ),
     )
@@ -55,7 +56,7 @@ ONE_ROW = Option(
     "each row is, so that all rows of a person are protected together.",
     *_NOTHING,
 )  # fmt: skip
-_BLOCK_SIZE = Option("block_size", (Whole(),), 100, "Rows of a block.", *_NOTHING)
+_BLOCK_SIZE = Option("block_size", (WholeNumber(),), 100, "Rows of a block.", *_NOTHING)
 
 
 def expected_of(task: Task) -> list[Option]:

@@ -158,7 +158,6 @@ class Aggregator:
                 plan,
                 factors,
                 know.records,
-                features=self.study.width,
                 names=know.columns,
                 secure=secure,
                 dependent=dependent,

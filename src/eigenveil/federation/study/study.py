@@ -34,21 +34,16 @@ from eigenveil.federation.protocols import PROTOCOLS, Protocol
 from eigenveil.federation.secagg.graph import even, threshold
 from eigenveil.federation.study.checks import bad_field, check_study, urgency
 from eigenveil.federation.study.site_weights import coarse_weights, site_weight
-from eigenveil.models.options import (
+from eigenveil.models.domains import Option, refused
+from eigenveil.models.model_options import (
     COVARIANCE,
     MIXTURE,
     MOST_COMPONENTS,
     OF_SKETCH,
-    OPTIONS,
     PCA,
     TOPICS,
-    Option,
-    Options,
-    options_of,
-    refused,
-    study_options,
-    tasks_with,
 )
+from eigenveil.models.options import OPTIONS, Options, options_of, study_options, tasks_with
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.task import TASKS

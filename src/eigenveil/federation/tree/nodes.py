@@ -206,7 +206,6 @@ def outcome_of(
         plan,
         factors,
         [with_noise_parts(record, run.arrived) for record in records],
-        features=plan.features,
         names=names,
         secure=secure,
         dependent=dependent,

@@ -60,10 +60,8 @@ def private_covariance(
     variables: Array | None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
-    keep_all: bool = False,
 ) -> Generator[Round, Answers, CovarianceFactors]:
     """The rounds of a fit; parameters as of :func:`eigenveil.models.pca.rounds.private_pca`."""
-    del keep_all
     state = RoundState(plan, dict(budgets or {}), dict(sharing or {}))
     state.preparation = replace(preparation, holes=plan.holes)
     found = yield from release_moment(state, public_center, variables=variables)

@@ -35,7 +35,7 @@ from eigenveil.models.plan import CENTERED_SCALE, Step
 from eigenveil.models.rounds import Answers, Factors, Round, RoundState, find_center
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import LARGEST_VARIANCE
-from eigenveil.models.tensors.polish import polished_means
+from eigenveil.models.tensors.polish import MeanMoments, polished_means
 from eigenveil.models.tensors.whitening import (
     NO_COMPONENT,
     REPEATS,
@@ -169,16 +169,8 @@ def _by_moments(
     triple = release.values * clip**3
     triple_noise = release.record.noise.deviation(third.shape[0]) * clip**3
     found = recover(pair, triple, rows=state.rows, total=total)
-    seen, weights = polished_means(
-        pair.core,
-        triple,
-        found.seen,
-        found.counts,
-        core_noise=pair.deviation,
-        triple_noise=triple_noise,
-        noise_variance=variance,
-        rows=state.rows,
-    )
+    moments = MeanMoments(pair.core, triple, pair.deviation, triple_noise, variance, state.rows)
+    seen, weights = polished_means(moments, found.seen, found.counts)
     apart = usable(pair, found, triple_noise=triple_noise, repeats=0 if keep_all else REPEATS)
     components = Components(
         means=seen @ pair.basis.T,

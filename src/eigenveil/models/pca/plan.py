@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from eigenveil.checks import one_of
 from eigenveil.errors import DataError
-from eigenveil.models.options import MOST_COMPONENTS, Options
+from eigenveil.models.model_options import MOST_COMPONENTS
+from eigenveil.models.options import Options
 from eigenveil.models.pca.ways import CHOICES, DIRECTIONS, POWER, SKETCH, Way, noise_of, way_of
 from eigenveil.models.plan import (
     CENTERED_SCALE,

@@ -36,10 +36,8 @@ def private_pca(
     variables: NDArray[np.float64] | None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
-    keep_all: bool = False,
 ) -> Generator[Round, Answers, Factors]:
-    """The rounds of a fit; all components are kept, whatever ``keep_all`` is."""
-    del keep_all
+    """The rounds of a fit."""
     state = _State(plan, dict(budgets or {}), dict(sharing or {}))
     state.preparation = replace(preparation, holes=plan.holes)
     found = yield from release_moment(state, public_center, max_norm, variables)

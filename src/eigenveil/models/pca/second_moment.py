@@ -114,17 +114,7 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
         mended = corrected(matrix, edge, kept, components=plan.n_components)
         matrix, edge = mended.matrix, mended.edge
     if plan.refines_scales and not released.cut_off:
-        refined = _refined(
-            state,
-            matrix,
-            edge,
-            answers,
-            unit_rows=released.bound == 0.0,
-            left=left,
-            mended=mended,
-            adapted=released.adapted,
-        )
-        return replace(refined, row_bound=released.bound)
+        return _refined(state, replace(released, matrix=matrix, edge=edge), mended)
     if plan.covariates:  # their columns hold noise alone
         matrix = matrix[np.ix_(others, others)]
     values, found = leading_eigenpairs(matrix, plan.n_components)
@@ -150,35 +140,27 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     )
 
 
-def _refined(
-    state: _State,
-    matrix: NDArray[np.float64],
-    edge: float,
-    answers: Answers,
-    *,
-    unit_rows: bool,
-    left: MeanLeft | None,
-    mended: Corrected | None,
-    adapted: Choice | None,
-) -> Moment:
+def _refined(state: _State, released: Released, mended: Corrected | None) -> Moment:
     """Components of columns of variance 1; the state's scales and centre become those."""
-    plan, first = state.plan, state.preparation
+    plan, first, left = state.plan, state.preparation, released.left
     assert first.scale is not None
     covariates = np.isin(np.arange(plan.features), plan.covariates)
     scaled = (first.scale > 0) & ~covariates
     found = correlation_of(
-        matrix,
+        released.matrix,
+        released.edge,
         scaled=scaled,
         covariates=covariates,
         components=plan.n_components,
-        edge=edge * math.sqrt(np.count_nonzero(scaled) / plan.features),
-        error=edge / math.sqrt(2.0 * plan.features),  # of symmetric noise of this edge
-        rows=state.rows or max(1.0, float(np.trace(matrix))),
-        unit_rows=unit_rows,
-        left=left,
+        rows=state.rows or max(1.0, float(np.trace(released.matrix))),
+        unit_rows=released.bound == 0.0,
     )
+    if left is not None:
+        inverse = 1.0 / found.factors[scaled]
+        error = left.error * math.sqrt(float(np.mean(inverse * inverse)))
+        left = replace(left, total=left.total[scaled] * inverse, error=error)
     if mended is not None:
-        rescaled = matrix / np.multiply.outer(found.factors, found.factors)
+        rescaled = released.matrix / np.multiply.outer(found.factors, found.factors)
         mended = replace(mended, matrix=rescaled)
     limit = first.limit  # in scales; of public ranges, those of the column with the smallest
     if plan.ranged:
@@ -195,12 +177,13 @@ def _refined(
         found.components,
         found.strengths,
         found.edge,
-        answers,
+        released.answers,
         found.total,
-        found.left,
+        left,
+        row_bound=released.bound,
         refined=True,
         mended=mended,
-        adapted=adapted,
+        adapted=released.adapted,
     )
 
 
@@ -294,23 +277,22 @@ class Correlation:
     strengths: Array  # Energy of the rows along them, as the moment shows it
     edge: float  # What noise alone shows of that, of whatever direction
     total: float  # Energy of all
-    left: MeanLeft | None  # The mean that was left in the rows, in these scales
 
 
 def correlation_of(
     matrix: Array,
+    edge: float,
     *,
     scaled: NDArray[np.bool_],
     covariates: NDArray[np.bool_],
     components: int,
-    edge: float,
-    error: float,
     rows: float,
     unit_rows: bool,
-    left: MeanLeft | None,
 ) -> Correlation:
-    """Leading directions of the correlations of columns."""
+    """Leading directions of the correlations of columns; ``edge`` is that of symmetric noise."""
     places = np.flatnonzero(scaled)
+    error = edge / math.sqrt(2.0 * scaled.size)
+    edge *= math.sqrt(places.size / scaled.size)
     size, own = places.size, matrix[np.ix_(places, places)]
     values, vectors = np.linalg.eigh(own)
     signal = np.maximum(shrunk(values, edge), _LEAST * rows / size)
@@ -345,7 +327,6 @@ def correlation_of(
         np.append(strengths, np.zeros(components - count)),
         edge * float(ratios[0]) * edge_growth(inverse * inverse),
         float(np.sum(variances / squares)),
-        None if left is None else _rescaled(left, places, inverse),
     )
 
 
@@ -361,8 +342,3 @@ def edge_growth(variances: Array) -> float:
     places = top * (1.0 + np.exp(np.linspace(-12.0, 8.0, 400)))
     means = np.mean(variances / (places[:, None] - variances), axis=1)
     return 0.5 * float(np.min(places * np.sqrt(means)))
-
-
-def _rescaled(left: MeanLeft, places: NDArray[np.intp], inverse: Array) -> MeanLeft:
-    error = left.error * math.sqrt(float(np.mean(inverse * inverse)))
-    return replace(left, total=left.total[places] * inverse, error=error)

@@ -232,7 +232,6 @@ class StreamState:
             self.plan,
             self._records,
             factors,
-            features=self.plan.features,
             names=self.names,
             secure=self._secure,
             counted=self._counted,

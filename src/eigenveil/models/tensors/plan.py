@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from eigenveil.checks import one_of
-from eigenveil.models.options import MOST_COMPONENTS, Options
+from eigenveil.models.model_options import MOST_COMPONENTS
+from eigenveil.models.options import Options
 from eigenveil.models.plan import (
     BasePlan,
     Step,

@@ -202,25 +202,28 @@ def _triple_distance(
     return 0.5 * float(np.vdot(off, weighted)), through, np.sum(seen * through, axis=1)
 
 
-def polished_means(
-    core: Array,
-    triple: Array,
-    seen: Array,
-    weights: Array,
-    *,
-    core_noise: float,
-    triple_noise: float,
-    noise_variance: float,
-    rows: float,
-) -> tuple[Array, Array]:
+@dataclass(frozen=True)
+class MeanMoments:
+    """What was released of a mixture's rows, seen through one basis: sums over ``rows`` of them."""
+
+    core: Array
+    triple: Array
+    core_noise: float  # Standard deviations in isometric coordinates
+    triple_noise: float
+    noise_variance: float  # Of a feature within a component
+    rows: float
+
+
+def polished_means(moments: MeanMoments, seen: Array, weights: Array) -> tuple[Array, Array]:
     """Means and weights of a mixture that fit both moments best, from the ones given."""
+    rows = moments.rows
     count = weights.size
-    energies, turn = np.linalg.eigh(core)
-    turned = multilinear(triple, turn)
-    spread = np.maximum(energies, 0.0) / rows + noise_variance
-    of_core = 1.0 / (rows * np.multiply.outer(spread, spread) + core_noise**2)
+    energies, turn = np.linalg.eigh(moments.core)
+    turned = multilinear(moments.triple, turn)
+    spread = np.maximum(energies, 0.0) / rows + moments.noise_variance
+    of_core = 1.0 / (rows * np.multiply.outer(spread, spread) + moments.core_noise**2)
     cubes = np.multiply.outer(np.multiply.outer(spread, spread), spread)
-    of_triples = 1.0 / (rows * cubes + triple_noise**2)
+    of_triples = 1.0 / (rows * cubes + moments.triple_noise**2)
     wanted = np.diag(energies)
     weights = np.clip(weights, 1e-4, None)
     weights = weights / weights.sum()
