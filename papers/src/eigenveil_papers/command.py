@@ -20,7 +20,7 @@ from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen, bold, coloured, description, notify
 from eigenveil.errors import EigenveilError, WrongOption, printable
 from eigenveil_papers.reproduction.data import NAMES, at_hand
-from eigenveil_papers.reproduction.experiment import Experiment, Settings, Verdict
+from eigenveil_papers.reproduction.experiment import Experiment, RunSettings, Verdict
 from eigenveil_papers.reproduction.results import Reproduced
 from eigenveil_papers.reproduction.rule import OURS
 from eigenveil_papers.reproduction.runner import RunProgress
@@ -40,7 +40,7 @@ _COLOURS = {
 
 
 def print_list(
-    chosen: Sequence[Experiment], settings: Settings, jobs: int, *, json: bool, quiet: bool
+    chosen: Sequence[Experiment], settings: RunSettings, jobs: int, *, json: bool, quiet: bool
 ) -> None:
     """Names, what they show, their data, and how long they take."""
     rows = []
@@ -80,11 +80,11 @@ def print_list(
     out.print("next: eigenveil reproduce NAME, or 'all'; --fast for fewer rows and runs")
 
 
-def _at_hand(name: str, settings: Settings) -> bool:
+def _at_hand(name: str, settings: RunSettings) -> bool:
     return name not in NAMES or at_hand(name, settings)
 
 
-def _seconds(experiment: Experiment, settings: Settings, jobs: int) -> float | None:
+def _seconds(experiment: Experiment, settings: RunSettings, jobs: int) -> float | None:
     try:
         return sum(task.cost for task in experiment.tasks(settings)) / jobs
     except EigenveilError:
@@ -281,9 +281,9 @@ def reproduce(
     if restart and redraw:
         raise WrongOption("restart-and-redraw")
     scale: Scale = "fast" if fast else "toy" if toy else "full"
-    from eigenveil_papers.reproduction.experiment import Settings
+    from eigenveil_papers.reproduction.experiment import RunSettings
 
-    settings = Settings(scale=scale, data=data, folder=data_folder, fetch=fetch, runs=runs)
+    settings = RunSettings(scale=scale, data=data, folder=data_folder, fetch=fetch, runs=runs)
     processes = jobs or _processors()
     if not names or "list" in names:
         chosen = registry.choose([n for n in names or () if n != "list"] or ["all"], settings)

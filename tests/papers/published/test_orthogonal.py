@@ -325,7 +325,7 @@ def test_topics_come_back_without_noise():
 
 def test_distributions_have_no_negative_entry_and_sum_to_one():
     vectors = np.array([[3.0, -1.0, 1.0], [-1.0, -2.0, -3.0]])
-    made = otd.TensorComponents(vectors, np.ones(2), True).distributions
+    made = otd.PublishedComponents(vectors, np.ones(2), True).distributions
     np.testing.assert_allclose(made, [[0.75, 0, 0.25], [1 / 3] * 3])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from eigenveil.linalg.threads import single_threaded_blas
 from eigenveil_papers.reproduction import page, paper002_trees, results
-from eigenveil_papers.reproduction.experiment import Settings
+from eigenveil_papers.reproduction.experiment import RunSettings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from eigenveil_papers.reproduction.paper002_streams import memory, speed
 
@@ -30,7 +30,7 @@ def only_what_is_shipped(monkeypatch, _nowhere):
 
 def measure(name: str) -> Numbers:
     """What all tasks give, but for those that only take the time; seeded by what they do."""
-    settings = Settings(scale="toy", runs=RUNS.get(name, 4))
+    settings = RunSettings(scale="toy", runs=RUNS.get(name, 4))
     with single_threaded_blas(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(paper002_trees, "processors", lambda: 1)  # leaves one after the other
         return Numbers(

@@ -11,7 +11,7 @@ from eigenveil.errors import DataError
 from eigenveil_papers.reproduction import data, data_files
 from eigenveil_papers.reproduction import data as data_fetched
 from eigenveil_papers.reproduction import data as data_shipped
-from eigenveil_papers.reproduction.experiment import Settings
+from eigenveil_papers.reproduction.experiment import RunSettings
 
 
 @pytest.fixture(autouse=True)
@@ -60,14 +60,14 @@ def table(path, rows, columns=54, *, first=None, last=None, names=(), separator=
 
 
 def found(name, folder):
-    source = data.find(name, Settings(folder=folder))
+    source = data.find(name, RunSettings(folder=folder))
     assert source.stand_in_for == ""
     return data.load(source)
 
 
 def test_without_files_something_shipped_stands_in_and_says_so():
     for name in data.NAMES:
-        source = data.find(name, Settings())
+        source = data.find(name, RunSettings())
         rows = data.load(source)
         assert rows.X.dtype == np.float64
         assert np.isfinite(rows.X).all()
@@ -78,8 +78,8 @@ def test_without_files_something_shipped_stands_in_and_says_so():
         else:
             assert source.stand_in_for == name
             assert f"in place of {data_files.TITLES[name]}" in rows.title
-            assert not data.at_hand(name, Settings())
-    assert data.load(data.find("mnist", Settings())).X.shape == (1797, 64)
+            assert not data.at_hand(name, RunSettings())
+    assert data.load(data.find("mnist", RunSettings())).X.shape == (1797, 64)
 
 
 def test_made_up_sensors_are_the_same_rows_every_time():
@@ -91,17 +91,17 @@ def test_made_up_sensors_are_the_same_rows_every_time():
 
 def test_what_was_asked_for_by_name_has_no_stand_in():
     with pytest.raises(DataError, match=r"mnist\*\.npz.*--data-folder.*--fetch.*digits"):
-        data.find("mnist", Settings(data="mnist"))
+        data.find("mnist", RunSettings(data="mnist"))
     with pytest.raises(DataError) as raised:
-        data.find("motes-light", Settings(data="motes-light"))
+        data.find("motes-light", RunSettings(data="motes-light"))
     assert "--fetch" not in raised.value.hint
 
 
 def test_unknown_names_and_folders_are_refused(tmp_path):
     with pytest.raises(DataError, match="no data set 'mnits'"):
-        data.find("mnits", Settings())
+        data.find("mnits", RunSettings())
     with pytest.raises(DataError, match="not a folder"):
-        data.find("mnist", Settings(folder=tmp_path / "none"))
+        data.find("mnist", RunSettings(folder=tmp_path / "none"))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_archives_are_recognised(tmp_path, name, file):
     assert rows.y.tolist() == [0, 2, 0, 1]
     assert rows.columns == tuple(names)
     assert rows.title == data_files.TITLES[name]
-    assert data.at_hand(name, Settings(folder=tmp_path))
+    assert data.at_hand(name, RunSettings(folder=tmp_path))
     with pytest.raises(ValueError, match="read-only"):
         rows.X[0, 0] = 1.0
 
@@ -160,7 +160,7 @@ def test_equally_named_files_of_two_sets_are_told_apart_by_their_folder(tmp_path
     assert len(found("mnist", tmp_path / "both").X) == 4
     assert len(found("fashion-mnist", tmp_path / "both").X) == 6
     images(tmp_path / "one", 4)
-    assert data.find("fashion-mnist", Settings(folder=tmp_path / "one")).stand_in_for
+    assert data.find("fashion-mnist", RunSettings(folder=tmp_path / "one")).stand_in_for
 
 
 @pytest.mark.parametrize("end", ["", ".gz"])
@@ -185,11 +185,11 @@ def test_where_debian_puts_them(tmp_path):
 
 def test_fashion_mnist_stands_in_for_mnist_by_name(tmp_path):
     images(tmp_path / "FashionMNIST" / "raw", 6, of="fashion-mnist")
-    source = data.find("mnist", Settings(folder=tmp_path))
+    source = data.find("mnist", RunSettings(folder=tmp_path))
     assert data.load(source).title == data.title_of(source) == "Fashion-MNIST, in place of MNIST"
-    assert not data.at_hand("mnist", Settings(folder=tmp_path))
+    assert not data.at_hand("mnist", RunSettings(folder=tmp_path))
     with pytest.raises(DataError, match="not at hand"):
-        data.find("mnist", Settings(folder=tmp_path / "FashionMNIST" / "raw", data="mnist"))
+        data.find("mnist", RunSettings(folder=tmp_path / "FashionMNIST" / "raw", data="mnist"))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_fashion_mnist_stands_in_for_mnist_by_name(tmp_path):
 )
 def test_images_that_are_not_what_was_said_are_refused(tmp_path, name, other):
     images(tmp_path / "files", of=other)
-    source = data.find(name, Settings(folder=tmp_path / "files", data=name))
+    source = data.find(name, RunSettings(folder=tmp_path / "files", data=name))
     with pytest.raises(DataError, match=f"zeros.*{data_files.TITLES[name]}.*--data") as raised:
         data.load(source)
     assert raised.value.code == "other-data"
@@ -254,7 +254,7 @@ def test_sets_of_the_true_size_are_read(tmp_path):
     content = gzip.compress(idx(whole), compresslevel=1)
     (raw / "train-images-idx3-ubyte.gz").write_bytes(content)
     (raw / "train-labels-idx1-ubyte").write_bytes(idx(np.arange(60_000) % 10))
-    source = data.find("mnist", Settings(folder=tmp_path))
+    source = data.find("mnist", RunSettings(folder=tmp_path))
     rows = data_files.read("mnist", Path(source.path))
     assert (rows.X.shape, rows.y.shape) == ((60_000, 784), (60_000,))
     assert np.array_equal(rows.X, whole.reshape(60_000, 784))
@@ -263,7 +263,7 @@ def test_sets_of_the_true_size_are_read(tmp_path):
     packed = gzip.compress(text.encode()[: len("".join(lines)) * 581], compresslevel=1)
     last = gzip.compress("".join(lines[:12]).encode())  # packed files may be joined
     (tmp_path / "covtype.data.gz").write_bytes(packed + last)
-    source = data.find("covtype", Settings(folder=tmp_path))
+    source = data.find("covtype", RunSettings(folder=tmp_path))
     rows = data_files.read("covtype", Path(source.path))
     assert (rows.X.shape, rows.y.shape) == ((581_012, 54), (581_012,))
     assert rows.X[-1, 0] == 11
@@ -278,12 +278,12 @@ def test_classes_that_may_be_either_end_are_asked_for(tmp_path):
 
 def test_the_only_table_of_a_folder_is_taken_for_what_was_said_and_named_in_titles(tmp_path):
     table(tmp_path / "rows.csv", 3, last=[1, 2, 1])
-    settings = Settings(folder=tmp_path, data="covtype")
+    settings = RunSettings(folder=tmp_path, data="covtype")
     source = data.find("covtype", settings)
     assert data.load(source).title == data.title_of(source) == "COVTYPE (rows.csv)"
-    assert data.find("covtype", Settings(folder=tmp_path)).stand_in_for  # nobody said so
+    assert data.find("covtype", RunSettings(folder=tmp_path)).stand_in_for  # nobody said so
     with pytest.raises(DataError, match="55 columns"):
-        data.load(data.find("mnist", Settings(folder=tmp_path, data="mnist")))
+        data.load(data.find("mnist", RunSettings(folder=tmp_path, data="mnist")))
     table(tmp_path / "more.csv", 3)
     with pytest.raises(DataError, match="not at hand"):
         data.find("covtype", settings)
@@ -326,7 +326,7 @@ def test_the_uci_file_of_wine_is_read(tmp_path):
 )
 def test_damaged_files_are_refused_by_name(tmp_path, file, content):
     (tmp_path / file).write_bytes(content)
-    source = data.find("mnist", Settings(folder=tmp_path))
+    source = data.find("mnist", RunSettings(folder=tmp_path))
     with pytest.raises(DataError, match=file):
         data.load(source)
 
@@ -336,7 +336,7 @@ def test_damaged_files_are_refused_by_name(tmp_path, file, content):
 )
 def test_archives_without_finite_rows_are_refused(tmp_path, arrays):
     np.savez(tmp_path / "wine.npz", **arrays)
-    source = data.find("wine", Settings(folder=tmp_path))
+    source = data.find("wine", RunSettings(folder=tmp_path))
     with pytest.raises(DataError, match=r"wine\.npz"):
         data.load(source)
 
@@ -344,11 +344,11 @@ def test_archives_without_finite_rows_are_refused(tmp_path, arrays):
 def test_a_source_is_plain_values_and_names_the_bytes(tmp_path):
     images(tmp_path / "one")
     images(tmp_path / "two")
-    one, two = (data.find("mnist", Settings(folder=tmp_path / n)) for n in ("one", "two"))
+    one, two = (data.find("mnist", RunSettings(folder=tmp_path / n)) for n in ("one", "two"))
     assert data.Source.of(json.loads(json.dumps(one.as_arguments()))) == one
     assert one.digest == two.digest != ""
     (tmp_path / "two" / "train-labels-idx1-ubyte").write_bytes(idx(np.ones(5)))
-    assert data.find("mnist", Settings(folder=tmp_path / "two")).digest != one.digest
+    assert data.find("mnist", RunSettings(folder=tmp_path / "two")).digest != one.digest
     assert data.load(one) is data.load(data.Source.of(one.as_arguments()))
 
 
@@ -376,15 +376,15 @@ def test_the_network_is_asked_only_when_wished_and_once(tmp_path, monkeypatch):
         return Answer
 
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", answer)
-    assert data.find("covtype", Settings()).stand_in_for
+    assert data.find("covtype", RunSettings()).stand_in_for
     assert asked == []
-    rows = data.load(data.find("covtype", Settings(fetch=True)))
+    rows = data.load(data.find("covtype", RunSettings(fetch=True)))
     assert asked == [data_fetched.KNOWN["covtype"]]
     assert np.array_equal(rows.X, Answer.data)
     assert rows.y.tolist() == [0, 1, 1, 0]
     assert rows.columns == Answer.feature_names
-    again = data.find("covtype", Settings(fetch=True))
-    assert again == data.find("covtype", Settings())  # it is kept
+    again = data.find("covtype", RunSettings(fetch=True))
+    assert again == data.find("covtype", RunSettings())  # it is kept
     assert len(asked) == 1
 
 
@@ -396,9 +396,9 @@ def test_a_network_that_does_not_answer_is_told(monkeypatch):
 
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", fail)
     with pytest.raises(DataError, match=r"TimeoutError: no answer.*--data-folder"):
-        data.find("mnist", Settings(fetch=True))
+        data.find("mnist", RunSettings(fetch=True))
     with pytest.raises(DataError, match="cannot be fetched"):
-        data.find("motes-volt", Settings(fetch=True))
+        data.find("motes-volt", RunSettings(fetch=True))
 
 
 def test_unit_rows_are_centered_and_one_has_norm_one():

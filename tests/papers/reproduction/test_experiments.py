@@ -8,10 +8,10 @@ from toy_experiment import TOY
 
 from eigenveil.errors import DataError
 from eigenveil_papers.reproduction import data, page
-from eigenveil_papers.reproduction.experiment import Settings
+from eigenveil_papers.reproduction.experiment import RunSettings
 from eigenveil_papers.reproduction.numbers import Numbers
 
-TOY_SCALE = Settings(scale="toy")
+TOY_SCALE = RunSettings(scale="toy")
 PCA = ("000-fig1", "000-fig2")
 
 NAMES = (
@@ -36,15 +36,15 @@ def test_there_is_an_experiment_for_every_figure_table_and_computable_theorem():
 def test_tasks_are_told_apart_at_every_scale_and_of_every_data_set(name):
     experiment = page.EXPERIMENTS[name]
     for scale in ("full", "fast", "toy"):
-        tasks = experiment.tasks(Settings(scale=scale))
+        tasks = experiment.tasks(RunSettings(scale=scale))
         assert tasks
         assert len({task.key for task in tasks}) == len(tasks)
         assert all(task.cost > 0 for task in tasks)
         assert all(json.loads(json.dumps(t.arguments)) == t.arguments for t in tasks)
-        assert len(experiment.given(Settings(scale=scale))) >= 2
+        assert len(experiment.given(RunSettings(scale=scale))) >= 2
     for known in experiment.datasets:
-        if known == "synthetic" or data.at_hand(known, Settings()):
-            tasks = experiment.tasks(Settings(scale="toy", data=known))
+        if known == "synthetic" or data.at_hand(known, RunSettings()):
+            tasks = experiment.tasks(RunSettings(scale="toy", data=known))
             assert tasks
             assert {t.arguments["name"] for t in tasks if "name" in t.arguments} <= {known}
 
@@ -103,10 +103,10 @@ def test_a_task_gives_the_same_points_again(name):
 def test_names_are_chosen_once_and_all_are_those_with_the_data(monkeypatch):
     other = type(TOY)(**{**vars(TOY), "name": "000-other", "datasets": ("good",)})
     monkeypatch.setattr(page, "EXPERIMENTS", {e.name: e for e in (TOY, other)})
-    assert page.choose(["000-other", "all"], Settings()) == [other, TOY]
-    assert page.choose(["all"], Settings(data="bad")) == [TOY]
+    assert page.choose(["000-other", "all"], RunSettings()) == [other, TOY]
+    assert page.choose(["all"], RunSettings(data="bad")) == [TOY]
     with pytest.raises(DataError, match="good, bad"):
-        page.choose(["all"], Settings(data="mnist"))
+        page.choose(["all"], RunSettings(data="mnist"))
     with pytest.raises(DataError, match="Did you mean 000-toy") as raised:
-        page.choose(["000-tyo"], Settings())
+        page.choose(["000-tyo"], RunSettings())
     assert raised.value.exit_status == 2

@@ -3,7 +3,7 @@
 import pytest
 
 from eigenveil_papers.reproduction import given, headlines, page
-from eigenveil_papers.reproduction.experiment import Claim, Settings
+from eigenveil_papers.reproduction.experiment import Claim, RunSettings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 
 
@@ -27,7 +27,7 @@ def test_every_sentence_is_of_an_experiment():
 
 def test_a_sentence_names_the_data_really_used_and_what_was_measured():
     numbers = measured("mnist-epsilon", eigenveil=0.9, dpdispca=0.25)
-    said = headlines.headline("000-fig1", numbers, Settings(), [])
+    said = headlines.headline("000-fig1", numbers, RunSettings(), [])
     assert said == (
         "Share of the exact directions' energy (digits, in place of MNIST, epsilon 1): Eigenveil "
         "0.90, DPdisPCA 0.25."
@@ -37,7 +37,7 @@ def test_a_sentence_names_the_data_really_used_and_what_was_measured():
 def test_errors_of_components_are_told_as_they_came_out_also_where_ours_is_worse():
     rows = [*measured("mixture-a", eigenveil=0.1, capeagn=0.5).measured]
     rows += measured("mixture-b", eigenveil=0.2, capeagn=0.1).measured
-    said = headlines.headline("001-fig3", Numbers(rows), Settings(), [])
+    said = headlines.headline("001-fig3", Numbers(rows), RunSettings(), [])
     assert "larger than Eigenveil's at 1 of 2 points" in said
     assert "(0.5 to 5)" in said
 
@@ -47,7 +47,7 @@ def test_without_numbers_the_claims_are_counted():
         Claim(statement="a", where="Figure 1", measured="", verdict="holds"),
         Claim(statement="b", where="eigenveil", measured="", verdict="holds"),
     ]
-    said = headlines.headline("000-fig1", Numbers(), Settings(), claims)
+    said = headlines.headline("000-fig1", Numbers(), RunSettings(), claims)
     assert said == "Of the paper's 1 claims about it: holds 1."
 
 
@@ -59,7 +59,7 @@ def test_runs_are_counted_and_those_that_differ_named():
 
 @pytest.mark.parametrize("scale", ["full", "fast", "toy"])
 def test_rows_are_those_at_hand_beside_the_papers(scale):
-    told = {each.what: each for each in given.pca_of_sites(Settings(scale=scale))}
+    told = {each.what: each for each in given.pca_of_sites(RunSettings(scale=scale))}
     assert told["rows of MNIST"].here == "1,797 of digits, in place of MNIST"
     assert told["rows of MNIST"].paper == "60,000"
     assert told["delta, where it is fixed"].whence == "authors' script"

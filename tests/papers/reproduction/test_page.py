@@ -7,13 +7,13 @@ from toy_experiment import TOY
 
 from eigenveil.errors import OutputError
 from eigenveil_papers.reproduction import page, results
-from eigenveil_papers.reproduction.experiment import Settings
+from eigenveil_papers.reproduction.experiment import RunSettings
 
 
 def written(tmp_path, folder="docs/images/reproduction"):
     out = tmp_path / folder
     out.mkdir(parents=True, exist_ok=True)
-    outcome = results.make(TOY, Settings(scale="toy"), out=out)
+    outcome = results.make(TOY, RunSettings(scale="toy"), out=out)
     target = tmp_path / "docs" / "reproduction.md"
     page.write_page(out, target)
     return outcome, target.read_text()

@@ -15,11 +15,11 @@ from eigenveil_papers.reproduction.distributed_pca import (
     sound,
     subspace,
 )
-from eigenveil_papers.reproduction.experiment import Settings
+from eigenveil_papers.reproduction.experiment import RunSettings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers, made_up_rows, made_up_variances
 from eigenveil_papers.reproduction.paper000 import FIG1
 
-TOY = Settings(scale="toy", runs=4)
+TOY = RunSettings(scale="toy", runs=4)
 DATA = {"made_up": {"rows": 2000, "features": 30, "components": 8}}
 
 
@@ -154,18 +154,18 @@ class TestSplit:
 class TestCases:
     def test_full_scale_is_the_papers(self) -> None:
         assert positions(
-            "epsilon", Settings(), rows=60_000, features=200, components=50, sites=10
+            "epsilon", RunSettings(), rows=60_000, features=200, components=50, sites=10
         ) == list(EPSILONS)
-        ranks = positions("rank", Settings(), rows=60_000, features=784, components=50, sites=10)
+        ranks = positions("rank", RunSettings(), rows=60_000, features=784, components=50, sites=10)
         assert [round(50 * rank) for rank in ranks] == [13, 25, 38, 50, 100, 200]
         assert CASES["covtype"].components == 10
 
     def test_rows_end_with_those_at_hand(self) -> None:
-        found = positions("rows", Settings(), rows=15_003, features=54, components=10, sites=10)
+        found = positions("rows", RunSettings(), rows=15_003, features=54, components=10, sites=10)
         assert found == [1000.0, 2000.0, 5000.0, 10_000.0, 15_000.0]
 
     def test_few_rows_have_positions_too(self) -> None:
-        found = positions("rows", Settings(), rows=569, features=30, components=7, sites=10)
+        found = positions("rows", RunSettings(), rows=569, features=30, components=7, sites=10)
         assert found[-1] == 560.0
         assert all(count % 10 == 0 for count in found)
         assert found == sorted(set(found))

@@ -7,11 +7,11 @@ import pytest
 
 from eigenveil.privacy.accountant import delta_of_mu
 from eigenveil_papers.reproduction.distributed_claims import as_authors, at_its_guarantee
-from eigenveil_papers.reproduction.experiment import Settings
+from eigenveil_papers.reproduction.experiment import RunSettings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from eigenveil_papers.reproduction.paper001_pca import FIG2
 
-TOY = Settings(scale="toy", runs=4)
+TOY = RunSettings(scale="toy", runs=4)
 
 
 @pytest.fixture

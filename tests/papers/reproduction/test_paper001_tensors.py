@@ -16,12 +16,12 @@ from eigenveil.errors import PrivacyError
 from eigenveil_papers.published import data, orthogonal
 from eigenveil_papers.reproduction import paper001_tensor_noise as noise
 from eigenveil_papers.reproduction import paper001_tensor_panels as work
-from eigenveil_papers.reproduction.experiment import Settings
+from eigenveil_papers.reproduction.experiment import RunSettings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from eigenveil_papers.reproduction.paper001_tensor_panels import delta_sweeps, error_sweeps
 from eigenveil_papers.reproduction.paper001_tensors import FIG3, FIG4, FIG5
 
-TOY = Settings(scale="toy", runs=4)
+TOY = RunSettings(scale="toy", runs=4)
 FIGURES = {"fig3": FIG3, "fig4": FIG4, "fig5": FIG5}
 ROOM = 0.05  # what makes the smallest of the margins large enough
 ALL = {"exact", "random", "capeagn", "conv", "local", "agn", "avn", "eigenveil"}
@@ -55,7 +55,7 @@ SOME = {"holds", "in part", "cannot be told"}
 
 @pytest.mark.parametrize(("figure", "panels"), [(FIG3, 10), (FIG4, 9), (FIG5, 8)])
 def test_the_paper_settings_make_the_panels_of_the_figure(figure, panels):
-    tasks = figure.tasks(Settings())
+    tasks = figure.tasks(RunSettings())
     found = {target[0] for task in tasks for target in task.arguments["targets"]}
     assert len(found) == panels
     assert len({task.key for task in tasks}) == len(tasks)
@@ -66,8 +66,10 @@ def test_the_paper_settings_make_the_panels_of_the_figure(figure, panels):
 
 
 def test_panels_are_named_as_the_authors_name_their_curves():
-    names = {s.authors for model in ("mixture", "topics") for s in error_sweeps(model, Settings())}
-    names |= {s.authors for s in delta_sweeps(Settings())}
+    names = {
+        s.authors for model in ("mixture", "topics") for s in error_sweeps(model, RunSettings())
+    }
+    names |= {s.authors for s in delta_sweeps(RunSettings())}
     assert len(names) == 24
     assert {
         "MOG_vs_epsilon_K_5_D_10_N_100k",
@@ -80,7 +82,7 @@ def test_panels_are_named_as_the_authors_name_their_curves():
 
 @pytest.mark.parametrize("scale", ["full", "fast", "toy"])
 def test_a_data_set_is_made_once_for_all_its_panels(scale):
-    tasks = [t for t in FIG3.tasks(Settings(scale=scale)) if t.work is work.component_errors]
+    tasks = [t for t in FIG3.tasks(RunSettings(scale=scale)) if t.work is work.component_errors]
     sets = [(t.arguments["size"], t.arguments["rows"], t.run) for t in tasks]
     assert len(set(sets)) == len(sets)
 
@@ -165,13 +167,13 @@ def test_ours_is_better_than_capeagn_whatever_delta(measured):
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_run_of_the_paper_settings_that_was_only_begun_is_claimed_and_drawn(name):
     sweep = {
-        "fig3": error_sweeps("mixture", Settings()),
-        "fig4": error_sweeps("topics", Settings()),
+        "fig3": error_sweeps("mixture", RunSettings()),
+        "fig4": error_sweeps("topics", RunSettings()),
     }
-    one = sweep.get(name, delta_sweeps(Settings()))[0]
+    one = sweep.get(name, delta_sweeps(RunSettings()))[0]
     numbers = Numbers(Measured(one.panel, "capeagn", x, 0.3, 0) for x in one.values[:2])
-    assert FIGURES[name].claims(numbers, Settings())
-    FIGURES[name].draw(numbers, Settings())
+    assert FIGURES[name].claims(numbers, RunSettings())
+    FIGURES[name].draw(numbers, RunSettings())
 
 
 @pytest.mark.thorough

@@ -16,7 +16,7 @@ from eigenveil_papers.published.data import synth
 from eigenveil_papers.published.federated_pca import FPCA
 from eigenveil_papers.published.sulq import mod_sulq, omega
 from eigenveil_papers.reproduction import data, paper002_trees
-from eigenveil_papers.reproduction.experiment import Claim, Experiment, Settings
+from eigenveil_papers.reproduction.experiment import Claim, Experiment, RunSettings
 from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.paper002 import (
     epsilon_as_coded,
@@ -39,7 +39,7 @@ from eigenveil_papers.reproduction.paper002_streams import (
 from eigenveil_papers.reproduction.paper002_trees import LEAF_RANK, leaf, merged, streamed_tree
 from eigenveil_papers.reproduction.paper002_utility import FIG3
 
-TOY = Settings(scale="toy")
+TOY = RunSettings(scale="toy")
 # what two runs may say of a claim that is true: they do not show the contrary
 SOME = {"holds", "in part", "cannot be told"}
 
@@ -184,7 +184,7 @@ def test_a_sketch_s_rows_are_no_unit_directions(computing: Numbers):
 
 def test_humidity_and_temperature_are_drawn_where_their_files_are(tmp_path):
     def names(folder):
-        tasks = FIG4.tasks(Settings(scale="fast", folder=folder))
+        tasks = FIG4.tasks(RunSettings(scale="fast", folder=folder))
         return {t.arguments["name"] for t in tasks if t.work is tracking}
 
     without = names(None)
@@ -192,7 +192,7 @@ def test_humidity_and_temperature_are_drawn_where_their_files_are(tmp_path):
     np.savetxt(tmp_path / "q8calibHumid.dat", np.ones((3, 2)))
     np.savetxt(tmp_path / "q8calibHumTemp.dat", np.ones((3, 2)))
     assert names(tmp_path) == without | {"motes-humidity", "motes-temperature"}
-    whole = {t.arguments.get("name") for t in FIG4.tasks(Settings(folder=tmp_path))}
+    whole = {t.arguments.get("name") for t in FIG4.tasks(RunSettings(folder=tmp_path))}
     assert "mnist" in whole
 
 
@@ -240,7 +240,7 @@ def test_real_processes_come_to_what_one_comes_to(monkeypatch):
 
 def test_tasks_that_take_the_time_of_processes_are_done_alone():
     for scale in ("full", "fast", "toy"):
-        tasks = FIG4.tasks(Settings(scale=scale))
+        tasks = FIG4.tasks(RunSettings(scale=scale))
         assert {task.work for task in tasks if task.alone} == {streamed_tree}
         # one for each number of nodes, so that a run that is stopped keeps those done
         nodes = [task.arguments["nodes"] for task in tasks if task.alone]

@@ -5,7 +5,7 @@ Nothing is drawn: errors and times are given, with a spread over the runs where 
 
 import pytest
 
-from eigenveil_papers.reproduction.experiment import Claim, Settings
+from eigenveil_papers.reproduction.experiment import Claim, RunSettings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from eigenveil_papers.reproduction.paper002_computing import FIG4
 from eigenveil_papers.reproduction.paper002_computing_claims import RIVALS
@@ -33,7 +33,7 @@ def errors(
 
 
 def claim(rows: list[Measured], words: str) -> Claim:
-    (found,) = [c for c in FIG4.claims(Numbers(rows), Settings()) if words in c.statement]
+    (found,) = [c for c in FIG4.claims(Numbers(rows), RunSettings()) if words in c.statement]
     return found
 
 

@@ -19,7 +19,7 @@ from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.noise import bingham
 from eigenveil_papers.published.power import rounds
 from eigenveil_papers.reproduction import paper003_table
-from eigenveil_papers.reproduction.experiment import Settings
+from eigenveil_papers.reproduction.experiment import RunSettings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from eigenveil_papers.reproduction.paper003 import FIG1, FIG2, row_counts
 from eigenveil_papers.reproduction.paper003_methods import (
@@ -34,7 +34,7 @@ from eigenveil_papers.reproduction.paper003_methods import (
 from eigenveil_papers.reproduction.paper003_table import PAPER, TABLE1, split_sizes, two_gaussians
 from statistics_tools import FALSE_ALARM, REJECTED
 
-TOY = Settings(scale="toy", runs=4)
+TOY = RunSettings(scale="toy", runs=4)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_energy_rises_with_the_rows(figure2):
 @pytest.mark.parametrize("rows", [250, 569, 4000, 15_000, 60_000])
 @pytest.mark.parametrize("scale", ["full", "fast", "toy"])
 def test_numbers_of_rows_ascend_to_all(rows, scale):
-    counts = row_counts(rows, Settings(scale=scale))
+    counts = row_counts(rows, RunSettings(scale=scale))
     assert counts == sorted(set(counts))
     assert counts[-1] == rows
 
@@ -204,7 +204,7 @@ def test_classes_weigh_the_same_however_many_rows_they_have():
 
 
 def test_every_method_of_the_table_is_measured_on_every_data_set_ppca_too():
-    for task in TABLE1.tasks(Settings(scale="fast")):
+    for task in TABLE1.tasks(RunSettings(scale="fast")):
         assert set(paper003_table.SERIES) == set(task.arguments["series"])
 
 
@@ -217,7 +217,7 @@ def test_pairs_with_the_paper_s_rows_stand_beside_those_that_lack_them(tmp_path)
         np.savez(folder / f"{name}.npz", X=X, y=y)
 
     def cases(folder):
-        tasks = TABLE1.tasks(Settings(folder=folder))
+        tasks = TABLE1.tasks(RunSettings(folder=folder))
         return list(dict.fromkeys(task.arguments["name"] for task in tasks))
 
     plain = ["synthetic", "covtype", "mnist"]
@@ -229,7 +229,9 @@ def test_pairs_with_the_paper_s_rows_stand_beside_those_that_lack_them(tmp_path)
     archive(many, "covtype", [1, 2, 6, 7], 5500, 54)
     archive(many, "fashion", range(10), 40, 784)
     assert cases(many) == plain
-    task = next(t for t in TABLE1.tasks(Settings(folder=many)) if t.arguments["name"] == "covtype")
+    task = next(
+        t for t in TABLE1.tasks(RunSettings(folder=many)) if t.arguments["name"] == "covtype"
+    )
     X, y = paper003_table._two_classes(json.dumps(task.arguments["data"], sort_keys=True))
     assert (X.shape, int(y.sum())) == ((11_000, 54), 5500)
     assert split_sizes(len(y)) == ([4000, 6000], 4000)

@@ -16,10 +16,10 @@ from toy_experiment import EPSILONS, LATER, TOY, TRACE, TROUBLE
 
 from eigenveil.errors import DataError, OutputError, PrivacyError
 from eigenveil_papers.reproduction import journal, results, runner
-from eigenveil_papers.reproduction.experiment import Settings, Task
+from eigenveil_papers.reproduction.experiment import RunSettings, RunTask
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 
-TOYS = Settings(scale="toy")
+TOYS = RunSettings(scale="toy")
 
 
 def run(out, settings=TOYS, **options):
@@ -58,9 +58,9 @@ def test_processes_give_the_same_numbers_as_none_and_share_the_work(tmp_path, tr
 
 
 def test_long_tasks_come_first(tmp_path, trace):
-    run(tmp_path / "out", Settings(scale="toy", runs=3))
+    run(tmp_path / "out", RunSettings(scale="toy", runs=3))
     lines = journal_of(tmp_path / "out").read_text().splitlines()[1:]
-    costs = {task.key: task.cost for task in TOY.tasks(Settings(scale="toy", runs=3))}
+    costs = {task.key: task.cost for task in TOY.tasks(RunSettings(scale="toy", runs=3))}
     assert [costs[json.loads(line)["key"]] for line in lines] == [3.0, 3.0, 2.0, 2.0, 1.0, 1.0]
 
 
@@ -84,7 +84,7 @@ def test_what_is_done_is_not_done_again_and_more_runs_only_add(tmp_path, trace):
     assert len(trace()) == 4
     assert repr(run(tmp_path).measured) == repr(first.measured)
     assert len(trace()) == 4
-    more = run(tmp_path, Settings(scale="toy", runs=3))
+    more = run(tmp_path, RunSettings(scale="toy", runs=3))
     assert len(trace()) == 6
     assert set(map(repr, first.measured)) <= set(map(repr, more.measured))
     run(tmp_path, restart=True)
@@ -257,7 +257,7 @@ def test_a_run_that_was_killed_midway_goes_on_to_the_same_numbers(tmp_path, how,
     while any(alive(pid) for pid in workers) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(alive(pid) for pid in workers), "processes outlive the run"
-    settings = Settings(scale="toy", runs=4)
+    settings = RunSettings(scale="toy", runs=4)
     steps = []
     found = run(out, settings, progress=steps.append)
     assert steps[0].done == done
@@ -294,7 +294,7 @@ def test_progress_counts_tasks_and_their_expected_time(tmp_path):
 
 def test_a_data_set_that_the_experiment_has_not_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"no data set 'mnist'. Those known are good, bad"):
-        run(tmp_path, Settings(data="mnist"))
+        run(tmp_path, RunSettings(data="mnist"))
 
 
 def test_two_equal_tasks_are_a_defect(tmp_path):
@@ -305,7 +305,7 @@ def test_two_equal_tasks_are_a_defect(tmp_path):
 
 def test_a_tasks_key_names_what_is_done_and_not_where_files_are():
     def key(run=0, **arguments):
-        return Task(work=TOY.tasks, arguments=arguments, run=run).key
+        return RunTask(work=TOY.tasks, arguments=arguments, run=run).key
 
     one = {"name": "mnist", "path": "/a/mnist.npz", "digest": "12"}
     assert key(source=one) == key(source={**one, "path": "/b/mnist.npz"})
@@ -324,13 +324,13 @@ def test_results_are_written_alike_read_back_and_redrawn(tmp_path):
     for first, second in zip(one.files, two.files, strict=True):
         assert first.read_bytes() == second.read_bytes(), first.name
     before = {path: path.read_bytes() for path in one.files}
-    again = results.redraw(TOY, Settings(), out=tmp_path / "one")
+    again = results.redraw(TOY, RunSettings(), out=tmp_path / "one")
     assert repr(again.numbers.measured) == repr(one.numbers.measured)
     assert before == {path: path.read_bytes() for path in one.files}
     with pytest.MonkeyPatch.context() as patch:  # other tasks: other data, say
         patch.setenv("TOY_TROUBLE", "other")
         with pytest.raises(OutputError, match="other data or settings"):
-            results.redraw(TOY, Settings(), out=tmp_path / "one")
+            results.redraw(TOY, RunSettings(), out=tmp_path / "one")
     with pytest.raises(OutputError, match="without --redraw"):
         results.redraw(TOY, TOYS, out=tmp_path)
 

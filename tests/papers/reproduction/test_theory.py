@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from eigenveil_papers.published.moments import with_gaussian
 from eigenveil_papers.published.sn import wishart_noise
 from eigenveil_papers.reproduction import theory_bounds, theory_costs, theory_streams
-from eigenveil_papers.reproduction.experiment import Settings
+from eigenveil_papers.reproduction.experiment import RunSettings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 
-TOY = Settings(scale="toy")
+TOY = RunSettings(scale="toy")
 
 
 ALL = {

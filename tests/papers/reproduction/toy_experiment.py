@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from eigenveil.errors import PrivacyError
-from eigenveil_papers.reproduction.experiment import Claim, Experiment, Point, Settings, Task
+from eigenveil_papers.reproduction.experiment import Claim, Experiment, Point, RunSettings, RunTask
 from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
 
 EPSILONS = (0.1, 1.0, 10.0)
@@ -42,15 +42,15 @@ def awkward(rng, *, data):
     yield Point(data, "eigenveil", 1.0, 0.5)
 
 
-def tasks(settings: Settings):
+def tasks(settings: RunSettings):
     names = [settings.data] if settings.data else ["good", "bad"]
     made = [
-        Task(work=work, arguments={"data": name, "scale": 2.0}, run=run, cost=1.0 + run)
+        RunTask(work=work, arguments={"data": name, "scale": 2.0}, run=run, cost=1.0 + run)
         for name in names
         for run in settings.repetitions(20, 6, 2)
     ]
     if os.environ.get(TROUBLE):
-        made.insert(1, Task(work=awkward, arguments={"data": "good"}, cost=0.5))
+        made.insert(1, RunTask(work=awkward, arguments={"data": "good"}, cost=0.5))
     return made
 
 

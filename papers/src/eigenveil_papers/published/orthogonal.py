@@ -201,7 +201,7 @@ class Transcript(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TensorComponents:
+class PublishedComponents:
     """What tensor power iteration finds."""
 
     vectors: FloatArray  # `lambda W^{+T} v` as rows, in the units of the scaled rows
@@ -235,7 +235,7 @@ class PublishedTensor:
     transcript: Transcript | None = None  # Of capeAGN: what the aggregator sees besides
     as_published: bool = True  # Always True
 
-    def components(self, *, rng: np.random.Generator, restarts: int = 1) -> TensorComponents:
+    def components(self, *, rng: np.random.Generator, restarts: int = 1) -> PublishedComponents:
         """Components of the cube; one start for each is what the authors take."""
         return _decomposed(self.cube, self.whitening, rng, restarts)
 
@@ -247,7 +247,7 @@ def components(
     *,
     rng: np.random.Generator,
     restarts: int = 1,
-) -> TensorComponents:
+) -> PublishedComponents:
     """Components of exact or noisy moments: the papers' non-private method.
 
     Parameters
@@ -279,11 +279,11 @@ def whitening_of(pair: FloatArray, count: int) -> FloatArray:
 
 def _decomposed(
     cube: FloatArray, whitening: FloatArray, rng: np.random.Generator, restarts: int
-) -> TensorComponents:
+) -> PublishedComponents:
     values, found, converged = _power_iteration(cube, rng, restarts)
     # W has orthogonal columns, so its pseudo-inverse is a scaling of them: W^{+T} = U D^(1/2)
     colouring = whitening / np.sum(whitening * whitening, axis=0)
-    return TensorComponents(values[:, None] * (found @ colouring.T), 1 / values**2, converged)
+    return PublishedComponents(values[:, None] * (found @ colouring.T), 1 / values**2, converged)
 
 
 def _power_iteration(

@@ -18,13 +18,13 @@ from eigenveil_papers.reproduction.data_files import (
     KNOWN_FILES,
     TITLES,
     WANTED,
-    FileRows,
+    DataFileRows,
     digest,
     names_itself,
     read,
     recognise,
 )
-from eigenveil_papers.reproduction.experiment import Settings
+from eigenveil_papers.reproduction.experiment import RunSettings
 
 # -- Data sets from OpenML, for people with a network: fetched once, when asked for.
 
@@ -77,12 +77,12 @@ SHIPPED_TITLES = {
 }
 
 
-def make(name: str) -> FileRows:
+def make(name: str) -> DataFileRows:
     """The rows of a shipped data set; the same at every call."""
     from sklearn import datasets  # takes longer to import than all of this room
 
     if name == "made-up-sensors":
-        return FileRows(X=_sensors(), title=SHIPPED_TITLES[name])
+        return DataFileRows(X=_sensors(), title=SHIPPED_TITLES[name])
     loaders = {
         "digits": datasets.load_digits,
         "breast-cancer": datasets.load_breast_cancer,
@@ -92,7 +92,7 @@ def make(name: str) -> FileRows:
         raise DataError("unknown-data-set", whose="The package", name=name, known=", ".join(NAMES))
     found = loaders[name]()
     columns = tuple(str(column) for column in found.feature_names)
-    return FileRows(X=found.data, y=found.target, columns=columns, title=SHIPPED_TITLES[name])
+    return DataFileRows(X=found.data, y=found.target, columns=columns, title=SHIPPED_TITLES[name])
 
 
 def _sensors(rows: int = 3000, sensors: int = 48, day: int = 288) -> NDArray[np.float64]:
@@ -162,7 +162,7 @@ class DataSet:
     title: str  # For figures; says so where another data set stands in
 
 
-def find(name: str, settings: Settings) -> Source:
+def find(name: str, settings: RunSettings) -> Source:
     """Where the rows of a data set are.
 
     Looked for in ``settings.folder`` (there, if ``settings.data`` names it, its only table is
@@ -190,7 +190,7 @@ def find(name: str, settings: Settings) -> Source:
     return Source(name=_STAND_INS[name], stand_in_for=name)
 
 
-def _at_hand(name: str, settings: Settings) -> Source | None:
+def _at_hand(name: str, settings: RunSettings) -> Source | None:
     """A data set's own file, without the network."""
     for place in (settings.folder, shared_folder("data"), folder()):
         if place is None or not place.is_dir():
@@ -203,9 +203,9 @@ def _at_hand(name: str, settings: Settings) -> Source | None:
     return None
 
 
-def at_hand(name: str, settings: Settings) -> bool:
+def at_hand(name: str, settings: RunSettings) -> bool:
     """Whether a data set's own rows are found without the network."""
-    without = Settings(scale=settings.scale, folder=settings.folder)
+    without = RunSettings(scale=settings.scale, folder=settings.folder)
     return find(name, without).stand_in_for == ""
 
 

@@ -95,7 +95,7 @@ _MOST_CLASSES = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileRows:
+class DataFileRows:
     """What a file holds: as of ``DataSet``, but of any type of numbers."""
 
     X: NDArray[Any]
@@ -183,7 +183,7 @@ def digest(path: Path) -> str:
 # -- Reading
 
 
-def read(name: str, path: Path) -> FileRows:
+def read(name: str, path: Path) -> DataFileRows:
     """The rows of a file that :func:`recognise` found."""
     try:
         if path.suffix == ".npz":
@@ -191,7 +191,7 @@ def read(name: str, path: Path) -> FileRows:
         elif "-ubyte" in path.name:
             labels = _labels(path)
             images = _read_idx(path)
-            rows = FileRows(
+            rows = DataFileRows(
                 X=images.reshape(images.shape[0], -1),
                 y=None if labels is None else _read_idx(labels),
                 title=TITLES[name],
@@ -225,12 +225,12 @@ def _check(name: str, path: Path, X: NDArray[Any]) -> None:
         raise DataError("other-data", path=path, wrong=wrong)
 
 
-def _read_archive(name: str, path: Path) -> FileRows:
+def _read_archive(name: str, path: Path) -> DataFileRows:
     with np.load(path, allow_pickle=False) as archive:
         X = archive["X" if "X" in archive else "x_train"]
         labels = next((archive[key] for key in ("y", "y_train") if key in archive), None)
         columns = tuple(str(c) for c in archive["columns"]) if "columns" in archive else ()
-    return FileRows(X=X.reshape(X.shape[0], -1), y=labels, columns=columns, title=TITLES[name])
+    return DataFileRows(X=X.reshape(X.shape[0], -1), y=labels, columns=columns, title=TITLES[name])
 
 
 def _labels(images: Path) -> Path | None:
@@ -252,10 +252,10 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
     return np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * axes).reshape(shape)
 
 
-def _read_table(name: str, path: Path) -> FileRows:
+def _read_table(name: str, path: Path) -> DataFileRows:
     """CSV, with or without a line of names and a column of classes; .dat has blanks between."""
     if path.suffix == ".dat":
-        return FileRows(X=np.loadtxt(path, ndmin=2), title=TITLES[name])
+        return DataFileRows(X=np.loadtxt(path, ndmin=2), title=TITLES[name])
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as file:
         first = str(file.readline())
@@ -270,7 +270,7 @@ def _read_table(name: str, path: Path) -> FileRows:
     classes = _classes(name, table, names if named else ())
     kept = [i for i in range(len(names)) if i != classes]
     values = np.column_stack([table.column(i).to_numpy() for i in kept])
-    return FileRows(
+    return DataFileRows(
         X=values,
         y=None if classes is None else table.column(classes).to_numpy(),
         columns=tuple(names[i] for i in kept) if named else (),

@@ -9,7 +9,7 @@ from typing import Any
 from eigenveil_papers.reproduction.authors import AuthorsCurve, authors
 from eigenveil_papers.reproduction.data import Source, find, title_of
 from eigenveil_papers.reproduction.distributed_pca import Setting, Sweep, captured_energy, shape_of
-from eigenveil_papers.reproduction.experiment import Settings, Task
+from eigenveil_papers.reproduction.experiment import RunSettings, RunTask
 from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle
 from eigenveil_papers.reproduction.numbers import Numbers
 
@@ -79,12 +79,12 @@ _AXES: Mapping[Sweep, str] = {
 }
 
 
-def chosen(settings: Settings, names: Sequence[str] = PAPERS) -> tuple[str, ...]:
+def chosen(settings: RunSettings, names: Sequence[str] = PAPERS) -> tuple[str, ...]:
     """The data sets that a run is about."""
     return tuple(names) if settings.data is None else (settings.data,)
 
 
-def data_of(name: str, settings: Settings) -> dict[str, Any]:
+def data_of(name: str, settings: RunSettings) -> dict[str, Any]:
     """What a task needs to find its rows: JSON values."""
     if name == "synthetic":
         rows, features, components = _MADE_UP[settings.scale]
@@ -95,12 +95,12 @@ def data_of(name: str, settings: Settings) -> dict[str, Any]:
 def panel_tasks(
     name: str,
     sweep: Sweep,
-    settings: Settings,
+    settings: RunSettings,
     *,
     series: Sequence[str],
     cost: float,
     studies: int = 0,
-) -> list[Task]:
+) -> list[RunTask]:
     """The tasks of a panel, one a run."""
     data, case = data_of(name, settings), CASES[name]
     n, features = shape_of(data)
@@ -129,9 +129,9 @@ def panel_tasks(
         "series": list(series),
     }
     runs = settings.repetitions(full=case.runs, fast=1 if name == "mnist" else 2)
-    share = len(values) / len(positions(sweep, Settings(), **shape, sites=SITES))
+    share = len(values) / len(positions(sweep, RunSettings(), **shape, sites=SITES))
     return [
-        Task(
+        RunTask(
             work=captured_energy,
             arguments={**arguments, "protocol": run < studies},
             run=run,
@@ -148,7 +148,7 @@ def _components(name: str, sweep: Sweep) -> int:
 
 
 def positions(
-    sweep: Sweep, settings: Settings, *, rows: int, features: int, components: int, sites: int
+    sweep: Sweep, settings: RunSettings, *, rows: int, features: int, components: int, sites: int
 ) -> list[float]:
     """Where a panel is measured: the authors' positions as far as the rows at hand go."""
     match sweep:
@@ -184,7 +184,7 @@ def letter(name: str, sweep: Sweep, sweeps: Sequence[Sweep]) -> str:
 def panel(
     name: str,
     sweep: Sweep,
-    settings: Settings,
+    settings: RunSettings,
     *,
     ours: Mapping[str, str],
     sweeps: Sequence[Sweep] = (),
@@ -207,13 +207,13 @@ def _different(name: str, sweep: Sweep) -> str:
     return "" if components == CASES[name].components else f", K = {components}"
 
 
-def title(name: str, settings: Settings) -> str:
+def title(name: str, settings: RunSettings) -> str:
     """How figures call a data set."""
     return _TITLES[name] if name in _TITLES else title_of(find(name, settings))
 
 
 def authors_curves(
-    name: str, sweep: Sweep, settings: Settings, *, ours: Mapping[str, str]
+    name: str, sweep: Sweep, settings: RunSettings, *, ours: Mapping[str, str]
 ) -> dict[str, AuthorsCurve]:
     """What the authors stored of a panel, by our series; nothing for rows that are not theirs."""
     if name not in _STORED or settings.scale == "toy":
@@ -226,7 +226,7 @@ def authors_curves(
 
 
 def comparable(
-    name: str, sweep: Sweep, settings: Settings, *, ours: Mapping[str, str]
+    name: str, sweep: Sweep, settings: RunSettings, *, ours: Mapping[str, str]
 ) -> dict[str, AuthorsCurve]:
     """Those of the authors' curves that are of the same thing as ours.
 

@@ -31,7 +31,7 @@ Work = Callable[..., Iterable[Point]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class RunSettings:
     """What a person may choose about a run."""
 
     # As in the paper; a few minutes for all experiments; or a second for each, for tests
@@ -53,7 +53,7 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class RunTask:
     """A piece of work for one process: ``work(rng, **arguments)`` gives points of one run."""
 
     # A function of a module (processes find it by name). Its first argument is a numpy Generator,
@@ -115,7 +115,7 @@ class Given:
     whence: str = "text"
 
 
-def _nothing_given(settings: Settings) -> Sequence[Given]:
+def _nothing_given(settings: RunSettings) -> Sequence[Given]:
     del settings
     return ()
 
@@ -130,13 +130,13 @@ class Experiment:
     about: str  # A paragraph: the setting of the paper, what differs here, and why
     datasets: tuple[str, ...]  # Those that `Settings.data` may choose from
     # Settings to tasks; finds the data, so it may raise DataError
-    tasks: Callable[[Settings], Sequence[Task]]
-    draw: Callable[[Numbers, Settings], Figure]  # Numbers and settings to a figure
+    tasks: Callable[[RunSettings], Sequence[RunTask]]
+    draw: Callable[[Numbers, RunSettings], Figure]  # Numbers and settings to a figure
     # Numbers and settings to claims, also of a run of a few points only: a claim whose points are
     # absent is "not tested"
-    claims: Callable[[Numbers, Settings], Sequence[Claim]]
+    claims: Callable[[Numbers, RunSettings], Sequence[Claim]]
     # Settings to what was used, in rows and parameters, beside the paper's
-    given: Callable[[Settings], Sequence[Given]] = _nothing_given
+    given: Callable[[RunSettings], Sequence[Given]] = _nothing_given
     runs: str = "not printed"  # How many runs the paper's curves are means of
     # Why what is measured differs from the curves that the paper's authors stored; empty where
     # there are none

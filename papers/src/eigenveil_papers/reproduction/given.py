@@ -8,7 +8,7 @@ from pathlib import Path
 
 from eigenveil_papers.reproduction.data import Source, find, load, title_of
 from eigenveil_papers.reproduction.data_files import TITLES
-from eigenveil_papers.reproduction.experiment import Given, Settings
+from eigenveil_papers.reproduction.experiment import Given, RunSettings
 from eigenveil_papers.reproduction.numbers import Numbers
 
 TEXT, SCRIPT, OURS = "text", "authors' script", "chosen here"
@@ -24,7 +24,9 @@ def chosen(what: str, here: str) -> Given:
     return Given(what=what, here=here, paper="any", whence=OURS)
 
 
-def rows_of(name: str, theirs: int | str, settings: Settings, *, most: int | None = None) -> Given:
+def rows_of(
+    name: str, theirs: int | str, settings: RunSettings, *, most: int | None = None
+) -> Given:
     """How many rows of a data set there are, or how many of them are taken."""
     source = find(name, settings)
     count = _count(source)
@@ -61,7 +63,7 @@ def runs_of(numbers: Numbers, theirs: str) -> Given:
     return Given(what="runs", here="; ".join(parts), paper=theirs)
 
 
-def pca_of_sites(settings: Settings) -> Sequence[Given]:
+def pca_of_sites(settings: RunSettings) -> Sequence[Given]:
     """Of paper 000's figures and paper 001's figure 2."""
     names = ("mnist", "covtype") if settings.data is None else (settings.data,)
     rows = [
@@ -95,7 +97,7 @@ def pca_of_sites(settings: Settings) -> Sequence[Given]:
     ]
 
 
-def tensors(settings: Settings) -> Sequence[Given]:
+def tensors(settings: RunSettings) -> Sequence[Given]:
     """Of paper 001's figures 3 to 5."""
     rows = settings.pick("100,000 and 800,000", "fewer: see the panels", "fewer: see the panels")
     return [
@@ -116,7 +118,7 @@ def tensors(settings: Settings) -> Sequence[Given]:
     ]
 
 
-def projections(settings: Settings) -> Sequence[Given]:
+def projections(settings: RunSettings) -> Sequence[Given]:
     """Of paper 002's figure 2."""
     most = settings.pick(10_000, 1500, 1000)
     theirs = {"mnist": 10_000, "wine": 1599}
@@ -129,7 +131,7 @@ def projections(settings: Settings) -> Sequence[Given]:
     ]
 
 
-def power_laws(settings: Settings) -> Sequence[Given]:
+def power_laws(settings: RunSettings) -> Sequence[Given]:
     """Of paper 002's figure 3."""
     return [
         Given(
@@ -148,7 +150,7 @@ def power_laws(settings: Settings) -> Sequence[Given]:
     ]
 
 
-def trackers(settings: Settings, names: Sequence[str], nodes: str) -> Sequence[Given]:
+def trackers(settings: RunSettings, names: Sequence[str], nodes: str) -> Sequence[Given]:
     """Of paper 002's figure 4: the data sets of a run, and the trees."""
     most = settings.pick(None, 2000, 1000)
     return [
@@ -191,7 +193,7 @@ def trackers(settings: Settings, names: Sequence[str], nodes: str) -> Sequence[G
     ]
 
 
-def symmetric_noise(settings: Settings) -> Sequence[Given]:
+def symmetric_noise(settings: RunSettings) -> Sequence[Given]:
     """Of paper 003's figures."""
     names = ("covtype", "mnist") if settings.data is None else (settings.data,)
     theirs = {"covtype": 20_000, "mnist": 10_000}

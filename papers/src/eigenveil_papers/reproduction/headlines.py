@@ -10,11 +10,11 @@ from typing import get_args
 import numpy as np
 
 from eigenveil_papers.reproduction.data import NAMES, find, title_of
-from eigenveil_papers.reproduction.experiment import Claim, Settings, Verdict
+from eigenveil_papers.reproduction.experiment import Claim, RunSettings, Verdict
 from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.rule import OURS
 
-Sentence = Callable[[Numbers, Settings], str]
+Sentence = Callable[[Numbers, RunSettings], str]
 
 
 def at(
@@ -28,7 +28,7 @@ def at(
 ) -> Sentence:
     """The means of some series in the first of these panels that was measured, nearest to x."""
 
-    def sentence(numbers: Numbers, settings: Settings) -> str:
+    def sentence(numbers: Numbers, settings: RunSettings) -> str:
         for panel in panels:
             first = numbers.curve(panel, next(iter(names)))
             if first.x.size:
@@ -44,7 +44,7 @@ def at(
     return sentence
 
 
-def _shown(panel: str, settings: Settings) -> str:
+def _shown(panel: str, settings: RunSettings) -> str:
     """The data of a panel by the name of what was really used."""
     name = next((of for of in NAMES if panel == of or panel.startswith(f"{of}-")), "")
     return title_of(find(name, settings)) if name else panel.partition("-")[0]
@@ -53,7 +53,7 @@ def _shown(panel: str, settings: Settings) -> str:
 def _errors(model: str) -> Sentence:
     """Component errors of capeAGN over ours, at all points of all panels of a model."""
 
-    def sentence(numbers: Numbers, settings: Settings) -> str:
+    def sentence(numbers: Numbers, settings: RunSettings) -> str:
         del settings
         ratios = [
             theirs / ours
@@ -77,7 +77,7 @@ def _errors(model: str) -> Sentence:
     return sentence
 
 
-def _witness(numbers: Numbers, settings: Settings) -> str:
+def _witness(numbers: Numbers, settings: RunSettings) -> str:
     found = _ENERGY(numbers, settings)
     seen = numbers.at("witness", "wishart-sn", 1.0)
     if not math.isnan(seen):
@@ -203,7 +203,7 @@ HEADLINES: Mapping[str, Sentence] = {
 """By experiment; others have the sentence of :func:`counted`."""
 
 
-def headline(name: str, numbers: Numbers, settings: Settings, claims: Sequence[Claim]) -> str:
+def headline(name: str, numbers: Numbers, settings: RunSettings, claims: Sequence[Claim]) -> str:
     """What stands below an experiment's picture."""
     found = HEADLINES[name](numbers, settings) if name in HEADLINES else ""
     return found or counted(claims)

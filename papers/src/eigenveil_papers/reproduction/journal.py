@@ -16,7 +16,7 @@ import eigenveil
 import eigenveil_papers
 from eigenveil.errors import OutputError, of_system
 from eigenveil.files import hold
-from eigenveil_papers.reproduction.experiment import Experiment, Point, Settings, Task
+from eigenveil_papers.reproduction.experiment import Experiment, Point, RunSettings, RunTask
 
 ENDING = ".journal.jsonl"
 _ASIDE = ".journal-aside.jsonl"
@@ -125,7 +125,9 @@ def _parsed(line: bytes) -> Any:
         return None
 
 
-def header(experiment: Experiment, settings: Settings, tasks: Sequence[Task]) -> dict[str, str]:
+def header(
+    experiment: Experiment, settings: RunSettings, tasks: Sequence[RunTask]
+) -> dict[str, str]:
     """What must be the same for numbers of two runs to be put together."""
     return {
         "experiment": experiment.name,
@@ -135,7 +137,7 @@ def header(experiment: Experiment, settings: Settings, tasks: Sequence[Task]) ->
     }
 
 
-def _code_digest(tasks: Sequence[Task]) -> str:
+def _code_digest(tasks: Sequence[RunTask]) -> str:
     """Of the sources that have a say in the numbers."""
     packages = [Path(package.__path__[0]).resolve() for package in (eigenveil, eigenveil_papers)]
     own = {Path(inspect.getfile(task.work)).resolve() for task in tasks}

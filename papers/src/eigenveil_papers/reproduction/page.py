@@ -26,7 +26,7 @@ from eigenveil_papers.reproduction import (
     theory_costs,
     theory_streams,
 )
-from eigenveil_papers.reproduction.experiment import Experiment, Settings, Verdict
+from eigenveil_papers.reproduction.experiment import Experiment, RunSettings, Verdict
 from eigenveil_papers.reproduction.results import CLAIMS
 from eigenveil_papers.reproduction.rule import OURS
 
@@ -69,7 +69,7 @@ class UnknownExperiment(DataError):
     exit_status = 2
 
 
-def choose(names: Sequence[str], settings: Settings) -> list[Experiment]:
+def choose(names: Sequence[str], settings: RunSettings) -> list[Experiment]:
     """Experiments by their names, each once; ``all`` are those that have ``settings.data``."""
     chosen: dict[str, Experiment] = {}
     for name in names:

@@ -16,7 +16,7 @@ from eigenveil_papers.reproduction.distributed_cases import (
     panel_tasks,
 )
 from eigenveil_papers.reproduction.distributed_pca import Sweep
-from eigenveil_papers.reproduction.experiment import Experiment, Settings, Task
+from eigenveil_papers.reproduction.experiment import Experiment, RunSettings, RunTask
 from eigenveil_papers.reproduction.figure import panel_grid
 from eigenveil_papers.reproduction.given import pca_of_sites
 from eigenveil_papers.reproduction.numbers import Numbers
@@ -50,7 +50,7 @@ _COSTS: dict[str, dict[Sweep, float]] = {
 _COSTS["fashion-mnist"] = _COSTS["mnist"]
 
 
-def _tasks(settings: Settings, sweeps: Sequence[Sweep]) -> list[Task]:
+def _tasks(settings: RunSettings, sweeps: Sequence[Sweep]) -> list[RunTask]:
     tasks = []
     for name in chosen(settings):
         if settings.scale == "toy" and name == "mnist" and settings.data is None:
@@ -67,21 +67,21 @@ def _tasks(settings: Settings, sweeps: Sequence[Sweep]) -> list[Task]:
     return tasks
 
 
-def _series(name: str, sweep: Sweep, settings: Settings) -> list[str]:
+def _series(name: str, sweep: Sweep, settings: RunSettings) -> list[str]:
     """What is measured: without the slowest series where they would take most of the time."""
     slow = ("djica", "dpdispca-by-value") if (name, settings.scale) == ("mnist", "fast") else ()
     return [series for series in _SERIES[sweep] if series not in slow]
 
 
-def _tasks1(settings: Settings) -> list[Task]:
+def _tasks1(settings: RunSettings) -> list[RunTask]:
     return _tasks(settings, FIGURE_1)
 
 
-def _tasks2(settings: Settings) -> list[Task]:
+def _tasks2(settings: RunSettings) -> list[RunTask]:
     return _tasks(settings, ("delta",))
 
 
-def _draw(numbers: Numbers, settings: Settings, sweeps: Sequence[Sweep], title: str) -> Figure:
+def _draw(numbers: Numbers, settings: RunSettings, sweeps: Sequence[Sweep], title: str) -> Figure:
     names = chosen(settings)
     panels = [
         panel(name, sweep, settings, ours=THEIRS, sweeps=sweeps)
@@ -93,11 +93,11 @@ def _draw(numbers: Numbers, settings: Settings, sweeps: Sequence[Sweep], title: 
     )
 
 
-def _draw1(numbers: Numbers, settings: Settings) -> Figure:
+def _draw1(numbers: Numbers, settings: RunSettings) -> Figure:
     return _draw(numbers, settings, FIGURE_1, "Captured energy of private PCA of several sites")
 
 
-def _draw2(numbers: Numbers, settings: Settings) -> Figure:
+def _draw2(numbers: Numbers, settings: RunSettings) -> Figure:
     return _draw(numbers, settings, ("delta",), "Captured energy against delta")
 
 

@@ -11,7 +11,7 @@ from eigenveil_papers.reproduction.authors import AuthorsCurve
 from eigenveil_papers.reproduction.distributed_cases import ALL, SITES, chosen, comparable
 from eigenveil_papers.reproduction.distributed_claims import ENERGY, LEVELS, TARGET, as_authors
 from eigenveil_papers.reproduction.distributed_pca import Sweep
-from eigenveil_papers.reproduction.experiment import Claim, Settings
+from eigenveil_papers.reproduction.experiment import Claim, RunSettings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from eigenveil_papers.reproduction.rule import OURS, TIMES, ClaimPart, Effect, Scope, decide, ratios
 
@@ -29,7 +29,7 @@ def _panels(numbers: Numbers, *sweeps: Sweep) -> list[str]:
     ]
 
 
-def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
+def figure1_claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     """Of figure 1, on whatever panels there are."""
     epsilon, rows = _panels(numbers, "epsilon"), _panels(numbers, "rows")
     every = _panels(numbers, "epsilon", "rows", "sites", "rank")
@@ -111,7 +111,7 @@ def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     ]
 
 
-def figure2_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
+def figure2_claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     """Of figure 2."""
     panels = _panels(numbers, "delta")
     published = Scope(numbers, "Section 4, figure 2", panels, ENERGY)
@@ -169,7 +169,7 @@ def _smallest_and_best(numbers: Numbers, panels: Sequence[str]) -> Numbers:
 
 
 def _theirs(
-    numbers: Numbers, settings: Settings, sweeps: Sequence[Sweep]
+    numbers: Numbers, settings: RunSettings, sweeps: Sequence[Sweep]
 ) -> dict[str, dict[str, AuthorsCurve]]:
     return {
         f"{name}-{sweep}": comparable(name, sweep, settings, ours=THEIRS)

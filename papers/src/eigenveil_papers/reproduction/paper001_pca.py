@@ -26,7 +26,7 @@ from eigenveil_papers.reproduction.distributed_claims import (
     at_its_guarantee,
 )
 from eigenveil_papers.reproduction.distributed_pca import Sweep
-from eigenveil_papers.reproduction.experiment import Claim, Experiment, Settings, Task
+from eigenveil_papers.reproduction.experiment import Claim, Experiment, RunSettings, RunTask
 from eigenveil_papers.reproduction.figure import SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import pca_of_sites
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
@@ -52,12 +52,12 @@ _COSTS: dict[str, dict[Sweep, float]] = {
 _COSTS["fashion-mnist"] = _COSTS["mnist"]
 
 
-def _panels(settings: Settings) -> list[tuple[str, Sweep]]:
+def _panels(settings: RunSettings) -> list[tuple[str, Sweep]]:
     """The paper's nine, and those of digits, which are always at hand."""
     return [(name, sweep) for sweep in SWEEPS for name in chosen(settings, CHOICES)]
 
 
-def _tasks(settings: Settings) -> list[Task]:
+def _tasks(settings: RunSettings) -> list[RunTask]:
     tasks = []
     for name, sweep in _panels(settings):
         if settings.scale == "toy" and name == "mnist" and settings.data is None:
@@ -66,7 +66,7 @@ def _tasks(settings: Settings) -> list[Task]:
     return tasks
 
 
-def _draw(numbers: Numbers, settings: Settings) -> Figure:
+def _draw(numbers: Numbers, settings: RunSettings) -> Figure:
     panels = [
         panel(name, sweep, settings, ours=THEIRS, sweeps=SWEEPS)
         for name, sweep in _panels(settings)
@@ -80,7 +80,7 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
     )
 
 
-def _claims(numbers: Numbers, settings: Settings) -> list[Claim]:
+def _claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     epsilon, rows, delta = (
         [f"{name}-{sweep}" for name in ALL if f"{name}-{sweep}" in numbers.panels]
         for sweep in SWEEPS
@@ -199,7 +199,7 @@ def _claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     ]
 
 
-def _at_guarantee(numbers: Numbers, settings: Settings, panels: list[str]) -> Numbers:
+def _at_guarantee(numbers: Numbers, settings: RunSettings, panels: list[str]) -> Numbers:
     """The panels over epsilon, capePCA's points moved to what its noise gives."""
     moved: list[Measured] = []
     for of in panels:

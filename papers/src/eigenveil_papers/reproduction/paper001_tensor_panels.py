@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from eigenveil import PrivateGaussianMixture, PrivateTopicModel
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil_papers.published import data, orthogonal
-from eigenveil_papers.reproduction.experiment import Point, Settings, Task
+from eigenveil_papers.reproduction.experiment import Point, RunSettings, RunTask
 
 FloatArray = NDArray[np.float64]
 Model = Literal["mixture", "topics"]
@@ -76,7 +76,7 @@ class TensorProblem:
         """K."""
         return int(self.true.shape[0])
 
-    def error(self, found: orthogonal.TensorComponents) -> float:
+    def error(self, found: orthogonal.PublishedComponents) -> float:
         """The paper's q_comp: of unit vectors, or of topics made probabilities."""
         return component_error(getattr(found, self.kind), self.true)
 
@@ -159,7 +159,7 @@ def _exact(problem: TensorProblem, rng: np.random.Generator) -> float:
 def _random(problem: TensorProblem, rng: np.random.Generator) -> float:
     """Of vectors that have seen no row."""
     drawn = rng.standard_normal(problem.true.shape)
-    return problem.error(orthogonal.TensorComponents(drawn, np.ones(problem.count), True))
+    return problem.error(orthogonal.PublishedComponents(drawn, np.ones(problem.count), True))
 
 
 @dataclass(frozen=True)
@@ -316,7 +316,7 @@ def short(rows: int) -> str:
     return f"{rows // 1000}k" if rows % 1000 == 0 else str(rows)
 
 
-def error_sweeps(model: Model, settings: Settings) -> list[Sweep]:
+def error_sweeps(model: Model, settings: RunSettings) -> list[Sweep]:
     """Figures 3 and 4: over epsilon for two numbers of rows, then over rows."""
     few = settings.pick((100_000, 800_000), (50_000, 100_000), (10_000, 40_000))
     epsilons: tuple[float, ...] = settings.pick(_EPSILONS, (0.1, 1.0, 10.0), (0.5, 10.0))
@@ -339,7 +339,7 @@ def error_sweeps(model: Model, settings: Settings) -> list[Sweep]:
     return [*over_epsilon, *over_rows]
 
 
-def delta_sweeps(settings: Settings) -> list[Sweep]:
+def delta_sweeps(settings: RunSettings) -> list[Sweep]:
     """Figure 5: over delta, of mixtures and then of topics."""
     few = settings.pick((100_000, 800_000), (50_000, 100_000), (40_000,))
     deltas = settings.pick(_DELTAS, (1e-4, 1e-2), (1e-4, 5e-2))
@@ -354,7 +354,7 @@ def delta_sweeps(settings: Settings) -> list[Sweep]:
 
 def error_tasks(
     sweeps: Iterable[Sweep], runs: Sequence[int], *, repeated: bool = False
-) -> list[Task]:
+) -> list[RunTask]:
     """One task for each run of each data set: all panels that show it share its moments."""
     targets: dict[tuple[Model, int, int, int], list[list[object]]] = defaultdict(list)
     for sweep in sweeps:
@@ -363,7 +363,7 @@ def error_tasks(
             of = (sweep.model, sweep.size, sweep.count, rows)
             targets[of].append([sweep.panel, x, epsilon, delta])
     return [
-        Task(
+        RunTask(
             work=component_errors,
             arguments={
                 "model": model,

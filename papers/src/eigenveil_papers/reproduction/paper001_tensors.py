@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from eigenveil_papers.reproduction.authors import authors
-from eigenveil_papers.reproduction.experiment import Claim, Experiment, Settings, Task
+from eigenveil_papers.reproduction.experiment import Claim, Experiment, RunSettings, RunTask
 from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import tensors
 from eigenveil_papers.reproduction.numbers import Numbers
@@ -43,12 +43,12 @@ _XLABELS = {"epsilon": "ε", "rows": "rows N of all sites", "delta": "δ"}
 _NAMES = {"mixture": "mixture", "topics": "topics"}
 
 
-def _runs(settings: Settings) -> range:
+def _runs(settings: RunSettings) -> range:
     """Few at full scale: each fits 800,000 rows, and make figures is to end within an hour."""
     return settings.repetitions(full=4)
 
 
-def _noise_tasks(model: Model, settings: Settings) -> list[Task]:
+def _noise_tasks(model: Model, settings: RunSettings) -> list[RunTask]:
     """Over epsilon at the paper's larger size, and over the number of features at epsilon = 1."""
     size, count, rows = settings.pick((50, 10, 100_000), (50, 10, 50_000), (20, 3, 20_000))
     epsilons = settings.pick((0.01, 0.1, 1.0, 10.0), (1.0, 10.0), (1.0,))
@@ -61,7 +61,7 @@ def _noise_tasks(model: Model, settings: Settings) -> list[Task]:
         for one in (size, *sizes):
             targets.setdefault(one, []).append([by_size, float(one), 1.0, DELTA])
     return [
-        Task(
+        RunTask(
             work=whitened_noise,
             arguments={
                 "model": model,
@@ -79,22 +79,22 @@ def _noise_tasks(model: Model, settings: Settings) -> list[Task]:
     ]
 
 
-def _mixture_tasks(settings: Settings) -> list[Task]:
+def _mixture_tasks(settings: RunSettings) -> list[RunTask]:
     sweeps = error_sweeps("mixture", settings)
     errors = error_tasks(sweeps, _runs(settings), repeated=True)
     return [*errors, *_noise_tasks("mixture", settings)]
 
 
-def _topic_tasks(settings: Settings) -> list[Task]:
+def _topic_tasks(settings: RunSettings) -> list[RunTask]:
     sweeps = error_sweeps("topics", settings)
     return [*error_tasks(sweeps, _runs(settings)), *_noise_tasks("topics", settings)]
 
 
-def _delta_tasks(settings: Settings) -> list[Task]:
+def _delta_tasks(settings: RunSettings) -> list[RunTask]:
     return error_tasks(delta_sweeps(settings), _runs(settings))
 
 
-def _draw_errors(model: Model, numbers: Numbers, settings: Settings) -> Figure:
+def _draw_errors(model: Model, numbers: Numbers, settings: RunSettings) -> Figure:
     panels = [_panel(sweep) for sweep in error_sweeps(model, settings)]
     for over in ("epsilon", "features"):
         panels.append(
@@ -113,7 +113,7 @@ def _draw_errors(model: Model, numbers: Numbers, settings: Settings) -> Figure:
     return panel_grid(_drawn(numbers), panels, _STYLES, columns=4, title=title)
 
 
-def _at(model: Model, settings: Settings) -> str:
+def _at(model: Model, settings: RunSettings) -> str:
     task = _noise_tasks(model, settings)[0].arguments
     return f"D={task['size']}, K={task['count']}, N={short(task['rows'])}"
 
@@ -138,21 +138,21 @@ def _drawn(numbers: Numbers) -> Numbers:
     )
 
 
-def _draw_mixture(numbers: Numbers, settings: Settings) -> Figure:
+def _draw_mixture(numbers: Numbers, settings: RunSettings) -> Figure:
     return _draw_errors("mixture", numbers, settings)
 
 
-def _draw_topics(numbers: Numbers, settings: Settings) -> Figure:
+def _draw_topics(numbers: Numbers, settings: RunSettings) -> Figure:
     return _draw_errors("topics", numbers, settings)
 
 
-def _draw_delta(numbers: Numbers, settings: Settings) -> Figure:
+def _draw_delta(numbers: Numbers, settings: RunSettings) -> Figure:
     panels = [_panel(sweep) for sweep in delta_sweeps(settings)]
     title = "Error of the components against δ (paper 001, figure 5; 5 sites)"
     return panel_grid(_drawn(numbers), panels, _STYLES, columns=len(panels) // 2, title=title)
 
 
-def _mixture_claims(numbers: Numbers, settings: Settings) -> Sequence[Claim]:
+def _mixture_claims(numbers: Numbers, settings: RunSettings) -> Sequence[Claim]:
     size = _noise_tasks("mixture", settings)[0].arguments["size"]
     return [
         *error_claims(numbers, error_sweeps("mixture", settings), figure=3),
@@ -160,7 +160,7 @@ def _mixture_claims(numbers: Numbers, settings: Settings) -> Sequence[Claim]:
     ]
 
 
-def _topic_claims(numbers: Numbers, settings: Settings) -> Sequence[Claim]:
+def _topic_claims(numbers: Numbers, settings: RunSettings) -> Sequence[Claim]:
     size = _noise_tasks("topics", settings)[0].arguments["size"]
     return [
         *error_claims(numbers, error_sweeps("topics", settings), figure=4),
@@ -168,7 +168,7 @@ def _topic_claims(numbers: Numbers, settings: Settings) -> Sequence[Claim]:
     ]
 
 
-def _delta_claims(numbers: Numbers, settings: Settings) -> Sequence[Claim]:
+def _delta_claims(numbers: Numbers, settings: RunSettings) -> Sequence[Claim]:
     return delta_claims(numbers, delta_sweeps(settings))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from eigenveil_papers.reproduction.data import at_hand, find, title_of
-from eigenveil_papers.reproduction.experiment import Experiment, Given, Scale, Settings, Task
+from eigenveil_papers.reproduction.experiment import Experiment, Given, RunSettings, RunTask, Scale
 from eigenveil_papers.reproduction.figure import (
     SERIES_STYLES,
     AxisScale,
@@ -64,7 +64,7 @@ STYLES: dict[str, SeriesStyle] = {
 }
 
 
-def _names(settings: Settings) -> tuple[str, ...]:
+def _names(settings: RunSettings) -> tuple[str, ...]:
     if settings.data is not None:
         return () if settings.data == "synthetic" else (settings.data,)
     motes = ["motes-light", "motes-volt"]
@@ -73,7 +73,7 @@ def _names(settings: Settings) -> tuple[str, ...]:
     return (*motes, *settings.pick(("wine", "mnist"), ("wine",), ()))
 
 
-def _tasks(settings: Settings) -> Sequence[Task]:
+def _tasks(settings: RunSettings) -> Sequence[RunTask]:
     tasks = []
     arguments: dict[str, Any]
     for run in settings.repetitions(full=3, fast=2, toy=1):
@@ -84,7 +84,7 @@ def _tasks(settings: Settings) -> Sequence[Task]:
                 "rows": settings.pick(None, 2000, 1000),
             }
             cost = 45.0 if name == "mnist" else settings.pick(4.0, 2.0, 0.3)
-            tasks.append(Task(work=tracking, arguments=arguments, run=run, cost=cost))
+            tasks.append(RunTask(work=tracking, arguments=arguments, run=run, cost=cost))
         if settings.data not in (None, "synthetic"):
             continue
         for alpha in settings.pick((0.001, 0.1, 0.5, 1.0, 2.0, 3.0), (0.1, 0.5, 1.0), (0.5, 1.0)):
@@ -94,13 +94,13 @@ def _tasks(settings: Settings) -> Sequence[Task]:
                 "rows": settings.pick(4000, 2000, 1000),
             }
             cost = settings.pick(16.0, 1.5, 0.3)
-            tasks.append(Task(work=spectra, arguments=arguments, run=run, cost=cost))
+            tasks.append(RunTask(work=spectra, arguments=arguments, run=run, cost=cost))
         arguments = {
             "features": settings.pick([10, 30, 100, 300, 1000], [10, 100, 1000], [10, 50]),
             "rows": settings.pick(1000, 200, 200),
         }
         tasks.append(
-            Task(work=speed, arguments=arguments, run=run, cost=settings.pick(30.0, 3.0, 0.3))
+            RunTask(work=speed, arguments=arguments, run=run, cost=settings.pick(30.0, 3.0, 0.3))
         )
         arguments = {
             "features": settings.pick(400, 100, 50),
@@ -109,17 +109,19 @@ def _tasks(settings: Settings) -> Sequence[Task]:
             "alpha": 1.0,
         }
         tasks.append(
-            Task(work=trees, arguments=arguments, run=run, cost=settings.pick(15.0, 1.5, 0.3))
+            RunTask(work=trees, arguments=arguments, run=run, cost=settings.pick(15.0, 1.5, 0.3))
         )
         arguments = {"features": 50, "rows": 2048, "rank": 8, "nodes": [1, 4, 16, 64]}
-        tasks.append(Task(work=lemma_1, arguments=arguments, run=run, cost=0.2))
+        tasks.append(RunTask(work=lemma_1, arguments=arguments, run=run, cost=0.2))
         if run == 0:
             arguments = {
                 "features": settings.pick([100, 300, 1000, 3000], [100, 400], [50, 200]),
                 "rows": settings.pick([500, 5000], [200, 800], [200, 400]),
             }
             tasks.append(
-                Task(work=memory, arguments=arguments, run=run, cost=settings.pick(2.8, 0.4, 0.1))
+                RunTask(
+                    work=memory, arguments=arguments, run=run, cost=settings.pick(2.8, 0.4, 0.1)
+                )
             )
             # a task for each number of nodes: what is done of them is kept if a run is stopped
             for nodes in settings.pick(*_NODES):
@@ -129,11 +131,13 @@ def _tasks(settings: Settings) -> Sequence[Task]:
                     "nodes": nodes,
                 }
                 cost = settings.pick(140.0 if nodes == 1 else 80.0, 3.0, 0.1)
-                tasks.append(Task(work=streamed_tree, arguments=arguments, cost=cost, alone=True))
+                tasks.append(
+                    RunTask(work=streamed_tree, arguments=arguments, cost=cost, alone=True)
+                )
     return tasks
 
 
-def _given(settings: Settings) -> Sequence[Given]:
+def _given(settings: RunSettings) -> Sequence[Given]:
     nodes = ", ".join(str(count) for count in settings.pick(*_NODES))
     return trackers(settings, _names(settings), nodes)
 
@@ -149,7 +153,7 @@ _KINDS = {
 }
 
 
-def _draw(numbers: Numbers, settings: Settings) -> Figure:
+def _draw(numbers: Numbers, settings: RunSettings) -> Figure:
     names = _names(settings)
     titles = {name: title_of(find(name, settings)) for name in names}
 

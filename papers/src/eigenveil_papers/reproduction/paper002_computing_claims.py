@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from eigenveil_papers.reproduction.experiment import Claim, Settings
+from eigenveil_papers.reproduction.experiment import Claim, RunSettings
 from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.paper002_streams import SCRIPTED
 from eigenveil_papers.reproduction.rule import (
@@ -46,7 +46,7 @@ SPEED_UP = Measure(unit="of a processor", margin=0.0, digits=".2f")
 EXACT = Measure(unit="", margin=0.0, digits=".1e")
 
 
-def claims(numbers: Numbers, settings: Settings) -> Sequence[Claim]:
+def claims(numbers: Numbers, settings: RunSettings) -> Sequence[Claim]:
     """The paper's claims about figure 4, and ours."""
     del settings
     return [

@@ -21,8 +21,8 @@ from eigenveil_papers.reproduction.experiment import (
     Claim,
     Experiment,
     Point,
-    Settings,
-    Task,
+    RunSettings,
+    RunTask,
 )
 from eigenveil_papers.reproduction.figure import Panel, broken, grid
 from eigenveil_papers.reproduction.given import projections
@@ -120,13 +120,13 @@ def _components(
     return np.asarray(found[:2])
 
 
-def _names(settings: Settings) -> tuple[str, ...]:
+def _names(settings: RunSettings) -> tuple[str, ...]:
     if settings.data is not None:
         return (settings.data,)
     return settings.pick(("mnist", "wine"), ("mnist", "wine"), ("digits", "wine"))
 
 
-def _tasks(settings: Settings) -> Sequence[Task]:
+def _tasks(settings: RunSettings) -> Sequence[RunTask]:
     tasks = []
     for name in _names(settings):
         source = find(name, settings)
@@ -140,7 +140,7 @@ def _tasks(settings: Settings) -> Sequence[Task]:
                 "drawn": settings.pick(_DRAWN, _DRAWN, 100),
                 "draw": run == 0,
             }
-            tasks.append(Task(work=project, arguments=arguments, run=run, cost=cost))
+            tasks.append(RunTask(work=project, arguments=arguments, run=run, cost=cost))
     return tasks
 
 
@@ -159,7 +159,7 @@ _LETTERS = {
 }
 
 
-def _draw(numbers: Numbers, settings: Settings) -> Figure:
+def _draw(numbers: Numbers, settings: RunSettings) -> Figure:
     names = [name for name in _names(settings) if f"{name}-scores-exact" in numbers.panels]
     panels = [
         Panel(
@@ -224,12 +224,12 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
     return figure
 
 
-def _panel_title(numbers: Numbers, name: str, method: str, settings: Settings) -> str:
+def _panel_title(numbers: Numbers, name: str, method: str, settings: RunSettings) -> str:
     energy = numbers.at(f"{name}-energy", method, 2.0)
     return f"{title_of(find(name, settings))}: {METHODS[method]} ({energy:.3g})"
 
 
-def _claims(numbers: Numbers, settings: Settings) -> Sequence[Claim]:
+def _claims(numbers: Numbers, settings: RunSettings) -> Sequence[Claim]:
     return claims(numbers, _names(settings))
 
 

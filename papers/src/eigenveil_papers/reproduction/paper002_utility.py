@@ -14,7 +14,7 @@ from eigenveil.models.streaming.private import PrivateStreamingPCA
 from eigenveil_papers.published.data import synth
 from eigenveil_papers.published.federated_pca import FPCA
 from eigenveil_papers.published.sulq import mod_sulq, omega
-from eigenveil_papers.reproduction.experiment import Experiment, Point, Settings, Task
+from eigenveil_papers.reproduction.experiment import Experiment, Point, RunSettings, RunTask
 from eigenveil_papers.reproduction.figure import (
     SERIES_STYLES,
     AxisScale,
@@ -179,7 +179,7 @@ def noise(
         yield Point("noise", "needed", epsilon, needed_deviation(epsilon, delta, rows))
 
 
-def _tasks(settings: Settings) -> Sequence[Task]:
+def _tasks(settings: RunSettings) -> Sequence[RunTask]:
     epsilons = settings.pick(_PAPERS, _FEW, (0.1, 1.0, 4.0))
     alphas = settings.pick(ALPHAS, ALPHAS, (0.1, 1.0))
     rows = settings.pick(ROWS, ROWS, 2000)
@@ -197,7 +197,7 @@ def _tasks(settings: Settings) -> Sequence[Task]:
                 "panel": f"alpha={alpha:g}",
             }
             cost = 0.085 * len(epsilons) * rows / ROWS
-            tasks.append(Task(work=utility, arguments=arguments, run=run, cost=cost))
+            tasks.append(RunTask(work=utility, arguments=arguments, run=run, cost=cost))
         for alpha in (0.1, 1.0):
             arguments = {
                 **shape,
@@ -208,16 +208,16 @@ def _tasks(settings: Settings) -> Sequence[Task]:
                 "methods": ["mod-sulq", "mod-sulq-asymmetric", "eigenveil"],
                 "panel": f"small-delta-{alpha:g}",
             }
-            tasks.append(Task(work=utility, arguments=arguments, run=run, cost=0.15))
+            tasks.append(RunTask(work=utility, arguments=arguments, run=run, cost=0.15))
         arguments = {**shape, "delta": DELTA, "epsilons": list(_FEW)}
-        tasks.append(Task(work=noise, arguments=arguments, run=run, cost=0.1))
+        tasks.append(RunTask(work=noise, arguments=arguments, run=run, cost=0.1))
     return tasks
 
 
 # The figure
 
 
-def _draw(numbers: Numbers, settings: Settings) -> Figure:
+def _draw(numbers: Numbers, settings: RunSettings) -> Figure:
     del settings
     by_method: Mapping[str, str] = {
         "fpca": "(a) FPCA as in the text",

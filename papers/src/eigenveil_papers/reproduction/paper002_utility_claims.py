@@ -10,7 +10,7 @@ import numpy as np
 
 from eigenveil.privacy.accountant import mu_of_epsilon
 from eigenveil_papers.published.sulq import omega, sulq_omega, symmetric_omega
-from eigenveil_papers.reproduction.experiment import Claim, Settings
+from eigenveil_papers.reproduction.experiment import Claim, RunSettings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from eigenveil_papers.reproduction.paper002 import (
     BLOCK,
@@ -49,7 +49,7 @@ NOISE = Measure(unit="times in the noise's deviation", margin=1.05, ratio=True, 
 _PUBLISHED = ("fpca", "mod-sulq-asymmetric", "mod-sulq")
 
 
-def claims(numbers: Numbers, settings: Settings) -> Sequence[Claim]:
+def claims(numbers: Numbers, settings: RunSettings) -> Sequence[Claim]:
     """The paper's claims about figure 3, and ours."""
     del settings
     alphas = [panel for panel in numbers.panels if panel.startswith("alpha=")]

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from eigenveil_papers.published import wishart_sn
 from eigenveil_papers.reproduction.data import unit_rows
-from eigenveil_papers.reproduction.experiment import Experiment, Point, Settings, Task
+from eigenveil_papers.reproduction.experiment import Experiment, Point, RunSettings, RunTask
 from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import symmetric_noise
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
@@ -133,7 +133,7 @@ def energy_shares(
 # Tasks
 
 
-def _tasks1(settings: Settings) -> list[Task]:
+def _tasks1(settings: RunSettings) -> list[RunTask]:
     tasks = []
     for name in chosen(settings):
         if name == "mnist" and settings.scale == "toy" and settings.data is None:
@@ -153,25 +153,27 @@ def _tasks1(settings: Settings) -> list[Task]:
                 "series": series,
             }
             cost = {"synthetic": 11.0, "covtype": 4.0, "mnist": 120.0}[name]
-            tasks.append(Task(work=energy_against_epsilon, arguments=arguments, run=run, cost=cost))
+            tasks.append(
+                RunTask(work=energy_against_epsilon, arguments=arguments, run=run, cost=cost)
+            )
         arguments = {"name": name, "data": data, "counts": [10, 50, 500]}
-        tasks.append(Task(work=energy_shares, arguments=arguments, cost=0.5))
+        tasks.append(RunTask(work=energy_shares, arguments=arguments, cost=0.5))
     trials = settings.pick(1000, 500, 300)
     for run in settings.repetitions():
         epsilons = list(settings.pick(_WITNESS_EPSILONS, _WITNESS_EPSILONS, (0.5, 2.0)))
         arguments = {"features": 5, "epsilons": epsilons, "trials": trials}
-        tasks.append(Task(work=witness_frequency, arguments=arguments, run=run, cost=2.0))
+        tasks.append(RunTask(work=witness_frequency, arguments=arguments, run=run, cost=2.0))
     return tasks
 
 
-def row_counts(rows: int, settings: Settings) -> list[int]:
+def row_counts(rows: int, settings: RunSettings) -> list[int]:
     """From a sixtieth of the rows (200, where it is less) to all, evenly in the logarithm."""
     least = min(max(200.0, rows / 60), rows / 2)
     counts = np.geomspace(least, rows, settings.pick(8, 5, 2))
     return sorted({int(float(f"{count:.2g}")) for count in counts[:-1]} | {rows})
 
 
-def _tasks2(settings: Settings) -> list[Task]:
+def _tasks2(settings: RunSettings) -> list[RunTask]:
     tasks = []
     for name in chosen(settings, ("synthetic", "covtype")):
         data = data_arguments(name, settings)
@@ -186,7 +188,7 @@ def _tasks2(settings: Settings) -> list[Task]:
                 "series": series,
             }
             cost = {"synthetic": 8.0, "covtype": 3.0}[name]
-            tasks.append(Task(work=energy_against_rows, arguments=arguments, run=run, cost=cost))
+            tasks.append(RunTask(work=energy_against_rows, arguments=arguments, run=run, cost=cost))
     return tasks
 
 
@@ -227,13 +229,13 @@ def _kinds(name: str, kind: str) -> str:
     return f"delta = {DELTA[name]:g}" if kind == "delta" else "delta = 0"
 
 
-def _title(name: str, settings: Settings, promise: str) -> str:
+def _title(name: str, settings: RunSettings, promise: str) -> str:
     """Of a panel: two lines where a stand-in is named."""
     plain = title_of(name, settings)
     return f"{plain}\n{promise}" if "," in plain else f"{plain}, {promise}"
 
 
-def _draw1(numbers: Numbers, settings: Settings) -> Figure:
+def _draw1(numbers: Numbers, settings: RunSettings) -> Figure:
     names = [name for name in chosen(settings) if f"{name}-epsilon" in numbers.panels]
     panels = [
         Panel(
@@ -265,7 +267,7 @@ def _draw1(numbers: Numbers, settings: Settings) -> Figure:
     )
 
 
-def _draw2(numbers: Numbers, settings: Settings) -> Figure:
+def _draw2(numbers: Numbers, settings: RunSettings) -> Figure:
     panels = [
         Panel(
             key=f"{name}-rows-{kind}",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from eigenveil_papers.reproduction.experiment import Claim, Settings
+from eigenveil_papers.reproduction.experiment import Claim, RunSettings
 from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.paper003_methods import ADD_REMOVE, DATA
 from eigenveil_papers.reproduction.rule import (
@@ -36,7 +36,7 @@ def present(numbers: Numbers, axis: str) -> list[str]:
     return [panel for name in DATA if (panel := f"{name}-{axis}") in numbers.panels]
 
 
-def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
+def figure1_claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     """Claims about captured energy against epsilon, and about privacy."""
     del settings
     panels = present(numbers, "epsilon")
@@ -113,7 +113,7 @@ def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     ]
 
 
-def figure2_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
+def figure2_claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     """Claims about captured energy against the number of rows."""
     del settings
     panels = present(numbers, "rows")
@@ -329,7 +329,7 @@ STANDARDISED = "-standardised"
 """Ends the panels whose coordinates are standardised, as the paper's svmtrain does by default."""
 
 
-def table_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
+def table_claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     """Claims about the errors: the paper's on standardised rows, as svmtrain trains; ours on both.
 
     What is claimed of COVTYPE and MNIST is asked of every pair of their classes that is measured;

@@ -26,7 +26,7 @@ from eigenveil_papers.reproduction.data import (
 from eigenveil_papers.reproduction.data import (
     title_of as title_of_source,
 )
-from eigenveil_papers.reproduction.experiment import Settings
+from eigenveil_papers.reproduction.experiment import RunSettings
 from eigenveil_papers.reproduction.numbers import random_directions
 
 FloatArray = NDArray[np.float64]
@@ -66,12 +66,12 @@ ADD_REMOVE = "wishart-repaired-add-remove"
 """The repair with a row more or less in place of a row changed: measured, not drawn."""
 
 
-def chosen(settings: Settings, names: tuple[str, ...] = DATA) -> tuple[str, ...]:
+def chosen(settings: RunSettings, names: tuple[str, ...] = DATA) -> tuple[str, ...]:
     """The data sets that a run is about."""
     return tuple(name for name in names if settings.data in (None, name))
 
 
-def data_arguments(name: str, settings: Settings) -> dict[str, Any]:
+def data_arguments(name: str, settings: RunSettings) -> dict[str, Any]:
     """What a task needs to find its rows: JSON values."""
     if name == "synthetic":
         rows = settings.pick(ROWS[name], ROWS[name], 4000)
@@ -79,7 +79,7 @@ def data_arguments(name: str, settings: Settings) -> dict[str, Any]:
     return {"source": find(name, settings).as_arguments(), "rows": ROWS[name]}
 
 
-def title_of(name: str, settings: Settings) -> str:
+def title_of(name: str, settings: RunSettings) -> str:
     """How the panels call a data set: what stands in for it is named."""
     return "synthetic" if name == "synthetic" else title_of_source(find(name, settings))
 

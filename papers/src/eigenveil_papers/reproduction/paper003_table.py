@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 from eigenveil.errors import DataError
 from eigenveil_papers.reproduction.data import Source, find, load, unit_rows
-from eigenveil_papers.reproduction.experiment import Experiment, Given, Point, Settings, Task
+from eigenveil_papers.reproduction.experiment import Experiment, Given, Point, RunSettings, RunTask
 from eigenveil_papers.reproduction.figure import table
 from eigenveil_papers.reproduction.given import NONE_PRINTED, OURS, TEXT
 from eigenveil_papers.reproduction.numbers import Numbers
@@ -204,7 +204,7 @@ def _error(known: FloatArray, y: Labels, unseen: FloatArray, answers: Labels) ->
 # Tasks
 
 
-def _data(name: str, settings: Settings) -> dict[str, Any]:
+def _data(name: str, settings: RunSettings) -> dict[str, Any]:
     if name == "synthetic":
         rows = settings.pick(_ROWS, _ROWS, 1500)
         return {"synthetic": {"rows": rows, "features": settings.pick(100, 100, 20)}}
@@ -212,7 +212,7 @@ def _data(name: str, settings: Settings) -> dict[str, Any]:
     return {"source": source.as_arguments(), "classes": list(CASES[name].classes)}
 
 
-def _measured(settings: Settings) -> list[str]:
+def _measured(settings: RunSettings) -> list[str]:
     """The cases of a run: those beside the paper's where they have more rows than the paper's."""
     names = []
     for name, case in CASES.items():
@@ -230,12 +230,12 @@ def _measured(settings: Settings) -> list[str]:
     return names
 
 
-def _at_hand(name: str, settings: Settings) -> int:
+def _at_hand(name: str, settings: RunSettings) -> int:
     """Rows of the two classes."""
     return len(_two_classes(json.dumps(_data(name, settings), sort_keys=True))[1])
 
 
-def _tasks(settings: Settings) -> list[Task]:
+def _tasks(settings: RunSettings) -> list[RunTask]:
     tasks = []
     for name in _measured(settings):
         arguments = {
@@ -245,7 +245,7 @@ def _tasks(settings: Settings) -> list[Task]:
             "series": list(SERIES),
         }
         tasks += [
-            Task(work=classification_errors, arguments=arguments, run=run, cost=CASES[name].cost)
+            RunTask(work=classification_errors, arguments=arguments, run=run, cost=CASES[name].cost)
             for run in settings.repetitions(
                 5,
                 1 if name == "mnist" else 2,
@@ -255,7 +255,7 @@ def _tasks(settings: Settings) -> list[Task]:
     return tasks
 
 
-def _given(settings: Settings) -> Sequence[Given]:
+def _given(settings: RunSettings) -> Sequence[Given]:
     found = []
     for name in _measured(settings):
         at_hand = _at_hand(name, settings)
@@ -301,7 +301,7 @@ _CHOSEN_FROM = {
 # Drawing
 
 
-def _draw(numbers: Numbers, settings: Settings) -> Figure:
+def _draw(numbers: Numbers, settings: RunSettings) -> Figure:
     names = [name for name in CASES if name in numbers.panels]
     head = ["errors in per cent"]
     for name in names:
@@ -341,7 +341,7 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
 _FORMS = {STANDARDISED: "standardised, as svmtrain does", "": "not standardised"}
 
 
-def _title(name: str, settings: Settings) -> str:
+def _title(name: str, settings: RunSettings) -> str:
     case = CASES[name]
     if name != "synthetic" and find(case.data, settings).stand_in_for:
         return title_of(case.data, settings).replace(", ", "\n")

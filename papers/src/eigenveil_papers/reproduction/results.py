@@ -16,7 +16,7 @@ from eigenveil.errors import OutputError
 from eigenveil.files import replacing
 from eigenveil.io.write import write_columns
 from eigenveil_papers.reproduction import figure, runner
-from eigenveil_papers.reproduction.experiment import Claim, Experiment, Settings
+from eigenveil_papers.reproduction.experiment import Claim, Experiment, RunSettings
 from eigenveil_papers.reproduction.given import runs_of
 from eigenveil_papers.reproduction.headlines import headline
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
@@ -36,7 +36,7 @@ class Reproduced:
 
 def make(
     experiment: Experiment,
-    settings: Settings,
+    settings: RunSettings,
     *,
     out: Path,
     jobs: int = 1,
@@ -50,7 +50,7 @@ def make(
     return write(experiment, settings, numbers, out)
 
 
-def redraw(experiment: Experiment, settings: Settings, *, out: Path) -> Reproduced:
+def redraw(experiment: Experiment, settings: RunSettings, *, out: Path) -> Reproduced:
     """Draw and judge anew what an earlier run measured, at its scale, without measuring."""
     numbers = read_runs(out / f"{experiment.name}{RUNS}")
     path = out / f"{experiment.name}{CLAIMS}"
@@ -68,7 +68,7 @@ def redraw(experiment: Experiment, settings: Settings, *, out: Path) -> Reproduc
     return write(experiment, settings, numbers, out)
 
 
-def write(experiment: Experiment, settings: Settings, numbers: Numbers, out: Path) -> Reproduced:
+def write(experiment: Experiment, settings: RunSettings, numbers: Numbers, out: Path) -> Reproduced:
     """Write figures, numbers and claims; the same numbers give the same bytes."""
     claims = tuple(experiment.claims(numbers, settings))
     given = (*experiment.given(settings), runs_of(numbers, experiment.runs))
@@ -99,7 +99,7 @@ def write(experiment: Experiment, settings: Settings, numbers: Numbers, out: Pat
     )
 
 
-def _tasks_digest(experiment: Experiment, settings: Settings) -> str:
+def _tasks_digest(experiment: Experiment, settings: RunSettings) -> str:
     """Of what is measured: the data's files, the arguments and the runs."""
     keys = sorted(task.key for task in experiment.tasks(settings))
     return hashlib.sha256("".join(keys).encode()).hexdigest()[:32]

@@ -22,7 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from eigenveil.errors import DataError, EigenveilError, OutputError, of_system
-from eigenveil_papers.reproduction.experiment import Experiment, Point, Settings, Task
+from eigenveil_papers.reproduction.experiment import Experiment, Point, RunSettings, RunTask
 from eigenveil_papers.reproduction.journal import ENDING, RunJournal, header
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 
@@ -45,7 +45,7 @@ class TaskError(RuntimeError):
 
 def run(
     experiment: Experiment,
-    settings: Settings,
+    settings: RunSettings,
     *,
     out: Path,
     jobs: int = 1,
@@ -95,7 +95,7 @@ def journal_path(name: str, out: Path) -> Path:
     return out / f"{name}{ENDING}"
 
 
-def check_data(experiment: Experiment, settings: Settings) -> None:
+def check_data(experiment: Experiment, settings: RunSettings) -> None:
     """Refuse a data set that the experiment does not have."""
     if settings.data is not None and settings.data not in experiment.datasets:
         raise DataError(
@@ -106,7 +106,7 @@ def check_data(experiment: Experiment, settings: Settings) -> None:
         )
 
 
-def do_task(task: Task) -> list[Point]:
+def do_task(task: RunTask) -> list[Point]:
     """The points of one task, with its own random numbers and one thread for linear algebra."""
     rng = np.random.default_rng(int(task.key, 16))
     arguments = json.loads(json.dumps(dict(task.arguments)))  # as the key was made from
@@ -122,7 +122,7 @@ class _Progress:
 
     def __init__(
         self,
-        tasks: Sequence[Task],
+        tasks: Sequence[RunTask],
         keys: Sequence[str],
         found: dict[str, list[Point]],
         progress: Progress | None,
@@ -145,13 +145,13 @@ class _Progress:
 _Result = tuple[str, list[Point], float]
 
 
-def _here(left: Sequence[tuple[str, Task]], jobs: int) -> Iterator[_Result]:
+def _here(left: Sequence[tuple[str, RunTask]], jobs: int) -> Iterator[_Result]:
     del jobs
     for key, task in left:
         yield key, *_timed(task)
 
 
-def _in_processes(left: Sequence[tuple[str, Task]], jobs: int) -> Iterator[_Result]:
+def _in_processes(left: Sequence[tuple[str, RunTask]], jobs: int) -> Iterator[_Result]:
     with processes(min(jobs, len(left))) as pool:
         waiting = {pool.submit(_timed, task): key for key, task in left}
         try:
@@ -204,7 +204,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _timed(task: Task) -> tuple[list[Point], float]:
+def _timed(task: RunTask) -> tuple[list[Point], float]:
     start = time.perf_counter()
     try:
         points = do_task(task)
@@ -218,5 +218,5 @@ def _timed(task: Task) -> tuple[list[Point], float]:
     return points, time.perf_counter() - start
 
 
-def _named(task: Task) -> str:
+def _named(task: RunTask) -> str:
     return f"{task.work.__qualname__}({json.dumps(dict(task.arguments))}), run {task.run}"

@@ -24,8 +24,8 @@ from eigenveil_papers.reproduction.experiment import (
     Experiment,
     Given,
     Point,
-    Settings,
-    Task,
+    RunSettings,
+    RunTask,
 )
 from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import NO_RUNS, chosen
@@ -170,7 +170,7 @@ def _split(rows: FloatArray) -> list[FloatArray]:
     return [rows[i * size : (i + 1) * size] for i in range(_SITES)]
 
 
-def _tasks(which: Which, settings: Settings) -> list[Task]:
+def _tasks(which: Which, settings: RunSettings) -> list[RunTask]:
     epsilons: tuple[float, ...] = _EPSILONS[which]
     sizes: tuple[int, ...] = _SIZES
     if settings.scale == "toy":
@@ -179,7 +179,7 @@ def _tasks(which: Which, settings: Settings) -> list[Task]:
     for run in settings.repetitions():
         sweeps = (("epsilon", epsilons), ("features", sizes))
         tasks += [
-            Task(
+            RunTask(
                 work=one_run,
                 arguments={"which": which, "sweep": sweep, "positions": list(positions)},
                 run=run,
@@ -189,7 +189,7 @@ def _tasks(which: Which, settings: Settings) -> list[Task]:
         ]
         if which == "capepca":
             counts = list(_COUNTS[:: 2 if settings.scale == "toy" else 1])
-            tasks.append(Task(work=as_printed, arguments={"counts": counts}, run=run, cost=1.0))
+            tasks.append(RunTask(work=as_printed, arguments={"counts": counts}, run=run, cost=1.0))
     return tasks
 
 
@@ -277,12 +277,12 @@ def _three(numbers: Numbers, where: str, size: str) -> list[Claim]:
     ]
 
 
-def _claims_of_003(numbers: Numbers, settings: Settings) -> list[Claim]:
+def _claims_of_003(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     del settings
     return _three(numbers, "Theorem 2", "D/epsilon")
 
 
-def _claims_of_001(numbers: Numbers, settings: Settings) -> list[Claim]:
+def _claims_of_001(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     del settings
     where = "Section 4, three guarantees"
     return [

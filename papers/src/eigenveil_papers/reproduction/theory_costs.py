@@ -25,8 +25,8 @@ from eigenveil_papers.reproduction.experiment import (
     Claim,
     Experiment,
     Point,
-    Settings,
-    Task,
+    RunSettings,
+    RunTask,
 )
 from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import NO_RUNS, chosen
@@ -106,10 +106,10 @@ def _bytes_of_ours(rng: np.random.Generator, features: int) -> int:
     return sum(each.sent + each.received for each in made.traffic_.values())
 
 
-def _cost_tasks(settings: Settings) -> list[Task]:
+def _cost_tasks(settings: RunSettings) -> list[RunTask]:
     sizes = _SIZES[:3] if settings.scale == "toy" else _SIZES
     return [
-        Task(work=sent, arguments={"features": d, "tensors": True}, run=0, cost=1.0 + d / 16)
+        RunTask(work=sent, arguments={"features": d, "tensors": True}, run=0, cost=1.0 + d / 16)
         for d in sizes
     ]
 
@@ -140,7 +140,7 @@ def _equals(statement: str, where: str, numbers: Numbers, panel: str, *, of: str
     return decide(statement, where, [part], _RATIO)
 
 
-def _cost_claims_001(numbers: Numbers, settings: Settings) -> list[Claim]:
+def _cost_claims_001(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     del settings
     return [
         _equals(
@@ -188,7 +188,7 @@ def _cost_panel(key: str, title: str) -> Panel:
     )
 
 
-def _draw_costs(numbers: Numbers, settings: Settings) -> Figure:
+def _draw_costs(numbers: Numbers, settings: RunSettings) -> Figure:
     del settings
     panels = [_cost_panel("capepca", "(a) capePCA"), _cost_panel("capeagn", "(b) capeAGN")]
     return panel_grid(numbers, panels, _COST_STYLES, columns=2, title="Communication")
@@ -231,23 +231,23 @@ def variances(
             yield Point(panel, "promise-full", x, number * tau**2)
 
 
-def _order_tasks(settings: Settings) -> list[Task]:
+def _order_tasks(settings: RunSettings) -> list[RunTask]:
     every = 2 if settings.scale == "toy" else 1
     sites, counts = list(_MANY_SITES[::every]), list(_MANY_ROWS[::every])
     arguments = {"sites": sites, "counts": counts}
     tasks = [
-        Task(work=variances, arguments=arguments, run=run, cost=1.0)
+        RunTask(work=variances, arguments=arguments, run=run, cost=1.0)
         for run in settings.repetitions()
     ]
     sizes = _SIZES[:3] if settings.scale == "toy" else _SIZES
-    tasks += [Task(work=sent, arguments={"features": d, "tensors": False}) for d in sizes]
+    tasks += [RunTask(work=sent, arguments={"features": d, "tensors": False}) for d in sizes]
     return tasks
 
 
 _LIMIT = "Section 3, limit on performance"
 
 
-def _order_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
+def _order_claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     del settings
     panels = ("sites", "rows")
     return [
@@ -284,7 +284,7 @@ _ORDER_STYLES = {
 }
 
 
-def _draw_orders(numbers: Numbers, settings: Settings) -> Figure:
+def _draw_orders(numbers: Numbers, settings: RunSettings) -> Figure:
     del settings
     error = {"ylabel": "mean squared error of an entry", "yscale": "log"}
     panels = [
@@ -338,17 +338,17 @@ def unequal(rng: np.random.Generator, *, sites: Sequence[int], draws: int) -> It
         yield Point("loss", "equal", x, float(times_claimed(equal_plan(number, 1.0)).max()))
 
 
-def _unequal_tasks(settings: Settings) -> list[Task]:
+def _unequal_tasks(settings: RunSettings) -> list[RunTask]:
     sites = _UP_TO[:4] if settings.scale == "toy" else _UP_TO
     arguments = {"draws": _DRAWS[settings.scale]}
     return [
-        Task(work=unequal, arguments={**arguments, "sites": [s]}, run=run, cost=2.0)
+        RunTask(work=unequal, arguments={**arguments, "sites": [s]}, run=run, cost=2.0)
         for s in sites
         for run in settings.repetitions(full=3, fast=3, toy=3)
     ]
 
 
-def _unequal_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
+def _unequal_claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     del settings
     where = "Section 3.1"
     alike = _reduces()
@@ -414,7 +414,7 @@ _UNEQUAL_STYLES = {
 }
 
 
-def _draw_unequal(numbers: Numbers, settings: Settings) -> Figure:
+def _draw_unequal(numbers: Numbers, settings: RunSettings) -> Figure:
     del settings
     panels = [
         Panel(key=key, title=title, xlabel="sites S", ylabel=label)

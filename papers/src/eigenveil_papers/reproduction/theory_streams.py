@@ -16,8 +16,8 @@ from eigenveil_papers.reproduction.experiment import (
     Claim,
     Experiment,
     Point,
-    Settings,
-    Task,
+    RunSettings,
+    RunTask,
 )
 from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import NO_RUNS, chosen
@@ -91,14 +91,14 @@ def batches(
                 )
 
 
-def _sizes(settings: Settings) -> tuple[int, ...]:
+def _sizes(settings: RunSettings) -> tuple[int, ...]:
     return settings.pick(_SIZES, _SIZES[:4], (16, 64))
 
 
-def _tasks(settings: Settings) -> list[Task]:
+def _tasks(settings: RunSettings) -> list[RunTask]:
     sizes = _sizes(settings)
     tasks = [
-        Task(
+        RunTask(
             work=overlaps,
             arguments={"features": size, "draws": _DRAWS},
             run=run,
@@ -108,7 +108,7 @@ def _tasks(settings: Settings) -> list[Task]:
         for run in settings.repetitions()
     ]
     arguments = {"features": list(sizes), "wanted": list(_WANTED)}
-    return [*tasks, Task(work=batches, arguments=arguments, cost=0.1)]
+    return [*tasks, RunTask(work=batches, arguments=arguments, cost=0.1)]
 
 
 class Needed(NamedTuple):
@@ -188,7 +188,7 @@ def _complexity(statement: str, where: str, numbers: Numbers, method: str) -> Cl
     )
 
 
-def _claims(numbers: Numbers, settings: Settings) -> list[Claim]:
+def _claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     del settings
     three = "Lemma 2(3)"
     claims = [
@@ -244,7 +244,7 @@ _STYLES = {
 }
 
 
-def _draw(numbers: Numbers, settings: Settings) -> Figure:
+def _draw(numbers: Numbers, settings: RunSettings) -> Figure:
     del settings
     sizes = sorted(int(panel[1:]) for panel in numbers.panels if panel[0] == "d")
     panels = [
