@@ -86,7 +86,6 @@ def check_unpacked(path: Place, size: int, what: str) -> None:
 
 
 def too_large(path: Place | str, why: str) -> DataError:
-    """The error of a file that would become more than is read; ``why`` ends its sentence."""
     return DataError("file-too-large", path=path, why=why)
 
 
@@ -126,7 +125,6 @@ def expand(paths: Sequence[str | Path | Place]) -> list[RowFile]:
 
 
 def absolute(path: str | Place) -> str | Place:
-    """A place that means the same in every folder."""
     if isinstance(path, str):
         return path if is_url(path) else str(Path(path).absolute())
     return path.absolute() if isinstance(path, Query) else path
@@ -285,6 +283,5 @@ def _less_parts(files: list[RowFile]) -> list[RowFile]:
 
 
 def _is_one(path: Path) -> bool:
-    """Whether a folder is one file of a format that is stored so."""
     found = format_of(path)
     return found is not None and found.folder and path.is_dir()

@@ -185,7 +185,6 @@ def _encoder_of(schema: Schema, tables: Sequence[Table]) -> RowEncoder:
 
 
 def check_tables(encoder: RowEncoder, tables: Sequence[Table]) -> None:
-    """Refuse tables without what a schema names, or of other kinds."""
     for table in tables:
         there = all(name in table.types for name in encoder.columns)
         table.check_names(encoder.columns if there else None)
@@ -341,7 +340,6 @@ class FileRows(RowSource):
             )
 
     def _values(self, part: Any, *, sparse: bool) -> Any:
-        """Rows as a block has them."""
         if scipy.sparse.issparse(part):
             return part
         dense = _in_rows(part, held_in(part.dtype))
@@ -350,7 +348,6 @@ class FileRows(RowSource):
     def _parts(
         self, file: Table | ArrayFile, names: Sequence[str], step: int, *, sparse: bool
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows, their units where they are read, and columns beside them."""
         if isinstance(file, ArrayFile):
             yield from self._of_array(file, names, step, sparse=sparse)
             return

@@ -74,7 +74,6 @@ class StoreFile:
         return self._store.root, self._path
 
     def resolve(self) -> StoreFile:
-        """Itself: stores have no links."""
         return self
 
     @property
@@ -93,7 +92,6 @@ class StoreFile:
         return DataError("not-on-disk", path=self)
 
     def open(self, mode: Literal["rb"] = "rb", /) -> IO[bytes]:
-        """Its bytes, which can be read from any place."""
         assert mode == "rb"
         if not self._store.ranges or self._copy is not None:
             return Path(os.fspath(self)).open("rb")
@@ -101,7 +99,6 @@ class StoreFile:
         return io.BufferedReader(_Patient(self._store, opened), _PIECE >> 3)
 
     def state(self) -> tuple[Any, ...]:
-        """What differs when the file was changed: size, time, and the store's own mark of it."""
         return self._store.ask(lambda: self._store.state(self._path))
 
     def _copied(self) -> str:
@@ -141,7 +138,6 @@ class StoreFolder:
         return self._store.shown(self._path)
 
     def entries(self, *, deep: bool) -> list[Entry]:
-        """What is in it, in order of name; with ``deep`` what is in its folders, too."""
         return self._store.ask(lambda: self._store.inside(self._path, deep=deep))
 
 
@@ -203,13 +199,11 @@ class Store:
         return f"{self.root}{path}"
 
     def kind(self, path: str) -> str:
-        """``file``, ``folder`` or ``nothing``."""
         types = pyarrow.fs.FileType
         found = self._files.get_file_info(path).type
         return {types.File: "file", types.Directory: "folder"}.get(found, "nothing")
 
     def inside(self, folder: str, *, deep: bool) -> list[Entry]:
-        """What a folder holds, in order of name; with ``deep`` what its folders hold, too."""
         selector = pyarrow.fs.FileSelector(folder, allow_not_found=True, recursive=deep)
         found = []
         for info in self._files.get_file_info(selector):
@@ -219,20 +213,16 @@ class Store:
         return sorted(found, key=lambda each: each.parts)
 
     def open(self, path: str) -> Any:
-        """A file that can be read from any place."""
         return self._files.open_input_file(path)
 
     def stream(self, path: str) -> Any:
-        """A file to be read once."""
         return self._files.open_input_stream(path, compression=None)
 
     def size(self, path: str) -> int | None:
-        """Bytes of a file, if the store says it."""
         size: int | None = self._files.get_file_info(path).size
         return size
 
     def state(self, path: str) -> tuple[Any, ...]:
-        """What differs when the file was changed."""
         info = self._files.get_file_info(path)
         with self._files.open_input_file(path) as file:
             mark = (file.metadata() or {}).get(b"ETag")

@@ -29,7 +29,6 @@ _MOST_UNKNOWN = 1000  # levels that are counted
 
 
 def look_at(paths: Sequence[str | Path | Place], *, read: ReadOptions = USUAL) -> list[Seen]:
-    """What is in the columns of files: one pass."""
     tables = open_tables(paths, read=read)
     first = tables[0]
     first.check_names()
@@ -76,7 +75,6 @@ class ColumnReport:
         self._low, self._high = np.inf, -np.inf
 
     def add(self, cells: Any) -> None:
-        """Look at more rows."""
         values = encoded(self.column, cells)
         holes = np.isnan(values[:, 0])
         self.rows += len(cells)
@@ -157,7 +155,6 @@ class UnitReport:
     without: int = 0
 
     def add(self, units: NDArray[np.object_]) -> None:
-        """Look at more rows."""
         named = [unit for unit in units.tolist() if unit is not None]
         self.counts.update(named)
         self.without += units.size - len(named)
@@ -211,7 +208,6 @@ def check_files(
 
 
 def as_json(report: SchemaReport) -> Mapping[str, Any]:
-    """The same as plain values."""
     unit = report.unit
     return {
         "clean": report.clean,

@@ -159,7 +159,6 @@ class _Pieces:
 
     @property
     def separator(self) -> str:
-        """What is between two cells."""
         return self._usual if self.settled is None else self.settled.separator
 
     def __iter__(self) -> Iterator[bytes]:
@@ -194,7 +193,6 @@ class _Pieces:
                 file.close()
 
     def _more(self, file: Any) -> bytes:
-        """What there is, after waiting for it; nothing at the end."""
         # what a buffered reader has is taken as it comes, not when a megabyte is full
         read = getattr(file, "read1", file.read)
         data: bytes | None = self._stop.wait(lambda: read(_READ_BYTES))

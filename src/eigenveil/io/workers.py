@@ -87,7 +87,6 @@ class _Opener:
     read: ReadOptions
 
     def __call__(self, part: _Part, number: int) -> RowSource:
-        """The rows of a file."""
         del number  # messages name the file
         self._check_there(part)
         with warnings.catch_warnings():  # how a text is written was said where the fit began

@@ -64,7 +64,6 @@ def write_blocks(path: str | Path, blocks: Iterable[Columns]) -> None:
 
 
 def format_to_write(target: Path) -> Format:
-    """The format that a file's ending stands for."""
     found = writers().get(target.suffix.lower())
     if found is None:
         raise OutputError("unknown-output-format", path=target, endings=", ".join(writers()))
@@ -91,17 +90,14 @@ def write_npy(file: IO[bytes], blocks: Iterable[Columns]) -> None:
 
 
 def write_parquet(file: IO[bytes], blocks: Iterable[Columns]) -> None:
-    """As Parquet."""
     _write(blocks, lambda schema: pa.parquet.ParquetWriter(file, schema))
 
 
 def write_text(file: IO[bytes], blocks: Iterable[Columns]) -> None:
-    """As CSV."""
     _write(blocks, lambda schema: pa.csv.CSVWriter(file, schema))
 
 
 def write_arrow(file: IO[bytes], blocks: Iterable[Columns]) -> None:
-    """As Arrow's own file format, Feather."""
     packed = pa.ipc.IpcWriteOptions(compression="lz4")
     _write(blocks, lambda schema: pa.ipc.new_file(file, schema, options=packed))
 
@@ -184,12 +180,10 @@ def eigenval_beside(path: Path, model: Any) -> Iterator[None]:
 
 
 def writes_eigenval(path: Path) -> bool:
-    """Whether variances are written beside a file of this name."""
     return path.suffix.lower() == _ENDING
 
 
 def eigenval_of(path: Path) -> Path:
-    """Where the variances are, beside the scores."""
     return path.with_suffix(".eigenval")
 
 

@@ -34,7 +34,6 @@ class Distinct:
     repeats: bool = False
 
     def add(self, values: Iterable[Any]) -> None:
-        """Look at more values."""
         if self.repeats or len(self.seen) >= MOST_TOLD_APART:
             return
         for value in values:
@@ -82,7 +81,6 @@ class Seen(ABC):
         """The column by its values, of which there are some that do not look like identifiers."""
 
     def drafted(self) -> Drafted:
-        """A column of a schema for it."""
         if looks_like_identifier(self.column.name, is_text=self.is_text):
             several = (
                 self.distinct.repeats and "; its values repeat: does it say whose each row is?"

@@ -47,12 +47,10 @@ class RowEncoder:
 
     @classmethod
     def of_numbers(cls, names: Sequence[str], *, unit: str | None = None) -> RowEncoder:
-        """Columns of numbers, without a schema."""
         return cls([Column(name, "number") for name in names], unit=unit)
 
     @classmethod
     def of_schema(cls, schema: Schema) -> RowEncoder:
-        """The columns of a schema."""
         return cls(schema.read, unit=schema.unit, schema=schema)
 
     def check_types(self, whose: str, types: Mapping[str, Any]) -> None:
@@ -134,7 +132,6 @@ def _decoded(column: Any) -> Any:
 
 
 def _without(texts: Any, missing: Sequence[str]) -> Any:
-    """Texts with null in place of some."""
     gone = pc.is_in(texts, value_set=pa.array(missing, pa.string()))
     return pc.if_else(gone, pa.scalar(None, pa.string()), texts)
 
@@ -203,7 +200,6 @@ HELD_BY_SINGLE = frozenset(
 
 
 def is_numeric(kind: Any) -> bool:
-    """Whether an Arrow type is a number or a truth value."""
     types = pa.types
     return bool(
         types.is_boolean(kind)

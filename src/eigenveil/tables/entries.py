@@ -47,7 +47,6 @@ def number(entry: Any) -> float:
 
 
 def numbers(entries: Iterable[Any]) -> NDArray[np.float64]:
-    """Entries as numbers, shape (n,)."""
     return np.array([number(entry) for entry in entries], dtype=np.float64)
 
 
@@ -88,7 +87,6 @@ def rows_of_numbers(rows: Sequence[Any]) -> NDArray[np.float64] | None:
 
 
 def _entries(row: Any) -> list[Any] | None:
-    """The entries of a row, if it is one."""
     if isinstance(row, list | tuple) or getattr(row, "ndim", 0) == 1:
         return list(row)
     return None
@@ -167,12 +165,10 @@ def identifier(value: Any) -> str | None:
 
 
 def _methods(kind: type) -> set[str]:
-    """What a type has beyond any object."""
     return {name for each in kind.__mro__[:-1] for name in vars(each)}
 
 
 def _number(value: float) -> str:
-    """A number of few enough digits."""
     return str(int(value)) if value == int(value) else repr(float(value))
 
 

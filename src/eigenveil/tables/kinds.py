@@ -36,7 +36,6 @@ class Kind:
         return low, high
 
     def encoded(self, column: Column, value: Any) -> float:
-        """What a value in a range becomes."""
         del column
         return float(value)
 

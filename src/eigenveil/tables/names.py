@@ -178,7 +178,6 @@ def are_damaged_genes(names: Sequence[str], wrong: Sequence[str]) -> bool:
 
 
 def numbered_names(columns: int) -> list[str]:
-    """c1, c2, ...: names where a file has none."""
     return [f"c{number}" for number in range(1, columns + 1)]
 
 
@@ -268,7 +267,6 @@ def gene_names(
 
 
 def _are_values(names: Sequence[str]) -> bool:
-    """Whether most of them read as values."""
     return 2 * sum(map(reads_as_value, names)) >= len(names)
 
 

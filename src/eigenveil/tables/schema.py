@@ -291,7 +291,6 @@ def parse_schema(found: Any, *, origin: str = "schema") -> Schema:
 
 
 def _check_whole(origin: str, schema: Schema) -> None:
-    """What columns must be together."""
     for what, names in (
         ("column", [column.name for column in schema.columns]),
         ("encoded column", list(schema.names)),
@@ -307,7 +306,6 @@ def _check_whole(origin: str, schema: Schema) -> None:
 
 
 def _column(origin: str, number: int, given: Any) -> Column:
-    """One column; its place is named where it has no name."""
     where = f"{origin}: column {number}"
     if not isinstance(given, Mapping):
         raise _bad(where, f"is {given!r:.40}, not a table with a name")

@@ -85,7 +85,6 @@ class UnitRows(RowsOf):
         yield from WeighedRows(self._rows, table).blocks()
 
     def _tables(self) -> tuple[UnitCount, list[UnitTable]]:
-        """What was counted: a table of units for each part of the rows."""
         if self._counted is None:
             self._counted = _tables_of(self._rows.fold(_CountUnits()), self._most)
         return self._counted
@@ -107,11 +106,9 @@ class PartitionedUnits(UnitRows, PartitionedRows):
     def read_by(
         self, reader: Callable[..., RowSource], own: Sequence[Any] | None = None
     ) -> PartitionedRows:
-        """The rows, weighed first."""
         return self._rows.read_by(WeighedRows, self._tables()[1]).read_by(reader, own)
 
     def blocks(self) -> Iterator[Block]:
-        """Refuse: see :meth:`PartitionedRows.blocks`."""
         return self._rows.blocks()
 
 
@@ -208,7 +205,6 @@ class StreamUnits:
         self._seen = self._next
 
     def merge(self, other: StreamUnits) -> None:
-        """Take over the units of another stream."""
         if shared := len(self._codes.keys() & other._codes.keys()):
             raise DataError("unit-twice", shared=shared)
         for unit in other._codes:

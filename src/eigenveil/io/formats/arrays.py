@@ -34,7 +34,6 @@ class Header:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it is rows of numbers."""
         return len(self.shape) == 2 and self.dtype.kind in "biuf"
 
     def __str__(self) -> str:
@@ -57,7 +56,6 @@ class ArrayFile(ABC):
         check_width(str(path), self.features, most=self.most_columns)
 
     def origin(self) -> FileOrigin:
-        """Where its rows are, for messages."""
         return FileOrigin(str(self.path))
 
     @abstractmethod
@@ -231,7 +229,6 @@ _FEW_BYTES = 1 << 16
 
 
 def _sizes(path: Place) -> dict[str, int]:
-    """Bytes of each array of an archive, unpacked."""
     with zipfile.ZipFile(path) as archive:
         return {each.filename.removesuffix(".npy"): each.file_size for each in archive.infolist()}
 
@@ -263,7 +260,6 @@ class _Member:
         self._archive.close()
 
     def take(self, entries: int) -> NDArray[Any]:
-        """Read the next entries, in the order stored."""
         wanted = max(entries, 0) * self.header.dtype.itemsize
         stored = self.file.read(wanted)
         if len(stored) != wanted:

@@ -37,7 +37,6 @@ _BY_ROWS = {"csr": True, "csc": False}
 
 
 def open_cells(path: Place, *, layer: str | None = None) -> NamedArrayFile:
-    """Open a store of cells."""
     with reading(path), opened(path) as root:
         dense = is_array(child(path, root, _place(path, root, layer)))
     return DenseCells(path, layer) if dense else SparseCells(path, layer)
@@ -109,7 +108,6 @@ class _Cells(NamedArrayFile):
         return self._genes
 
     def row_labels(self, name: str) -> NDArray[np.object_]:
-        """A column of ``obs``, or its index; None where it is missing."""
         field = self._index if name == self.label_names[0] else name
         with opened(self.path) as root:
             found = _entries(self.path, root, "obs", field)
@@ -226,7 +224,6 @@ def _column(path: Place, root: Any, where: str, name: str) -> tuple[Any, str]:
 
 
 def _entries(path: Place, root: Any, where: str, name: str) -> NDArray[np.object_]:
-    """A column of ``obs`` or ``var``; None where an entry is missing."""
     frame = child(path, root, where)
     if is_array(frame):
         entries = as_texts(whole(path, root, where)[name])
@@ -372,7 +369,6 @@ def _write(path: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _write_group(parent: Any, name: str, entries: Mapping[str, Any]) -> None:
-    """Entries of a mapping as AnnData stores them; others that are there stay."""
     group = parent.require_group(name)
     group.attrs.setdefault("encoding-type", "dict")
     group.attrs.setdefault("encoding-version", "0.1.0")

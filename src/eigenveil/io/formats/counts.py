@@ -70,7 +70,6 @@ _ENTRY_BYTES = 2
 
 
 def market_header(path: Place) -> Header:
-    """Shape and type of a Matrix Market file."""
     rows, columns, entries, _, field, _ = scipy.io.mminfo(path)
     growth = GZIP_GROWTH if path.suffix.lower() == ".gz" else 1
     size = Path(path).stat().st_size
@@ -108,7 +107,6 @@ class BagOfWordsFile(SparseArrayFile):
     """
 
     def sparse_parts(self, step: int) -> Iterator[Any]:
-        """Documents as they are reached."""
         documents, size = self._stored.shape
         waiting: list[NDArray[np.int64]] = []
         first, seen, last = 0, 0, 0

@@ -92,7 +92,6 @@ class QueryTable(Table):
 
     @contextmanager
     def _answer(self, asked: str) -> Iterator[Any]:
-        """A reader of the Arrow batches."""
         cursor = self._connection.cursor()
         try:
             cursor.execute(asked)

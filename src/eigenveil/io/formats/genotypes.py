@@ -63,13 +63,11 @@ class GenotypeFile(NamedArrayFile):
         super().__init__(path)
 
     def _choose(self, path: Path, manifest: Manifest | None) -> Columns:
-        """The columns, from the file's variants."""
         found = self._read_variants(path)
         return all_variants(path, found) if manifest is None else match(path, found, manifest)
 
     @property
     def listed(self) -> Sequence[Variant]:
-        """The file's variants, where no manifest chose among them."""
         return self._chosen.listed
 
     def count_frequencies(self) -> NDArray[np.float64]:
@@ -175,7 +173,6 @@ class BedFile(GenotypeFile):
             self._check()
 
     def _check(self) -> None:
-        """Raise unless the file is as long as samples and variants make it."""
         with self.path.open("rb") as file:
             start = file.read(3)
         if start[:2] != self._MAGIC or len(start) < 3 or start[2] > 1:
@@ -238,7 +235,6 @@ class PgenFile(GenotypeFile):
             yield variant
 
     def _open(self, first: int, last: int) -> Any:
-        """A reader of samples ``first`` to ``last``."""
         library_ = library("pgenlib", extra=EXTRA, what="A .pgen file")
         offsets = None
         if self._many:
@@ -274,18 +270,15 @@ class PgenFile(GenotypeFile):
 
 
 def is_variant_list(path: Path) -> bool:
-    """Whether a file is a list of variants by its name: ``.bim``, ``.pvar`` or ``.pvar.zst``."""
     return path.name.lower().endswith((".bim", ".pvar", ".pvar.zst"))
 
 
 def listed_variants(path: Path) -> Iterator[Variant]:
-    """The variants of a ``.bim`` or ``.pvar``."""
     with reading(path):
         yield from _bim(path) if path.suffix.lower() == ".bim" else _pvar(path)
 
 
 def _beside(path: Path, *endings: str) -> Path:
-    """The file of the same name with one of these endings."""
     for ending in endings:
         place = path.with_name(path.name[: -len(path.suffix)] + ending)
         if place.exists():

@@ -39,12 +39,10 @@ def opened(path: Place, *, write: bool = False) -> Iterator[Any]:
 
 
 def is_array(element: Any) -> bool:
-    """Whether it is an array, and no group."""
     return hasattr(element, "shape")
 
 
 def child(path: Place, group: Any, name: str, *, array: bool = False) -> Any:
-    """What a group has under a name."""
     found = group[name] if not is_array(group) and name in group else None
     if found is None or (array and not is_array(found)):
         what = "array" if array else "element"
@@ -125,7 +123,6 @@ class Compressed:
         by_rows: bool,
         entry_type: np.dtype[Any],
     ) -> Compressed:
-        """The matrix whose arrays a group of a store has, checked."""
         names = ("data", "indices", "indptr")
         data, indices, pointers = (child(path, group, name, array=True) for name in names)
         found = cls(path, data, indices, pointers, shape, by_rows, entry_type)
@@ -133,14 +130,12 @@ class Compressed:
         return found
 
     def check(self) -> None:
-        """Raise a DataError where the arrays' lengths are not those of such a matrix."""
         wanted = self.shape[0 if self.by_rows else 1] + 1
         found = (self.data.shape, self.indices.shape, self.pointers.shape)
         if found[0] != found[1] or found[2] != (wanted,):
             raise self._damaged("its arrays do not have the lengths of its shape")
 
     def parts(self, step: int) -> Iterator[Any]:
-        """Read all rows in order, as CSR arrays of at most ``step`` rows; of compressed rows."""
         rows, width = self.shape
         before = 0
         for first in range(0, rows, _POINTERS):
@@ -219,7 +214,6 @@ class SortedEntries:
     width: int
 
     def parts(self, step: int) -> Iterator[Any]:
-        """Read all rows in order, as CSR arrays of at most ``step`` rows."""
         for group in range(self.bounds.size - 1):
             first, last = int(self.bounds[group]), int(self.bounds[group + 1])
             begin, end = int(self.offsets[group]), int(self.offsets[group + 1])

@@ -41,7 +41,6 @@ class Grid:
     affine: NDArray[np.float64] | None  # From indices to millimetres; `None` where it is not known
 
     def difference(self, other: Grid) -> str:
-        """What differs from another one, in words; empty where nothing does."""
         if self.shape != other.shape:
             return f"has shape {_by(self.shape)}, not {_by(other.shape)}"
         if self.affine is None or other.affine is None:
@@ -88,7 +87,6 @@ class _Images(NamedArrayFile):
         self.files = self._paths
 
     def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        """Read all images in order, ``step`` at a time."""
         waiting: list[NDArray[Any]] = []
         for path, stored in zip(self._paths, self._headers, strict=True):
             images = 0
@@ -130,7 +128,6 @@ class _Images(NamedArrayFile):
         return Header(shape, fortran=False, dtype=kind)
 
     def _checked(self, path: Place, stored: _Stored, first: _Stored) -> _Stored:
-        """A header, compared with the mask's and the first file's."""
         wanted = first.grid
         whose: Place = self._paths[0]
         if self._mask is not None:
@@ -232,7 +229,6 @@ def read_mask(path: Place) -> Mask:
 
 
 def _nifti(path: Place) -> Any:
-    """A NIfTI image whose header is read; its voxels are read when they are asked for."""
     nibabel = library("nibabel", extra="images", what="A NIfTI image")
     path.open("rb").close()  # the system's own words for what is wrong
     image = nibabel.load(path, keep_file_open=True)
@@ -248,7 +244,6 @@ def _nifti(path: Place) -> Any:
 
 
 def _kind_of(image: Any) -> np.dtype[Any]:
-    """The type of its voxels, as they are read."""
     stored = image.get_data_dtype()
     scaled = (float(image.dataobj.slope), float(image.dataobj.inter)) != (1.0, 0.0)
     single = not scaled and np.can_cast(stored, np.float32, "safe")

@@ -27,18 +27,15 @@ class PartTable(Table):
 
     @property
     def malformed(self) -> int:  # type: ignore[override]
-        """Rows of the file that were no rows."""
         return self._file.malformed
 
     def origin(self) -> FileOrigin:
         return self._file.origin()
 
     def origin_of_malformed(self) -> FileOrigin:
-        """Where those are that were no rows."""
         return self._file.origin_of_malformed()
 
     def require_numeric(self, name: str) -> None:
-        """Raise a DataError that names the column unless it is numeric."""
         if name in self._values:
             super().require_numeric(name)
         else:
@@ -46,13 +43,11 @@ class PartTable(Table):
 
     @property
     def kinds(self) -> Mapping[str, Any]:
-        """The Arrow types of columns, as far as they bind what their cells are."""
         return {**self._file.kinds, **{name: each.type for name, each in self._values.items()}}
 
     def batches(
         self, columns: Sequence[str], step: int, *, texts: Collection[str] = ()
     ) -> Iterator[Any]:
-        """Read all rows of these columns, in order, in Arrow batches of at most ``step`` rows."""
         own = [name for name in columns if name not in self._values]
         for batch in self._file.batches(own or self._file.columns[:1], step, texts=texts):
             cells = [

@@ -93,7 +93,6 @@ class Format:
         return tuple(_named(self.beside)(path)) if self.beside else ()
 
     def write(self, file: Any, blocks: Any) -> None:
-        """Blocks of columns into an open file."""
         _named(self.writer)(file, blocks)
 
 

@@ -36,11 +36,9 @@ class Named:
     label_names: Sequence[str] = ()
 
     def origin(self) -> FileOrigin:
-        """Where its rows are, for messages."""
         return FileOrigin(str(self.path))
 
     def check_names(self, names: Sequence[str] | None = None, *, of_words: bool = False) -> None:
-        """Raise a DataError where one of these names (all by default) reads as a value."""
         wanted = self.columns if names is None else names
         place = {name: index for index, name in enumerate(self.types)}
         check_names(
@@ -51,11 +49,9 @@ class Named:
         )
 
     def check_identifiers(self, names: Sequence[str]) -> None:
-        """Raise a DataError where columns look like identifiers, by their names and types."""
         check_identifiers(str(self.path), names, text=self.text_columns(names))
 
     def has(self, name: str) -> bool:
-        """Whether there is such a column, or such a label of rows."""
         return name in self.types or name in self.label_names
 
     def require(self, name: str, why: str = "", *, of_rows: bool = False) -> None:
@@ -85,7 +81,6 @@ class Named:
         """Raise a DataError that names the column unless it is numeric; here all are."""
 
     def text_columns(self, names: Sequence[str]) -> set[str]:
-        """Those of these columns that are not numeric; here none."""
         del names
         return set()
 
@@ -110,7 +105,6 @@ class BatchSize:
 
 
 def batch_sizes(file: IO[bytes]) -> Iterator[BatchSize]:
-    """Each batch of a file in Arrow's file format: dictionaries, then rows."""
     for place in _places(file):
         yield _size_of(file, *place)
 
@@ -180,7 +174,6 @@ def _read(file: IO[bytes], at: int, size: int) -> bytes:
 
 
 def _places(file: IO[bytes]) -> list[tuple[int, int]]:
-    """Offset and length of the metadata of every batch."""
     end = file.seek(0, 2)
     tail = _read(file, end - len(_MAGIC) - 4, len(_MAGIC) + 4)
     length = _number("<i", tail, 0)
@@ -247,24 +240,19 @@ class Table(Named, ABC):
         """What an entry that is not a number was, for messages."""
 
     def origin_of_malformed(self) -> FileOrigin:
-        """Where the rows are that were no rows."""
         return self.origin()
 
     def text_columns(self, names: Sequence[str]) -> set[str]:
-        """Those of these columns that are not numeric."""
         return {name for name in names if not is_numeric(self.types[name])}
 
     def require_numeric(self, name: str) -> None:
-        """Raise a DataError that names the column unless it is numeric, or has no entry at all."""
         if not is_numeric(self.types[name]) and not pa.types.is_null(self.types[name]):
             raise self.not_numeric(name, f"is {self.types[name]}, not numeric")
 
     def not_numeric(self, name: str, what: str) -> DataError:
-        """Make the error about a column that cannot be used."""
         return DataError("not-a-feature", path=self.path, column=name, what=what)
 
     def check_types(self, encoder: RowEncoder) -> None:
-        """Refuse columns that cannot be what a schema says of them."""
         encoder.check_types(str(self.path), self.kinds)
 
     @property
@@ -306,7 +294,6 @@ def _gathered(batches: Iterator[Any], rows: int) -> Iterator[Any]:
 
 
 def _as_one(batches: list[Any]) -> Any:
-    """Batches of one schema as one."""
     if len(batches) == 1:
         return batches[0]
     (found,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
@@ -364,7 +351,6 @@ class ArrowTable(Table):
         return fields
 
     def _check_batches(self) -> None:
-        """Refuse what a few bytes unpack to."""
         self._read: Place = self.path
         with self.path.open("rb") as file:
             packed = any(each.packed for each in batch_sizes(file))

@@ -40,7 +40,6 @@ class _TenX(NamedSparseFile):
     def _of_features(
         self, names: Sequence[str], ids: Sequence[str] | None, types: Sequence[str] | None
     ) -> list[str]:
-        """Names of the features that are kept."""
         if types is not None and len({*types}) > 1 and _EXPRESSION in types:
             self._kept = np.flatnonzero(np.asarray(types, dtype=object) == _EXPRESSION)
             names = [names[place] for place in self._kept.tolist()]
@@ -104,7 +103,6 @@ class TenXFile(_TenX):
         return self._checked(self._whole, kind, len(names))
 
     def _group(self, root: Any) -> Any:
-        """Where the matrix is: in ``matrix``, or the only group of a genome."""
         if "matrix" in root and not is_array(root["matrix"]):
             return root["matrix"]
         found = [name for name in root if not is_array(root[name]) and "barcodes" in root[name]]
@@ -132,7 +130,6 @@ def open_market(path: Place) -> ArrayFile:
 
 
 def beside(path: Place) -> tuple[Path, ...]:
-    """The lists that belong to a matrix, where both are there."""
     features, barcodes = _lists(path)
     return () if features is None or barcodes is None else (features, barcodes)
 

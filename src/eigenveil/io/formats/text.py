@@ -90,7 +90,6 @@ class TextTable(Table):
         tell_guesses(path, self._settled)
 
     def require_numeric(self, name: str) -> None:
-        """Raise a DataError that names the column unless it has numbers."""
         if not is_numeric(self.types[name]):
             raise self.not_numeric(name, "is of texts, as most of its first lines show")
 
@@ -185,7 +184,6 @@ class TextTable(Table):
         return self._options(include_columns=stored, column_types=types)
 
     def _options(self, **more: Any) -> Any:
-        """Of conversion, with the dialect's decimal point and words for what is missing."""
         return conversion((), self._settled.likely, **more)
 
     def _plain_batch(self, batch: Any, texts: Collection[str]) -> Any:
@@ -215,7 +213,6 @@ class TextTable(Table):
         return plainly
 
     def _stored(self, names: Sequence[str]) -> list[str]:
-        """Names as the reader has them."""
         if not self._any_bytes:
             return list(names)
         return [name.encode().decode("latin-1") for name in names]
@@ -224,7 +221,6 @@ class TextTable(Table):
         return stored.encode("latin-1").decode() if self._any_bytes else stored
 
     def _raw(self) -> Any:
-        """The file's bytes."""
         source = str(self.path) if isinstance(self.path, Path) else self.path.open("rb")
         return pa.input_stream(source, compression=self._compression)
 
@@ -319,7 +315,6 @@ class TextTable(Table):
         return known
 
     def _located(self, complaint: str) -> DataError | None:
-        """Make the error that names the place, if pyarrow reports it."""
         if not complaint.startswith("straddling object"):
             return None
         return DataError("line-too-long", path=self.path, mebibytes=_MOST_READ_BYTES >> 20)
@@ -342,7 +337,6 @@ def codes_of(na: Sequence[str]) -> dict[str, float]:
 
 
 def conversion(na: Sequence[str], decimal: str, **more: Any) -> Any:
-    """Options of pyarrow's conversion of cells."""
     words = [*pa.csv.ConvertOptions().null_values, *na]
     return pa.csv.ConvertOptions(decimal_point=decimal, null_values=words, **more)
 

@@ -68,7 +68,6 @@ class Manifest:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns."""
         plain = [f"{each.id}_{each.counted}" for each in self.variants]
         if self.frequencies is None:
             return tuple(plain)
@@ -119,7 +118,6 @@ def _name_of(variant: Variant, *, own: bool) -> str:
 
 
 def usable_name(name: str) -> bool:
-    """Whether a column may have this name."""
     return not (reads_as_value(name) or looks_like_identifier(name))
 
 
@@ -280,7 +278,6 @@ def _frequency(path: Place, line: int, text: str) -> float:
 def variant_of(
     path: Place, line: int, name: str, chrom: str, position: str, counted: str, other: str
 ) -> Variant:
-    """A variant from the texts of a line."""
     if not (position.isascii() and position.isdigit()):
         raise _wrong(path, line, f"has the position {short_name(position)!r}")
     return Variant(chromosome(chrom), int(position), name, counted.upper(), other.upper())

@@ -94,7 +94,6 @@ class VcfFile(GenotypeFile):
 
 
 def open_vcf(path: Path, *, variants: Path | None = None) -> VcfFile:
-    """A VCF, which needs a manifest."""
     if variants is None:
         raise DataError("no-manifest", path=path)
     return VcfFile(path, variants=variants)
@@ -122,7 +121,6 @@ def _of_library(path: Path) -> Iterator[None]:
 
 
 def _records(path: Path, opened: Any) -> Iterator[Any]:
-    """The records of a file."""
     records = iter(opened)
     while True:
         with _of_library(path):

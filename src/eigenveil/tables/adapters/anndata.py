@@ -31,12 +31,10 @@ class CellTable(Adapter):
 
     @classmethod
     def of(cls, X: Any) -> Self | None:
-        """Known by the name of its package."""
         known = type(X).__module__.partition(".")[0] == "anndata" and hasattr(X, "obs_names")
         return cls(X) if known else None
 
     def ids(self, unit: str) -> NDArray[Any]:
-        """The identifiers in a column of ``obs``, or in its index."""
         return units_of(self.given, unit)
 
     def matrix(self, estimator: Any, *, genes: Sequence[str] | None = None, **checks: Any) -> Any:
@@ -50,7 +48,6 @@ class CellTable(Adapter):
     def checked(
         self, estimator: Any = None, *, origin: str = "", fewest: int = 1
     ) -> tuple[Any, list[str] | None]:
-        """The matrix and its genes."""
         cells = CellRows(self.given)
         array, _ = _entries(cells.matrix()).checked(estimator, origin=origin, fewest=fewest)
         check_names(origin or "The frame", cells.names)
@@ -66,7 +63,6 @@ class CellTable(Adapter):
         origin: str = "",
         fewest: int = 1,
     ) -> CellRows:
-        """The cells, read a block at a time; genes are matched by name."""
         del estimator
         _, ids = self.split(unit, groups)
         whose = f"{origin}: the cells" if origin else "The cells"
@@ -157,7 +153,6 @@ class CellRows(RowSource):
             yield block
 
     def matrix(self) -> Any:
-        """All cells as one matrix, sparse where they are."""
         return self._slice(0, self.rows)
 
     def _blocks(self, step: int) -> Iterator[Block]:

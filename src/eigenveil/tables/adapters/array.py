@@ -29,7 +29,6 @@ class ArrayTable(Adapter):
         return isinstance(self.given, np.ndarray) and self.given.ndim != 3
 
     def numbers(self) -> ArrayTable:
-        """Entries of objects, texts, lists, and under a mask, each by itself."""
         X = self.given
         if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biuf":
             filled = X if X.dtype.kind == "f" else X.astype(np.float64)

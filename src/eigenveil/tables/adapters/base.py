@@ -34,7 +34,6 @@ class NotNumbersError(DataError, TypeError):
 
 
 def refusal(table: Adapter, error: Exception) -> DataError:
-    """The error that takes the place of one of NumPy's or scikit-learn's."""
     return _no_matrix(table) or _no_numbers(table) or _of_names(table) or _as_said(table, error)
 
 
@@ -45,7 +44,6 @@ def dates_refused(table: Adapter) -> None:
 
 
 def _no_matrix(table: Adapter) -> DataError | None:
-    """Not two dimensions."""
     shape, given = table.shape, table.given
     if len(shape) == 2:
         return None
@@ -178,7 +176,6 @@ class Adapter(ABC):
         return self.without(unit), self.ids(unit)
 
     def ids(self, unit: str) -> Any:
-        """The identifiers in a column."""
         raise DataError(
             "no-unit-column", whose="The rows", column=unit, known="only a frame has some"
         )
@@ -205,7 +202,6 @@ class Adapter(ABC):
         return self
 
     def matrix(self, estimator: Any, *, genes: Sequence[str] | None = None, **checks: Any) -> Any:
-        """What scikit-learn's ``validate_data`` makes of it; what it refuses is a DataError."""
         del genes
         with self.usable():
             return validate_data(estimator, self.given, **checks)
@@ -275,11 +271,9 @@ class Adapter(ABC):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As NumPy has it."""
         return tuple(np.shape(self.given))
 
     def column_names(self) -> list[str] | None:
-        """Names for messages."""
         return None
 
     def columns(self) -> Iterator[tuple[int, NDArray[Any]]]:

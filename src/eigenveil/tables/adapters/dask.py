@@ -35,7 +35,6 @@ class DaskTable(Adapter):
         return _in_memory(self.given.compute()).split(unit, groups)
 
     def without(self, unit: str | None) -> Adapter:
-        """The same, computed."""
         return _in_memory(self.given.compute()).without(unit)
 
     def rows(
@@ -48,7 +47,6 @@ class DaskTable(Adapter):
         origin: str = "",
         fewest: int = 1,
     ) -> DaskRows:
-        """The rows, of which nothing is computed yet."""
         del estimator, origin
         X = self.given
         kind = type(X)  # whose delayed objects have any attribute
@@ -69,7 +67,6 @@ def _is_collection(X: Any) -> bool:
 
 
 def _in_memory(part: Any) -> Adapter:
-    """What a worker has of a collection."""
     return SparseTable.of(part) or FrameTable.of(part) or ArrayTable(part)
 
 
@@ -140,7 +137,6 @@ class _Opener:
     unit: str | None
 
     def __call__(self, value: tuple[Any, Any], number: int) -> RowSource:
-        """The rows of a part, as one machine would have them."""
         part, groups = value
         where = f"partition {number}"
         try:

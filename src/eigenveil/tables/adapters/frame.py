@@ -58,7 +58,6 @@ class FrameTable(Adapter):
         return FrameTable(self.frame.drop(unit))
 
     def numbers(self) -> FrameTable:
-        """Columns of objects and texts, each entry by itself."""
         self.refuse_texts()
         frame = self.frame
         made = [
@@ -164,7 +163,6 @@ class FrameRows(RowSource):
 
 
 def _arrow(frame: nw.DataFrame[Any], encoder: RowEncoder) -> Any:
-    """The needed columns as an Arrow table."""
     there = [str(name) for name in frame.columns]
     check_names(_WHOSE, there)
     for name in encoder.columns:
