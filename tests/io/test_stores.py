@@ -260,7 +260,7 @@ def test_a_store_that_stops_in_the_middle_is_given_up(put, matrix, tmp_path, mon
     rows = open_rows([f"{put(folder, 'stops')}/rows.csv"])
     goes_on = threading.Event()
     monkeypatch.setattr(stores, "PATIENCE", 0.3)
-    usual = stores.Store.open
+    usual = stores.ObjectStore.open
 
     class Stopping:
         def __init__(self, file):
@@ -273,7 +273,7 @@ def test_a_store_that_stops_in_the_middle_is_given_up(put, matrix, tmp_path, mon
             goes_on.wait(20)
             return self._file.read(size)
 
-    monkeypatch.setattr(stores.Store, "open", lambda self, path: Stopping(usual(self, path)))
+    monkeypatch.setattr(stores.ObjectStore, "open", lambda self, path: Stopping(usual(self, path)))
     with pytest.raises(DataError, match="did not answer within"):
         values(rows)
     goes_on.set()

@@ -14,7 +14,7 @@ from eigenveil.files import replacing
 from eigenveil.io.files import expand
 from eigenveil.io.formats.genotypes import GenotypeFile, is_variant_list, listed_variants
 from eigenveil.io.formats.registry import USUAL, format_of
-from eigenveil.io.formats.variants import Draft, all_variants, draft
+from eigenveil.io.formats.variants import ManifestDraft, all_variants, draft
 from eigenveil.io.formats.vcf import VcfFile
 
 
@@ -23,7 +23,7 @@ class WrittenManifest:
     """A manifest, and where it was written."""
 
     out: Path
-    made: Draft
+    made: ManifestDraft
 
     def as_json(self) -> dict[str, Any]:
         counts = {"variants": self.made.variants, "frequencies": self.made.standardised}
@@ -55,7 +55,7 @@ def write_manifest(
     return WrittenManifest(out, made)
 
 
-def _draft(file: Path, least: float) -> Draft:
+def _draft(file: Path, least: float) -> ManifestDraft:
     if is_variant_list(file):
         found = all_variants(file, listed_variants(file))
         made = draft(found.listed, found.names, None, least=least)

@@ -23,7 +23,7 @@ from eigenveil.errors import DataError, first_line
 from eigenveil.files import Place
 from eigenveil.io.formats.registry import format_of, readable
 from eigenveil.io.query import Query
-from eigenveil.io.stores import Entry, StoreFolder, found_at, is_url
+from eigenveil.io.stores import FolderEntry, StoreFolder, found_at, is_url
 
 _T = TypeVar("_T")
 _COMPLAINTS = (
@@ -204,13 +204,13 @@ def _at_url(url: str) -> list[RowFile]:
     return [RowFile(file) for file in found]
 
 
-def _entries(folder: Path | StoreFolder, *, deep: bool) -> list[Entry]:
+def _entries(folder: Path | StoreFolder, *, deep: bool) -> list[FolderEntry]:
     """What is in a folder, and with ``deep`` in its folders, in order of name."""
     if isinstance(folder, StoreFolder):
         return folder.entries(deep=deep)
     found = sorted(folder.rglob("*") if deep else folder.iterdir())
     return [
-        Entry(
+        FolderEntry(
             each.relative_to(folder).parts,
             each if each.is_file() or (not deep and _is_one(each)) else None,
         )
@@ -232,7 +232,7 @@ def _inside(folder: Path | StoreFolder) -> list[RowFile]:
     raise DataError("empty-folder", folder=folder, endings=", ".join(readable()))
 
 
-def _is_read(entry: Entry) -> bool:
+def _is_read(entry: FolderEntry) -> bool:
     hidden = any(part.startswith(".") for part in entry.parts)
     return entry.file is not None and not hidden and format_of(entry.file) is not None
 

@@ -49,7 +49,7 @@ class StoreFile:
     object lives, up to ``MOST_COPIED`` bytes, where only this user may read it.
     """
 
-    def __init__(self, store: Store, path: str) -> None:
+    def __init__(self, store: ObjectStore, path: str) -> None:
         self._store, self._path = store, path
         self.name = path.rstrip("/").rsplit("/", 1)[-1]
         self.suffix = Path(self.name).suffix
@@ -121,7 +121,7 @@ class StoreFile:
 
 
 @dataclass(frozen=True)
-class Entry:
+class FolderEntry:
     """What a folder holds: ``parts``, its path from there, and the file; ``None`` of a folder."""
 
     parts: tuple[str, ...]
@@ -131,13 +131,13 @@ class Entry:
 class StoreFolder:
     """A folder of a store."""
 
-    def __init__(self, store: Store, path: str) -> None:
+    def __init__(self, store: ObjectStore, path: str) -> None:
         self._store, self._path = store, path
 
     def __str__(self) -> str:
         return self._store.shown(self._path)
 
-    def entries(self, *, deep: bool) -> list[Entry]:
+    def entries(self, *, deep: bool) -> list[FolderEntry]:
         return self._store.ask(lambda: self._store.inside(self._path, deep=deep))
 
 
@@ -152,7 +152,7 @@ def found_at(url: str) -> list[StoreFile] | StoreFolder:
     return StoreFolder(store, path) if kind == "folder" else [StoreFile(store, path)]
 
 
-def _matching(store: Store, path: str) -> list[StoreFile]:
+def _matching(store: ObjectStore, path: str) -> list[StoreFile]:
     wanted = path.split("/")
     fixed = next(at for at, part in enumerate(wanted) if _MAGIC.search(part))
     rest = wanted[fixed:]
@@ -172,7 +172,7 @@ def _fits(parts: tuple[str, ...], wanted: list[str]) -> bool:
 # -- Stores: those that pyarrow reads, and others through fsspec.
 
 
-class Store:
+class ObjectStore:
     """A store that pyarrow reads."""
 
     ranges = True
@@ -203,13 +203,13 @@ class Store:
         found = self._files.get_file_info(path).type
         return {types.File: "file", types.Directory: "folder"}.get(found, "nothing")
 
-    def inside(self, folder: str, *, deep: bool) -> list[Entry]:
+    def inside(self, folder: str, *, deep: bool) -> list[FolderEntry]:
         selector = pyarrow.fs.FileSelector(folder, allow_not_found=True, recursive=deep)
         found = []
         for info in self._files.get_file_info(selector):
             is_file = info.type == pyarrow.fs.FileType.File
             parts = tuple(info.path.strip("/")[len(folder.strip("/")) :].strip("/").split("/"))
-            found.append(Entry(parts, StoreFile(self, info.path) if is_file else None))
+            found.append(FolderEntry(parts, StoreFile(self, info.path) if is_file else None))
         return sorted(found, key=lambda each: each.parts)
 
     def open(self, path: str) -> Any:
@@ -235,7 +235,7 @@ _MARKS = (
 )  # fmt: skip
 
 
-class _Other(Store):
+class FsspecStore(ObjectStore):
     """A store that fsspec reads."""
 
     def __init__(self, root: str, files: Any, *, query: str = "") -> None:
@@ -266,7 +266,7 @@ class _Other(Store):
             return "nothing"
         return "file"
 
-    def inside(self, folder: str, *, deep: bool) -> list[Entry]:
+    def inside(self, folder: str, *, deep: bool) -> list[FolderEntry]:
         if self.web:
             raise DataError("no-listing", path=self.shown(folder))
         return super().inside(folder, deep=deep)
@@ -291,7 +291,7 @@ _WEB = ("http", "https")
 _OF_S3 = ("endpoint_override", "region", "anonymous")
 
 
-def _store_of(url: str) -> tuple[Store, str]:
+def _store_of(url: str) -> tuple[ObjectStore, str]:
     """The store of a URL, and the path there."""
     parts = urlsplit(url, allow_fragments=False)
     scheme = parts.scheme.lower()
@@ -310,7 +310,7 @@ def _store_of(url: str) -> tuple[Store, str]:
     return _fsspec(parts, scheme)
 
 
-def _s3(parts: SplitResult) -> tuple[Store, str]:
+def _s3(parts: SplitResult) -> tuple[ObjectStore, str]:
     options: dict[str, Any] = dict(parse_qsl(parts.query))
     unknown = next((name for name in options if name not in _OF_S3), None)
     if unknown is not None:
@@ -333,20 +333,20 @@ def _s3(parts: SplitResult) -> tuple[Store, str]:
     files = pyarrow.fs.S3FileSystem(
         connect_timeout=PATIENCE / 6, request_timeout=PATIENCE / 2, **found
     )
-    return Store("s3://", files), f"{parts.netloc}{parts.path}".rstrip("/")
+    return ObjectStore("s3://", files), f"{parts.netloc}{parts.path}".rstrip("/")
 
 
-def _arrow(parts: SplitResult) -> tuple[Store, str]:
+def _arrow(parts: SplitResult) -> tuple[ObjectStore, str]:
     if parts.query:
         raise DataError("unknown-part-of-url", scheme=parts.scheme, part="a question mark")
     # hdfs has its host in the root, other stores their bucket in the path
     files, base = pyarrow.fs.FileSystem.from_uri(f"{parts.scheme}://{parts.netloc}/")
     bucket = base.strip("/")
     root = f"{parts.scheme}://" if bucket else f"{parts.scheme}://{parts.netloc}"
-    return Store(root, files), f"{bucket}{parts.path}".rstrip("/")
+    return ObjectStore(root, files), f"{bucket}{parts.path}".rstrip("/")
 
 
-def _fsspec(parts: SplitResult, scheme: str) -> tuple[Store, str]:
+def _fsspec(parts: SplitResult, scheme: str) -> tuple[ObjectStore, str]:
     fsspec = library("fsspec", extra="stores", what=f"A {scheme}:// URL")
     web = scheme in _WEB
     try:
@@ -358,7 +358,7 @@ def _fsspec(parts: SplitResult, scheme: str) -> tuple[Store, str]:
     root = f"{scheme}://{parts.netloc}/" if web else f"{scheme}://"
     path = parts.path.lstrip("/") if web else f"{parts.netloc}{parts.path}"
     query = f"?{parts.query}" if parts.query else ""
-    return _Other(root, files, query=query), path.rstrip("/")
+    return FsspecStore(root, files, query=query), path.rstrip("/")
 
 
 def _web_timeout() -> Any:
@@ -394,7 +394,7 @@ def within(action: Callable[[], _Found]) -> _Found:
 class _Patient(io.RawIOBase):
     """A file of a store, each piece of which has to come in time."""
 
-    def __init__(self, store: Store, file: Any) -> None:
+    def __init__(self, store: ObjectStore, file: Any) -> None:
         self._store, self._file = store, file
 
     def readable(self) -> bool:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.io.files import reading
-from eigenveil.io.formats.dialect import PLAIN, Dialect, PlainLines, Settled, settle
+from eigenveil.io.formats.dialect import PLAIN, Dialect, PlainLines, SettledDialect, settle
 from eigenveil.io.formats.tabular import Table
 from eigenveil.io.formats.text import (
     cells_of_first_line,
@@ -154,7 +154,7 @@ class _Pieces:
         self._plain = True
         self._plain_lines: PlainLines | None = None
         self._head, self._decided = b"", False
-        self.settled: Settled | None = None
+        self.settled: SettledDialect | None = None
         """How the text is written, once its first line is there."""
 
     @property
@@ -340,7 +340,7 @@ class _Parser(Table):
         )
 
     @property
-    def _settled(self) -> Settled:
+    def _settled(self) -> SettledDialect:
         assert self._text.settled is not None  # there are rows
         return self._text.settled
 

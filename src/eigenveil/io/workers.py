@@ -63,7 +63,7 @@ class WorkerFiles(DaskRows):
         self.newlines_in_cells = rows.newlines_in_cells
         super().__init__(
             [_Part(str(path.absolute()), path.stat().st_size) for path in map(Path, rows.paths)],
-            _Opener(rows.features, rows.names, rows.schema, rows.unit, read),
+            _FileOpener(rows.features, rows.names, rows.schema, rows.unit, read),
             features=rows.features,
             names=rows.names,
             cluster=cluster,
@@ -77,7 +77,7 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _Opener:
+class _FileOpener:
     """Opens a file on a worker, as it was opened by the client."""
 
     features: int

@@ -104,7 +104,7 @@ PLAIN = Dialect()
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledDialect:
     """A dialect without anything open."""
 
     separator: str
@@ -116,7 +116,7 @@ class Settled:
     guessed: tuple[str, ...] = ()
 
 
-def settle(dialect: Dialect, head: bytes, *, usual: str) -> Settled:
+def settle(dialect: Dialect, head: bytes, *, usual: str) -> SettledDialect:
     """What a file's first lines say, where nobody does."""
     encoding = dialect.encoding or _encoding_of(head, header=dialect.header)
     text = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head)
@@ -138,13 +138,13 @@ def settle(dialect: Dialect, head: bytes, *, usual: str) -> Settled:
     ]
     if skipped and dialect.comment is None:
         guessed.append(f"{skipped} line{'' if skipped == 1 else 's'} of comments before the names")
-    return Settled(separator, decimal, likely, encoding, skipped, tuple(guessed))
+    return SettledDialect(separator, decimal, likely, encoding, skipped, tuple(guessed))
 
 
 class PlainLines:
     """Makes each line what it is by itself: lines that are no rows empty, and cells closed."""
 
-    def __init__(self, settled: Settled, dialect: Dialect) -> None:
+    def __init__(self, settled: SettledDialect, dialect: Dialect) -> None:
         self._skipped = settled.skipped
         self._comment = None if dialect.comment is None else dialect.comment.encode()
         self._closed = None if dialect.newlines_in_cells else _closed_cells(settled.separator)

@@ -21,9 +21,9 @@ from eigenveil.files import Place
 from eigenveil.io.files import reading
 from eigenveil.io.formats.arrays import Header, NamedArrayFile
 from eigenveil.io.formats.variants import (
-    Columns,
     Manifest,
     Variant,
+    VariantColumns,
     all_variants,
     match,
     read_manifest,
@@ -62,7 +62,7 @@ class GenotypeFile(NamedArrayFile):
         self._stored_places = self._chosen.places[present]
         super().__init__(path)
 
-    def _choose(self, path: Path, manifest: Manifest | None) -> Columns:
+    def _choose(self, path: Path, manifest: Manifest | None) -> VariantColumns:
         found = self._read_variants(path)
         return all_variants(path, found) if manifest is None else match(path, found, manifest)
 

@@ -52,7 +52,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Mask:
+class VoxelMask:
     """Which voxels are columns."""
 
     path: Place
@@ -208,7 +208,7 @@ def voxel_names(inside: NDArray[np.bool_]) -> list[str]:
     return ["_".join(f"{a}{i}" for a, i in zip(axes, place, strict=True)) for place in places]
 
 
-def read_mask(path: Place) -> Mask:
+def read_mask(path: Place) -> VoxelMask:
     """A mask: a NIfTI image, or an array in a ``.npy`` file; voxels that are not 0 are inside."""
     with _damaged(path):
         if path.suffix.lower() == ".npy":
@@ -222,7 +222,7 @@ def read_mask(path: Place) -> Mask:
     inside = np.asarray((entries != 0) & (entries == entries))  # NaN is outside
     if not inside.any():
         raise unreadable(path, "no voxel of the mask is inside")
-    return Mask(path, Grid(inside.shape, affine), inside)
+    return VoxelMask(path, Grid(inside.shape, affine), inside)
 
 
 # -- The libraries.

@@ -106,7 +106,7 @@ _OWN = (
     Format(
         "text",
         (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
-        f"{_HERE}.text:TextTable",
+        f"{_HERE}.text:DelimitedTable",
         takes=("dialect",),
         writer="eigenveil.io.write:write_text",
         written=(".csv",),

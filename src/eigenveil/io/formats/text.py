@@ -30,7 +30,7 @@ from eigenveil.io.formats.dialect import (
     PLAIN,
     Dialect,
     PlainLines,
-    Settled,
+    SettledDialect,
     records,
     settle,
 )
@@ -57,7 +57,7 @@ BAD_CELL = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion er
 BAD_LINE = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
 
-class TextTable(Table):
+class DelimitedTable(Table):
     """Lines of values under a line of names, or without one: then the names are c1, c2, ...
 
     How they are written is said, or guessed from the first lines, with a warning that says what was
@@ -75,7 +75,7 @@ class TextTable(Table):
         self._told = False
         self._given_names: list[str] | None = None
         kind = path.name.lower()
-        self._settled: Settled
+        self._settled: SettledDialect
         self._usual = "\t" if kind.removesuffix(".gz").endswith(".tsv") else ","
         self._compression = "gzip" if kind.endswith(".gz") else None
         self._read_bytes = _READ_BYTES
@@ -228,7 +228,7 @@ class TextTable(Table):
         """The text in UTF-8, each line as it is by itself."""
         plain = PlainLines(self._settled, self._dialect)
         endless = self._dialect.newlines_in_cells
-        lines = _Lines(self._raw(), self._settled.encoding, plain, endless=endless)
+        lines = _Utf8Lines(self._raw(), self._settled.encoding, plain, endless=endless)
         if lent is None:
             return pa.PythonFile(lines, "r")
         return pa.PythonFile(lent(lines), "r")  # with all that is Python's below it
@@ -320,7 +320,7 @@ class TextTable(Table):
         return DataError("line-too-long", path=self.path, mebibytes=_MOST_READ_BYTES >> 20)
 
 
-def tell_guesses(path: Place, settled: Settled) -> None:
+def tell_guesses(path: Place, settled: SettledDialect) -> None:
     """Warn the owner of what was guessed and is not as usual."""
     if settled.guessed:
         warnings.warn(
@@ -373,7 +373,7 @@ class _Reader:
         self.stream = None
 
 
-class _Lines(io.RawIOBase):
+class _Utf8Lines(io.RawIOBase):
     """A text in UTF-8, whose lines are made plain.
 
     What has no characters in its encoding becomes others. Of a line that is too long to be read the

@@ -76,7 +76,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class VariantColumns:
     """Which variants of a file its columns are."""
 
     names: tuple[str, ...]
@@ -95,7 +95,7 @@ def chromosome(text: str) -> str:
     return _CHROMOSOMES.get(plain, plain)
 
 
-def all_variants(path: Place, variants: Iterable[Variant]) -> Columns:
+def all_variants(path: Place, variants: Iterable[Variant]) -> VariantColumns:
     """Every variant of a file as a column.
 
     An id that is missing, that another variant has too, or that would not do as the name of a
@@ -107,7 +107,9 @@ def all_variants(path: Place, variants: Iterable[Variant]) -> Columns:
     times = Counter(each.id for each in found)
     names = [_name_of(each, own=times[each.id] == 1) for each in found]
     places = np.arange(len(found))
-    return Columns(tuple(names), places, np.zeros(len(found), dtype=np.bool_), listed=tuple(found))
+    return VariantColumns(
+        tuple(names), places, np.zeros(len(found), dtype=np.bool_), listed=tuple(found)
+    )
 
 
 def _name_of(variant: Variant, *, own: bool) -> str:
@@ -124,7 +126,7 @@ def usable_name(name: str) -> bool:
 # -- A file's variants beside a manifest's.
 
 
-def match(path: Place, variants: Iterable[Variant], manifest: Manifest) -> Columns:
+def match(path: Place, variants: Iterable[Variant], manifest: Manifest) -> VariantColumns:
     """The columns of a manifest, from a file's variants.
 
     A variant is the manifest's if chromosome, position and both alleles are, in either order, or
@@ -154,7 +156,7 @@ def match(path: Place, variants: Iterable[Variant], manifest: Manifest) -> Colum
     if count and not (places >= 0).any() and not _only_ambiguous(manifest):
         raise DataError("no-variants-of-manifest", path=path, size=size, manifest=manifest.path)
     _tell(path, manifest, places, others, repeated)
-    return Columns(manifest.names, places, swapped, manifest.frequencies)
+    return VariantColumns(manifest.names, places, swapped, manifest.frequencies)
 
 
 def _only_ambiguous(manifest: Manifest) -> bool:
@@ -298,7 +300,7 @@ def _wrong(path: Place, line: int, problem: str) -> DataError:
 
 
 @dataclass(frozen=True)
-class Draft:
+class ManifestDraft:
     """A manifest to be, and what was left out of it."""
 
     lines: tuple[str, ...]  # Of its file
@@ -313,7 +315,7 @@ def draft(
     frequencies: NDArray[np.float64] | None,
     *,
     least: float,
-) -> Draft:
+) -> ManifestDraft:
     """A manifest of public variants, less those that would be of no use."""
     times = Counter(names)
     taken, left_out = [], Counter[str]()
@@ -334,7 +336,9 @@ def draft(
         for place in taken
     ]
     known = None if frequencies is None else frequencies[taken]
-    return Draft(tuple(_manifest_lines(chosen, known)), len(taken), known is not None, {**left_out})
+    return ManifestDraft(
+        tuple(_manifest_lines(chosen, known)), len(taken), known is not None, {**left_out}
+    )
 
 
 # six digits of a frequency are written

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from eigenveil.checks import library
 from eigenveil.errors import DataError
 from eigenveil.io.formats.genotypes import EXTRA, NO_FAMILY, GenotypeFile, unreadable
-from eigenveil.io.formats.variants import Columns, Manifest, Variant, chromosome
+from eigenveil.io.formats.variants import Manifest, Variant, VariantColumns, chromosome
 
 _MISSING = -1
 # At the end of a file in blocks of gzip, as of the specification of SAM and BAM.
@@ -47,7 +47,7 @@ class VcfFile(GenotypeFile):
         self._wanted: frozenset[tuple[str, int]] | None = None
         super().__init__(path, variants=variants)
 
-    def _choose(self, path: Path, manifest: Manifest | None) -> Columns:
+    def _choose(self, path: Path, manifest: Manifest | None) -> VariantColumns:
         if manifest is not None:
             self._wanted = frozenset((each.chrom, each.position) for each in manifest.variants)
         return super()._choose(path, manifest)

@@ -93,7 +93,7 @@ def _array_rows(X: Any, *, groups: Any, at_least: int) -> DaskRows:
         X = X.rechunk({1: -1})
     parts = list(X.to_delayed().ravel())
     ids = _groups_of(groups, len(parts), X.chunks[0])
-    opener = _Opener(features, None, None)
+    opener = _PartOpener(features, None, None)
     return _rows(opener, parts, ids)
 
 
@@ -114,10 +114,10 @@ def _frame_rows(X: Any, *, unit: str | None, groups: Any, order: Sequence[str] |
     check_width("The frame", features)
     parts = list(X.to_delayed())
     ids = _groups_of(groups, len(parts), None)
-    return _rows(_Opener(features, names, None if ids is not None else unit), parts, ids)
+    return _rows(_PartOpener(features, names, None if ids is not None else unit), parts, ids)
 
 
-def _rows(opener: _Opener, parts: Sequence[Any], ids: Sequence[Any] | None) -> DaskRows:
+def _rows(opener: _PartOpener, parts: Sequence[Any], ids: Sequence[Any] | None) -> DaskRows:
     values = [[part, None if ids is None else ids[at]] for at, part in enumerate(parts)]
     return DaskRows(
         values,
@@ -129,7 +129,7 @@ def _rows(opener: _Opener, parts: Sequence[Any], ids: Sequence[Any] | None) -> D
 
 
 @dataclass(frozen=True)
-class _Opener:
+class _PartOpener:
     """Makes rows of a block or a frame on a worker."""
 
     features: int
