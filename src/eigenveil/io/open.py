@@ -405,10 +405,7 @@ def _state(file: Table | ArrayFile) -> tuple[Any, ...]:
 
 
 def _check_same(file: Table | ArrayFile, state: tuple[Any, ...]) -> None:
-    """Raise where a file is another than when it was opened.
-
-    Each pass over the rows is to see the same ones: what one pass finds of them the next relies on.
-    """
+    """Raise where a file is not the one that was opened: passes rely on each other."""
     if _state(file) != state:
         raise DataError("file-changed", path=file.path)
 

@@ -53,10 +53,7 @@ _Part = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 class StreamedRows:
-    """Rows of delimited text under a line of names (or without one), each read once.
-
-    Only what was read and not yet given is kept, some megabytes at most.
-    """
+    """Rows of delimited text, each read once; no more is kept than was read and not yet given."""
 
     def __init__(
         self,

@@ -164,12 +164,7 @@ def _label(value: object) -> str:
 
 @contextmanager
 def eigenval_beside(path: Path, model: Any) -> Iterator[None]:
-    """Beside a file ``NAME.eigenvec`` written in the block, ``NAME.eigenval``; of others nothing.
-
-    A line for each released variance, times rows over columns: of rows that are standardised, the
-    eigenvalues of the samples' relationship matrix, as plink2 has them. It appears if the block
-    ends well.
-    """
+    """If the block ends well: variances beside ``NAME.eigenvec``, as plink2 has them."""
     if not writes_eigenval(path) or not hasattr(model, "explained_variance_"):
         yield
         return

@@ -68,10 +68,7 @@ class RowEncoder:
             raise DataError("unit-kind", whose=whose, unit=self.unit, kind=types[self.unit])
 
     def __call__(self, batch: Any) -> tuple[FloatArray, NDArray[np.object_] | None]:
-        """Rows of an Arrow record batch, shape (n, D), and the units that they belong to.
-
-        Rows are in Fortran order.
-        """
+        """Rows of an Arrow batch, shape (n, D) in Fortran order, and whose they are."""
         place = {name: index for index, name in enumerate(batch.schema.names)}
         narrow = all(
             name in self.texts or batch.schema.types[place[name]] in HELD_BY_SINGLE

@@ -28,10 +28,7 @@ _WORDS = {word: value for value, words in TRUTHS.items() for word in words}
 
 
 def number(entry: Any) -> float:
-    """An entry as a number; NaN where it is none, infinity where it is beyond all range.
-
-    A text is one as in a file: its digits, or true and false.
-    """
+    """An entry as a number: NaN where it is none, infinity beyond all range."""
     if isinstance(entry, bytes):
         entry = entry.decode("latin-1")
     if isinstance(entry, str):
@@ -69,10 +66,7 @@ def text(entry: Any) -> str | None:
 
 
 def rows_of_numbers(rows: Sequence[Any]) -> NDArray[np.float64] | None:
-    """Rows of entries, as many as most have, as numbers; ``None`` where most are no such rows.
-
-    What is no row, or has more entries or fewer, is a row of NaN.
-    """
+    """Rows as numbers, NaN where not as long as most; None where most are no rows of entries."""
     every = [_entries(row) or [] for row in rows]
     # the first row does not decide by itself: it is one person's
     sizes = Counter(0 if own and _entries(own[0]) is not None else len(own) for own in every)

@@ -132,11 +132,7 @@ _TIME = re.compile(rf"{_DAY}(?:[T ,]\s?{_CLOCK})?|{_CLOCK}", re.IGNORECASE)
 
 
 def reads_as_value(name: str) -> bool:
-    """Whether a name is what a cell of a table would be: a number, a date, a time, true, missing.
-
-    Numbers are such with signs, exponents, decimal commas and thousands apart as well, and NaN and
-    infinity; dates and times in ISO's form and the usual ones of numbers and English months.
-    """
+    """Whether a name is what a cell would be: a number, a date, a time, true, missing."""
     text = name.strip().replace("\u2212", "-")
     if not text:
         return False

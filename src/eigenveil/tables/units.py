@@ -44,11 +44,7 @@ class UnitTable:
 
 
 class WeighedRows(RowsOf):
-    """Rows with the weights of a table of their units.
-
-    A unit never weighs more than 1, whatever is read: a row that goes beyond what the table has
-    counted does not count.
-    """
+    """Rows with the weights of a table of units: rows beyond what it counted do not count."""
 
     def __init__(self, rows: RowSource, table: UnitTable) -> None:
         super().__init__(rows)
@@ -274,10 +270,7 @@ def unit_ids(groups: ArrayLike, rows: int) -> NDArray[np.generic]:
 
 
 def exact(groups: Any) -> NDArray[Any]:
-    """Identifiers as an array whose entries are none of another type for the sake of one of them.
-
-    Whole numbers would become decimals beside a missing one, and lose digits.
-    """
+    """Identifiers of which none becomes of another type for the sake of another one."""
     series = nw.from_native(groups, allow_series=True, pass_through=True)
     if isinstance(series, nw.Series):
         groups = series.to_numpy()
@@ -307,10 +300,7 @@ def whose_rows(
 
 
 def unit_of(rows: RowSource, unit: str | None, *, taken: bool) -> str | None:
-    """The column with the units of rows that are read with them, such as a file's.
-
-    Rows whose units are read are never protected one by one.
-    """
+    """The column whose units are read with rows, which are then never protected one by one."""
     own = rows.unit
     if None not in (own, unit) and own != unit:
         raise DataError("unit-differs", unit=unit, own=own)

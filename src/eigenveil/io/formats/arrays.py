@@ -158,11 +158,7 @@ class NpzFile(ArrayFile):
 
 
 class SparseFile(SparseArrayFile):
-    """A scipy sparse matrix in its own ``.npz`` format.
-
-    The compressed-row format is read in order. Any other is loaded and converted first, because its
-    rows are not in order.
-    """
+    """scipy's own ``.npz`` of a sparse matrix; loaded whole unless rows are in order."""
 
     def sparse_parts(self, step: int) -> Iterator[Any]:
         if self._format == "csr":

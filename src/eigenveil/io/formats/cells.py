@@ -141,11 +141,7 @@ class DenseCells(_Cells):
 
 
 class SparseCells(_Cells, NamedSparseFile):
-    """Cells whose matrix is stored as compressed rows, or columns.
-
-    Columns are sorted into rows when they are first read, in a temporary file without a name where
-    they are many.
-    """
+    """Compressed rows; or columns, which are sorted into rows when they are first read."""
 
     _sorted: SortedEntries | None = None
 

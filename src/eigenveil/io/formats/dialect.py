@@ -175,10 +175,7 @@ _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|$)")
 
 @cache
 def _closed_cells(separator: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Patterns of a line whose quotes are closed, and of many such lines.
-
-    Quotes count at the beginning of a cell only, as for pyarrow.
-    """
+    """Patterns of lines whose quotes are closed: they count at the beginning of a cell only."""
     between = re.escape(separator.encode())
     rest = b"[^" + between + rb"\r\n]*+"
     cell = rb'(?>"(?:[^"\r\n]|"")*+"' + rest + rb'|(?!")' + rest + rb")"
@@ -265,10 +262,7 @@ def _check_character(name: str, value: str, given: str | None) -> None:
 
 
 def records(stream: Any, separator: str) -> Iterator[tuple[int, int]]:
-    """The first line, from 1, and the number of cells of each record of a text that has any.
-
-    A record is a line, or several where a quoted cell holds their ends.
-    """
+    """The first line, from 1, and the number of cells of each record of a text that has any."""
     lines = io.TextIOWrapper(stream, encoding="latin-1", newline="")
     number = 0
     for line in lines:

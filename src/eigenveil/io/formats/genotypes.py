@@ -42,12 +42,7 @@ EXTRA = "genotypes"
 
 
 class GenotypeFile(NamedArrayFile):
-    """Samples by variants: counts of an allele's copies, 0 to 2, missing where nothing was called.
-
-    Notes
-    -----
-    Each entry follows from its own row and public numbers, so that no sensitivity changes.
-    """
+    """Samples by variants: counts, 0 to 2. An entry follows from its own row and public numbers."""
 
     label_names: Sequence[str] = ("FID", "IID")
     most_columns = MOST_VARIANTS
@@ -71,10 +66,7 @@ class GenotypeFile(NamedArrayFile):
         return self._chosen.listed
 
     def count_frequencies(self) -> NDArray[np.float64]:
-        """Frequencies of the counted alleles among all samples, exact: of public samples only.
-
-        Shape (D,); NaN where nothing was called.
-        """
+        """Of the counted alleles, exact: of public samples only; NaN where nothing was called."""
         total, called = np.zeros((2, self.features))
         for part in self.parts(block_rows(self.features)):
             total += np.nansum(part, axis=0, dtype=np.float64)
@@ -152,17 +144,11 @@ class GenotypeFile(NamedArrayFile):
 
     @abstractmethod
     def _band(self, first: int, last: int, places: NDArray[np.int64]) -> NDArray[Any]:
-        """Counts of samples ``first`` to ``last`` of some variants, shape (last - first, D).
-
-        Below 0, or NaN, where nothing was called.
-        """
+        """Counts of some samples, shape (last - first, D); below 0 or NaN: not called."""
 
 
 class BedFile(GenotypeFile):
-    """PLINK 1: ``.bed``, with the ``.bim`` and ``.fam`` of the same name beside it.
-
-    Counts are those of allele A1, the fifth column of the ``.bim``.
-    """
+    """PLINK 1: counts of allele A1, the fifth column of the ``.bim`` beside it."""
 
     _MAGIC = bytes([0x6C, 0x1B])
 
@@ -206,10 +192,7 @@ class BedFile(GenotypeFile):
 
 
 class PgenFile(GenotypeFile):
-    """PLINK 2: ``.pgen``, with the ``.pvar`` (or ``.pvar.zst``) and ``.psam`` of the same name.
-
-    Counts are those of the alternate allele; dosages are taken where they are stored.
-    """
+    """PLINK 2: counts of the alternate allele, or dosages where they are stored."""
 
     _entry_bytes = 4
 

@@ -165,11 +165,7 @@ class Compressed:
     # -- columns
 
     def sorted_by_row(self) -> SortedEntries:
-        """The entries of compressed columns, in order of rows: two passes over them.
-
-        They are sorted into groups of neighbouring rows, each of which fits into memory; where all
-        together do not, in a temporary file without a name.
-        """
+        """Entries of compressed columns in order of rows, by groups that fit into memory."""
         rows, width = self.shape
         ends = self.pointers[:].astype(np.int64)
         self._check_pointers(ends, 0)

@@ -62,10 +62,7 @@ class VoxelMask:
 
 @dataclass(frozen=True)
 class _Stored:
-    """What a file's header says.
-
-    ``labels`` are those of its rows, by name.
-    """
+    """What a file's header says, and the labels of its rows."""
 
     grid: Grid
     count: int
@@ -173,11 +170,7 @@ class NiftiImages(_Images):
 
 
 class DicomImages(_Images):
-    """DICOM files of one channel: one image each, or one for each frame.
-
-    Values are those after the rescale slope and intercept. Labels of rows are ``PatientID``,
-    ``SeriesInstanceUID`` and the name of the file, where it has them, and ``image``.
-    """
+    """An image of one channel a file, or a frame of it, after rescale slope and intercept."""
 
     _TAGS = ("PatientID", "SeriesInstanceUID")
 

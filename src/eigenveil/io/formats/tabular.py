@@ -55,10 +55,7 @@ class Named:
         return name in self.types or name in self.label_names
 
     def require(self, name: str, why: str = "", *, of_rows: bool = False) -> None:
-        """Raise a DataError unless there is such a column; names are checked before.
-
-        With ``of_rows`` a label of rows will do.
-        """
+        """Raise unless there is such a column, or with ``of_rows`` such a label of rows."""
         if name not in self.types and not (of_rows and name in self.label_names):
             raise DataError(
                 "missing-column",
@@ -301,10 +298,7 @@ def _as_one(batches: list[Any]) -> Any:
 
 
 class ParquetTable(Table):
-    """Apache Parquet, mapped into memory: pages are unpacked as they are reached.
-
-    Of a store's file the wanted columns of one row group are fetched at a time.
-    """
+    """Apache Parquet, mapped into memory; of a store's file one row group is fetched at a time."""
 
     def _open(self) -> Any:
         local = isinstance(self.path, Path)

@@ -296,10 +296,7 @@ class DelimitedTable(Table):
         return TextOrigin(str(self.path), partial(self._line_of, whole=False))
 
     def _line_of(self, index: int, *, whole: bool) -> int | None:
-        """The line, from 1, of a row of those with as many cells as names, or of the others.
-
-        The file is read for it, up to there: that is for a message, once for each.
-        """
+        """The line, from 1, of a row with as many cells as names, or of one of the others."""
         known = self._lines.get((index, whole))
         if known is None:
             with self._text() as stream:
@@ -413,10 +410,7 @@ class _AgainError(Exception):
 
 @contextmanager
 def _nothing_undecoded_printed() -> Iterator[None]:
-    """Keep pyarrow from printing a traceback where it cannot decode a line that it leaves out.
-
-    The text is then read again (``BAD_LINE``), so that nothing is wrong with it.
-    """
+    """Keep pyarrow from printing of a line that it cannot decode, and is read again."""
     others = sys.unraisablehook
 
     def hook(reported: Any) -> None:

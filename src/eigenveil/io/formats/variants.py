@@ -96,11 +96,7 @@ def chromosome(text: str) -> str:
 
 
 def all_variants(path: Place, variants: Iterable[Variant]) -> VariantColumns:
-    """Every variant of a file as a column.
-
-    An id that is missing, that another variant has too, or that would not do as the name of a
-    column (a number, a date, an identifier of persons) gives way to the variant's place.
-    """
+    """Every variant as a column; an id that would not do as its name gives way to its place."""
     rest = iter(variants)
     found = list(islice(rest, MOST_VARIANTS))
     check_width(str(path), len(found) + sum(1 for _ in rest), most=MOST_VARIANTS)

@@ -34,8 +34,5 @@ def validated(
     genes: Sequence[str] | None = None,
     **checks: Any,
 ) -> Any:
-    """What scikit-learn's ``validate_data`` makes of it; what it refuses is a DataError.
-
-    A table's column of units is left out, and of an ``AnnData`` these genes are taken.
-    """
+    """What scikit-learn's ``validate_data`` makes of it, less a column of units."""
     return adapter(X).without(unit).matrix(estimator, genes=genes, **checks)

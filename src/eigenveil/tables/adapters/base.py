@@ -209,11 +209,7 @@ class Adapter(ABC):
     def checked(
         self, estimator: Any = None, *, origin: str = "", fewest: int = 1
     ) -> tuple[Any, list[str] | None]:
-        """An array or CSR matrix of numbers, and the names of its columns, if it has any.
-
-        Rows with entries that are no numbers are left out later, so that only types of columns and
-        their names are refused.
-        """
+        """An array or CSR matrix, and names: only types and names of columns are refused."""
         table = self.numbers()
         with table.usable():
             found = _get_feature_names(table.given)
@@ -239,11 +235,7 @@ class Adapter(ABC):
         origin: str = "",
         fewest: int = 1,
     ) -> RowSource:
-        """The rows, with their units where a column is named or identifiers are given beside.
-
-        Columns are put into the order ``like`` where they have these names; ``origin`` says in
-        messages where rows are, and ``estimator`` who wants them.
-        """
+        """The rows and their units, with columns in the order ``like``."""
         table, ids = self.split(unit, groups)
         array, names = (
             table.numbers().in_order(like).checked(estimator, origin=origin, fewest=fewest)
@@ -254,10 +246,7 @@ class Adapter(ABC):
 
     @contextmanager
     def usable(self) -> Iterator[None]:
-        """Turn NumPy's and scikit-learn's complaints about rows into the package's own.
-
-        They name the column, and the row, and quote no entry; dates are refused, too.
-        """
+        """Complaints about rows become the package's own, which quote no entry."""
         self.check_kind()
         try:
             yield
@@ -296,10 +285,7 @@ def array_rows(
     *,
     origin: Origin | str = "",
 ) -> RowSource:
-    """Rows of a checked array or sparse matrix, with identifiers of their units, if there are any.
-
-    ``origin`` says in messages where rows are.
-    """
+    """Rows of a checked array or sparse matrix, with their units, if there are any."""
     made = SparseRows if scipy.sparse.issparse(array) else ArrayRows
     rows: RowSource = made(array, names=names, origin=origin)
     return rows if ids is None else LabelledRows(rows, unit_ids(ids, int(array.shape[0])))
