@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 import threading
 import tokenize
@@ -89,9 +90,6 @@ def too_large(path: Place | str, why: str) -> DataError:
     return DataError("file-too-large", path=path, why=why)
 
 
-# -- Rows in pieces of one size, whatever pieces they come in.
-
-
 # -- Which files are meant: folders and patterns made into a list.
 
 
@@ -104,14 +102,15 @@ class RowFile:
     keys: Mapping[str, Any] = field(default_factory=dict)
 
 
-def expand(paths: Sequence[str | Path | Place]) -> list[RowFile]:
+def expand(paths: str | Path | Sequence[str | Path | Place]) -> list[RowFile]:
     """List the files meant by paths, URLs, folders and patterns; the latter two in order of name.
 
     A folder stands for the files in it that can be read, hidden ones and those in sub-folders left
     out; unless sub-folders are named ``key=value``, which are columns of one table. A path that
     exists is never taken for a pattern.
     """
-    files = _less_parts([file for path in paths for file in _matches(path)])
+    places = [paths] if isinstance(paths, str | os.PathLike) else paths
+    files = _less_parts([file for path in places for file in _matches(path)])
     if not files:
         raise DataError("no-files")
     seen: dict[Any, Place] = {}

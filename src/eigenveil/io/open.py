@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,27 +59,15 @@ def select(
         table.check_names(names if found else None, of_words=of_words)
         if not of_words:
             table.check_identifiers([name for name in names if name in table.types])
-        _check(table, names, exclude, extra_allowed=columns is not None, first=tables[0])
-    return tuple(names)
-
-
-def _check(
-    table: Named,
-    names: Sequence[str],
-    exclude: Sequence[str],
-    *,
-    extra_allowed: bool,
-    first: Named,
-) -> None:
-    for name in names:
-        table.require(name)
-    if not extra_allowed:
+        for name in names:
+            table.require(name)
         wanted = {*names, *exclude}
         extra = next((name for name in table.columns if name not in wanted), None)
-        if extra is not None:
-            raise DataError("extra-column", path=table.path, extra=extra, path_2=first.path)
-    for name in names:
-        table.require_numeric(name)
+        if extra is not None and columns is None:
+            raise DataError("extra-column", path=table.path, extra=extra, path_2=tables[0].path)
+        for name in names:
+            table.require_numeric(name)
+    return tuple(names)
 
 
 # -- Any number of files as one source of rows.
@@ -102,10 +89,7 @@ def open_rows(
 ) -> FileRows:
     """Open files as one source of rows, read a block at a time and as often as wanted.
 
-    Formats go by the ending: ``.csv`` and ``.tsv`` (also with ``.gz``), ``.parquet``, ``.arrow``,
-    ``.feather``, ``.ipc``, ``.npy``, ``.npz`` (an array named ``X`` or the only matrix, or a scipy
-    sparse matrix), ``.mtx`` (also with ``.gz``), and the ``docword.NAME.txt`` of UCI's bags of
-    words. They may be mixed where the columns agree.
+    Formats go by the ending (docs/formats.md), and may be mixed where the columns agree.
 
     Parameters
     ----------
@@ -121,58 +105,51 @@ def open_rows(
         All columns' names, such as a vocabulary, in place of ``columns``: also for files without
         names, whose columns have these in this order.
     read : ReadOptions
-        How files are read where their format leaves a choice, such as how text is written
-        (``ReadOptions(dialect=Dialect(header=False))``: its columns are named c1, c2, ... and the
-        first line is a row). Names that read as values (numbers, dates) are refused.
+        How files are read where their format leaves a choice, such as how text is written.
     schema : Schema, optional
-        Which columns are read, and how, in place of ``columns``, ``exclude`` and ``names``; others
-        that files have are not read. The rows then have its encoded columns.
+        Which columns are read, and how, in place of all of these; the rows have its encoded ones.
     unit : str, optional
-        A column that is no feature, but says which unit (such as a person) a row belongs to: each
-        block's ``units``. A schema names its own.
+        A column that is no feature, but says which unit (such as a person) a row belongs to.
 
     Raises
     ------
     DataError
-        Naming file and column. Most of what can be wrong is found here; a file that is damaged
-        further inside is found by ``blocks()``. A file may have no rows; cells that are no numbers
-        and lines of another length make rows that are not valid, and no error. Columns that look
-        like identifiers are refused where there is no schema.
+        Naming file and column; for a file that is damaged further inside ``blocks()`` raises it.
+        Cells that are no numbers and lines of another length make rows that are not valid, and no
+        error. Without a schema, columns that look like identifiers are refused.
     """
-    if isinstance(paths, (str, os.PathLike)):
-        paths = [paths]
     files = _open_all(expand(paths), read=read)
+    if schema is None:
+        return _by_names(files, columns, exclude, names, unit)
+    if columns is not None or exclude or names is not None or unit is not None:
+        raise DataError("schema-and-columns")
+    return FileRows(files, None, _encoder_of(schema, _tables(files, "a schema")))
+
+
+def _by_names(
+    files: Sequence[Table | ArrayFile],
+    columns: Sequence[str] | None,
+    exclude: Sequence[str],
+    names: Sequence[str] | None,
+    unit: str | None,
+) -> FileRows:
     named = [file for file in files if isinstance(file, Named)]
     bare = next((file for file in files if not isinstance(file, Named)), None)
-    if bare is not None and (schema is not None or unit is not None):
-        raise _no_names(bare, "a schema" if schema is not None else "a unit (--unit)")
-    if schema is not None:
-        _check_alone(columns, exclude, names, unit)
-        return FileRows(files, None, _encoder_of(schema, _tables(files, "a schema")))
     if names is not None:
         _check_names(files, names)
         columns = names
     if unit is not None:
+        if bare is not None:
+            raise _no_names(bare, "a unit (--unit)")
         _check_unit(named, unit, columns)
         exclude = [*exclude, unit] if unit not in exclude else exclude
     chosen = select(named, columns, exclude, of_words=names is not None) if named else names
     if chosen is None and (columns is not None or exclude):
         raise DataError("no-names", path=files[0].path, needs="choosing columns by name")
-    has_table = any(isinstance(file, Table) for file in files)
     encoder = None
-    if has_table and chosen is not None:
+    if chosen is not None and any(isinstance(file, Table) for file in files):
         encoder = RowEncoder.of_numbers(chosen, unit=unit)
     return FileRows(files, chosen, encoder, unit=unit)
-
-
-def _check_alone(
-    columns: Sequence[str] | None,
-    exclude: Sequence[str],
-    names: Sequence[str] | None,
-    unit: str | None,
-) -> None:
-    if columns is not None or exclude or names is not None or unit is not None:
-        raise DataError("schema-and-columns")
 
 
 def _encoder_of(schema: Schema, tables: Sequence[Table]) -> RowEncoder:

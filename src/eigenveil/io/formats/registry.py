@@ -102,74 +102,34 @@ def _named(place: str) -> Any:
 
 
 _HERE = "eigenveil.io.formats"
+_WRITE = "eigenveil.io.write"
 _OWN = (
-    Format(
-        "text",
-        (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
-        f"{_HERE}.text:DelimitedTable",
-        takes=("dialect",),
-        writer="eigenveil.io.write:write_text",
-        written=(".csv",),
-    ),
-    Format(
-        "parquet",
-        (".parquet",),
-        f"{_HERE}.tabular:ParquetTable",
-        writer="eigenveil.io.write:write_parquet",
-        written=(".parquet",),
-    ),
-    Format(
-        "arrow",
-        (".arrow", ".feather", ".ipc"),
-        f"{_HERE}.tabular:ArrowTable",
-        writer="eigenveil.io.write:write_arrow",
-        written=(".arrow", ".feather"),
-    ),
-    Format(
-        "npy",
-        (".npy",),
-        f"{_HERE}.arrays:NpyFile",
-        writer="eigenveil.io.write:write_npy",
-        written=(".npy",),
-    ),
+    Format("text", (".csv", ".csv.gz", ".tsv", ".tsv.gz"), f"{_HERE}.text:DelimitedTable",
+           takes=("dialect",), writer=f"{_WRITE}:write_text", written=(".csv",)),
+    Format("parquet", (".parquet",), f"{_HERE}.tabular:ParquetTable",
+           writer=f"{_WRITE}:write_parquet", written=(".parquet",)),
+    Format("arrow", (".arrow", ".feather", ".ipc"), f"{_HERE}.tabular:ArrowTable",
+           writer=f"{_WRITE}:write_arrow", written=(".arrow", ".feather")),
+    Format("npy", (".npy",), f"{_HERE}.arrays:NpyFile",
+           writer=f"{_WRITE}:write_npy", written=(".npy",)),
     Format("npz", (".npz",), f"{_HERE}.arrays:open_archive"),
     Format("database", (), f"{_HERE}.databases:open_query", pattern=NAME),
-    Format(
-        "matrix-market",
-        (".mtx", ".mtx.gz"),
-        f"{_HERE}.tenx:open_market",
-        beside=f"{_HERE}.tenx:beside",
-    ),
-    Format(
-        "nifti",
-        (".nii", ".nii.gz"),
-        f"{_HERE}.images:NiftiImages",
-        takes=("mask",),
-        together=True,
-    ),
+    Format("matrix-market", (".mtx", ".mtx.gz"), f"{_HERE}.tenx:open_market",
+           beside=f"{_HERE}.tenx:beside"),
+    Format("nifti", (".nii", ".nii.gz"), f"{_HERE}.images:NiftiImages",
+           takes=("mask",), together=True),
     Format("dicom", (".dcm",), f"{_HERE}.images:DicomImages", takes=("mask",), together=True),
     Format("10x", (".h5",), f"{_HERE}.tenx:TenXFile"),
     Format("h5ad", (".h5ad",), f"{_HERE}.cells:open_cells", takes=("layer",)),
     Format("zarr", (".zarr",), f"{_HERE}.cells:open_cells", takes=("layer",), folder=True),
     Format("plink1", (".bed",), f"{_HERE}.genotypes:BedFile", takes=("variants",)),
-    Format(
-        "plink2",
-        (".pgen",),
-        f"{_HERE}.genotypes:PgenFile",
-        takes=("variants",),
-        writer="eigenveil.io.write:write_eigenvec",
-        written=(".eigenvec",),
-        labels=("FID", "IID"),
-    ),
+    Format("plink2", (".pgen",), f"{_HERE}.genotypes:PgenFile", takes=("variants",),
+           writer=f"{_WRITE}:write_eigenvec", written=(".eigenvec",), labels=("FID", "IID")),
     Format("vcf", (".vcf", ".vcf.gz", ".bcf"), f"{_HERE}.vcf:open_vcf", takes=("variants",)),
     # the bags of words of UCI are known by how their names begin
-    Format(
-        "bag-of-words",
-        (),
-        f"{_HERE}.counts:BagOfWordsFile",
-        pattern=r"docword\.(.+\.)?txt(\.gz)?",
-    ),
-)
+    Format("bag-of-words", (), f"{_HERE}.counts:BagOfWordsFile",
+           pattern=r"docword\.(.+\.)?txt(\.gz)?"),
+)  # fmt: skip
 
 
 @cache

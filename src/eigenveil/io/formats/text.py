@@ -7,7 +7,6 @@ import csv
 import io
 import math
 import re
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -53,8 +52,7 @@ _LONG_LINE = re.compile("straddling object|CSV parse error: Empty CSV file or bl
 # pyarrow's message about a cell or a line, up to where it quotes it: the owner's data has no
 # business in a message. Its rows count from 1, with the line of names.
 _EMPTY = pa.array([*(word.encode() for word in MISSING), None], pa.binary())
-BAD_CELL = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+)")
-BAD_LINE = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
+_BAD_CELL = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+)")
 
 
 class DelimitedTable(Table):
@@ -80,7 +78,6 @@ class DelimitedTable(Table):
         self._compression = "gzip" if kind.endswith(".gz") else None
         self._read_bytes = _READ_BYTES
         self._cell_by_cell: set[str] = set()
-        self._any_bytes = False
         self._width = self.malformed = 0
         self.newlines_in_cells = dialect.newlines_in_cells
         self._lines: dict[tuple[int, bool], int] = {}
@@ -105,7 +102,7 @@ class DelimitedTable(Table):
         try:
             with self._batch_reader(self._options()) as reader:
                 schema = reader.stream.schema
-            seen = [(self._known(field.name), field.type) for field in schema]
+            seen = [(field.name, field.type) for field in schema]
             numeric = {name for name, kind in seen if is_numeric(kind) or pa.types.is_null(kind)}
             numeric |= self._of_numbers([name for name, _ in seen if name not in numeric])
         except _AgainError:
@@ -118,10 +115,8 @@ class DelimitedTable(Table):
         """Those of these columns most of whose cells in the first lines are no other text."""
         if not names:
             return set()
-        stored = self._stored(names)
-        convert = self._options(
-            include_columns=stored, column_types=dict.fromkeys(stored, pa.binary())
-        )
+        kinds = dict.fromkeys(names, pa.binary())
+        convert = self._options(include_columns=list(names), column_types=kinds)
         with self._batch_reader(convert) as reader:
             first = reader.next()
         if first is None:
@@ -149,7 +144,7 @@ class DelimitedTable(Table):
             try:
                 with self._batch_reader(self._convert(columns, texts)) as reader:
                     while (batch := reader.next()) is not None:
-                        batch = self._plain_batch(batch.rename_columns(list(columns)), texts)
+                        batch = self._plain_batch(batch, texts)
                         new = batch.slice(min(max(given - seen, 0), batch.num_rows))
                         seen += batch.num_rows
                         given = max(given, seen)
@@ -179,9 +174,7 @@ class DelimitedTable(Table):
         wordy = columns if any(math.isnan(value) for value in self._codes.values()) else ()
         as_bytes = self._cell_by_cell.union(texts, wordy)
         kinds |= {name: pa.binary() for name in columns if name in as_bytes}
-        stored = self._stored(columns)
-        types = dict(zip(stored, kinds.values(), strict=True))
-        return self._options(include_columns=stored, column_types=types)
+        return self._options(include_columns=list(columns), column_types=kinds)
 
     def _options(self, **more: Any) -> Any:
         return conversion((), self._settled.likely, **more)
@@ -211,14 +204,6 @@ class DelimitedTable(Table):
                 found[code] += here.true_count
             plainly = pc.if_else(here, pa.scalar(None, plainly.type), plainly)
         return plainly
-
-    def _stored(self, names: Sequence[str]) -> list[str]:
-        if not self._any_bytes:
-            return list(names)
-        return [name.encode().decode("latin-1") for name in names]
-
-    def _known(self, stored: str) -> str:
-        return stored.encode("latin-1").decode() if self._any_bytes else stored
 
     def _raw(self) -> Any:
         source = str(self.path) if isinstance(self.path, Path) else self.path.open("rb")
@@ -251,23 +236,21 @@ class DelimitedTable(Table):
         return skip
 
     def _opened(self, convert: Any, lent: Lent) -> Any:
-        with _nothing_undecoded_printed():
-            return pa.csv.open_csv(
-                self._stream(lent),
-                # reading in steps has one thread anyway, and without more pyarrow reports the row
-                read_options=pa.csv.ReadOptions(
-                    block_size=self._read_bytes,
-                    use_threads=False,
-                    encoding="latin-1" if self._any_bytes else "utf8",
-                    column_names=self._given_names,
-                ),
-                parse_options=pa.csv.ParseOptions(
-                    delimiter=self._settled.separator,
-                    newlines_in_values=self._dialect.newlines_in_cells,
-                    invalid_row_handler=lent(self._skipping()),
-                ),
-                convert_options=convert,
-            )
+        return pa.csv.open_csv(
+            self._stream(lent),
+            # reading in steps has one thread anyway, and without more pyarrow reports the row
+            read_options=pa.csv.ReadOptions(
+                block_size=self._read_bytes,
+                use_threads=False,
+                column_names=self._given_names,
+            ),
+            parse_options=pa.csv.ParseOptions(
+                delimiter=self._settled.separator,
+                newlines_in_values=self._dialect.newlines_in_cells,
+                invalid_row_handler=lent(self._skipping()),
+            ),
+            convert_options=convert,
+        )
 
     @contextmanager
     def _batch_reader(self, convert: Any) -> Iterator[_Reader]:
@@ -280,12 +263,8 @@ class DelimitedTable(Table):
             if _LONG_LINE.match(str(error)) and self._read_bytes < _MOST_READ_BYTES:
                 self._read_bytes *= 4
                 raise _AgainError from None
-            if cell := BAD_CELL.match(str(error)):
+            if cell := _BAD_CELL.match(str(error)):
                 self._cell_by_cell.add(self._names[int(cell[1])])
-                raise _AgainError from None
-            if BAD_LINE.match(str(error)) and not self._any_bytes:
-                # pyarrow has to decode such a line to leave it out, and this one is no UTF-8
-                self._any_bytes = True
                 raise _AgainError from None
             raise self._located(str(error)) or error from None
 
@@ -360,8 +339,7 @@ class _Reader:
     stream: Any = None
 
     def next(self) -> Any:
-        with _nothing_undecoded_printed():
-            return next(iter(self.stream), None)
+        return next(iter(self.stream), None)
 
     def __enter__(self) -> None:
         pass
@@ -379,9 +357,8 @@ class _Utf8Lines(io.RawIOBase):
 
     def __init__(self, stream: Any, encoding: str, plain: PlainLines, *, endless: bool) -> None:
         self._stream, self._plain, self._endless = stream, plain, endless
-        self._decoder = None
-        if encoding != "utf-8":
-            self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+        self._plainly_coded = encoding == "utf-8"
+        self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
         self._ready, self._rest = b"", b""
 
     def readable(self) -> bool:
@@ -390,8 +367,7 @@ class _Utf8Lines(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         while not self._ready:
             more = self._stream.read(_READ_BYTES)
-            new = more if self._decoder is None else self._decoder.decode(more, not more).encode()
-            text = self._rest + new
+            text = self._rest + self._in_utf8(more)
             # an end of a line may be \r, which may be half of one
             end = (text.rfind(b"\n") + 1 or text.rfind(b"\r", 0, -1) + 1) if more else len(text)
             self._ready, self._rest = self._plain(text[:end]), text[end:]
@@ -403,25 +379,15 @@ class _Utf8Lines(io.RawIOBase):
         found, self._ready = self._ready[:size], self._ready[size:]
         return found
 
+    def _in_utf8(self, data: bytes) -> bytes:
+        """What is no UTF-8 becomes some: pyarrow decodes the lines that it leaves out."""
+        if self._plainly_coded and data and data.isascii() and not self._decoder.getstate()[0]:
+            return data
+        return self._decoder.decode(data, not data).encode()
+
 
 class _AgainError(Exception):
     """The text is to be read again: more at a time, or a column cell by cell."""
-
-
-@contextmanager
-def _nothing_undecoded_printed() -> Iterator[None]:
-    """Keep pyarrow from printing of a line that it cannot decode, and is read again."""
-    others = sys.unraisablehook
-
-    def hook(reported: Any) -> None:
-        if not issubclass(reported.exc_type, UnicodeDecodeError):
-            others(reported)
-
-    sys.unraisablehook = hook
-    try:
-        yield
-    finally:
-        sys.unraisablehook = others
 
 
 def cells_of_first_line(text: Any, delimiter: str, most: int = 1) -> int:
