@@ -201,10 +201,10 @@ import sys
 from pathlib import Path
 from toy_experiment import TOY
 from eigenveil_papers.reproduction import runner
-from eigenveil_papers.reproduction.experiment import Settings
+from eigenveil_papers.reproduction.experiment import RunSettings
 
 if __name__ == "__main__":
-    runner.run(TOY, Settings(scale="toy", runs=4), out=Path(sys.argv[1]), jobs=int(sys.argv[2]))
+    runner.run(TOY, RunSettings(scale="toy", runs=4), out=Path(sys.argv[1]), jobs=int(sys.argv[2]))
 """
 
 
