@@ -13,7 +13,7 @@ pytest.importorskip("prometheus_client", reason="prometheus-client is not instal
 
 from study_tools import Federation, ended, until
 
-from eigenveil.cli.service import StudyEvents, speaker
+from eigenveil.cli.service import Service, StudyEvents
 from eigenveil.errors import DataError, OutputError
 from eigenveil.moments.source import ArrayRows
 from eigenveil.network.health import (
@@ -113,9 +113,8 @@ def test_labels_are_of_a_fixed_list():
 
 
 def test_events_as_json(capsys):
-    say = speaker(
-        quiet=False, log_json=True, who="north", run=lambda: {"study": "ab", "session": "cd"}
-    )
+    service = Service(None, log_json=True, quiet=False)
+    say = service.speaker("north", lambda: {"study": "ab", "session": "cd"})
     say("A \x1b[31mline\u2028 of\ntext")
     out = capsys.readouterr().out
     assert out.isascii()

@@ -62,34 +62,35 @@ class Account:
         return usual_ledger(make_folder=True) if self.ledger is None else self.ledger
 
 
-@dataclass(frozen=True)
-class TableRequest:
-    """A fit of one table as it is asked for; ``values`` are of declared options, by their names."""
+@dataclass(frozen=True, kw_only=True)
+class FitRequest:
+    """What every fit is asked with; ``values`` are of declared options, by their names."""
 
-    files: Files
     out: Path
-    task: str = "pca"
     values: Mapping[str, Any] = field(default_factory=dict)
     columns: WantedColumns = field(default_factory=WantedColumns)
-    account: Account = field(default_factory=Account)
     figures: bool = True
-    projection: Path | None = None  # A folder, or a file, in which rows are drawn for their owner
     overwrite: bool = False
 
 
 @dataclass(frozen=True)
-class SitesRequest:
+class TableRequest(FitRequest):
+    """A fit of one table."""
+
+    files: Files
+    task: str = "pca"
+    account: Account = field(default_factory=Account)
+    projection: Path | None = None  # A folder, or a file, in which rows are drawn for their owner
+
+
+@dataclass(frozen=True)
+class SitesRequest(FitRequest):
     """A fit of several sites; a ``study`` that all agree on states all options."""
 
     sites: Mapping[str, Files]
-    out: Path
     task: str | None = None
-    values: Mapping[str, Any] = field(default_factory=dict)
-    columns: WantedColumns = field(default_factory=WantedColumns)
     study: Study | None = None
     ledgers: Path | None = None
-    figures: bool = True
-    overwrite: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Of plans of one table and of studies; worked out without any row.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from eigenveil.app.events import Tell, Told
-from eigenveil.app.parts import Part, TablePart
+from eigenveil.app.parts import Part, TablePart, bytes_text
 from eigenveil.app.results import release_table, release_values
 from eigenveil.errors import WrongOption
 from eigenveil.federation.protocols import PROTOCOLS
@@ -176,14 +176,32 @@ def needs(found: Expected, rows: int) -> list[dict[str, float | None]]:
     return lines
 
 
-def needs_values(found: Expected, rows: int) -> dict[str, Any]:
-    return {
-        "rounds": [[record.name for record in together] for together in found.rounds],
-        "releases": [release_values(record) for record in found.records],
-        "released_values": sum(record.noise.size for record in found.records),
-        "needs": needs(found, rows),
-        "document_words": found.document_words,
-    }
+@dataclass(frozen=True)
+class TensorOutlook:
+    """What a plan of mixtures or topics releases of so many rows, and what is seen then."""
+
+    found: Expected
+    rows: int
+
+    @property
+    def records(self) -> Sequence[ReleaseRecord]:
+        return self.found.records
+
+    def as_json(self) -> dict[str, Any]:
+        found = self.found
+        return {
+            "rounds": [[record.name for record in together] for together in found.rounds],
+            "releases": [release_values(record) for record in found.records],
+            "released_values": sum(record.noise.size for record in found.records),
+            "needs": needs(found, self.rows),
+            "document_words": found.document_words,
+        }
+
+    def parts(self) -> Iterator[Part]:
+        count = len(self.found.rounds)
+        yield release_table(self.records, title=f"releases, in {count} passes")
+        yield f"together {bytes_text(8 * sum(record.noise.size for record in self.records))}."
+        yield from needs_parts(self.found, self.rows)
 
 
 def needs_parts(found: Expected, rows: int) -> Iterator[Part]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from eigenveil.app.ledger_place import usual_ledger
 from eigenveil.app.parts import Part, Sentence, Strong, TablePart, whole
@@ -21,7 +21,9 @@ from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.ledger.placing import budget_left_text
 from eigenveil.federation.ledger.verify import Verification
 from eigenveil.files import replacing
-from eigenveil.network.folder import PartyFolder, open_party
+
+if TYPE_CHECKING:
+    from eigenveil.network.folder import PartyFolder
 
 _MOST_SHOWN = 20
 
@@ -41,6 +43,9 @@ def open_ledger(
     """The ledger of a place, or of this user's tables; of a site, whose folder has its heads."""
     where = usual_ledger(make_folder=makes) if place is None else place
     if party is not None:
+        # imported here: 'ledger show' needs none of a party's keys
+        from eigenveil.network.folder import open_party
+
         return ledger_of(where, open_party(party, role="site"), heads_of(heads))
     return Ledger(where, heads=heads_of(heads))
 

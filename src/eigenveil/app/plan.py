@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,17 +13,16 @@ from eigenveil.app.events import Tell, nobody
 from eigenveil.app.forecasts import (
     OF_FITS,
     Outlook,
+    TensorOutlook,
     answer_parts,
     answer_values,
     find_quality,
-    needs_parts,
-    needs_values,
     tensor_scene,
     trials_text,
     trials_values,
 )
 from eigenveil.app.parts import Part, TablePart, bytes_text
-from eigenveil.app.results import guarantee_values, release_table
+from eigenveil.app.results import guarantee_values
 from eigenveil.checks import check_whole
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.models.mixture.plan import MixturePlan
@@ -39,11 +37,10 @@ from eigenveil.planning.forecast import DEFAULT_SPECTRUM
 from eigenveil.planning.predict import Prediction, parse_spectrum, predict
 from eigenveil.planning.quality import Answer, Sought
 from eigenveil.planning.simulated import SIMULATORS
-from eigenveil.planning.tensors import Expected, expect
+from eigenveil.planning.tensors import expect
 from eigenveil.planning.trials import Scenario, Simulation, Trials
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Guarantee, neighbours_text
-from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.tables.names import MOST_SPARSE_COLUMNS, check_width
 
 
@@ -123,7 +120,9 @@ def check_expected(
 
 
 @dataclass(frozen=True)
-class PlannedFit(ABC):
+class PlannedFit:
+    """What a fit would give; of the kinds of tasks that follow."""
+
     request: PlanRequest
 
     @property
@@ -131,13 +130,8 @@ class PlannedFit(ABC):
         """The options of the fit that was planned; ``None`` where there is none."""
         return self.request.values
 
-    @abstractmethod
-    def as_json(self) -> Any:
-        """As plain values."""
-
-    @abstractmethod
     def parts(self) -> Iterator[Part]:
-        """In tables and sentences."""
+        raise NotImplementedError
 
 
 def plan_fit(request: PlanRequest) -> PlannedFit:
@@ -303,73 +297,52 @@ class PlannedReleases(PlannedFit):
 
     plan: Any
     trials: Trials
-    records: Sequence[ReleaseRecord]
+    outlook: Outlook | TensorOutlook
+    shape: str  # Of what is planned, in words
+    scene: str  # The data that fits are simulated of
 
     @property
     def guarantee(self) -> Guarantee:
-        return compose(self.records, delta=self.plan.delta, adjacency=self.plan.adjacency)
-
-    @abstractmethod
-    def expected_values(self) -> dict[str, Any]:
-        """What is expected to show, as plain values."""
+        """What the releases promise together."""
+        records = self.outlook.records
+        return compose(records, delta=self.plan.delta, adjacency=self.plan.adjacency)
 
     def as_json(self) -> dict[str, Any]:
         return {
             "task": self.request.task.name,
             "rows": self.request.rows,
-            **self.expected_values(),
+            **self.outlook.as_json(),
             **trials_values(self.trials),
             "guarantee": guarantee_values(self.guarantee),
             **plan_values(self.plan),
         }
 
-
-@dataclass(frozen=True)
-class PlannedMoment(PlannedReleases):
-    outlook: Outlook
-
-    def expected_values(self) -> dict[str, Any]:
-        return self.outlook.as_json()
-
     def parts(self) -> Iterator[Part]:
         asked = self.request
-        yield f"{asked.task.name}: {asked.rows:,} rows x {self.plan.features:,} features."
+        yield f"{asked.task.name}: {asked.rows:,} rows x {self.plan.features:,} {self.shape}."
         yield from self.outlook.parts()
-        yield trials_text(self.trials, asked.task, f"Gaussian rows, {asked.spectrum}")
+        yield trials_text(self.trials, asked.task, self.scene)
         yield f"guarantee: {self.guarantee}"
 
 
-def plan_moment(request: PlanRequest) -> PlannedMoment:
+def plan_moment(request: PlanRequest) -> PlannedReleases:
+    """Of a whole second moment."""
     plan = request.plan()
-    records = rehearse(plan, plan.budgets, {})
-    outlook = Outlook(plan, records, request.rows, request.spectrum)
-    return PlannedMoment(request, plan, request.simulated(plan), records, outlook)
+    outlook = Outlook(plan, rehearse(plan, plan.budgets, {}), request.rows, request.spectrum)
+    trials, scene = request.simulated(plan), f"Gaussian rows, {request.spectrum}"
+    return PlannedReleases(request, plan, trials, outlook, "features", scene)
 
 
-@dataclass(frozen=True)
-class PlannedTensors(PlannedReleases):
-    expected: Expected
-
-    def expected_values(self) -> dict[str, Any]:
-        return needs_values(self.expected, self.request.rows)
-
-    def parts(self) -> Iterator[Part]:
-        asked, plan, records = self.request, self.plan, self.records
-        many = f"at most {plan.n_components}" if plan.auto_components else str(plan.n_components)
-        mixture = isinstance(plan, MixturePlan)
-        kind, things = ("features", "components") if mixture else ("words", "topics")
-        yield f"{asked.task.name}: {asked.rows:,} rows x {plan.features:,} {kind}, {many} {things}."
-        yield release_table(records, title=f"releases, in {len(self.expected.rounds)} passes")
-        yield f"together {bytes_text(8 * sum(record.noise.size for record in records))}."
-        yield from needs_parts(self.expected, asked.rows)
-        yield f"guarantee: {self.guarantee}"
-        yield trials_text(self.trials, asked.task, tensor_scene(plan, asked.scenario()))
-
-
-def plan_tensors(request: PlanRequest) -> PlannedTensors:
+def plan_tensors(request: PlanRequest) -> PlannedReleases:
+    """Of a mixture or of topics."""
     plan = request.plan()
     found = expect(plan, request.rows, document_words=request.document_words)
-    return PlannedTensors(request, plan, request.simulated(plan), found.records, found)
+    many = f"at most {plan.n_components}" if plan.auto_components else str(plan.n_components)
+    mixture = isinstance(plan, MixturePlan)
+    shape = f"features, {many} components" if mixture else f"words, {many} topics"
+    trials, scene = request.simulated(plan), tensor_scene(plan, request.scenario())
+    outlook = TensorOutlook(found, request.rows)
+    return PlannedReleases(request, plan, trials, outlook, shape, scene)
 
 
 _PREDICTED: Mapping[str, Callable[[PlanRequest], PlannedFit]] = {

@@ -19,7 +19,7 @@ from eigenveil.app.parts import Part, TablePart, strongly
 from eigenveil.app.presenters.base import Presenter
 from eigenveil.errors import DataError, OutputError, WrongOption, of_system, short_name
 from eigenveil.export import FORMATS, ExportFormat
-from eigenveil.files import hold
+from eigenveil.files import hold, replacing
 from eigenveil.models.display import RELEASES, release_cells
 from eigenveil.models.stored import StoredModel, estimator_of
 from eigenveil.models.task import TASKS
@@ -165,6 +165,18 @@ def check_place(path: Path, *, overwrite: bool) -> bool:
     except OSError as error:
         raise OutputError("no-such-folder", folder=folder, reason=of_system(error)) from None
     return there
+
+
+def write_text(text: str, out: Path, *, overwrite: bool) -> None:
+    """Write a file whole or not at all."""
+    check_place(out, overwrite=overwrite)
+    with replacing(out) as scratch:
+        scratch.write_text(text, encoding="utf-8")
+
+
+def write_format(schema: object, out: Path, *, overwrite: bool) -> None:
+    """Write the JSON schema of a file, for editors and other programs."""
+    write_text(json.dumps(schema, indent=2) + "\n", out, overwrite=overwrite)
 
 
 def check_free(folder: Path, *, overwrite: bool) -> None:

@@ -5,17 +5,14 @@ What is said of values here was read from rows: it is for their owner only.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from eigenveil.app.parts import Part, TablePart
-from eigenveil.app.results import check_place
 from eigenveil.app.rows import Files
 from eigenveil.errors import short_name
-from eigenveil.files import replacing
 from eigenveil.io import ReadOptions
 from eigenveil.io.survey import SchemaReport, as_json, check_files, look_at
 from eigenveil.tables.draft import Drafted
@@ -120,12 +117,6 @@ class CheckedFiles:
 
 def check(files: Files, schema: Path, *, read: ReadOptions) -> CheckedFiles:
     return CheckedFiles(check_files(files, read_schema(schema), read=read))
-
-
-def write_format(out: Path, *, overwrite: bool) -> None:
-    check_place(out, overwrite=overwrite)
-    with replacing(out) as scratch:
-        scratch.write_text(json.dumps(json_schema(), indent=2) + "\n", encoding="utf-8")
 
 
 def with_public(column: Any, parts: Sequence[str]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +13,12 @@ import numpy as np
 from eigenveil.app.parts import Part
 from eigenveil.app.presenters.study import summary, summary_parts
 from eigenveil.app.presenters.survey import Survey, decision_text, schemas_of
-from eigenveil.app.results import check_place
 from eigenveil.app.rows import WantedColumns
 from eigenveil.app.study import open_lead, settled
 from eigenveil.app.study_plan import choice_of
 from eigenveil.errors import DataError, EigenveilError, nearest
 from eigenveil.federation.study.file import read_study, schema, write_toml
 from eigenveil.federation.study.study import Study, make_study
-from eigenveil.files import replacing
 from eigenveil.io import ReadOptions, read_vocabulary
 from eigenveil.models.task import Task
 from eigenveil.moments.source import RowSource
@@ -39,7 +36,6 @@ __all__ = [
     "new_study",
     "read_study",
     "schema",
-    "write_schema",
 ]
 
 
@@ -159,12 +155,6 @@ def _site(text: str) -> dict[str, Any]:
         return {"name": name, "epsilon": float(target)}
     except ValueError:
         raise DataError("bad-target", site=text, target=target) from None
-
-
-def write_schema(out: Path, *, overwrite: bool) -> None:
-    check_place(out, overwrite=overwrite)
-    with replacing(out) as scratch:
-        scratch.write_text(json.dumps(schema(), indent=2) + "\n", encoding="utf-8")
 
 
 # -- what it means, and whether files fit it

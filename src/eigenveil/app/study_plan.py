@@ -11,11 +11,11 @@ from eigenveil.app.events import Tell
 from eigenveil.app.forecasts import (
     OF_FITS,
     Outlook,
+    TensorOutlook,
     answer_parts,
     answer_values,
     find_quality,
     needs_parts,
-    needs_values,
     outlook_of_study,
     tensor_scene,
     trials_text,
@@ -244,7 +244,7 @@ class ExpectedStudy:
     hidden: bool
 
     def as_json(self) -> dict[str, Any]:
-        values = needs_values(self.found, self.rows or _SOME_ROWS)
+        values = TensorOutlook(self.found, self.rows or _SOME_ROWS).as_json()
         if self.rows is None:
             values["needs"] = None
         values["round_bytes"] = [

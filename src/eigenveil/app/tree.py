@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eigenveil.app.fit import Fitted, ledger_files
+from eigenveil.app.fit import FitRequest, Fitted, ledger_files
 from eigenveil.app.parts import Part
 from eigenveil.app.results import (
     check_free,
@@ -18,7 +18,7 @@ from eigenveil.app.results import (
     view_parts,
     write_result,
 )
-from eigenveil.app.rows import Files, WantedColumns, open_sites
+from eigenveil.app.rows import Files, open_sites
 from eigenveil.errors import WrongOption
 from eigenveil.federated.tree_fit import fit_tree as fit_rows
 from eigenveil.federation.ledger.fits import begin_fit
@@ -31,18 +31,13 @@ _SITES, _CHILDREN, _COMPONENTS = 2, 2, 2
 
 
 @dataclass(frozen=True)
-class TreeRequest:
-    """A fit up a tree as it is asked for; ``values`` are of a stream's declared options."""
+class TreeRequest(FitRequest):
+    """A fit up a tree; ``values`` are of a stream's declared options."""
 
     sites: Mapping[str, Files]
-    out: Path
-    values: Mapping[str, Any] = field(default_factory=dict)
-    columns: WantedColumns = field(default_factory=WantedColumns)
     fan_out: int = 4
     protect: str = "outsider"
     ledgers: Path | None = None
-    figures: bool = True
-    overwrite: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,17 +25,6 @@ _LOOK = 1.0
 _GUARD = threading.Lock()
 
 
-def speaker(
-    *, quiet: bool, log_json: bool, who: str, run: Callable[[], Mapping[str, str]] = dict
-) -> Say:
-    """Prints events: lines for people, or objects for a log's collector."""
-    from eigenveil.cli.presenters.site_console import lines
-
-    if quiet or not log_json:
-        return lines(quiet=quiet)
-    return lambda text: print_event(who, run(), text)
-
-
 def print_event(who: str, ids: Mapping[str, str], text: str) -> None:
     """Print an event as one line of JSON, in ASCII: nothing that a terminal could obey."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -53,7 +42,23 @@ class Service:
     quiet: bool
 
     def speaker(self, who: str, run: Callable[[], Mapping[str, str]] = dict) -> Say:
-        return speaker(quiet=self.quiet, log_json=self.log_json, who=who, run=run)
+        """Prints events: lines for people, or objects for a log's collector."""
+        tell = self.teller(who)
+        return lambda text: tell(run(), text)
+
+    def teller(self, who: str) -> Callable[[Mapping[str, str], str], None]:
+        """The same, of several runs."""
+        from eigenveil.cli.presenters.site_console import lines
+
+        say = lines(quiet=self.quiet)
+
+        def tell(ids: Mapping[str, str], text: str) -> None:
+            if self.log_json and not self.quiet:
+                print_event(who, ids, text)
+            else:
+                say(text)
+
+        return tell
 
 
 def service_options(

@@ -76,7 +76,12 @@ def fit(rows: Rows, asked: dict[str, Any], out: Path, events: Events) -> None:
         return
     values = kind.values(asked["given"])
     asked_for = TableRequest(
-        rows.data, out, kind.task.name, values, columns_of(rows), Account(rows.ledger)
+        rows.data,
+        kind.task.name,
+        Account(rows.ledger),
+        out=out,
+        values=values,
+        columns=columns_of(rows),
     )
     fit_table(asked_for, events.of_fit)
 

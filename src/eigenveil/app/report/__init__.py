@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from eigenveil.app.report.page import report_page as report_page
-from eigenveil.app.results import MODEL, check_place, load_model
+from eigenveil.app.results import MODEL, check_place, load_model, write_text
 from eigenveil.errors import PrivacyError
 from eigenveil.federation.protocol.certificates import check
-from eigenveil.files import replacing
 from eigenveil.privacy.guarantee import Guarantee
 
 
@@ -25,7 +24,5 @@ def write_report(
             whose=f"The certificate of {result}",
             why=verdict.explanation,
         )
-    text = report_page(model, verdict, title=title)
-    with replacing(out) as scratch:
-        scratch.write_text(text, encoding="utf-8")
+    write_text(report_page(model, verdict, title=title), out, overwrite=overwrite)
     return verdict.guarantee

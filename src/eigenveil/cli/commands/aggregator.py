@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -13,10 +12,8 @@ import typer
 from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.cli.service import (
-    Say,
     Service,
     StudyEvents,
-    print_event,
     service_options,
     start_health,
 )
@@ -82,8 +79,7 @@ def start(
             say(f"Mail of {', '.join(by_hand)} is carried by hand: eigenveil exchange.")
         start_health(service.health, WatchedParty(opened, Activity(reached_at=math.inf)), say)
         if not service.quiet:
-            told = _told(say, log_json=service.log_json, who=opened.name)
-            StudyEvents(opened, told).start()
+            StudyEvents(opened, service.teller(opened.name)).start()
         end_at_once(say)
         serve_aggregator(opened, mailbox, say=say)
     return 0
@@ -102,18 +98,6 @@ def end(
 
     end_run(open_party(party, role="aggregator"), run, reason)
     Screen(quiet=quiet).print(f"ended: run {run}")
-
-
-def _told(say: Say, *, log_json: bool, who: str) -> Callable[[Mapping[str, str], str], None]:
-    """Tells of a study, with its ids where the log is for a program."""
-
-    def tell(ids: Mapping[str, str], text: str) -> None:
-        if log_json:
-            print_event(who, ids, text)
-        else:
-            say(text)
-
-    return tell
 
 
 def _is_local(address: str) -> bool:

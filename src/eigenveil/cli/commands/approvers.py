@@ -76,8 +76,7 @@ def add_approver(
     who: Any,
 ) -> None:
     """Put somebody into the list; with a new key under a password, unless one is given."""
-    done = app.approvers.add(who, name, role, public_key)
-    present(done, json=False, quiet=quiet)
+    present(app.approvers.add(who, name, role, public_key), quiet=quiet)
 
 
 @approver_app.command("list")
@@ -104,15 +103,14 @@ def renew_approver(
     who: Any,
 ) -> None:
     """Give somebody in the list a new key: theirs was lost, or the party has another one."""
-    done = app.approvers.renew(who, name, public_key)
-    present(done, json=False, quiet=quiet)
+    present(app.approvers.renew(who, name, public_key), quiet=quiet)
 
 
 @approver_app.command("remove")
 @decides
 def remove_approver(name: Who, quiet: options.Quiet = False, *, who: Any) -> None:
     """Let somebody decide no more; what they decided before stays as it is."""
-    present(app.approvers.remove(who, name), json=False, quiet=quiet)
+    present(app.approvers.remove(who, name), quiet=quiet)
 
 
 @approver_app.command("rule")
@@ -126,11 +124,11 @@ def set_rule(
     who: Any,
 ) -> None:
     """Switch the two-person rule on (2) or off (1)."""
-    present(app.approvers.set_rule(who, persons), json=False, quiet=quiet)
+    present(app.approvers.set_rule(who, persons), quiet=quiet)
 
 
 @approver_app.command("agree")
 @decides
 def agree_to_change(quiet: options.Quiet = False, *, who: Any) -> None:
     """Sign the change of the list that waits for a second approver ('list' shows it)."""
-    present(app.approvers.agree(who), json=False, quiet=quiet)
+    present(app.approvers.agree(who), quiet=quiet)

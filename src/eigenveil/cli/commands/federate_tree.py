@@ -60,12 +60,12 @@ def federate_tree(
     columns.whose_rows(option_values.get("unit"), **whose)
     asked = app.tree.TreeRequest(
         app.rows.read_sites(site, sql),
-        out,
-        option_values,
-        columns,
         fan_out=fan_out,
         protect=protect,
         ledgers=ledgers,
+        out=out,
+        values=option_values,
+        columns=columns,
         figures=plots,
         overwrite=overwrite,
     )

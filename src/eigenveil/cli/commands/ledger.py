@@ -154,7 +154,7 @@ def budget(
     accounts = app.budgets.set_budget(
         place, wanted, by=by, reason=reason, party=party, key=key, password=ask_password
     )
-    present(accounts, json=False, quiet=quiet)
+    present(accounts, quiet=quiet)
 
 
 def _work(
@@ -203,8 +203,7 @@ def charge(
     quiet: options.Quiet = False,
 ) -> None:
     """Charge a data set's account for work done elsewhere, by what that program stated of it."""
-    accounts = app.budgets.charge(place, data_set, work, by=by, reason=reason)
-    present(accounts, json=False, quiet=quiet)
+    present(app.budgets.charge(place, data_set, work, by=by, reason=reason), quiet=quiet)
 
 
 @ledger_app.command()

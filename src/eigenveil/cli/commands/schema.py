@@ -85,7 +85,7 @@ def print_format(
     if out is None:
         print_json(app.schema.json_schema())
     else:
-        app.schema.write_format(out, overwrite=overwrite)
+        app.results.write_format(app.schema.json_schema(), out, overwrite=overwrite)
 
 
 # -- what is asked

@@ -146,7 +146,7 @@ def print_schema(
         if json or not quiet:
             print_json(app.study_draft.schema())
         return
-    app.study_draft.write_schema(out, overwrite=overwrite)
+    app.results.write_format(app.study_draft.schema(), out, overwrite=overwrite)
     if json:
         print_json({"out": out})
     else:

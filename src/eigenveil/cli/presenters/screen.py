@@ -151,7 +151,7 @@ class Presentable(Protocol):
         """In tables and sentences."""
 
 
-def present(found: Presentable, *, json: bool, quiet: bool = False) -> Screen:
+def present(found: Presentable, *, json: bool = False, quiet: bool = False) -> Screen:
     """Show what a use case returned, as one JSON object or to people; the screen for what follows.
 
     That screen shows nothing beside JSON.
