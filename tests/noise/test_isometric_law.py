@@ -37,19 +37,11 @@ def rotated(noise):
 
 
 def test_coordinates_are_independent_with_one_variance_in_any_basis():
-    noise = matrices(10_000, 4)
-    assert isotropic(svec(noise), 1.0) > FALSE_ALARM
-    assert isotropic(svec(rotated(noise)), 1.0) > FALSE_ALARM
-
-
-@pytest.mark.parametrize("factor", OFF_BY_30_PERCENT)
-def test_another_scale_is_rejected(factor):
-    noise = matrices(4000, 4, sigma=factor)
-    assert isotropic(svec(noise), 1.0) < REJECTED
-    assert isotropic(svec(rotated(noise)), 1.0) < REJECTED
-
-
-def test_one_variance_for_all_entries_is_rejected():
+    noise = matrices(10_000, 4, sigma=0.7) / 0.7
+    for given in (noise, rotated(noise)):
+        assert isotropic(svec(given), 1.0) > FALSE_ALARM
+        for factor in OFF_BY_30_PERCENT:
+            assert isotropic(svec(factor * given[:4000]), 1.0) < REJECTED
     assert isotropic(svec(matrices(4000, 4, draw=same_everywhere)), 1.0) < REJECTED
 
 
@@ -77,11 +69,6 @@ def test_a_large_matrix_is_exactly_symmetric_with_the_right_variances():
     assert np.array_equal(noise, noise.T)
     assert p > FALSE_ALARM
     assert large(same_everywhere)[1] < REJECTED
-
-
-def test_triangle_is_laid_out_row_by_row():
-    matrix = draws.symmetric_from_triangle(np.array([1, 2, 3]), np.array([4, 5, 6]))
-    assert matrix.tolist() == [[1, 4, 5], [4, 2, 6], [5, 6, 3]]
 
 
 @pytest.mark.parametrize("shape", [(7,), (5, 3)])

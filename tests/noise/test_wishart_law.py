@@ -23,11 +23,8 @@ GRID = -30
 
 
 def differences(count, size, *, scale=1.0):
-    source = SecureSource()
-    drawn = [
-        wishart.wishart_difference(size, scale=scale, grid=GRID, source=source)
-        for _ in range(count)
-    ]
+    made = {"scale": scale, "grid": GRID, "source": SecureSource()}
+    drawn = [wishart.wishart_difference(size, **made) for _ in range(count)]
     return np.ldexp(np.array(drawn).astype(float), GRID)
 
 
@@ -71,21 +68,8 @@ def test_entries_follow_their_law_which_is_symmetric_about_zero(size, count):
     assert np.array_equal(noise, np.swapaxes(noise, 1, 2))
     assert law(noise) > FALSE_ALARM
     assert law(one_sided(count // 2, size)) < REJECTED
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("factor", OFF_BY_30_PERCENT)
-def test_another_scale_is_rejected(factor):
-    assert law(differences(8000, 3, scale=factor)) < REJECTED
-
-
-def test_variances_are_those_of_theory():
-    """4 (D+1) on, 2 (D+1) off the diagonal, each within ten deviations or more."""
-    noise = differences(500, 40)
-    squares = np.mean(noise**2, axis=0)
-    off = squares[np.triu_indices(40, 1)]
-    assert np.mean(np.diagonal(squares)) == pytest.approx(4 * 41, rel=0.15)
-    assert np.mean(off) == pytest.approx(2 * 41, rel=0.05)
+    if size == 3:
+        assert all(law(factor * noise) < REJECTED for factor in OFF_BY_30_PERCENT)
 
 
 def test_one_dimension_is_the_laplace_mechanism():
@@ -133,7 +117,7 @@ def test_a_row_more_is_hidden_by_the_difference_but_not_by_the_one_sided_noise()
     assert proven_loss(one, two + row) > 1.1
 
 
-@pytest.mark.parametrize("shape", [(1, 2), (2, 3), (7, 8), (7, 1)])
+@pytest.mark.parametrize("shape", [(1, 2), (2, 3), (7, 8), (7, 1), (60, 61)])
 @pytest.mark.parametrize("deviation", [2.0**50, 2.0**50.49])
 def test_gram_of_integers_is_exact(shape, deviation):
     """Against Python's own integers: rounded down to multiples of 2**54, nothing lost."""
@@ -142,16 +126,6 @@ def test_gram_of_integers_is_exact(shape, deviation):
     g = g.astype(object).reshape(shape)
     # the one product of limbs that is left out is below 2**-17 of the unit
     assert np.all(abs((g @ g.T) - (product.astype(object) << 54)) < (1 << 54) + (1 << 37))
-
-
-def test_gram_of_many_rows_is_exact_in_every_limb():
-    """300 rows, compared with Python's own integers on a corner."""
-    size = 300
-    product = wishart._exact_gram((size, size + 1), 2.0**50, SeededSource(6))
-    g = lattice_noise(size * (size + 1), scale=2.0**50, power=2, source=SeededSource(6))
-    g = g.astype(object).reshape(size, size + 1)
-    exact = (g[:20] @ g[:20].T) >> 54
-    assert np.all(abs(exact - product[:20, :20]) <= 1)
 
 
 def test_no_grid_is_finer_than_the_noise():

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy import classic_sigma, delta_of_mu, epsilon_of_mu, mu_of_epsilon
-from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.accountant import compose, mu_beside_pure, pure_epsilon_beside
+from eigenveil.privacy.budget import caps_of, split_budget
+from eigenveil.privacy.mechanisms.base import SamplingError
 
 EPSILONS = st.floats(math.log(1e-3), math.log(50)).map(math.exp)
 DELTAS = st.floats(-300, math.log10(0.4)).map(lambda e: 10.0**e)
@@ -85,40 +87,34 @@ def test_agrees_with_dp_accounting(mu):
         assert epsilon <= RdpAccountant().compose(GaussianDpEvent(1 / mu)).get_epsilon(delta)
 
 
-def total_mu(mus):
-    return math.sqrt(Loss.total(Loss(mu_squared=mu * mu) for mu in mus).mu_squared)
-
-
-@given(st.lists(st.floats(0.01, 2), min_size=1, max_size=6))
-def test_gaussian_releases_compose_in_squares(mus):
-    total = total_mu(mus)
-    assert total == pytest.approx(math.hypot(*mus), rel=1e-14)
-    assert total_mu([total_mu(mus[:2]), *mus[2:]]) == pytest.approx(total, rel=1e-14)
-
-
-def test_composition_agrees_with_dp_accounting():
-    mus = [0.3, 0.5, 0.8]
-    composed = pld.from_gaussian_mechanism(1 / mus[0], value_discretization_interval=1e-4)
-    for mu in mus[1:]:
-        composed = composed.compose(
-            pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-4)
-        )
-    ours = epsilon_of_mu(total_mu(mus), 1e-6)
-    assert ours <= composed.get_epsilon_for_delta(1e-6) < ours + 5e-4
-
-
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan, "1", None])
-def test_bad_epsilon_is_refused(epsilon):
-    with pytest.raises(PrivacyError) as caught:
-        mu_of_epsilon(epsilon, 1e-6)
-    assert caught.value.code == "bad-epsilon"
+def test_bad_epsilon_is_refused_wherever_it_is_given(epsilon):
+    for given_to in (
+        lambda e: mu_of_epsilon(e, 1e-6),
+        lambda e: classic_sigma(1.0, e, 1e-6, reproduction=True),
+        lambda e: pure_epsilon_beside(0.1, epsilon=e, delta=1e-6),
+        lambda e: mu_beside_pure(0.1, epsilon=e, delta=1e-6),
+        lambda e: split_budget({"a": 1.0}, epsilon=e, delta=1e-6),
+    ):
+        with pytest.raises(PrivacyError) as caught:
+            given_to(epsilon)
+        assert caught.value.code == "bad-epsilon"
 
 
 @pytest.mark.parametrize("delta", [-1e-9, 1.0, 2.0, math.nan, "0.1", None])
-def test_bad_delta_is_refused(delta):
-    for convert in (mu_of_epsilon, epsilon_of_mu):
+def test_bad_delta_is_refused_wherever_it_is_given(delta):
+    for given_to in (
+        lambda d: mu_of_epsilon(1.0, d),
+        lambda d: epsilon_of_mu(1.0, d),
+        lambda d: classic_sigma(1.0, 1.0, d, reproduction=True),
+        lambda d: pure_epsilon_beside(0.1, epsilon=1.0, delta=d),
+        lambda d: mu_beside_pure(0.1, epsilon=1.0, delta=d),
+        lambda d: split_budget({"a": 1.0}, epsilon=1.0, delta=d),
+        lambda d: caps_of(1.0, d, room=SamplingError(0.0, 0.0)),
+        lambda d: compose([], delta=d, adjacency="add-remove"),
+    ):
         with pytest.raises(PrivacyError) as caught:
-            convert(1.0, delta)
+            given_to(delta)
         assert caught.value.code == "bad-delta"
 
 
@@ -130,13 +126,10 @@ def test_no_gaussian_noise_is_pure():
     assert caught.value.code == "pure-needs-pure-mechanism"
 
 
-def test_negative_parameters_are_refused():
+def test_edges_of_the_range():
     for mu, epsilon in ((-1.0, 1.0), (1.0, -1.0)):
         with pytest.raises(PrivacyError):
             delta_of_mu(mu, epsilon)
-
-
-def test_edges_of_the_range():
     assert delta_of_mu(0.0, 1.0) == 0.0
     assert delta_of_mu(1e-3, 50.0) == 0.0
     assert delta_of_mu(1e5, 1.0) == 1.0

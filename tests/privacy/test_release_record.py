@@ -16,39 +16,24 @@ from eigenveil.privacy.releases import Noise, ReleaseRecord
 from eigenveil.privacy.statistics import STATISTICS, tensor_rows, tensor_size
 
 PROOF_FILES = Path(__file__).parents[2] / "docs" / "proofs"
-PROVED = {
-    ("norm-histogram", "gaussian"),
-    ("norm-histogram", "laplace"),
-    ("row-sum", "gaussian"),
-    ("row-sum", "vector"),
-    ("second-moment", "gaussian"),
-    ("second-moment", "wishart"),
-    ("second-moment", "vector"),
-    ("sketch", "gaussian"),
-    ("sketch", "vector"),
-    ("component-energy", "gaussian"),
-    ("component-energy", "laplace"),
-    ("bingham-vectors", "bingham"),
-    ("third-moment", "gaussian"),
-    ("third-moment", "vector"),
-    ("em-sums", "gaussian"),
-    ("em-sums", "vector"),
-    ("document-pairs", "gaussian"),
-    ("document-pairs", "wishart"),
-    ("document-pairs", "vector"),
-    ("word-shares", "gaussian"),
-    ("word-shares", "vector"),
-    ("document-sketch", "gaussian"),
-    ("document-sketch", "vector"),
-    ("document-triples", "gaussian"),
-    ("document-triples", "vector"),
-    ("column-counts", "gaussian"),
-    ("column-counts", "laplace"),
-    ("column-histogram", "gaussian"),
-    ("column-histogram", "laplace"),
-    ("pair-counts", "gaussian"),
-    ("pair-counts", "vector"),
+NOISE = {
+    "norm-histogram": "gaussian laplace",
+    "column-histogram": "gaussian laplace",
+    "column-counts": "gaussian laplace",
+    "pair-counts": "gaussian vector",
+    "row-sum": "gaussian vector",
+    "second-moment": "gaussian wishart vector",
+    "sketch": "gaussian vector",
+    "component-energy": "gaussian laplace",
+    "bingham-vectors": "bingham",
+    "third-moment": "gaussian vector",
+    "em-sums": "gaussian vector",
+    "document-pairs": "gaussian wishart vector",
+    "word-shares": "gaussian vector",
+    "document-sketch": "gaussian vector",
+    "document-triples": "gaussian vector",
 }
+PROVED = {(statistic, kind) for statistic, kinds in NOISE.items() for kind in kinds.split()}
 
 
 def record(**changes):
@@ -119,11 +104,6 @@ def test_json_keeps_every_digit(pair, adjacency, scale, grid, gain, variance, dr
     assert ReleaseRecord.model_validate_json(made.model_dump_json()) == made
 
 
-def test_records_cannot_be_changed():
-    with pytest.raises(ValidationError):
-        record().noise = Noise(kind="gaussian", scale=9.0, size=1)
-
-
 @pytest.mark.parametrize("kind", sorted(MECHANISMS))
 def test_the_loss_falls_with_the_scale_and_is_larger_when_a_row_is_replaced(kind):
     losses = {}
@@ -142,23 +122,10 @@ def test_every_draw_of_the_exponential_mechanism_is_paid():
     assert one.model_copy(update={"draws": 7}).epsilon() == pytest.approx(7 * one.epsilon())
 
 
-@pytest.mark.parametrize("kind", sorted(MECHANISMS))
-def test_every_kind_of_noise_has_a_proof(kind):
-    proof = PROOF_FILES / MECHANISMS[kind].proof
-    assert proof.is_file()
-    assert "proof" in proof.read_text(encoding="utf-8").lower()
-
-
 @pytest.mark.parametrize("statistic", [s.name for s in STATISTICS.values() if s.proof])
 def test_every_sensitivity_with_a_proof_of_its_own_has_it(statistic):
     text = (PROOF_FILES / STATISTICS[statistic].proof).read_text(encoding="utf-8")
     assert f"`{statistic.replace('-', '_')}`" in text
-
-
-def test_a_record_from_before_third_moments_is_read():
-    old = record().model_dump(mode="json")
-    del old["variance"]
-    assert ReleaseRecord.model_validate(old) == record()
 
 
 @pytest.mark.parametrize("rows", [*range(1, 40), 1000, 10**5])
@@ -168,10 +135,6 @@ def test_rows_of_a_tensor_follow_from_its_size(rows):
     for wrong in (size - 1, size + 1)[rows == 1 :]:
         with pytest.raises(ValueError, match="no symmetric tensor"):
             tensor_rows(wrong)
-
-
-def test_the_grid_has_a_proof():
-    assert (PROOF_FILES / "release-grid.md").is_file()
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])

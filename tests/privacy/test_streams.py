@@ -30,12 +30,6 @@ def record(factor, *, statistic="second-moment", size=6, scale=1.0, adjacency="a
     )
 
 
-def test_a_release_is_of_prefixes_or_of_one_block():
-    fields = record(StreamFactor(blocks=4)).model_dump()
-    with pytest.raises(ValidationError, match="not both"):
-        ReleaseRecord(**fields | {"disjoint": True})
-
-
 part = st.integers(1, PARTS - 1)
 factors = st.integers(0, 3).flatmap(
     lambda d: st.builds(
@@ -105,15 +99,10 @@ def test_the_error_grows_with_the_logarithm_and_beats_the_tree():
         assert error < 0.6 * math.sqrt((levels + 1) * (levels / 2))
 
 
-def test_one_block_is_a_single_release():
-    factor = best_factor(1)
-    assert factor.norm() == pytest.approx(1.0, rel=1e-9)
-    assert factor.spread(1) == 1.0
-    assert factor.rounding() == 0.0
-
-
 def test_more_terms_are_taken_only_where_they_help():
-    assert len(best_factor(1).weights) == 0
+    one = best_factor(1)
+    assert (len(one.weights), one.spread(1), one.rounding()) == (0, 1.0, 0.0)
+    assert one.norm() == pytest.approx(1.0, rel=1e-9)
     assert len(best_factor(10).weights) == 1
     assert best_factor(500) is best_factor(500)
     assert streams._error(best_factor(500)) < streams._error(streams._fitted(500, 1))
@@ -134,16 +123,13 @@ def test_factors_outside_the_proof_are_refused(wrong):
         StreamFactor(**wrong)
 
 
-def test_only_gaussian_noise_is_proved_for_streams():
-    noise = Noise(kind="wishart", scale=1.0, size=6, grid=-36)
+def test_records_outside_the_proof_are_refused():
+    fields = record(StreamFactor(blocks=4)).model_dump()
+    with pytest.raises(ValidationError, match="not both"):
+        ReleaseRecord(**fields | {"disjoint": True})
+    fields["noise"]["kind"] = "wishart"
     with pytest.raises(ValidationError, match="of a stream's prefixes"):
-        ReleaseRecord(
-            name="a",
-            statistic="second-moment",
-            adjacency="add-remove",
-            noise=noise,
-            stream=best_factor(4),
-        )
+        ReleaseRecord(**fields)
 
 
 def test_the_sampling_error_counts_every_block():
