@@ -191,7 +191,6 @@ Variance = Annotated[float, Field(ge=0, le=1)]
 # Far below any clipping of use; shorter, a zero row could no longer be divided by it.
 SHORTEST_SEEN = 2.0**-20
 
-
 Squares = Literal["none", "trace", "diag", "full", "tied"]
 """What sums of expectation maximisation release of products of two columns."""
 

@@ -255,12 +255,9 @@ class ObservedPairs(ObservedCounts):
 # Quarter octaves from 2**-40 to 2**40, with one bin below (zero rows too) and one above.
 OCTAVE_PARTS = 4
 
-
 LOWEST_OCTAVE, HIGHEST_OCTAVE = -40, 40
 
-
 BINS = OCTAVE_PARTS * (HIGHEST_OCTAVE - LOWEST_OCTAVE) + 2
-
 
 # A norm this little above an edge counts below it: norms are rounded up by less, so that rows of
 # the same length, such as unit rows, are in one bin. Clipped at the edge they lose no more than it.
@@ -277,12 +274,10 @@ def bin_upper_edges() -> NDArray[np.float64]:
 # Doubles compare as their bit patterns do: an exponent, then 52 bits of a fraction.
 _FRACTION = np.int64((1 << 52) - 1)
 
-
 _EDGES_OF_AN_OCTAVE = tuple(
     np.float64(2.0 ** (part / OCTAVE_PARTS) * ABOVE_EDGE).view(np.int64) & _FRACTION
     for part in range(OCTAVE_PARTS)
 )
-
 
 _LOWEST_EXPONENT = 1023 + LOWEST_OCTAVE
 

@@ -16,29 +16,23 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.floating[Any]]
 
-
 # Numbers to which squared norms are rounded up, in every octave: 2**8 for rows in single precision,
 # whose entries are rounded to 2**-9 anyway, and 2**24 for those in double precision.
 _STEP_BITS: dict[Any, int] = {np.dtype(np.float32): 8, np.dtype(np.float64): 24}
 
-
 # Unit roundoff, and between which computed squares underflow and overflow cost nothing that counts.
 _ROUNDOFF: dict[Any, float] = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
-
 
 _RANGE: dict[Any, tuple[float, float]] = {
     np.dtype(np.float32): (2.0**-86, 2.0**127),
     np.dtype(np.float64): (2.0**-900, 2.0**1000),
 }
 
-
 # Squares that are added up in single precision before their sum moves to double; of shorter rows,
 # the loop that is not BLAS's is faster.
 _PIECE, _SHORT = 1024, 48
 
-
 _MANTISSA = 52
-
 
 # Where in a step the numbers lie: as far as can be from squared norms with few digits, such as 1.
 _SHIFTED = 0.38

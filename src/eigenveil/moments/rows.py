@@ -33,13 +33,11 @@ BITS: dict[Precision, int] = {"single": 9, "double": 18}
 MANTISSA: dict[Precision, int] = {"single": 24, "double": 53}
 DTYPE: dict[Precision, Any] = {"single": np.float32, "double": np.float64}
 
-
 # What may be asked of rows, so that no product of such numbers leaves the arithmetic but by way of
 # a row's own entries: centres and middles are no larger, bounds and scales in between (or 0),
 # limits far within single precision.
 SMALLEST_ASKED, LARGEST_ASKED, LARGEST_LIMIT = 1e-150, 1e150, 1e30
 _FAR_WITHIN_SINGLE = 1e30
-
 
 # Between these, entries are taken, so that no product with an effect leaves the arithmetic.
 _LARGEST_BESIDE: dict[Any, float] = {np.dtype(np.float32): 1e25, np.dtype(np.float64): 1e250}

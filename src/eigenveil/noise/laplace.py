@@ -34,11 +34,9 @@ class LaplaceSampler(NoiseSampler):
 def laplace(
     shape: tuple[int, ...], *, scale: float, grid: int, source: RandomSource, noise_parts: int = 1
 ) -> NDArray[np.int64]:
-    """Independent Laplace entries, density exp(-|z|/scale).
-
-    A part is the difference of two Gamma variables of shape ``1 / noise_parts``, and Gaussian
-    noise of a 32nd of ``scale`` in all parts together, which hides the arithmetic.
-    """
+    """Independent Laplace entries, density exp(-|z|/scale)."""
+    # a part: the difference of two Gamma variables, and noise of a 32nd of the scale in all
+    # together, which hides the arithmetic
     b = math.ldexp(scale, -grid)
     size = math.prod(shape)
     if noise_parts == 1:

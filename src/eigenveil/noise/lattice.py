@@ -119,11 +119,8 @@ def _table_width(step: int) -> float:
 
 @lru_cache(maxsize=64)
 def _alias_table(step: int, power: Power) -> _AliasTable:
-    """The table of the cells' chances, over a power-of-two number of slots.
-
-    Built in integers, so that nothing but the last rounding of a chance (to 2**-126) and that of
-    ``exp`` is inexact. Cells are ``_table_width(step)`` wide.
-    """
+    """The table of the chances of cells ``_table_width(step)`` wide, in a power of two slots."""
+    # in integers, so that but the last rounding of a chance (to 2**-126) and exp nothing is inexact
     edges = np.arange(0.0, _TAIL[power], _table_width(step))
     slots = 1 << math.ceil(math.log2(edges.size))
     weight = [int(w) for w in np.ldexp(np.exp(-(edges**power) / power), 300).tolist()]

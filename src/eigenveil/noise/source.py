@@ -57,11 +57,9 @@ class _Secret:
 
 
 class SecureSource(_Secret):
-    """ChaCha20 keyed by the operating system; it cannot be seeded.
+    """ChaCha20 keyed by the operating system; it cannot be seeded."""
 
-    The 256-bit keys come from ``os.urandom`` and never leave the object. Every thread has a key of
-    its own, and takes a new one every gibibyte and after a fork.
-    """
+    # every thread has a key of its own, and takes a new one every gibibyte and after a fork
 
     secure = True
 

@@ -79,13 +79,10 @@ def _mixed_sigma(
     *,
     coarsest: float,
 ) -> float:
-    """Standard deviation of a part of a vector of density exp(-||z||_2 / scale), drawn.
-
-    For the whole, ``scale`` times the root of a chi-square variable with ``size + 1`` degrees of
-    freedom; drawn again in the rare case (2**-30 for one coordinate, less for more) that the
-    lattice is too coarse for it, which keeps the guarantee exactly (docs/proofs/vector.md). For a
-    share, a chi-square variable is twice a Gamma variable, and smoothing keeps it large enough.
-    """
+    """Standard deviation of a part of a vector of density exp(-||z||_2 / scale), drawn."""
+    # drawn again in the rare case (2**-30 for one coordinate, less for more) that the lattice is
+    # too coarse for it, which keeps the guarantee exactly (docs/proofs/vector.md); parts are
+    # smoothed
     if noise_parts > 1:
         mixed = float(gamma(1, shape=(size + 1) / (2.0 * noise_parts), source=source)[0])
         return scale * math.sqrt(2.0 * mixed + (size + 1) / (SHARE_SMOOTHING * noise_parts))

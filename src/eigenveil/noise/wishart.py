@@ -76,11 +76,9 @@ def _shifted_at_random(
 def _exact_gram(
     shape: tuple[int, int], deviation: float, source: RandomSource
 ) -> NDArray[np.int64]:
-    """``G G'`` of an integer matrix, rounded down to multiples of 2**54, in that unit.
-
-    Entries are split into three limbs of 18 bits, whose products add up exactly in double
-    precision; only that of the two lowest limbs, below a 2**18th of the unit, is left out.
-    """
+    """``G G'`` of an integer matrix, rounded down to multiples of 2**54, in that unit."""
+    # limbs of 18 bits, whose products add up exactly in double precision; only that of the two
+    # lowest, below a 2**18th of the unit, is left out
     g = lattice_noise(math.prod(shape), scale=deviation, power=2, source=source)
     half = 1 << (_LIMB_BITS - 1)
     low = ((g + half) & (2 * half - 1)) - half

@@ -68,12 +68,10 @@ class Loss:
         return all(map(le, self.parts, caps.parts))
 
     def covers(self, other: Loss, *, rounding: float = _ROUNDING) -> bool:
-        """Whether what ``other`` costs is within this, whatever delta it is counted at.
-
-        Where all is pure, part of the loss may come as the sampler's log-ratio, which adds twice to
-        epsilon; beside Gaussian noise a log-ratio also shrinks delta, so there every part needs
-        room of its own.
-        """
+        """Whether what ``other`` costs is within this, whatever delta it is counted at."""
+        # where all is pure, part of the loss may come as the sampler's log-ratio, which adds twice
+        # to epsilon; beside Gaussian noise a log-ratio also shrinks delta: every part needs room of
+        # its own
         mine, its = self, other
         if self.mu_squared == 0 == other.mu_squared:
             mine, its = self.as_pure(), other.as_pure()

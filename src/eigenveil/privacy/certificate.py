@@ -121,16 +121,10 @@ class Signatures(BaseModel):
 class Certificate(BaseModel):
     """Everything from which the guarantee of a run can be computed again; no value of any row.
 
-    ``model`` is a SHA-256 digest of what was made of the releases (``model_digest`` in
-    ``models/result.py``): the certificate is that model's and no other's. ``target`` is what
-    was requested; ``stopped`` gives the reason a run ended before it had released all that its plan
-    lists. Where the noise came from is stated by the certificate, the plan and every release.
-    ``dependent``: on some party's processor a row's rounding depended on its neighbours.
-    ``counted``: every release was charged, before it was drawn, to a ledger that counts all fits of
-    the same rows; that this was so is the word of whoever ran the software.
-    ``cluster``: workers of a cluster read the rows; of a study's sites, in one process alone.
-    ``newlines_in_cells``: of text files a quoted cell may go on over the ends of lines.
-    ``signatures`` are there between organisations.
+    ``model`` is the digest of what was made of the releases, and no other model's; ``target`` was
+    requested; ``stopped`` is why a run ended early; ``dependent``: on some party's processor a
+    row's rounding depended on its neighbours; ``counted``: every release was charged, before it was
+    drawn, to a ledger of all fits of the same rows. All that is the word of whoever ran it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -150,11 +150,9 @@ def _dominates(mu: float, rho: float) -> bool:
 
 
 def delta_of_rho(rho: float, epsilon: float) -> float:
-    """A delta for which whatever is rho-zCDP is (epsilon, delta)-DP: the least of four bounds.
-
-    By Pinsker, by Bretagnolle and Huber, by Scarf of the second moment that alpha = 2 bounds, and
-    by Canonne, Kamath and Steinke (2020, corollary 13) at alpha = (epsilon + rho) / (2 rho).
-    """
+    """A delta for which what is rho-zCDP is (epsilon, delta)-DP: the least of four bounds."""
+    # Pinsker; Bretagnolle and Huber; Scarf of the second moment; Canonne, Kamath and Steinke (2020,
+    # 13)
     over, spread = math.expm1(epsilon), math.expm1(2.0 * rho)
     found = [
         math.sqrt(rho / 2.0),
@@ -181,12 +179,9 @@ def _tail_holds(mu: float, rho: float, epsilon: float) -> bool:
 
 
 def dp_event(certificate: Certificate) -> Any:
-    """What a fit of one data set released, as a ``ComposedDpEvent``.
-
-    A Gaussian release of Gaussian-DP parameter mu is a ``GaussianDpEvent(1 / mu)``. The adjacency
-    is the certificate's. The error of the samplers of noise is not in it: the guarantee of the
-    certificate counts it, and is the one to state of this fit alone.
-    """
+    """What a fit of one data set released, as a ``ComposedDpEvent`` of Gaussian ones."""
+    # the samplers' error is not in it: the certificate's guarantee counts it, and is the one to
+    # state
     reasons = certificate.reasons_not_certified
     if reasons:
         raise _no_event(f"the result is not certified ({'; '.join(reasons)})")
@@ -209,17 +204,9 @@ def _no_event(why: str) -> PrivacyError:
 def from_event(event: Any, *, adjacency: Adjacency, what: str = "") -> Elsewhere:
     """An event of dp_accounting, for :meth:`~eigenveil.Ledger.charge_elsewhere`.
 
-    Counted are ``GaussianDpEvent``, ``LaplaceDpEvent``, ``RandomizedResponseDpEvent``,
-    ``ZCDpEvent`` with ``xi = 0``, ``NoOpDpEvent``, what ``ComposedDpEvent`` and
-    ``SelfComposedDpEvent`` make of them, and under "add-remove" a ``PoissonSampledDpEvent`` of
-    pure events.
-
-    Parameters
-    ----------
-    event : dp_accounting.DpEvent
-    adjacency : {"add-remove", "replace-one"}
-        Which neighbours its noise multipliers are for: ``NeighboringRelation.ADD_OR_REMOVE_ONE``
-        or ``REPLACE_ONE``.
+    Counted are the events of Gaussian and Laplace noise, of randomised response, zCDP with ``xi =
+    0``, what composes them, and under "add-remove" Poisson samples of pure events. ``adjacency`` is
+    that which its noise multipliers are for.
     """
     found = _statement(event, adjacency)
     return Elsewhere(found, adjacency, what=what or str(event))

@@ -84,9 +84,8 @@ def pair_counts(size: int) -> float:
 def component_energy(adjacency: Adjacency, *, gain: float, count_weight: float = 0.0) -> float:
     """Squares of the row along released components, the rest of its energy, and the count.
 
-    A row contributes a non-negative vector whose entries add up to at most ``gain`` (1 for exactly
-    orthonormal components): its L2 norm is at most ``gain``, and two such vectors are at most
-    ``sqrt(2) gain`` apart. The count moves where one of the two rows is left out.
+    Of a row not negative, and of sum ``gain`` at most: two such are at most ``sqrt(2) gain`` apart.
+    The count moves where one of the two rows is left out.
     """
     one = math.hypot(gain, count_weight)
     return one if adjacency == "add-remove" else max(SQRT2 * gain, one)

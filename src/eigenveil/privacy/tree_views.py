@@ -65,11 +65,8 @@ def tree_guarantees(
     caveats: Sequence[str] = (),
     reasons_not_certified: Sequence[str] = (),
 ) -> dict[str, Guarantee]:
-    """One guarantee per adversary, by the name of its view (docs/proofs/tree.md).
-
-    A view whose noise gives no finite epsilon at this delta is left out, and a caveat of the others
-    states it.
-    """
+    """One guarantee per adversary, by the name of its view (docs/proofs/tree.md)."""
+    # a view whose noise gives no finite epsilon is left out, and a caveat of the others states it
     leaves, arrived = run.leaves, run.arrived
     for record in records:
         check_arrived(record, arrived)

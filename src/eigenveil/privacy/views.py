@@ -254,11 +254,9 @@ def guarantees(
     caveats: Sequence[str] = (),
     reasons_not_certified: Sequence[str] = (),
 ) -> dict[str, Guarantee]:
-    """One guarantee per adversary, by the name of its view (claims 5 and 6).
-
-    Where pure noise is shared among all sites nothing is proved against "site": it is left out, and
-    a caveat states it.
-    """
+    """One guarantee per adversary, by the name of its view (claims 5 and 6)."""
+    # where pure noise is shared among all sites nothing is proved against "site": it is left out,
+    # and a caveat states it
     views = list(_views(federation))
     claimed = [view for view in views if view.name != "site" or _holds_pure_noise(records, view)]
     found: dict[str, Guarantee] = {}

@@ -22,10 +22,8 @@ from eigenveil.privacy.statistics import StatisticName
 # Bits of a pair's part of a document, as of a product of two prepared entries.
 _PAIR_BITS = 18
 
-
 # A smaller weight of pairs is too coarse, being rounded down to an integer.
 _LEAST_WEIGHT = 256.0
-
 
 # Entries are rounded one by one only where a document's words times the square of its divisor are
 # not more: else what rounding moves a unit's documents by could add up.
@@ -135,7 +133,6 @@ def _nuclear_weight(length: int, words: int, weight: float, bound: float) -> flo
 
 # A product of two sparse entries costs as much as this many of dense ones (measured).
 _SPARSE_COST = 60.0
-
 
 _DENSE_ENTRIES = 1 << 21
 

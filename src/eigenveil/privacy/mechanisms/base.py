@@ -143,14 +143,9 @@ UNPROVED = SamplingError(math.inf, math.inf)
 def lattice_error(
     size: int, *, steps_a_scale: float, draws: int = 1, copies: int = 2
 ) -> SamplingError:
-    """Of ``size`` coordinates on a grid with this many steps in a noise scale.
-
-    Per coordinate: a factor ``exp(2**-44)`` for the arithmetic and ``8 copies / steps**2`` between
-    the Gaussian on the grid and the rounded Gaussian; ``2**-120`` for table rounding and the cut
-    tail. The arithmetic and the tail count for each of the ``draws`` whose sum a coordinate is.
-    Each must have 1024 steps in its deviation, which is smaller by ``sqrt(copies)`` than the scale
-    where it is smallest: a coordinate may stand for so many entries of the whole array.
-    """
+    """Of ``size`` coordinates on a grid with this many steps in a noise scale (release-grid.md)."""
+    # a coordinate may stand for so many copies, whose deviation is smaller by the root of that:
+    # each of the draws whose sum it is must have 1024 steps in it
     if steps_a_scale < FEWEST_STEPS * math.sqrt(copies * draws):
         return UNPROVED
     return SamplingError(
@@ -164,12 +159,8 @@ def _longest(size: int) -> float:
 
 
 def hidden_error(size: int, *, off: float, smoothing: float, noise_parts: int) -> float:
-    """Log-ratio of misplaced noise beside lattice Gaussian noise (docs/proofs/shares.md, claim 2).
-
-    Each of ``noise_parts`` parts was rounded to the grid at random without bias, and ``off`` is
-    how far the sum is misplaced beyond that: the length over ``size`` coordinates, in deviations of
-    the Gaussian noise, which has ``smoothing`` grid steps or more.
-    """
+    """Log-ratio of misplaced noise beside lattice Gaussian noise (shares.md, claim 2)."""
+    # `off`: how far the sum is misplaced, beyond roundings, in deviations of the Gaussian noise
     far = _longest(size)
     return (
         off * math.sqrt(far) + 0.5 * off * off + noise_parts * far / (8.0 * smoothing * smoothing)

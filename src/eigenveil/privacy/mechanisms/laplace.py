@@ -61,11 +61,7 @@ class Laplace(Mechanism):
 
 
 def _parts_error(size: int, noise_parts: int, steps: float) -> SamplingError:
-    """Of Laplace noise of Gamma variables of shape ``1 / noise_parts`` (docs/proofs/shares.md).
-
-    A Gamma variable is computed to ``relative`` of itself and costs as much as 37 coordinates; the
-    sum of all of them is Gamma(2 size).
-    """
+    """Of Gamma variables of shape ``1 / noise_parts``, each as 37 coordinates (shares.md)."""
     smaller = math.sqrt(2.0 / SHARE_SMOOTHING)  # the smoothing noise's deviation over the scale
     # half as fine as noise.grid makes it will do
     if steps < STEPS_A_SPREAD / 2 or steps * smaller < FEWEST_STEPS * math.sqrt(noise_parts):

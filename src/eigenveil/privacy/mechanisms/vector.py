@@ -69,11 +69,7 @@ class Vector(Mechanism):
 
 
 def _parts_error(size: int, noise_parts: int, steps: float, copies: int) -> SamplingError:
-    """Of vector noise whose variance is a sum of Gamma variables (docs/proofs/shares.md, claim 5).
-
-    Every share draws ``size`` coordinates and a Gamma variable; what the variables' rounding costs
-    is less than four parts more. ``copies`` as in :func:`lattice_error`.
-    """
+    """Of noise whose variance is a sum of Gamma variables (docs/proofs/shares.md, claim 5)."""
     smoothing = steps * math.sqrt((size + 1) / SHARE_SMOOTHING)
     if smoothing < FEWEST_STEPS * math.sqrt(copies * noise_parts):
         return UNPROVED

@@ -47,12 +47,10 @@ class Wishart(Mechanism):
         return record.sensitivity() / (2.0 * record.noise.scale)
 
     def sampling_error(self, noise: Noise, *, copies: int, blocks: int) -> SamplingError:
-        """Of the difference drawn on a lattice and smoothed (docs/proofs/wishart-difference.md).
-
-        In units of the product's rounding, an entry has deviation ``2**46 sqrt(2 (D + 1))`` or more
-        and differs from that of continuous G and H by at most ``off``; the smoothing noise has a
-        64th of that deviation, off the diagonal ``2**0.5`` less.
-        """
+        """Of the difference drawn on a lattice and smoothed (docs/proofs/wishart-difference.md)."""
+        # in units of the product's rounding, an entry has deviation 2**46 sqrt(2 (D + 1)) or more
+        # and is off by at most `off`; the smoothing noise has a 64th of it, off the diagonal 2**0.5
+        # less
         del copies, blocks
         assert noise.grid is not None
         size, noise_parts = noise.size, noise.noise_parts
