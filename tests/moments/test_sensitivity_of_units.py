@@ -260,6 +260,14 @@ def test_rows_without_weights_are_units_of_one_row():
         assert np.array_equal(alone, SUMS[kind].total(rows, range(30)))
 
 
+@pytest.mark.parametrize("kind", ["row sum", "energy"])
+def test_a_row_that_is_left_out_does_not_count_in_its_unit(kind):
+    rows = np.eye(D)[:2]
+    whole = SUMS[kind].total(rows)[-1]
+    rows[1, 0] = np.nan
+    assert SUMS[kind].total(rows)[-1] * 2 == whole
+
+
 @pytest.mark.parametrize("kind", ["pairs", "clipped pairs", "document sketch", "clipped sketch"])
 @given(seed=SEEDS)
 def test_documents_without_weights_are_units_of_one(kind, seed):

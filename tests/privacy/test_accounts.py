@@ -188,6 +188,18 @@ def test_every_part_of_losses_adds_up():
     assert replace(one, mu_squared=0.0).as_pure() == Loss(pure=0.75, distance=2.0**-40)
 
 
+def test_an_account_needs_room_for_every_part():
+    caps = Loss(0.25, 0.5, 0.125, 2.0**-40)
+    assert caps.within(caps)
+    assert caps.covers(caps)
+    for place in range(4):
+        more = Loss(*(part * (1.001 if i == place else 1.0) for i, part in enumerate(caps.parts)))
+        assert not more.within(caps)
+        assert not caps.covers(more)
+        assert caps.minus(more) == Loss()
+        assert caps.joined(more) == more
+
+
 def test_a_pure_account_has_no_gaussian_cap():
     caps = caps_of(1.0, 0.0, room=NONE)
     assert caps.mu_squared == 0
