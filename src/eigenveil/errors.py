@@ -58,6 +58,11 @@ def listed(names: Iterable[str], last: str = "and") -> str:
     return f"{', '.join(first)} {last} {final}" if first else final
 
 
+def all_printable(texts: Iterable[object], *, most: int | None = LONGEST_TEXT) -> list[str]:
+    """The same of several."""
+    return [printable(each, most=most) for each in texts]
+
+
 def short_name(name: object) -> str:
     """A name as it can be shown, cut where it is too long to be one."""
     return printable(name, most=LONGEST_NAME)

@@ -107,9 +107,8 @@ class Fitted:
         return {**result_values(self.model), **of_sites, "out": self.out}
 
     def parts(self) -> Iterable[Part]:
-        yield from result_parts(self.model)
-        if not self._alone:
-            yield from federation_parts(self.model)
+        of_sites = [] if self._alone else federation_parts(self.model)
+        return [*result_parts(self.model), *of_sites]
 
     @property
     def _alone(self) -> bool:
@@ -209,10 +208,10 @@ def _with_unit(
 
 def _tell_left(place: str, model: Any, tell: Tell) -> None:
     """What is left of the accounts that a fit was charged to, for their owner."""
-    ledger = Ledger(place)
-    mine = [each for each in ledger.sessions() if each.terms.note.endswith(model.plan_.hash)]
+    books, plan_hash = Ledger(place).books(), model.plan_.hash
+    mine = [each for each in books.sessions.values() if each.terms.note.endswith(plan_hash)]
     names = {each.terms.data_set for each in mine if each.key.study == mine[-1].key.study}
-    for standing in ledger.standings():
+    for standing in books.standings():
         if standing.budget.data_set in names:
             budget = standing.budget
             text = (

@@ -17,7 +17,15 @@ import eigenveil
 from eigenveil import plots
 from eigenveil.app.parts import Part, TablePart, strongly
 from eigenveil.app.presenters.base import Presenter
-from eigenveil.errors import DataError, OutputError, WrongOption, of_system, short_name
+from eigenveil.errors import (
+    LONGEST_NAME,
+    DataError,
+    OutputError,
+    WrongOption,
+    all_printable,
+    of_system,
+    short_name,
+)
 from eigenveil.export import FORMATS, ExportFormat
 from eigenveil.files import hold, replacing
 from eigenveil.models.display import RELEASES, release_cells
@@ -75,13 +83,14 @@ def release_values(record: ReleaseRecord) -> dict[str, Any]:
 
 
 def result_parts(model: StoredModel) -> Iterator[Part]:
+    certificate, guarantee = model.certificate_, model.guarantee_
     yield from presenter_of(model).parts(model)
-    if model.certificate_.stopped is not None:
-        yield strongly("the fit ended early:", f"{model.certificate_.stopped}.")
-    yield release_table(model.certificate_.releases)
-    yield from _worst_view(getattr(model, "views_", {}), model.guarantee_)
-    yield strongly("guarantee:", model.guarantee_)
-    yield from assumptions(model.guarantee_)
+    if certificate.stopped is not None:
+        yield strongly("the fit ended early:", f"{certificate.stopped}.")
+    yield release_table(certificate.releases)
+    yield from _worst_view(getattr(model, "views_", {}), guarantee)
+    yield strongly("guarantee:", guarantee)
+    yield from assumptions(guarantee)
 
 
 def _worst_view(views: Mapping[str, Guarantee], target: Guarantee) -> Iterator[Part]:
@@ -117,7 +126,9 @@ def release_table(
     records: Sequence[ReleaseRecord], *, title: str = "releases: all that is computed from rows"
 ) -> Part:
     """What left the rows, with which noise, at which cost."""
-    rows = [(short_name(name), *others) for name, *others in map(release_cells, records)]
+    cells = release_cells(records)
+    names = all_printable([name for name, *_ in cells], most=LONGEST_NAME)
+    rows = [(name, *others) for name, (_, *others) in zip(names, cells, strict=True)]
     return TablePart(title, RELEASES, rows, right=("values", "sensitivity", "loss"))
 
 

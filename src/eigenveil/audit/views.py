@@ -9,7 +9,7 @@ same on both data sets.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -137,7 +137,7 @@ class ViewAttack:
     def _masks(self, size: int, record: ReleaseRecord, randomness: Randomness) -> _Hidden:
         """The sites' masks, as the study's kind has them (federation.masks)."""
         masks: Mask = MASKS[self.federation.masks]
-        sites, parts = self.federation.sites, [masks.part(size, "vector", record)]
+        sites, parts = self.federation.sites, [replace(masks.part("vector", record), size=size)]
         ratio = MASK_RATIO**2  # of variances
         if not isinstance(masks, PairMask):
             helper = ZeroSum([_key(randomness) for _ in self._sites], parts)

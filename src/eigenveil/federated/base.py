@@ -119,7 +119,7 @@ class FederatedFit(Configured):
                 name=sorted(unknown)[0],
                 near=nearest(sorted(unknown)[0], rows),
             )
-        values = {name: options[name] for name in study_options(self._TASK)} | instead
+        values = options.some(study_options(self._TASK)) | instead
         for each in rows.values():
             unit = unit_of(each, values.get("unit"), taken="unit" in values)
             values |= {} if unit is None else {"unit": unit}

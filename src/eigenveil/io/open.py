@@ -250,7 +250,7 @@ class FileRows(RowSource):
                     first=files[0].path,
                     wanted=widths[0],
                 )
-        self.features = widths[0]
+        self.features, self._step = widths[0], block_rows(widths[0])
 
     def blocks(self) -> Iterator[Block]:
         return (block for block, _ in self.labelled_blocks(()))
@@ -270,7 +270,7 @@ class FileRows(RowSource):
         sparse : bool
             Whether values are wanted in scipy's compressed rows.
         """
-        names, step = tuple(names), block_rows(self.features)
+        names, step = tuple(names), self._step
         for file, state in zip(self._files, self._states, strict=True):
             _check_same(file, state)
             first_row = 0
@@ -304,9 +304,8 @@ class FileRows(RowSource):
         """Rows that are no rows, after all others of their file: entries that are no numbers."""
         if not isinstance(file, Table):
             return
-        step = block_rows(self.features)
-        for start in range(0, file.malformed, step):
-            count = min(step, file.malformed - start)
+        for start in range(0, file.malformed, self._step):
+            count = min(self._step, file.malformed - start)
             values = np.full((count, self.features), np.nan)
             yield Block(
                 self._values(values, sparse=sparse),

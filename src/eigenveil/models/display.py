@@ -14,22 +14,25 @@ RELEASES = ("release", "values", "sensitivity", "noise", "loss")
 """Headings of :func:`release_cells`."""
 
 
-def release_cells(record: ReleaseRecord) -> tuple[str, ...]:
-    """What left the rows, with which noise, at which cost."""
-    return (
-        record.name,
-        str(record.noise.size),
-        f"{record.sensitivity():.4g}",
-        f"{record.noise.kind}, scale {record.noise.scale:.4g}",
-        f"epsilon = {record.epsilon():.4g}" if record.pure else f"mu = {record.mu():.4g}",
-    )
+def release_cells(records: Iterable[ReleaseRecord]) -> list[tuple[str, ...]]:
+    """Of each release what left the rows, with which noise, at which cost."""
+    return [
+        (
+            record.name,
+            str(record.noise.size),
+            f"{record.sensitivity():.4g}",
+            f"{record.noise.kind}, scale {record.noise.scale:.4g}",
+            "{} = {:.4g}".format(*record.named_loss()),
+        )
+        for record in records
+    ]
 
 
 def releases_node(records: Iterable[ReleaseRecord]) -> Node:
     """The releases of a fit as a table."""
     return table(
         RELEASES,
-        [release_cells(record) for record in records],
+        release_cells(records),
         caption="Releases: all that was computed from rows",
         right=(False, True, True, False, True),
         style=True,

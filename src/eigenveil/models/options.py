@@ -10,7 +10,7 @@ This module is read for ``eigenveil --help``, so it imports no numerical library
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -229,6 +229,14 @@ def tasks_with(name: str, *paths: Path) -> tuple[str, ...]:
     )
 
 
+def plain_values(options: Mapping[str, Option], given: Mapping[str, object]) -> dict[str, Any]:
+    """Those values that are of the options, checked, and plain as a study file has them."""
+    found = {name: given[name] for name in options if name in given}
+    for name, value in found.items():
+        options[name].check(value)
+    return {name: options[name].plain(value) for name, value in found.items()}
+
+
 class Options(Mapping[str, Any]):
     """Checked values of a task's options, also as attributes."""
 
@@ -257,6 +265,10 @@ class Options(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def some(self, names: Iterable[str]) -> dict[str, Any]:
+        """The values of some of them."""
+        return {name: self._values[name] for name in names}
 
     @property
     def given_columns(self) -> int | None:

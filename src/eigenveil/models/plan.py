@@ -316,7 +316,7 @@ class BasePlan(Settled):
     ) -> Loss:
         """The most that a run can cost, under the plan's adjacency."""
         error = self._sampling_error
-        ratios = self._replacing_ratios() if replacing else {}
+        ratios = self._replacing_ratios if replacing else {}
         parts = [(budget, ratios.get(step, 1.0)) for step, budget in self.budgets.items()]
         return Loss(
             mu_squared=math.fsum((b.mu * weight * r) ** 2 for b, r in parts if b.mu is not None),
@@ -332,6 +332,7 @@ class BasePlan(Settled):
         pure = [b.epsilon for b in self.budgets.values() if b.epsilon is not None]
         return math.fsum(pure) * (1.0 + 1e-10) if self.mixed else 0.0
 
+    @cached_property
     def _replacing_ratios(self) -> dict[Step, float]:
         """How much more each step costs if a row is changed: the worst of what it releases."""
         found: dict[Step, float] = {}

@@ -63,8 +63,8 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
 
     _result: Result | None = None
 
-    plan_ = View(lambda result: result.plan.model_copy(deep=True))
-    certificate_ = View(lambda result: result.certificate.model_copy(deep=True))
+    plan_ = View(lambda result: result.plan.copied())
+    certificate_ = View(lambda result: result.certificate.copied())
     guarantee_ = View(lambda result: result.guarantee)
     n_components_ = View(lambda result: result.plan.n_components)
     released_ = View(lambda result: dict(result.factors.released))

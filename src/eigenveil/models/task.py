@@ -9,9 +9,10 @@ Nothing outside of a task's own parts reads its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from eigenveil.errors import DataError
@@ -126,21 +127,7 @@ def part(name: str) -> Any:
     return getattr(import_module(f"eigenveil.{module}"), attribute)
 
 
-class _Registry(Mapping[str, Task]):
-    def __init__(self, *tasks: Task) -> None:
-        self._tasks = {task.name: task for task in tasks}
-
-    def __getitem__(self, name: str) -> Task:
-        return self._tasks[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tasks)
-
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-
-TASKS = _Registry(
+_TASKS = (
     Task(
         name=PCA,
         title="principal components",
@@ -211,6 +198,7 @@ TASKS = _Registry(
         command_options=frozenset({"spectrum"}),
     ),
 )
+TASKS: Mapping[str, Task] = MappingProxyType({task.name: task for task in _TASKS})
 
 
 def task_named(name: str) -> Task:

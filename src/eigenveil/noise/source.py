@@ -113,27 +113,28 @@ class KeyedSource(_Secret):
     secure = True
 
     def __init__(self, key: bytes) -> None:
-        # every key is used for one stream only, so it may start at zero
-        self._stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+        self._stream = _keyed_stream(key)
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """The next ``count`` words of the key's stream; at most 2**35 in all."""
         return _next_words(self._stream, count).astype(np.uint64, copy=False)
 
-    def fill(self, words: memoryview) -> None:
-        """Write the next words of the key's stream into a buffer, as bytes."""
-        self._stream.update_into(_ZEROS[: len(words)], words)
+
+def _keyed_stream(key: bytes) -> Any:
+    """Every key is used for one stream only, so it may start at zero."""
+    return Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
 
 
-def add_streams(total: NDArray[np.uint64], streams: Sequence[tuple[KeyedSource, bool]]) -> None:
-    """Add the next words of keys' streams to ``total``, or subtract them, modulo 2**64."""
+def add_streams(total: NDArray[np.uint64], keys: Sequence[tuple[bytes, bool]]) -> None:
+    """Add the words of keys' streams to ``total``, or subtract them, modulo 2**64."""
+    streams = [(_keyed_stream(key), adds) for key, adds in keys]
     drawn = np.empty(_PIECE // 8, dtype="<u8")
     for start in range(0, total.size, drawn.size):
         piece = total[start : start + drawn.size]
         words = drawn[: piece.size]
         view = words.data.cast("B")
-        for source, adds in streams:
-            source.fill(view)
+        for stream, adds in streams:
+            stream.update_into(_ZEROS[: len(view)], view)
             if adds:
                 np.add(piece, words, out=piece)
             else:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from operator import le, sub
 
 from scipy.optimize import brentq
 from scipy.special import erfinv, log_ndtr, ndtri_exp
 
-from eigenveil.checks import is_number
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
 from eigenveil.privacy.mechanisms.base import SamplingError
@@ -92,6 +92,21 @@ class Loss:
         return self.pure + 2 * error.log_ratio
 
 
+def losses_of(records: Iterable[ReleaseRecord]) -> list[Loss]:
+    """The loss of each release."""
+    return [Loss.of(record) for record in records]
+
+
+def all_within(losses: Iterable[Loss], caps: Loss) -> bool:
+    """Whether each is a loss, of no part below 0, and within ``caps``."""
+    return all(loss.within(caps) and Loss().within(loss) for loss in losses)
+
+
+def records_within(records: Iterable[ReleaseRecord], caps: Loss) -> bool:
+    """The same of what each release costs."""
+    return all_within(losses_of(records), caps)
+
+
 def compose(
     records: Sequence[ReleaseRecord],
     *,
@@ -108,7 +123,7 @@ def compose(
             raise PrivacyError(
                 "other-adjacency", release=record.name, own=record.adjacency, wanted=adjacency
             )
-    loss = Loss.total(Loss.of(record) for record in records)
+    loss = Loss.total(losses_of(records))
     epsilon = loss.epsilon(delta)
     gaussian = loss.mu_squared > 0
     if not gaussian:
@@ -289,13 +304,17 @@ def classic_sigma(sensitivity: float, epsilon: float, delta: float, *, reproduct
 
 
 def check_epsilon(epsilon: float) -> None:
-    if not (is_number(epsilon) and 0 < epsilon <= MOST_EPSILON):
+    if not (_is_real(epsilon) and 0 < epsilon <= MOST_EPSILON):
         raise PrivacyError("bad-epsilon", epsilon=epsilon, most=MOST_EPSILON)
 
 
 def check_delta(delta: float) -> None:
-    if not (is_number(delta) and 0 <= delta < 1):
+    if not (_is_real(delta) and 0 <= delta < 1):
         raise PrivacyError("bad-delta", delta=delta)
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _step_until(value: float, holds: Callable[[float], bool], *, upwards: bool) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from eigenveil.checks import LARGEST_EPSILON
@@ -196,3 +196,15 @@ def counted(record: ReleaseRecord, adjacency: Adjacency) -> ReleaseRecord:
     if record.adjacency == "replace-one":
         raise PrivacyError("replaced-rows-not-counted", release=record.name)
     return replaced(record)
+
+
+def cost_of(records: Iterable[ReleaseRecord], adjacency: Adjacency | None = None) -> Loss:
+    """The loss of releases, as an account under ``adjacency`` counts each, or under their own.
+
+    A pure one's has what its sampler adds (accounts.md, claim 5).
+    """
+    found = []
+    for record in records:
+        loss = Loss.of(record if adjacency is None else counted(record, adjacency))
+        found.append(loss.as_pure() if record.pure else loss)
+    return Loss.total(found)

@@ -99,6 +99,13 @@ def release_grid(
     return grid
 
 
+def grids_of(kind: NoiseKind, scale: float, shape: Shape, sharing: Sharing) -> tuple[int, int]:
+    """Exponents of the finest and the coarsest grid that a sum with this noise may have."""
+    coarsest = shape.grid - sharing.weight_bits
+    spread = MECHANISMS[kind].spread(scale, shape.size, shape.shape[0])
+    return grid_exponent(coarsest, spread), coarsest
+
+
 def record_of(
     accumulator: Calibrated,
     *,

@@ -15,7 +15,7 @@ import eigenveil
 from eigenveil.errors import DataError, OutputError, PrivacyError, nearest, of_system, short_name
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import UNNAMED_UNIT, Adjacency, Guarantee
-from eigenveil.privacy.releases import NoiseSource, ReleaseRecord
+from eigenveil.privacy.releases import NoiseSource, ReleaseRecord, Settled
 from eigenveil.privacy.statistics import STATISTICS
 from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
 from eigenveil.privacy.views import Federation, guarantees
@@ -118,7 +118,7 @@ class Signatures(BaseModel):
     members: dict[str, Any]
 
 
-class Certificate(BaseModel):
+class Certificate(Settled):
     """Everything from which the guarantee of a run can be computed again; no value of any row.
 
     ``model`` is the digest of what was made of the releases, and no other model's; ``target`` was
@@ -126,8 +126,6 @@ class Certificate(BaseModel):
     row's rounding depended on its neighbours; ``counted``: every release was charged, before it was
     drawn, to a ledger of all fits of the same rows. All that is the word of whoever ran it.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["eigenveil-certificate-1"] = "eigenveil-certificate-1"
     software: str

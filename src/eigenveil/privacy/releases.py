@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism, NoiseKind
@@ -37,6 +37,10 @@ class Settled(BaseModel):
 
     def __iter__(self) -> Any:
         return ((name, getattr(self, name)) for name in type(self).model_fields)
+
+    def copied(self) -> Self:
+        """One that shares nothing with it."""
+        return self.model_copy(deep=True)
 
     def _only_fields(self) -> Self:
         object.__setattr__(self, "__dict__", dict(self))
@@ -139,8 +143,8 @@ class ReleaseRecord(Settled):
         default="operating system", description="where the generator's key came from"
     )
 
-    @model_validator(mode="after")
-    def _noise_fits_statistic(self) -> ReleaseRecord:
+    def model_post_init(self, context: Any, /) -> None:  # noqa: ARG002
+        """Refuse noise that does not fit the statistic."""
         statistic = STATISTICS[self.statistic]
         if self.mechanism not in statistic.mechanisms:
             raise ValueError(
@@ -153,7 +157,6 @@ class ReleaseRecord(Settled):
             raise ValueError(f"nothing is proved of {self.noise.kind} noise of a stream's prefixes")
         if self.stream is not None and self.disjoint:
             raise ValueError("a release is of a stream's prefixes, or of one block, not both")
-        return self
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -185,6 +188,10 @@ class ReleaseRecord(Settled):
         """The pure loss, where it is."""
         assert self.pure
         return self.mechanism.loss(self)
+
+    def named_loss(self) -> tuple[str, float]:
+        """The one of the two that it has, after its name."""
+        return "epsilon" if self.pure else "mu", self.mechanism.loss(self)
 
     def sampling_error(self) -> SamplingError:
         """How far the noise that is drawn is from the noise that is proved."""

@@ -52,21 +52,21 @@ class PCAPresenter(Presenter):
         }
 
     def parts(self, model: Any) -> Iterator[Part]:
-        total, names, rows = 0.0, names_of(model), []
+        total, names, rows, usable = 0.0, names_of(model), [], model.usable_
+        variances, ratios = model.explained_variance_, model.explained_variance_ratio_
         for index, component in enumerate(model.components_):
-            share = 100 * float(model.explained_variance_ratio_[index])
+            share = 100 * float(ratios[index])
             top = int(abs(component).argmax())
             shares = ("hidden by noise", "", "")
-            if model.usable_[index]:
+            if usable[index]:
                 total += share
-                variance = float(model.explained_variance_[index])
-                shares = (f"{variance:.5g}", f"{share:.1f}", f"{total:.1f}")
+                shares = (f"{float(variances[index]):.5g}", f"{share:.1f}", f"{total:.1f}")
             rows.append(
                 (
                     f"PC{index + 1}",
                     *shares,
                     f"{short_name(name_of(names, top))} ({component[top]:+.2f})",
-                    "yes" if model.usable_[index] else "NO: not usable",
+                    "yes" if usable[index] else "NO: not usable",
                 )
             )
         numbers = ("explained variance", "% of total", "cumulative %")

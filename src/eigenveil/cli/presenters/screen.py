@@ -34,7 +34,7 @@ from rich.text import Text
 
 from eigenveil.app.events import FitEvent, Tell, Told
 from eigenveil.app.parts import Part, Sentence, Strong, TablePart
-from eigenveil.errors import LONGEST_TEXT, printable
+from eigenveil.errors import LONGEST_TEXT, all_printable, printable
 
 
 class Advance(Protocol):
@@ -83,12 +83,14 @@ class Screen(Console):
 
 def _table(part: TablePart) -> Table:
     table = Table(title=part.title, show_header=part.headed)
-    for name in part.headings:
+    for name, heading in zip(part.headings, all_printable(part.headings), strict=True):
         table.add_column(
-            name, justify="right" if name in part.right else "left", overflow=part.overflow
+            Text(heading), justify="right" if name in part.right else "left", overflow=part.overflow
         )
+    words = [word for row in part.rows for word in row if not isinstance(word, Strong)]
+    texts = map(Text, all_printable(words))  # now, rather than each time that Rich measures it
     for row in part.rows:
-        table.add_row(*map(_word, row))
+        table.add_row(*(_word(each) if isinstance(each, Strong) else next(texts) for each in row))
     return table
 
 

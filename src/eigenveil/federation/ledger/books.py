@@ -16,6 +16,7 @@ from eigenveil.federation.ledger.entries import (
     AnswerBody,
     ApproversBody,
     BeginBody,
+    Body,
     BrokenChain,
     Budget,
     BudgetBody,
@@ -31,8 +32,8 @@ from eigenveil.federation.ledger.entries import (
     SessionKey,
     read_body,
 )
-from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.budget import NOTHING, as_gaussian, counted, pure_of_gaussian
+from eigenveil.privacy.accountant import Loss, all_within, records_within
+from eigenveil.privacy.budget import NOTHING, as_gaussian, cost_of, pure_of_gaussian
 from eigenveil.privacy.releases import ReleaseRecord
 
 
@@ -112,12 +113,11 @@ class Session:
 
     def charged(self, more: Iterable[ReleaseRecord] = ()) -> Loss:
         """The loss of all its charges, and of ``more``, under its own adjacency."""
-        return Loss.total(_loss_of(record) for record in (*self.releases(), *more))
+        return cost_of((*self.releases(), *more))
 
     def spent(self, more: Iterable[ReleaseRecord] = ()) -> Loss:
         """The same as its account counts it."""
-        records = (counted(each, self.terms.counted) for each in (*self.releases(), *more))
-        loss = Loss.total(_loss_of(record) for record in records)
+        loss = cost_of((*self.releases(), *more), self.terms.counted)
         return as_gaussian(loss) if self.terms.pure_as_gaussian else loss
 
     def held(self) -> Loss:
@@ -154,9 +154,9 @@ class Books:
             books.post(entry)
         return books
 
-    def post(self, entry: Entry) -> None:
-        """Add one entry."""
-        match read_body(entry):
+    def post(self, entry: Entry, body: Body | None = None) -> None:
+        """Add one entry; its ``body`` is what was just written there, or is read."""
+        match read_body(entry) if body is None else body:
             case BudgetBody() as body:
                 _check_losses(entry.number, body.caps)
                 self.accounts[body.budget.data_set] = body
@@ -256,9 +256,11 @@ class Books:
             raise BrokenChain(number, "answers a step a second time")
         if isinstance(body, ChargeBody):
             try:
-                _check_losses(number, *(Loss.of(record) for record in body.releases))
-            except (ArithmeticError, ValueError) as error:  # numbers that no release ever has
-                raise error if isinstance(error, BrokenChain) else _no_loss(number) from None
+                possible = records_within(body.releases, LARGEST_LOSS)
+            except (ArithmeticError, ValueError):  # numbers that no release ever has
+                possible = False
+            if not possible:
+                raise _no_loss(number)
         self.sessions[session.key] = replace(
             session,
             answers=(*session.answers, (number, body)),
@@ -266,14 +268,8 @@ class Books:
         )
 
 
-def _loss_of(record: ReleaseRecord) -> Loss:
-    """The loss of a release; a pure one's with what its sampler adds (accounts.md, claim 5)."""
-    loss = Loss.of(record)
-    return loss.as_pure() if record.pure else loss
-
-
 def _check_losses(number: int, *losses: Loss) -> None:
-    if not all(loss.within(LARGEST_LOSS) and Loss().within(loss) for loss in losses):
+    if not all_within(losses, LARGEST_LOSS):
         raise _no_loss(number)
 
 

@@ -422,12 +422,12 @@ class Ledger:
                 reply=_sha256(reply),
                 state=None if state is None else _sha256(state),
             )
-            entry = tables.append(
-                ChargeBody(**answer.model_dump(), releases=charges) if charges else answer
-            )
+            if charges:
+                answer = ChargeBody(**answer.model_dump(), releases=charges)
+            entry = tables.append(answer)
             tables.settle(key, drafted.settles)
             books = Books(sessions={key: session})
-            books.post(entry)
+            books.post(entry, answer)
             if state is not None:
                 tables.change_state(key, state)
             if drafted.ends:

@@ -72,14 +72,14 @@ class Mask(ABC):
         """At most so many draws of lattice noise make up a released value."""
         return sites * (1 + degree)
 
-    def part(self, size: int, layout: Layout, record: ReleaseRecord) -> Part:
+    def part(self, layout: Layout, record: ReleaseRecord) -> Part:
         """What a sum's masks are made for."""
         deviation = 0.0
         if self.gaussian:
             assert record.noise.grid is not None
             share = record.noise.scale / math.sqrt(record.noise.noise_parts)
             deviation = MASK_RATIO * math.ldexp(share, -record.noise.grid)
-        return Part(size, deviation, layout=layout)
+        return Part(record.noise.size, deviation, layout=layout)
 
     def partners(self, name: str, members: Sequence[str], degree: int) -> tuple[str, ...]:
         """With whom a site agrees on a secret, by name."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from eigenveil.federation.masks.base import Integers, PairMask, Pairs, Part, total_size
-from eigenveil.noise.source import KeyedSource, add_streams
+from eigenveil.noise.source import add_streams
 
 if TYPE_CHECKING:
     from eigenveil.federation.protocol.messages import Message
@@ -41,4 +41,4 @@ class Modular(PairMask):
     def add(self, pairs: Pairs, parts: Sequence[Part], total: Integers) -> None:
         """Uniform integers for all parts, one after the other."""
         assert total.size == total_size(parts)
-        add_streams(total, [(KeyedSource(key), adds) for key, adds in pairs])
+        add_streams(total, pairs)

@@ -332,7 +332,7 @@ class Aggregator:
     def _rounds(self) -> Generator[Call, Replies, Any]:
         rounds = rounds_of(
             self._terms.plan,
-            **self.study.public_columns,
+            **self._terms.public_columns,
             sharing=self._terms.sharings,
         )
         turns = count(1)

@@ -54,12 +54,11 @@ def wanted_sum(
     }
     validation.check_query(terms.plan, asked.description)
     accumulator = rebuild(asked.description, arrays)
-    record = terms.record(
-        asked.name, accumulator, scale=asked.scale, grid=asked.grid, weight=weight
-    )
+    shape = accumulator.calibrated_by()
+    record = terms.record(asked.name, shape, scale=asked.scale, grid=asked.grid, weight=weight)
     if not math.isfinite(record.sampling_error().log_ratio):
         raise ProtocolError("bad-query", what=f"{asked.name} on a grid that is too coarse")
-    validation.check_planned(terms, planned, accumulator, asked.scale)
+    validation.check_planned(terms, planned, shape, asked.scale)
     validation.check_public(terms, planned, asked.description, message, index)
     protocol, step = terms.protocol, planned.step
     return SiteSum(accumulator, record, protocol.is_unmasked(step), protocol.sent_of(step))

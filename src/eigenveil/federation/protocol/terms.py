@@ -11,7 +11,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import cast
+from typing import Any, cast
 
 from eigenveil.errors import PrivacyError, ProtocolError
 from eigenveil.federation.masks import MASKS, UNMASKED, Mask
@@ -22,8 +22,7 @@ from eigenveil.models.plan import BasePlan, Planned, Step
 from eigenveil.models.shapes import rehearse
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.calibration import grid_exponent, record_of
-from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.calibration import Shape, grids_of, record_of
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 from eigenveil.privacy.views import Federation, ProtocolName, guarantees
 
@@ -109,6 +108,11 @@ class Terms:
         """Masks of the sums; none where there is nobody to hide among."""
         return MASKS[self.study.masks] if len(self.names) > 1 else UNMASKED
 
+    @cached_property
+    def public_columns(self) -> Mapping[str, Any]:
+        """What is public about columns, as the task's rounds take it."""
+        return self.study.public_columns
+
     def partners(self, name: str, members: Sequence[str]) -> tuple[str, ...]:
         """With whom a site agrees on a secret, where so many are members, by name."""
         return self.masks.partners(name, members, self.study.degree)
@@ -187,23 +191,21 @@ class Terms:
         return step
 
     def record(
-        self, name: str, accumulator: Accumulator, *, scale: float, grid: int, weight: float
+        self, name: str, shape: Shape, *, scale: float, grid: int, weight: float
     ) -> ReleaseRecord:
         """The record of a sum with this noise, its sensitivity worked out from the sum itself."""
         step = self.step_of(name)
         sharing, kind = self.sharing(step), self.plan.noises[step].name
-        coarsest = accumulator.grid - sharing.weight_bits
-        noise = MECHANISMS[kind]
-        noise_spread = noise.spread(scale, accumulator.size, accumulator.shape[0])
         # finer than it need be, it would show how many rows it takes to leave 64 bits
-        if not grid_exponent(coarsest, noise_spread) <= grid <= coarsest:
+        finest, coarsest = grids_of(kind, scale, shape, sharing)
+        if not finest <= grid <= coarsest:
             raise ProtocolError(
                 "bad-query",
                 what=f"{name} on a grid of 2**{grid}, which does not fit the sum and its noise,",
             )
         try:
             return record_of(
-                accumulator,
+                shape,
                 name=name,
                 adjacency=self.study.adjacency,
                 kind=kind,
@@ -219,7 +221,7 @@ class Terms:
 
     def part(self, accumulator: Accumulator, record: ReleaseRecord) -> Part:
         """What a sum's masks are made for."""
-        return self.masks.part(accumulator.size, accumulator.layout, record)
+        return self.masks.part(accumulator.layout, record)
 
     def reservation(self, name: str, *, replacing: bool = False) -> Loss:
         """The most that a session can cost a site.

@@ -24,11 +24,10 @@ from eigenveil.models.plan import CENTER, COLUMNS, OBSERVED, SCALE, BasePlan, Pl
 from eigenveil.models.rounds import prepared_center
 from eigenveil.models.shapes import SHAPES
 from eigenveil.models.topics.plan import TopicPlan
-from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import Description
 from eigenveil.moments.histograms import RANGE_LIMIT
 from eigenveil.moments.rows import AS_IT_IS, Preparation
-from eigenveil.privacy.calibration import calibrated_record
+from eigenveil.privacy.calibration import Shape, calibrated_record
 from eigenveil.tables.scales import LIMIT
 
 # Noise is worked out from the same numbers everywhere: it agrees to rounding.
@@ -108,7 +107,7 @@ def check_turn(
     return planned
 
 
-def check_planned(terms: Terms, planned: Planned, asked: Accumulator, scale: float) -> None:
+def check_planned(terms: Terms, planned: Planned, asked: Shape, scale: float) -> None:
     """A sum is what the plan releases, and its noise is what the plan makes of its budget.
 
     So every round costs what the plan has divided over the rounds, whatever the asker has learnt
@@ -149,7 +148,7 @@ def check_public(
     if plan.centered == "no" or planned.name in (SCALE, CENTER, OBSERVED):
         right = not asked.centered
     elif plan.centered == "public" and isinstance(plan, Plan):
-        first = study.public_columns.get("preparation", AS_IT_IS)
+        first = terms.public_columns.get("preparation", AS_IT_IS)
         center, wanted = message.arrays.get(f"center {index}"), study.public_center
         wanted = prepared_center(wanted, first)
         if planned.name == ENERGIES and plan.refines_scales:
@@ -165,7 +164,7 @@ def _check_preparation(
 ) -> None:
     """Check what is done to the entries of rows first, as far as the study itself states it."""
     plan, counts = terms.plan, planned.step == "missing"  # of entries, whatever they are
-    public: Preparation = terms.study.public_columns.get("preparation", AS_IT_IS)
+    public: Preparation = terms.public_columns.get("preparation", AS_IT_IS)
     public = AS_IT_IS if counts else public
     released = plan.finds_scales and not counts and planned.name != COLUMNS
     wanted = {"offset": public.offset, "scale": public.scale}
@@ -182,7 +181,7 @@ def _check_preparation(
         right &= there[name] == (chosen or array is not None)
         right &= chosen or array is None or (given is not None and np.array_equal(given, array))
     variables = message.arrays.get(f"variables {index}")
-    known = terms.study.public_columns.get("variables")
+    known = terms.public_columns.get("variables")
     if asked.categories:
         right &= variables is not None and known is not None and np.array_equal(variables, known)
     if not right:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,14 @@ from eigenveil.models.model_options import (
     PCA,
     TOPICS,
 )
-from eigenveil.models.options import OPTIONS, Options, options_of, study_options, tasks_with
+from eigenveil.models.options import (
+    OPTIONS,
+    Options,
+    options_of,
+    plain_values,
+    study_options,
+    tasks_with,
+)
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.task import TASKS
@@ -51,6 +58,7 @@ from eigenveil.moments.histograms import count_variables
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.releases import Settled
 from eigenveil.privacy.statistics import STATISTICS
 from eigenveil.tables.scales import public_preparation
 from eigenveil.tables.schema import Schema, json_schema, parse_schema
@@ -110,7 +118,7 @@ def _check_no_components(said: Mapping[str, Any], task: str) -> None:
 
 if TYPE_CHECKING:
 
-    class StudyOptions(BaseModel):
+    class StudyOptions(Settled):
         """The options of all tasks, as fields of a study."""
 
         def __getattr__(self, name: str) -> Any: ...
@@ -118,6 +126,7 @@ if TYPE_CHECKING:
 else:
     StudyOptions = create_model(
         "StudyOptions",
+        __base__=Settled,
         **{
             one.name: (Any, _field_of(one.name))
             for task in TASKS
@@ -155,9 +164,7 @@ class Study(StudyOptions):
     A study that exists can be run: every combination of fields that cannot is refused.
     """
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", title="eigenveil study", arbitrary_types_allowed=True
-    )
+    model_config = ConfigDict(title="eigenveil study", arbitrary_types_allowed=True)
 
     format: Literal["eigenveil-study-1"] = Field(description="The format of this file.")
     name: Name = Field(
@@ -238,15 +245,10 @@ class Study(StudyOptions):
             found["components"] = None
         elif "components" in found:
             count = replace(options_of(task, "sites")["n_components"], name="components")
-            count.check(found["components"])
-            found["components"] = count.plain(found["components"])
-        for name in StudyOptions.model_fields:
-            if name not in found or name == "components":
-                continue
-            if name in options:
-                options[name].check(found[name])
-                found[name] = options[name].plain(found[name])
-            elif found[name] != StudyOptions.model_fields[name].default:
+            options = {**options, "components": count}
+        for name, field in StudyOptions.model_fields.items():
+            of_others = name in found and name not in options and name != "components"
+            if of_others and found[name] != field.default:
                 tasks = tasks_with(name, "sites")
                 raise DataError(
                     "field-of-other-task",
@@ -255,15 +257,18 @@ class Study(StudyOptions):
                     tasks=" or ".join(map(repr, tasks)),
                     task=task,
                 )
-        return found
+        return found | plain_values(options, found)
 
     @model_validator(mode="after")
-    def _can_be_run(self) -> Study:
+    def _can_be_run(self) -> Self:
+        self._check()
+        return self
+
+    def _check(self) -> None:
         check_study(self)
         self.public_columns  # noqa: B018 - refused here, before any row is touched
         self.plan(self.width).check_budget()
         self.weights()
-        return self
 
     @property
     def hash(self) -> str:
@@ -428,7 +433,10 @@ class Study(StudyOptions):
     def with_protocol(self, protocol: str) -> Study:
         """The study with another protocol, without columns of a sketch that it does not have."""
         kept = PROTOCOLS[protocol].keeps_columns(TASKS[self.task])
-        return self.changed(**{"protocol": protocol} | ({} if kept else {OF_SKETCH: None}))
+        update = {"protocol": protocol} | ({} if kept else {OF_SKETCH: None})
+        changed = self.model_copy(update=update)
+        changed._check()
+        return changed
 
     def changed(self, **fields: Any) -> Study:
         """The study with other values of some fields, checked again."""
