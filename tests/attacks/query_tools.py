@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from eigenveil.errors import PrivacyError, ProtocolError
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import AGGREGATOR, Message
-from eigenveil.federation.protocol.site_sums import wanted_sum
+from eigenveil.federation.protocol.sums import wanted_sum
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
 from eigenveil.models.driver import drive, rounds_of, rows_for

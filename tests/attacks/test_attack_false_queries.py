@@ -22,7 +22,7 @@ from query_tools import NUMBERS, STUDIES, accepted, changed, honest, places, wor
 
 import soak_tools
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.protocol import site_sums, validation
+from eigenveil.federation.protocol import sums, validation
 from eigenveil.moments import describe
 from eigenveil.moments.exact import Description
 from eigenveil.moments.rows import Block
@@ -133,7 +133,7 @@ CHECKS = {
 def test_a_check_that_is_left_out_is_found(name, monkeypatch):
     function, old, new, *where = CHECKS[name]
     without = mutant(function, old, new)
-    for each in (validation, site_sums, query_tools):
+    for each in (validation, sums, query_tools):
         monkeypatch.setattr(each, function.__name__, without, raising=False)
     assert search(*where) > 1.0
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from eigenveil import FederatedPCA
-from eigenveil.federation.protocol.round_sums import RoundTotals
+from eigenveil.federation.protocol.sums import RoundTotals
 from eigenveil.moments.histograms import BINS
 from statistics_tools import FALSE_ALARM, OFF_BY_30_PERCENT, REJECTED, gaussian_variance, kolmogorov
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eigenveil import FederatedGaussianMixture, FederatedPCA
-from eigenveil.federation.protocol.round_sums import marked_where_wrapped
+from eigenveil.federation.protocol.sums import marked_where_wrapped
 from eigenveil.moments.release import capacity
 
 ROWS = np.random.default_rng(0).standard_normal((900, 6)) * [9, 5, 1, 1, 1, 1] + [50, 0, 0, 0, 0, 0]

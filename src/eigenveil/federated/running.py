@@ -42,7 +42,7 @@ from eigenveil.tables.adapters import adapter, rows_of
 Result = TypeVar("Result")
 
 
-class Party(Protocol):
+class Role(Protocol):
     """A role that answers messages."""
 
     def handle(self, request: bytes) -> bytes:
@@ -70,7 +70,7 @@ class Traffic:
 class InProcess:
     """A transport that calls its parties one after the other."""
 
-    def __init__(self, parties: Mapping[str, Party]) -> None:
+    def __init__(self, parties: Mapping[str, Role]) -> None:
         self._parties = dict(parties)
         self.traffic = {name: Traffic() for name in parties}
 
@@ -189,7 +189,7 @@ def run_study(
             )
             for name in terms.names
         }
-        parties: dict[str, Party] = dict(sites)
+        parties: dict[str, Role] = dict(sites)
         if terms.masks.needs_helper:
             parties[HELPER] = Helper(terms)
         transport = InProcess(parties)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from eigenveil.errors import DataError
-from eigenveil.federation.tree.messages import TreeKeys
-from eigenveil.federation.tree.nodes import Node, publish
+from eigenveil.federation.tree.contents import Totals
+from eigenveil.federation.tree.messages import TreeCodec, TreeKeys
+from eigenveil.federation.tree.nodes import Merged, Node, publish
 from eigenveil.federation.tree.private import Leaf, TreeStudy
-from eigenveil.federation.tree.tree import Place
+from eigenveil.federation.tree.tree import MergeTree, Place
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.driver import Charges
 from eigenveil.models.result import EstimatorSpec, Result
@@ -46,12 +47,6 @@ def fit_tree(
     """Add up sites' rows in the leaves of a tree, merge them, and publish what the root has."""
     names = _names(study, sites)
     session, keys = os.urandom(12).hex(), TreeKeys.in_one_process()
-    codec = study.codec(session, keys)
-    nodes = {
-        place: Node(codec, place)
-        for level in range(1, study.tree.depth + 1)
-        for place in study.tree.places(level)
-    }
     leaves = []
     with small_matrix_threads(study.plan.features):
         for number, site in enumerate(sorted(sites)):
@@ -63,20 +58,9 @@ def fit_tree(
     records = [query.record for query in study.queries]
     for each in charges:
         each.charge(records)
-
-    def deliver(sender: Place, message: bytes | None) -> None:
-        parent = study.tree.parent(sender)
-        if message is not None and parent is not None:
-            nodes[parent].take(message)
-
-    for leaf in leaves:
-        deliver(leaf.place, leaf.send())
-    for place, node in nodes.items():  # level by level
-        if not node.is_root:
-            deliver(place, node.send())
     outcome = publish(
         study,
-        nodes[study.tree.root].result(),
+        _merged(study.tree, study.codec(session, keys), leaves),
         secure=random_state is None,
         dependent=dependence(),
         names=names,
@@ -101,6 +85,24 @@ def fit_tree(
         )
     )
     return model
+
+
+def _merged(tree: MergeTree, codec: TreeCodec[Totals], leaves: Sequence[Leaf]) -> Merged[Totals]:
+    """What arrives at the root of the leaves' messages."""
+    levels = range(1, tree.depth + 1)
+    nodes = {place: Node(codec, place) for level in levels for place in tree.places(level)}
+
+    def deliver(sender: Place, message: bytes | None) -> None:
+        parent = tree.parent(sender)
+        if message is not None and parent is not None:
+            nodes[parent].take(message)
+
+    for leaf in leaves:
+        deliver(leaf.place, leaf.send())
+    for place, node in nodes.items():  # level by level
+        if not node.is_root:
+            deliver(place, node.send())
+    return nodes[tree.root].result()
 
 
 def _names(study: TreeStudy, sites: Mapping[str, RowSource]) -> tuple[str, ...] | None:

@@ -1,8 +1,7 @@
 """The role of the aggregator: a generator of calls, from the first message to the result.
 
-It drives the same rounds as a fit of one data set (:func:`eigenveil.models.driver
-.rounds_of`), but every sum comes from messages: masked integers are added up modulo 2^64 as they
-arrive and forgotten, so memory does not grow with the number of sites.
+It drives the rounds of a fit of one data set, but sums come from messages: masked integers are
+added up as they arrive and forgotten, so memory does not grow with the number of sites.
 """
 
 from __future__ import annotations
@@ -34,10 +33,18 @@ from eigenveil.federation.protocol.messages import (
     encode,
     fingerprint,
 )
-from eigenveil.federation.protocol.requests import SMALL, TRIES, Call, Calls, Replies, Requests
-from eigenveil.federation.protocol.round_sums import RoundTotals, marked_where_wrapped
+from eigenveil.federation.protocol.requests import (
+    SMALL,
+    TRIES,
+    Call,
+    Calls,
+    Replies,
+    Requests,
+    round_request,
+)
+from eigenveil.federation.protocol.sums import RoundTotals, marked_where_wrapped
 from eigenveil.federation.protocol.terms import Terms
-from eigenveil.federation.protocol.validation import check_keys
+from eigenveil.federation.protocol.validation import check_keys, common_columns, one_list
 from eigenveil.federation.secagg.client import packet_bytes, pair_letter_bytes
 from eigenveil.federation.secagg.consistency import Verify, bitmap
 from eigenveil.federation.secagg.keys import RoundFacts
@@ -45,12 +52,10 @@ from eigenveil.federation.secagg.recovery import Agreement, Mending
 from eigenveil.models.driver import driven, rounds_of
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import certificate_of
-from eigenveil.models.rounds import Answers, Query, Round
-from eigenveil.moments.describe import describe
+from eigenveil.models.rounds import Answers, Round
 from eigenveil.privacy.certificate import SEEDED, Certificate, Signature
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import Spending
-from eigenveil.tables.names import first_difference
 
 # Bytes of answers that are held at once, at the most.
 _HELD = 1 << 25
@@ -64,41 +69,35 @@ _HEADER_ROOM = 1 << 16
 class Outcome:
     """A finished study."""
 
-    # What the study's task makes of the releases, such as
-    # :class:`eigenveil.models.pca.variances.Factors`
-    factors: Any
+    factors: Any  # What the study's task makes of the releases
     plan: BasePlan
     records: tuple[ReleaseRecord, ...]  # What was released, as calibrated, in order
     columns: tuple[str, ...] | None  # Names of the features
     taking_part: int  # The fewest sites that any release is the sum of
     missing: Mapping[str, str]  # Sites that fell out, and why
-    secure: bool  # Whether every site states that its noise comes from the operating system
-    # Whether some site states that on its processor a row's rounding depends on its neighbours
-    dependent: bool
     certificate: Certificate  # With signatures where the aggregator has an identity
 
 
 @dataclass
-class _Session:
+class _Known:
     """What the aggregator knows so far."""
 
     joined: dict[str, payloads.JoinReply] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     members: list[str] = field(default_factory=list)
     partners: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # By sender and receiver
     letters: dict[str, dict[str, NDArray[np.uint8]]] = field(default_factory=dict)
-    """By sender and receiver."""
+    # Bitmaps of those whose keys were passed on, and of those that can be lost
     joined_map: str = ""
     members_map: str = ""
-    """Bitmaps of those whose keys were passed on, and of those that can be lost."""
     mending: Mending | None = None
     helper: payloads.PublicKeys | None = None
     fewest: int = 0
     records: list[ReleaseRecord] = field(default_factory=list)
+    # The query of each round, and the most bytes of an answer; the last round a site has answered
     asked: list[tuple[bytes, int]] = field(default_factory=list)
-    """The query of each round, and the most bytes of an answer."""
     answered: dict[str, int] = field(default_factory=dict)
-    """The last round that each site has answered."""
 
 
 class Aggregator:
@@ -113,11 +112,10 @@ class Aggregator:
         progress: Callable[[str, int], None] | None = None,
         identity: Identity | None = None,
     ) -> None:
-        self.study, self._identity = terms.study, identity
-        self._terms = terms
+        self.study, self._terms, self._identity = terms.study, terms, identity
         self.session = session or os.urandom(12).hex()
         self._calls = Requests(terms.hash, self.session, timeout, progress)
-        self._know = _Session()
+        self._know = _Known()
 
     def run(self) -> Generator[Call, Replies, Outcome]:
         """The whole protocol."""
@@ -151,18 +149,18 @@ class Aggregator:
             self._terms.check_views()
             yield from self._agree_on_keys()
             factors = marked_where_wrapped((yield from self._rounds()), know.records)
-            secure, dependent = self._secure, any(site.dependent for site in know.joined.values())
-            plan = self._terms.plan.drawn_from(secure=secure)
+            plan = self._terms.plan.drawn_from(secure=self._secure)
+            sites = know.joined.values()
             federation = self._terms.federation(know.fewest)
             certificate = certificate_of(
                 plan,
                 factors,
                 know.records,
                 names=know.columns,
-                secure=secure,
-                dependent=dependent,
+                secure=self._secure,
+                dependent=any(site.dependent for site in sites),
                 counted=True,  # no site answers otherwise
-                newlines_in_cells=any(site.newlines_in_cells for site in know.joined.values()),
+                newlines_in_cells=any(site.newlines_in_cells for site in sites),
                 view=federation.requested_view,
                 federation=federation,
                 study=self.study.model_dump(mode="json"),
@@ -180,9 +178,7 @@ class Aggregator:
             know.columns,
             know.fewest,
             dict(self._calls.missing),
-            secure=secure,
-            dependent=dependent,
-            certificate=certificate,
+            certificate,
         )
 
     # -- setting up
@@ -190,7 +186,6 @@ class Aggregator:
     def _join(self) -> Calls:
         know = self._know
         names = self._terms.names
-        body = payloads.JoinRequest()
 
         def take(name: str, reply: Message) -> None:
             found = reply.read(payloads.JoinReply)
@@ -198,45 +193,12 @@ class Aggregator:
             know.joined[name] = found
 
         limit = SMALL + _LONG_NAME * self._terms.width
-        yield from self._calls.query("join", names, self._calls.same("join", body), take, limit)
+        yield from self._calls.ask("join", names, payloads.JoinRequest(), take, limit)
         know.members = [name for name in names if name in know.joined]
         self._check_left("join")
-        self._check_lists()
-        self._check_tables()
+        self._calls.listed = one_list(know.joined)
+        know.columns = common_columns(self._terms, know.joined)
         know.fewest = len(know.members)
-
-    def _check_lists(self) -> None:
-        """All sites have the same list of members: keys are derived with its digest."""
-        whose: dict[str, str] = {}
-        for name, reply in self._know.joined.items():
-            whose.setdefault(reply.listed, name)
-        if len(whose) > 1:
-            one, other, *_ = whose.values()
-            raise ProtocolError("lists-differ", one=one, other=other)
-        (self._calls.listed,) = whose
-
-    def _check_tables(self) -> None:
-        """All sites have the study's columns; where it has no names for them, the same ones."""
-        whose, columns = "the study", self.study.columns
-        for name, table in self._know.joined.items():
-            if table.features != self._terms.width:
-                raise ProtocolError(
-                    "other-features",
-                    whose=f"site {name}",
-                    features=table.features,
-                    wanted=self._terms.width,
-                )
-            if table.columns is None:
-                continue
-            if columns is None:
-                whose, columns = f"site {name}", table.columns
-            if table.columns != columns or len(columns) != table.features:
-                raise ProtocolError(
-                    "other-columns",
-                    whose=f"site {name}",
-                    difference=f"{first_difference(table.columns, columns)} at {whose}",
-                )
-        self._know.columns = columns
 
     def _agree_on_keys(self) -> Calls:
         know, terms = self._know, self._terms
@@ -276,8 +238,7 @@ class Aggregator:
             check_keys({name: keys})
             self._know.helper = keys
 
-        body = payloads.JoinRequest()
-        yield from self._calls.query("join", [HELPER], self._calls.same("join", body), take, SMALL)
+        yield from self._calls.ask("join", [HELPER], payloads.JoinRequest(), take, SMALL)
         if self._know.helper is None:
             raise ProtocolError(
                 "no-helper", what="does not answer", reason=self._calls.missing[HELPER]
@@ -330,11 +291,8 @@ class Aggregator:
     # -- rounds
 
     def _rounds(self) -> Generator[Call, Replies, Any]:
-        rounds = rounds_of(
-            self._terms.plan,
-            **self._terms.public_columns,
-            sharing=self._terms.sharings,
-        )
+        terms = self._terms
+        rounds = rounds_of(terms.plan, **terms.public_columns, sharing=terms.sharings)
         turns = count(1)
         return (yield from driven(rounds, lambda queries: self._round(next(turns), queries)))
 
@@ -343,7 +301,7 @@ class Aggregator:
         step = f"round {round_number}"
         totals = RoundTotals(terms, queries)
         told = know.members_map if know.mending is not None and round_number == 1 else None
-        body, arrays = _request(queries, terms.width, round_number, told)
+        body, arrays = round_request(queries, terms.width, round_number, told)
         reported = self._calls.message(step, body, arrays)
         common, request_digest = encode(reported), fingerprint(reported)
         sealed: dict[str, NDArray[np.uint8]] = {}
@@ -425,13 +383,8 @@ class Aggregator:
             del name
             found.update({site: reply.array(site, dtype="b1", shape=(size,)) for site in batch})
 
-        yield from self._calls.query(
-            f"masks {round_number}",
-            [HELPER],
-            self._calls.same(f"masks {round_number}", body, {LETTERS: letters}),
-            take,
-            len(batch) * (size + 256) + _HEADER_ROOM,
-        )
+        step, limit = f"masks {round_number}", len(batch) * (size + 256) + _HEADER_ROOM
+        yield from self._calls.ask(step, [HELPER], body, take, limit, arrays={LETTERS: letters})
         if not found:
             raise ProtocolError("no-helper", what="failed", reason=self._calls.missing[HELPER])
         return found
@@ -465,8 +418,8 @@ class Aggregator:
 
         before = dict(self._calls.missing)
         body = payloads.EndRequest(outcome="finished", certificate=certificate)
-        say, members = self._calls.same("end", body), self._know.members
-        yield from self._calls.query("end", members, say, take, SMALL)
+        members = self._know.members
+        yield from self._calls.ask("end", members, body, take, SMALL)
         unsigned = {
             name: f"it did not sign the certificate: {why}"
             for name, why in self._calls.missing.items()
@@ -487,36 +440,8 @@ class Aggregator:
         # those others may have joined without our hearing of it
         for names, tries in ((joined, TRIES), (others, 1)):
             if names:
-                say = self._calls.same("end", body)
-                yield from self._calls.query("end", names, say, _accept, SMALL, tries)
+                yield from self._calls.ask("end", names, body, lambda *_: None, SMALL, tries=tries)
         self._calls.missing = missing
-
-
-def _accept(name: str, reply: Message) -> None:
-    del name, reply
-
-
-def _request(
-    queries: Round, features: int, round_number: int, members: str | None
-) -> tuple[payloads.RoundRequest, dict[str, NDArray[np.float64]]]:
-    arrays: dict[str, NDArray[np.float64]] = {}
-    reported = []
-    for index, query in enumerate(queries):
-        description, found = describe(query.accumulator, features)
-        arrays |= {f"{name} {index}": array for name, array in found.items()}
-        reported.append(_query_body(query, description))
-    body = payloads.RoundRequest(
-        round_number=round_number, members=members, queries=tuple(reported)
-    )
-    return body, arrays
-
-
-def _query_body(query: Query, description: object) -> payloads.QueryBody:
-    noise = query.record.noise
-    assert noise.grid is not None
-    return payloads.QueryBody.model_validate(
-        {"name": query.name, "description": description, "scale": noise.scale, "grid": noise.grid}
-    )
 
 
 def _batches(names: Sequence[str], message_bytes: int) -> list[Sequence[str]]:

@@ -57,7 +57,7 @@ class Signed:
         return f"{who}, all in the federation of the registrar {self.registrar}"
 
 
-class Certified(Document):
+class CertificateText(Document):
     """What a party signs of a certificate."""
 
     DOMAIN = "certificate 2"
@@ -71,7 +71,9 @@ class Certified(Document):
 def text_of(certificate: Certificate, session: str, role: str, name: str) -> bytes:
     """What a party signs of a certificate, in its role."""
     study, digest = certificate.study_hash, certificate.digest
-    return Certified(study=study, session=session, role=role, name=name, certificate=digest).text
+    return CertificateText(
+        study=study, session=session, role=role, name=name, certificate=digest
+    ).text
 
 
 def own_signature(
@@ -206,29 +208,25 @@ def check(
     return Verdict(word == VALID, word, guarantee, explanation, views, signed)
 
 
+def _wrong(what: str) -> PrivacyError:
+    return PrivacyError("recorded-run-wrong", what=what)
+
+
 def _check_run(certificate: Certificate, plan: BasePlan, terms: Terms | None) -> None:
     federation, tree = certificate.federation, certificate.tree
     if (federation is None) != (certificate.study is None) or (
         (federation is None) != (certificate.study_hash is None)
     ):
-        raise PrivacyError(
-            "recorded-run-wrong",
-            what="A federation and the study that its sites agreed on belong together.",
-        )
+        raise _wrong("A federation and the study that its sites agreed on belong together.")
     if federation is not None:
         if tree is not None:
-            raise PrivacyError(
-                "recorded-run-wrong", what="A run is a federation's or a tree's, not both."
-            )
+            raise _wrong("A run is a federation's or a tree's, not both.")
         _check_study(certificate, plan, federation, terms)
     elif tree is not None:
         _check_tree(certificate, plan, tree)
     else:
         if plan.noise_draws != 1:
-            raise PrivacyError(
-                "recorded-run-wrong",
-                what=f"One data set draws its noise alone, not {plan.noise_draws} times.",
-            )
+            raise _wrong(f"One data set draws its noise alone, not {plan.noise_draws} times.")
         shared = plan.sharing() if isinstance(plan, StreamPlan) else {}
         check_against_plan(
             certificate, plan, view="outsider", sharing=lambda step: shared.get(step, ALONE)
@@ -243,27 +241,18 @@ def _check_study(
         terms = known or settle(parse_study(certificate.study or {}))
         wanted = terms.federation(federation.taking_part)
     except (EigenveilError, ValueError) as error:
-        raise PrivacyError(
-            "recorded-run-wrong", what=f"The recorded study cannot be run: {error}"
-        ) from None
+        raise _wrong(f"The recorded study cannot be run: {error}") from None
     if not terms.hash == certificate.study_hash == plan_hash(certificate.study or {}):
-        raise PrivacyError(
-            "recorded-run-wrong", what="The study is not the one whose hash is recorded."
-        )
+        raise _wrong("The study is not the one whose hash is recorded.")
     if type(plan) is not type(terms.plan):
-        raise PrivacyError(
-            "recorded-run-wrong", what="The plan is not of the task of the recorded study."
-        )
+        raise _wrong("The plan is not of the task of the recorded study.")
     planned = terms.plan.drawn_from(secure=plan.noise_source == "operating system")
     pairs: tuple[tuple[BaseModel, BaseModel], ...] = ((plan, planned), (federation, wanted))
     for held, agreed in pairs:
         for name in type(held).model_fields:
             found, value = getattr(held, name), getattr(agreed, name)
             if found != value:
-                raise PrivacyError(
-                    "recorded-run-wrong",
-                    what=f"{name} = {found!r} is not {value!r}, as in the study.",
-                )
+                raise _wrong(f"{name} = {found!r} is not {value!r}, as in the study.")
     check_against_plan(certificate, plan, view=wanted.requested_view, sharing=terms.sharing)
 
 
@@ -271,24 +260,17 @@ def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None
     """The releases have the noise of the leaves that arrived, of which the plan's make enough."""
     noise_parts = plan.noise_draws
     if not isinstance(plan, StreamPlan) or plan.publish == "continual":
-        raise PrivacyError("recorded-run-wrong", what="The plan is not one of a tree of merges.")
+        raise _wrong("The plan is not one of a tree of merges.")
     if not noise_parts <= tree.arrived:
-        raise PrivacyError(
-            "recorded-run-wrong",
-            what=f"{tree.arrived} leaves arrived, and {noise_parts} make the noise promised.",
-        )
+        raise _wrong(f"{tree.arrived} leaves arrived, and {noise_parts} make the noise promised.")
     for record in certificate.releases:
         if record.exposure != 1.0 or record.noise.masks:
-            raise PrivacyError(
-                "recorded-run-wrong",
-                what=f"Release {record.name!r} has masks, and a tree has none.",
-            )
+            raise _wrong(f"Release {record.name!r} has masks, and a tree has none.")
         wanted = noise_parts if record.pure else tree.arrived
         if record.noise.noise_parts != wanted:
-            raise PrivacyError(
-                "recorded-run-wrong",
-                what=f"Release {record.name!r} has noise in {record.noise.noise_parts} shares, "
-                f"where {wanted} leaves drew it.",
+            raise _wrong(
+                f"Release {record.name!r} has noise in {record.noise.noise_parts} shares, "
+                f"where {wanted} leaves drew it."
             )
     views = ("outsider",) if noise_parts > 1 else ("outsider", "aggregator at level 1")
     if (view := certificate.target.view) not in views:
@@ -334,7 +316,7 @@ def site_signature(
 
 
 @dataclass(frozen=True)
-class Part:
+class SitePart:
     """What a site knows of a session by itself."""
 
     terms: Terms
@@ -346,7 +328,7 @@ class Part:
     newlines_in_cells: bool
 
 
-def check_part(certificate: Certificate, part: Part) -> None:
+def check_part(certificate: Certificate, part: SitePart) -> None:
     """Raise where a certificate is not of the study, or of the releases, of a site.
 
     Its model cannot be checked here: a site sees none of the sums that it is made of.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.identity import Identity
@@ -41,18 +40,23 @@ _MOST_SESSIONS = 16
 _LARGEST_REQUEST = 1 << 24
 
 
-@dataclass
-class _Session:
+class _Fixed(BaseModel):
     """What was fixed by the first request: nothing is drawn or sealed in two ways."""
 
-    master: bytes
-    listed: str = ""
-    """The digest of the list of members when it began."""
-    sites: dict[str, str] = field(default_factory=dict)
-    """Of each site, the digest of its key and its letter."""
-    letters: dict[str, str] = field(default_factory=dict)
-    """To each site."""
-    rounds: dict[int, payloads.MasksRequest] = field(default_factory=dict)
+    model_config = ConfigDict(extra="forbid")
+
+    master: payloads.Key
+    listed: str  # The digest of the list of members when it began
+    sites: dict[str, str] = {}  # Of each site, the digest of its key and its letter
+    letters: dict[str, str] = {}  # To each site
+    rounds: dict[int, payloads.MasksRequest] = {}
+
+
+class _Memory(BaseModel):
+    """What a file keeps of the sessions."""
+
+    study: str
+    sessions: dict[str, _Fixed]
 
 
 class Helper:
@@ -67,7 +71,7 @@ class Helper:
     ) -> None:
         self._terms, self._identity, self._memory = terms, identity, memory
         self._hash, self._sites = terms.hash, terms.names
-        self._sessions: dict[str, _Session] = self._remembered()
+        self._sessions: dict[str, _Fixed] = self._remembered()
         self._last: tuple[tuple[bytes, int], ZeroSum] | None = None
         self._process = process()
 
@@ -93,7 +97,8 @@ class Helper:
     def _join(self, message: Message) -> bytes:
         message.read(payloads.JoinRequest)
         listed = "" if self._identity is None else self._identity.members.digest
-        self._sessions.setdefault(message.session, _Session(SiteKeys.new_master(), listed))
+        new = _Fixed(master=SiteKeys.new_master().hex(), listed=listed)
+        self._sessions.setdefault(message.session, new)
         while len(self._sessions) > _MOST_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))
         self._remember()
@@ -155,7 +160,7 @@ class Helper:
 
     def _fix(
         self,
-        session: _Session,
+        session: _Fixed,
         body: payloads.MasksRequest,
         letters: Mapping[str, bytes],
         keys: SiteKeys,
@@ -179,55 +184,30 @@ class Helper:
         """Have what is fixed on the disk, before anything that follows from it leaves."""
         if self._memory is None:
             return
-        fields = {
-            name: {
-                "master": each.master.hex(),
-                "listed": each.listed,
-                "sites": each.sites,
-                "letters": each.letters,
-                "rounds": {n: body.model_dump(mode="json") for n, body in each.rounds.items()},
-            }
-            for name, each in self._sessions.items()
-        }
+        memory = _Memory(study=self._hash, sessions=self._sessions)
         with replacing(self._memory) as scratch, scratch.open("w", encoding="utf-8") as file:
-            json.dump({"study": self._hash, "sessions": fields}, file)
+            file.write(memory.model_dump_json())
             file.flush()
             os.fsync(file.fileno())
         sync_folder(self._memory.parent)  # the new file's name as well
 
-    def _remembered(self) -> dict[str, _Session]:
+    def _remembered(self) -> dict[str, _Fixed]:
         """What was fixed before; nothing where the file is of another study, or none."""
         if self._memory is None:
             return {}
         try:
-            found = json.loads(self._memory.read_text(encoding="utf-8"))
-            if found["study"] != self._hash:
-                return {}
-            return {
-                str(name): _Session(
-                    bytes.fromhex(each["master"]),
-                    str(each["listed"]),
-                    {str(site): str(digest) for site, digest in each["sites"].items()},
-                    {str(site): str(letter) for site, letter in each["letters"].items()},
-                    {
-                        int(n): payloads.MasksRequest.model_validate(body)
-                        for n, body in each["rounds"].items()
-                    },
-                )
-                for name, each in found["sessions"].items()
-            }
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            found = _Memory.model_validate_json(self._memory.read_bytes())
+        except (OSError, ValueError):
             return {}
+        return found.sessions if found.study == self._hash else {}
 
-    def _zero_sum(
-        self, message: Message, session: _Session, body: payloads.MasksRequest
-    ) -> ZeroSum:
-        which = (session.master, body.round_number)
+    def _zero_sum(self, message: Message, session: _Fixed, body: payloads.MasksRequest) -> ZeroSum:
+        master = bytes.fromhex(session.master)
+        which = (master, body.round_number)
         if self._last is None or self._last[0] != which:
             context = self._context(message, session)
             made = [
-                derive(session.master, context, "zero-sum", body.round_number, name)
-                for name in self._sites
+                derive(master, context, "zero-sum", body.round_number, name) for name in self._sites
             ]
             parts = [Part(part.size, part.deviation, layout=part.layout) for part in body.parts]
             try:
@@ -236,16 +216,16 @@ class Helper:
                 raise ProtocolError("bad-query", what="masks that cannot be drawn") from None
         return self._last[1]
 
-    def _session(self, message: Message) -> _Session:
+    def _session(self, message: Message) -> _Fixed:
         try:
             return self._sessions[message.session]
         except KeyError:
             raise ProtocolError("session-of-no-helper") from None
 
-    def _keys(self, message: Message, session: _Session) -> SiteKeys:
-        return SiteKeys(session.master, self._context(message, session))
+    def _keys(self, message: Message, session: _Fixed) -> SiteKeys:
+        return SiteKeys(bytes.fromhex(session.master), self._context(message, session))
 
-    def _context(self, message: Message, session: _Session) -> Context:
+    def _context(self, message: Message, session: _Fixed) -> Context:
         return Context(self._hash, message.session, session.listed)
 
     def _reply(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
@@ -20,6 +21,8 @@ from eigenveil.federation.protocol.messages import (
     expect,
 )
 from eigenveil.federation.secagg.keys import Context
+from eigenveil.models.rounds import Round
+from eigenveil.moments.describe import describe
 
 Replies = tuple[dict[str, bytes], dict[str, EigenveilError]]
 
@@ -119,17 +122,20 @@ class Requests:
         """Its bytes."""
         return encode(self.message(step, body, arrays))
 
-    def same(
-        self, step: str, body: BaseModel, arrays: Mapping[str, NDArray[Any]] | None = None
-    ) -> Callable[[str], bytes]:
-        """The same request for everybody."""
+    def ask(
+        self,
+        step: str,
+        names: Sequence[str],
+        body: BaseModel,
+        take: Take,
+        limit: int,
+        *,
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+        tries: int = TRIES,
+    ) -> Calls:
+        """The same query to each party."""
         payload = self.payload(step, body, arrays)
-
-        def request(name: str) -> bytes:
-            del name
-            return payload
-
-        return request
+        return self.query(step, names, lambda _: payload, take, limit, tries)
 
     def too_few(self, what: str) -> ProtocolError:
         """The error that ends a study, naming who is missing and why."""
@@ -160,6 +166,28 @@ class Requests:
             code = received_code(refusal.code)
             raise _Refused.relayed(f"{text} ({code})", code=code)
         return expect(message, step=step, study=self._study, session=self._session)
+
+
+def round_request(
+    queries: Round, features: int, round_number: int, members: str | None
+) -> tuple[payloads.RoundRequest, dict[str, NDArray[np.float64]]]:
+    """The body and the arrays of a round's request; ``members`` are those that can be lost."""
+    arrays: dict[str, NDArray[np.float64]] = {}
+    reported = []
+    for index, query in enumerate(queries):
+        description, found = describe(query.accumulator, features)
+        arrays |= {f"{name} {index}": array for name, array in found.items()}
+        noise = query.record.noise
+        assert noise.grid is not None
+        reported.append(
+            payloads.QueryBody(
+                name=query.name, description=description, scale=noise.scale, grid=noise.grid
+            )
+        )
+    body = payloads.RoundRequest(
+        round_number=round_number, members=members, queries=tuple(reported)
+    )
+    return body, arrays
 
 
 class _Refused(ProtocolError):

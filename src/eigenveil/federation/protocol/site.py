@@ -1,21 +1,17 @@
 """The role of a site: it answers messages about its own rows and records every answer.
 
-Between two messages nothing is held in memory that matters: keys, state and answers are in the
-ledger, so a site that is killed and started again goes on where it was. An answer is one
-transaction: the state that it follows from is read in it, and answer and charge are stored before
-the answer is returned; a repeated request gets the same bytes. Only rows are read before it, for
-the state that this process saw last, and if another one has gone on since, again. What is
-asked is checked against the study: a site runs its own software only, works out sensitivities
-itself (docs/proofs/views.md, claim 9: of every query that it accepts), and never spends more than
-the study's target, whoever sends the query. Nothing about its
-rows decides whether it answers. (Files that cannot be read do so at any time.)
+All that matters between two messages is in the ledger, so a site that is killed goes on where it
+was. An answer is one transaction: the state that it follows from is read in it, answer and charge
+are stored before it is returned. Only rows are read before, for the state that this process saw
+last, and again if another one has gone on since. A site works out sensitivities itself
+(docs/proofs/views.md, claim 9: of every query that it accepts), and never spends more than the
+study's target, whoever asks. Nothing about its rows decides whether it answers.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -25,10 +21,11 @@ from pydantic import BaseModel
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.entries import UNIT
-from eigenveil.federation.ledger.ledger import Draft, Ledger, Session, SessionKey
+from eigenveil.federation.ledger.ledger import Draft, Ledger
 from eigenveil.federation.masks.base import split
 from eigenveil.federation.protocol import payloads, validation
-from eigenveil.federation.protocol.certificates import Part, check_part, own_signature
+from eigenveil.federation.protocol.certificates import SitePart, check_part, own_signature
+from eigenveil.federation.protocol.memory import Now, SeenState, SiteMemory
 from eigenveil.federation.protocol.messages import (
     AGGREGATOR,
     LETTERS,
@@ -39,13 +36,12 @@ from eigenveil.federation.protocol.messages import (
     expect,
     fingerprint,
 )
-from eigenveil.federation.protocol.site_sums import SiteSum, add_up, noisy_arrays, wanted_sum
+from eigenveil.federation.protocol.sums import SiteSum, add_up, noisy_arrays, wanted_sum
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.secagg.client import SecaggClient, State, pair_letter_bytes
 from eigenveil.federation.secagg.consistency import bitmap, check_signatures, members_of, rows
 from eigenveil.federation.secagg.keys import SiteKeys
 from eigenveil.models.driver import rows_for
-from eigenveil.models.plan import BasePlan
 from eigenveil.models.task import TASKS
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.independence import dependence
@@ -81,8 +77,8 @@ class Site:
         self.name, self.study, self.rows = name, study, rows_for(terms.plan, rows)
         self.ledger, self.data_set = ledger, data_set
         self._source = source or SecureSource()
-        self._settled, self._hash = terms, terms.hash
-        self._seen: _Seen | None = None
+        self._terms = terms
+        self._memory = SiteMemory(ledger, terms.hash)
         self.last_error: EigenveilError | None = None
         self.invalid: InvalidRows | None = None
         if terms.mends and identity is None:
@@ -105,11 +101,6 @@ class Site:
                 "other-columns", whose=f"site {name}", difference=f"{found} in the study"
             )
 
-    @property
-    def plan(self) -> BasePlan:
-        """What the sites do together."""
-        return self._settled.plan
-
     def handle(self, request: bytes) -> bytes:
         """The answer to a message from the aggregator.
 
@@ -120,7 +111,7 @@ class Site:
         try:
             message = decode(request, sender=AGGREGATOR, limit=self._limit)
             session = message.session
-            expect(message, step=message.step, study=self._hash, session=session)
+            expect(message, step=message.step, study=self._terms.hash, session=session)
             kind = message.step.partition(" ")[0]
             answer = self._answers().get(kind if kind in _EVERY_ROUND else message.step)
             if answer is None:
@@ -130,7 +121,7 @@ class Site:
             self.last_error = error
             code, text = _public_text(error)
             refusal = payloads.Refusal(code=code, text=text[:500])
-            return encode(Message(step, self._hash, session, self.name, refusal.fields()))
+            return encode(Message(step, self._terms.hash, session, self.name, refusal.fields()))
 
     def _answers(self) -> dict[str, Callable[[Message, bytes], bytes]]:
         return {
@@ -146,19 +137,19 @@ class Site:
     @cached_property
     def _limit(self) -> int:
         """Most bytes of a request: arrays of each sum, and the helper's masks of all."""
-        plan = self._settled.plan
+        plan = self._terms.plan
         arrays = payloads.MOST_QUERIES * plan.requested_values()
-        letters = pair_letter_bytes(self._settled) * self.study.degree
+        letters = pair_letter_bytes(self._terms) * self.study.degree
         return _SMALL + 8 * (arrays + plan.released_values()) + letters
 
     # -- the steps of a session, in order
 
     def _join(self, message: Message, request: bytes) -> bytes:
         message.read(payloads.JoinRequest)
-        terms = self._settled
+        terms = self._terms
         if self.name not in terms.names:
             raise ProtocolError("not-a-site-here", name=self.name)
-        key = SessionKey(self._hash, message.session)
+        key = self._memory.key(message)
         stored = self.ledger.begin(
             key,
             data_set=self.data_set,
@@ -169,23 +160,23 @@ class Site:
             unit=self.study.unit or UNIT,
             note=self.study.name,
         )
-        state = self._read(key, stored)
+        state = self._memory.read(message, stored)
         reply = payloads.JoinReply(
             columns=None if self.rows.names is None else tuple(self.rows.names),
             features=self.rows.features,
-            keys=self._public_keys(_Now(message, terms, state)),
+            keys=self._public_keys(Now(message, state)),
             listed=state.listed,
             seeded=not self._source.secure,
             dependent=dependence(),
             newlines_in_cells=self.rows.newlines_in_cells,
         )
-        return self._answer(message, request, lambda now: self._draft(now, reply))
+        return self._memory.answer(message, request, lambda now: self._draft(now, reply))
 
     def _keys(self, message: Message, request: bytes) -> bytes:
         body = message.read(payloads.KeysRequest)
 
-        def draft(now: _Now) -> Draft:
-            terms = self._settled
+        def draft(now: Now) -> Draft:
+            terms = self._terms
             joined = validation.check_partners(terms, self.name, body)
             client = self._client(now)
             if self._identity is not None:
@@ -205,24 +196,24 @@ class Site:
             arrays = {LETTERS: rows(letters, pair_letter_bytes(terms))} if letters else {}
             return self._draft(now, payloads.LettersReply(), state, arrays)
 
-        return self._answer(message, request, draft)
+        return self._memory.answer(message, request, draft)
 
     def _shares(self, message: Message, request: bytes) -> bytes:
         """Agree with neighbours, and leave what a round's masks are repaired with."""
         body = message.read(payloads.SharesRequest)
 
-        def draft(now: _Now) -> Draft:
-            validation.check_senders(now.terms, self.name, body, now.state)
+        def draft(now: Now) -> Draft:
+            validation.check_senders(self._terms, self.name, body, now.state)
             state = self._opened(now, body.senders)
             packets = self._client(replace(now, state=state)).packets()
             arrays = {"packets": rows(packets, len(packets[0]))}
             return self._draft(now, payloads.SharesReply(), state, arrays)
 
-        return self._answer(message, request, draft)
+        return self._memory.answer(message, request, draft)
 
-    def _opened(self, now: _Now, senders: Sequence[str]) -> State:
+    def _opened(self, now: Now, senders: Sequence[str]) -> State:
         """The state after letters of these were opened."""
-        shape = len(senders), pair_letter_bytes(now.terms)
+        shape = len(senders), pair_letter_bytes(self._terms)
         table = now.message.array(LETTERS, dtype="b1", shape=shape)
         letters = {name: row.tobytes() for name, row in zip(senders, table, strict=True)}
         return self._client(now).opened(letters)
@@ -230,14 +221,14 @@ class Site:
     def _round(self, message: Message, request: bytes) -> bytes:
         body = message.read(payloads.RoundRequest)
         sums: list[SiteSum] = []
-        prepared_for: _Seen | None = None
+        prepared_for: SeenState | None = None
         problem: ProtocolError | None = None
 
-        def draft(now: _Now) -> Draft:
-            if self._seen != prepared_for:  # what was just read in the ledger
+        def draft(now: Now) -> Draft:
+            if self._memory.seen != prepared_for:  # what was just read in the ledger
                 if now.state.round_number >= body.round_number:
                     # answered, and not what is requested now: refused
-                    validation.check_turn(now.terms, self.name, message.step, body, now.state)
+                    validation.check_turn(self._terms, self.name, message.step, body, now.state)
                 raise _GoneOn
             if problem is not None:
                 raise problem
@@ -249,10 +240,10 @@ class Site:
             )
 
         while True:
-            seen = self._last_seen(message)
+            seen = self._memory.last_seen(message)
             if seen.state.round_number < body.round_number:
                 prepared_for, problem = seen, None
-                now = _Now(message, self._settled, seen.state)
+                now = Now(message, seen.state)
                 try:
                     sums = self._sums(now, body)
                 except ProtocolError as error:
@@ -260,25 +251,25 @@ class Site:
                 else:  # outside the transaction: others may write while rows are read
                     self.invalid = add_up(self.rows, sums)
             try:
-                return self._answer(message, request, draft)
+                return self._memory.answer(message, request, draft)
             except _GoneOn:  # the state that was found instead was seen now
                 continue
 
-    def _sums(self, now: _Now, body: payloads.RoundRequest) -> list[SiteSum]:
+    def _sums(self, now: Now, body: payloads.RoundRequest) -> list[SiteSum]:
         """What a round asks for, if the plan has it; no rows are read yet."""
         step = now.message.step
-        planned = validation.check_turn(now.terms, self.name, step, body, now.state)
-        weight = now.terms.weight(self.name)
+        planned = validation.check_turn(self._terms, self.name, step, body, now.state)
+        weight = self._terms.weight(self.name)
         return [
-            wanted_sum(now.terms, self.rows, now.message, (index, query), each, weight=weight)
+            wanted_sum(self._terms, self.rows, now.message, (index, query), each, weight=weight)
             for index, (query, each) in enumerate(zip(body.queries, planned, strict=True))
         ]
 
     def _hidden(
-        self, now: _Now, body: payloads.RoundRequest, sums: Sequence[SiteSum]
+        self, now: Now, body: payloads.RoundRequest, sums: Sequence[SiteSum]
     ) -> tuple[bytes, bytes]:
         """A round's answer, its noise drawn and its masks added, and the state after it."""
-        message, terms, round_number = now.message, now.terms, body.round_number
+        message, terms, round_number = now.message, self._terms, body.round_number
         state = self._agreed(now, body)
         arrays = noisy_arrays(sums, terms, self._source)
         hidden = [index for index, each in enumerate(sums) if not each.is_unmasked]
@@ -289,21 +280,21 @@ class Site:
             mask = client.mask(round_number, request_digest, parts, message)
             for index, part in zip(hidden, split(mask, parts), strict=True):
                 arrays[f"sum {index}"] += part
-        reply = Message(message.step, self._hash, message.session, self.name, {}, arrays)
+        reply = Message(message.step, self._terms.hash, message.session, self.name, {}, arrays)
         after = {"round_number": round_number, "request_digest": request_digest, "survivors": ""}
-        return encode(reply), self._kept(message, state.model_copy(update=after))
+        return encode(reply), self._memory.kept(message, state.model_copy(update=after))
 
-    def _agreed(self, now: _Now, body: payloads.RoundRequest) -> State:
+    def _agreed(self, now: Now, body: payloads.RoundRequest) -> State:
         """The state in which a round is answered: the first brings what masks are made with."""
         if body.round_number > 1:
             return now.state
         if body.members is not None:
-            count = len(members_of(now.terms.names, body.members))
+            count = len(members_of(self._terms.names, body.members))
             update = {"members": body.members, "fewest": min(now.state.fewest, count)}
             return now.state.model_copy(update=update)
-        joined = members_of(now.terms.names, now.state.joined)
-        senders = now.terms.partners(self.name, joined)
-        if senders and now.terms.masks.between_sites:
+        joined = members_of(self._terms.names, now.state.joined)
+        senders = self._terms.partners(self.name, joined)
+        if senders and self._terms.masks.between_sites:
             return self._opened(now, senders)
         return now.state
 
@@ -311,28 +302,28 @@ class Site:
         """Sign one set of survivors a round: the ledger refuses a second, different question."""
         body = message.read(payloads.SurvivorsRequest)
 
-        def draft(now: _Now) -> Draft:
-            validation.check_survivors(now.terms, self.name, message.step, body, now.state)
+        def draft(now: Now) -> Draft:
+            validation.check_survivors(self._terms, self.name, message.step, body, now.state)
             if self._identity is None:
                 raise _no_identity()
             signature = self._identity.sign(self._client(now).text(body.survivors)).hex()
-            count = len(members_of(now.terms.names, body.survivors))
+            count = len(members_of(self._terms.names, body.survivors))
             after = {"survivors": body.survivors, "fewest": min(now.state.fewest, count)}
             reply = payloads.SurvivorsReply(signature=signature)
             return self._draft(now, reply, now.state.model_copy(update=after))
 
-        return self._answer(message, request, draft)
+        return self._memory.answer(message, request, draft)
 
     def _unmask(self, message: Message, request: bytes) -> bytes:
         """Help to unmask, for the set of sites that this site and enough others have signed."""
         body = message.read(payloads.UnmaskRequest)
 
-        def draft(now: _Now) -> Draft:
+        def draft(now: Now) -> Draft:
             state, client = now.state, self._client(now)
-            signed = validation.check_unmask(now.terms, message.step, body, message, state)
+            signed = validation.check_unmask(self._terms, message.step, body, message, state)
             said, needed = client.said(state.survivors), self.study.signatures
             check_signatures(said, *signed, self._verify, needed)
-            survivors = set(members_of(now.terms.names, state.survivors))
+            survivors = set(members_of(self._terms.names, state.survivors))
             mates, turn = {self.name, *client.near}, body.round_number
             reply = payloads.UnmaskReply(
                 own={n: client.revealed(n, turn, own=True) for n in sorted(mates & survivors)},
@@ -340,7 +331,7 @@ class Site:
             )
             return self._draft(now, reply)
 
-        return self._answer(message, request, draft)
+        return self._memory.answer(message, request, draft)
 
     def _verify(self, text: bytes, signature: bytes, name: str) -> None:
         if self._identity is None:
@@ -350,34 +341,31 @@ class Site:
     def _end(self, message: Message, request: bytes) -> bytes:
         """Sign the certificate, if it fits what this site knows; the session is over either way."""
         body = message.read(payloads.EndRequest)
-        key = SessionKey(self._hash, message.session)
 
-        def draft(now: _Now) -> Draft:
-            signature = self._signature(now, body.certificate)
-            return replace(
-                self._draft(now, payloads.EndReply(signature=signature)), ends=body.outcome
-            )
+        def draft(now: Now) -> Draft:
+            reply = payloads.EndReply(signature=self._signature(now, body.certificate))
+            return replace(self._draft(now, reply), ends=body.outcome)
 
         try:
-            return self._answer(message, request, draft)
+            return self._memory.answer(message, request, draft)
         except ProtocolError as error:
             if error.code == "unknown-session":  # it never began here: there is nothing to end
                 return self._reply(message, payloads.EndReply())
             if error.code in ("other-certificate", "no-identity"):
-                self.ledger.end(key, body.outcome)
+                self.ledger.end(self._memory.key(message), body.outcome)
             raise
         finally:
-            self._seen = None
+            self._memory.seen = None
 
-    def _signature(self, now: _Now, certificate: Certificate | None) -> str | None:
+    def _signature(self, now: Now, certificate: Certificate | None) -> str | None:
         if certificate is None:
             return None
         if self._identity is None:
             raise _no_identity()
         assert now.session is not None
-        part = Part(
-            terms=now.terms,
-            weight=now.terms.weight(self.name),
+        part = SitePart(
+            terms=self._terms,
+            weight=self._terms.weight(self.name),
             releases=now.session.releases(),
             most=now.state.fewest,
             secure=self._source.secure,
@@ -395,7 +383,7 @@ class Site:
         """The digest of the list of members."""
         return "" if self._identity is None else self._identity.members.digest
 
-    def _public_keys(self, now: _Now) -> payloads.PublicKeys:
+    def _public_keys(self, now: Now) -> payloads.PublicKeys:
         """The site's own; they follow from the session's master secret, which never changes."""
         client = self._client(now)
         keys = payloads.PublicKeys(sealing=client.keys.sealing.public.hex())
@@ -403,51 +391,24 @@ class Site:
             return keys
         return self._identity.signed(keys, client.context, self.name)
 
-    # -- what the ledger remembers
-
-    def _answer(self, message: Message, request: bytes, draft: Callable[[_Now], Draft]) -> bytes:
-        """The answer to a message, in one transaction of the ledger."""
-        key = SessionKey(self._hash, message.session)
-
-        def drafted(session: Session, stored: bytes) -> Draft:
-            state = self._read(key, stored)
-            return draft(_Now(message, self._settled, state, session))
-
-        return self.ledger.commit(key, message.step, request=request, draft=drafted)
-
-    def _last_seen(self, message: Message) -> _Seen:
-        """A session as this process saw it last; another may have gone on since."""
-        key = SessionKey(self._hash, message.session)
-        if self._seen is None or self._seen.key != key:
-            self._read(key, self.ledger.state(key))
-        assert self._seen is not None
-        return self._seen
-
-    def _read(self, key: SessionKey, stored: bytes) -> State:
-        state = State.model_validate_json(stored)
-        self._seen = _Seen.of(key, stored, state)
-        return state
-
-    def _kept(self, message: Message, state: State) -> bytes:
-        """A new state for the ledger; should it not get there, the next answer finds that out."""
-        stored = state.stored()
-        self._seen = _Seen.of(SessionKey(self._hash, message.session), stored, state)
-        return stored
+    # -- answers
 
     def _draft(
         self,
-        now: _Now,
+        now: Now,
         body: BaseModel,
         state: State | None = None,
         arrays: Mapping[str, NDArray[np.uint8]] | None = None,
     ) -> Draft:
         """An answer without sums, which releases nothing."""
         reply = self._reply(now.message, body, arrays)
-        return Draft(lambda: (reply, None if state is None else self._kept(now.message, state)))
+        return Draft(
+            lambda: (reply, None if state is None else self._memory.kept(now.message, state))
+        )
 
-    def _client(self, now: _Now) -> SecaggClient:
+    def _client(self, now: Now) -> SecaggClient:
         return SecaggClient(
-            name=self.name, state=now.state, terms=now.terms, session=now.message.session
+            name=self.name, state=now.state, terms=self._terms, session=now.message.session
         )
 
     def _reply(
@@ -456,35 +417,10 @@ class Site:
         body: BaseModel,
         arrays: Mapping[str, NDArray[np.uint8]] | None = None,
     ) -> bytes:
-        fields = body.model_dump(mode="json")
-        reply = Message(message.step, self._hash, message.session, self.name, fields, arrays or {})
-        return encode(reply)
-
-
-@dataclass(frozen=True)
-class _Now:
-    """A message, and what the site knows of its session when it answers."""
-
-    message: Message
-    terms: Terms
-    state: State
-    session: Session | None = None
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """A session's state without its keys and shares, and the digest of all of it."""
-
-    key: SessionKey
-    digest: bytes
-    state: State
-
-    @classmethod
-    def of(cls, key: SessionKey, stored: bytes, state: State) -> _Seen:
-        public = state.model_copy(
-            update={"master": "", "pairs": dict.fromkeys(state.pairs, ""), "held": {}}
+        fields, study = body.model_dump(mode="json"), self._terms.hash
+        return encode(
+            Message(message.step, study, message.session, self.name, fields, arrays or {})
         )
-        return cls(key, hashlib.sha256(stored).digest(), public)
 
 
 class _GoneOn(Exception):

@@ -1,7 +1,4 @@
-"""What a site checks before it answers: it does not rely on the aggregator's honesty.
-
-Every function raises the package's error when something is not allowed, and returns nothing.
-"""
+"""What a party checks of another's message: none relies on the others' honesty."""
 
 from __future__ import annotations
 
@@ -28,6 +25,7 @@ from eigenveil.moments.describe import Description
 from eigenveil.moments.histograms import RANGE_LIMIT
 from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.privacy.calibration import Shape, calibrated_record
+from eigenveil.tables.names import first_difference
 from eigenveil.tables.scales import LIMIT
 
 # Noise is worked out from the same numbers everywhere: it agrees to rounding.
@@ -57,6 +55,39 @@ def check_keys(keys: Mapping[str, payloads.PublicKeys]) -> None:
             raise ProtocolError.relayed(
                 f"{name}: {error.message}", hint=error.hint, code=error.code
             ) from None
+
+
+def one_list(joined: Mapping[str, payloads.JoinReply]) -> str:
+    """The digest of the list of members that all sites have: keys are derived with it."""
+    whose: dict[str, str] = {}
+    for name, reply in joined.items():
+        whose.setdefault(reply.listed, name)
+    if len(whose) > 1:
+        one, other, *_ = whose.values()
+        raise ProtocolError("lists-differ", one=one, other=other)
+    (listed,) = whose
+    return listed
+
+
+def common_columns(
+    terms: Terms, joined: Mapping[str, payloads.JoinReply]
+) -> tuple[str, ...] | None:
+    """The names of all sites' columns: the study's, or where it has none, those of the first."""
+    whose, columns = "the study", terms.study.columns
+    for name, table in joined.items():
+        site = f"site {name}"
+        if table.features != terms.width:
+            raise ProtocolError(
+                "other-features", whose=site, features=table.features, wanted=terms.width
+            )
+        if table.columns is None:
+            continue
+        if columns is None:
+            whose, columns = site, table.columns
+        if table.columns != columns or len(columns) != table.features:
+            difference = f"{first_difference(table.columns, columns)} at {whose}"
+            raise ProtocolError("other-columns", whose=site, difference=difference)
+    return columns
 
 
 def check_query(plan: BasePlan, asked: Description) -> None:

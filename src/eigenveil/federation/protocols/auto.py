@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eigenveil.federation.protocols.base import Protocol
-from eigenveil.federation.protocols.sketch import Sketch
+from eigenveil.federation.protocols.sketch import Sketches
 
 
 class Auto(Protocol):
@@ -16,7 +16,7 @@ class Auto(Protocol):
 
     def likely(self, *, columns_given: bool) -> Protocol:
         """A sketch, where the study says how many columns it has."""
-        return Sketch() if columns_given else self
+        return Sketches() if columns_given else self
 
     def sketches_by_size(self, *, pure: bool) -> bool:
         """As the protocol that it will be."""

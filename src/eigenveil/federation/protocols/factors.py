@@ -72,7 +72,7 @@ class SentFactor(SentSum):
         return Release(query.record, total, edge)
 
 
-class Factors(Protocol):
+class Dpdispca(Protocol):
     """Factors of the moments that each site releases, added up."""
 
     name = "dpdispca"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eigenveil.federation.protocols.base import Protocol
 
 
-class Sketch(Protocol):
+class Sketches(Protocol):
     """Sketches of the moments of all sites, summed."""
 
     name = "sketch"

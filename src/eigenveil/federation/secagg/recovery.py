@@ -158,8 +158,8 @@ class Mending:
         def take(name: str, reply: Message) -> None:
             work.take(name, reply.read(payloads.UnmaskReply))
 
-        same = self.calls.same(step, body, {"signatures": table})
-        yield from self.calls.query(step, list(signatures), same, take, SMALL)
+        arrays = {"signatures": table}
+        yield from self.calls.ask(step, list(signatures), body, take, SMALL, arrays=arrays)
         return work.leftover(parts)
 
     def _signatures(
@@ -177,7 +177,7 @@ class Mending:
             signed[name] = signature
 
         body = payloads.SurvivorsRequest(round_number=facts.round_number, survivors=survivors)
-        yield from self.calls.query(step, arrived, self.calls.same(step, body), take, SMALL)
+        yield from self.calls.ask(step, arrived, body, take, SMALL)
         if len(signed) < self.study.signatures:
             raise self.calls.too_few(
                 f"In step {step!r} {len(signed)} of the {self.study.signatures} sites that must "

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -23,33 +22,21 @@ from pydantic import (
     PlainSerializer,
     ValidationError,
     WithJsonSchema,
-    create_model,
     model_validator,
 )
 
 from eigenveil.checks import MOST_WHOLE
-from eigenveil.errors import DataError, EigenveilError, listed
+from eigenveil.errors import EigenveilError
 from eigenveil.federation.masks import MASKS
 from eigenveil.federation.protocols import PROTOCOLS, Protocol
 from eigenveil.federation.secagg.graph import even, threshold
 from eigenveil.federation.study.checks import bad_field, check_study, urgency
+from eigenveil.federation.study.options import OF_ONE_TABLE, StudyOptions, declared
 from eigenveil.federation.study.site_weights import coarse_weights, site_weight
-from eigenveil.models.domains import Option, refused
-from eigenveil.models.model_options import (
-    COVARIANCE,
-    MIXTURE,
-    MOST_COMPONENTS,
-    OF_SKETCH,
-    PCA,
-    TOPICS,
-)
+from eigenveil.models.model_options import MOST_COMPONENTS, OF_SKETCH, PCA
 from eigenveil.models.options import (
-    OPTIONS,
     Options,
-    options_of,
-    plain_values,
     study_options,
-    tasks_with,
 )
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
@@ -58,8 +45,6 @@ from eigenveil.moments.histograms import count_variables
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
-from eigenveil.privacy.releases import Settled
-from eigenveil.privacy.statistics import STATISTICS
 from eigenveil.tables.scales import public_preparation
 from eigenveil.tables.schema import Schema, json_schema, parse_schema
 
@@ -74,66 +59,6 @@ Column = Annotated[str, Field(min_length=1)]
 Sentence = Annotated[str, Field(max_length=1000)]
 Count = Annotated[int, Field(strict=True, ge=1, le=MOST_WHOLE)]
 Target = Annotated[float, Field(strict=True)]  # what is no number at all is refused as a target
-
-
-def _by_task(name: str) -> list[tuple[Option, tuple[str, ...]]]:
-    """The declarations of an option of sites, and the tasks that each is for."""
-    found = [one for one in OPTIONS if one.name == name and "sites" in one.paths]
-    return [(one, one.tasks) for one in found]
-
-
-def _field_of(name: str, *, required: bool = False) -> Any:
-    """A study's field, from the option's declarations."""
-    declared = _by_task(name)
-    helps = [
-        one.help if len(tasks) == len(TASKS) else f"Of {listed(tasks)}: {one.help}"
-        for one, tasks in declared
-    ]
-    schemas: list[Any] = [one.schema() for one, _ in declared]
-    return Field(
-        default=... if required else declared[0][0].default,
-        description=" ".join(helps),
-        examples=[example for one, _ in declared for example in one.examples] or None,
-        json_schema_extra=schemas[0] if len(schemas) == 1 else {"anyOf": schemas},
-    )
-
-
-def found_task(values: Mapping[str, Any]) -> str:
-    """The task that a study's fields say."""
-    return str(values.get("task", PCA))
-
-
-def _check_no_components(said: Mapping[str, Any], task: str) -> None:
-    """Refuse a number of components where the task has none."""
-    if said.get("components") is not None:
-        counted = listed((repr(name) for name, each in TASKS.items() if each.counted), "or")
-        raise DataError(
-            "field-of-other-task",
-            field="components",
-            value=f"{said['components']!r:.40}",
-            tasks=counted,
-            task=task,
-        )
-
-
-if TYPE_CHECKING:
-
-    class StudyOptions(Settled):
-        """The options of all tasks, as fields of a study."""
-
-        def __getattr__(self, name: str) -> Any: ...
-
-else:
-    StudyOptions = create_model(
-        "StudyOptions",
-        __base__=Settled,
-        **{
-            one.name: (Any, _field_of(one.name))
-            for task in TASKS
-            for one in study_options(task).values()
-        },
-        components=(Any, _field_of("n_components", required=True)),
-    )
 
 
 class StudySite(BaseModel):
@@ -229,35 +154,7 @@ class Study(StudyOptions):
     @model_validator(mode="before")
     @classmethod
     def _declared(cls, values: Any) -> Any:
-        """The fields that are options: those of the task, checked and plain."""
-        if not isinstance(values, Mapping):
-            return values  # to be refused by its type
-        if values.get("task", PCA) not in tuple(TASKS):
-            raise DataError(
-                "unknown-task",
-                task=f"task = {values['task']!r:.60}",
-                known=", ".join(map(repr, TASKS)),
-            )
-        found, task = dict(values), found_task(values)
-        options = study_options(task)
-        if not TASKS[task].counted:
-            _check_no_components(found, task)
-            found["components"] = None
-        elif "components" in found:
-            count = replace(options_of(task, "sites")["n_components"], name="components")
-            options = {**options, "components": count}
-        for name, field in StudyOptions.model_fields.items():
-            of_others = name in found and name not in options and name != "components"
-            if of_others and found[name] != field.default:
-                tasks = tasks_with(name, "sites")
-                raise DataError(
-                    "field-of-other-task",
-                    field=name,
-                    value=f"{found[name]!r:.40}",
-                    tasks=" or ".join(map(repr, tasks)),
-                    task=task,
-                )
-        return found | plain_values(options, found)
+        return declared(values) if isinstance(values, Mapping) else values
 
     @model_validator(mode="after")
     def _can_be_run(self) -> Self:
@@ -463,7 +360,7 @@ class Study(StudyOptions):
 
     def _made_plan(self, features: int) -> BasePlan:
         task = TASKS[self.task]
-        values, context = _OF_ONE_TABLE[self.task](self)
+        values, context = OF_ONE_TABLE[self.task](self)
         if self._finds_scales:
             context = context | {"variables": count_variables(self.width, self._variables)}
         declared = {name: getattr(self, name) for name in study_options(self.task)}
@@ -483,52 +380,6 @@ class Study(StudyOptions):
         if PROTOCOLS[self.protocol].first_site_only:
             return 1
         return MASKS[self.masks].draws(len(self.sites), self.degree)
-
-
-def pca_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options of one table that follow from a study's protocol, and what else its plan needs."""
-    protocol = study.likely_protocol
-    if study.given_columns is not None and not protocol.takes_columns:
-        option = study_options(study.task)[OF_SKETCH]
-        columns = study.given_columns
-        raise refused(option, "sketch-not-sent", columns=columns, protocol=protocol.name)
-    once = protocol.sketches or protocol.own_moment  # what a site sends is released at once
-    if once and study.is_given("mechanism"):
-        option = study_options(study.task)["mechanism"]
-        raise refused(
-            option, "no-joint-mechanism", mechanism=study.mechanism, protocol=protocol.name
-        )
-    if protocol.sketches:
-        return {"mechanism": "sketch"}, {}
-    if study.covariates is not None and protocol.own_moment:
-        option = study_options(study.task)["covariates"]
-        names = list(study.covariates)
-        raise refused(option, "no-joint-covariates", columns=names, protocol=protocol.name)
-    values = whole_of_study(study)[0] if once else {}
-    return values | {OF_SKETCH: None}, {"sketch_columns": study.sketch_columns}
-
-
-def whole_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The same of a model that needs the whole second moment: the noise that sites can share."""
-    return {"mechanism": STATISTICS["second-moment"].usual(pure=study.delta == 0).name}, {}
-
-
-def tensors_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The same of mixtures and topics: the form of the pair moment."""
-    protocol = study.likely_protocol
-    if protocol.sketches:
-        return {"pair": "sketch"}, {}
-    by_size = protocol.sketches_by_size(pure=study.delta == 0)
-    return {"pair": "auto" if by_size else "full"}, {}
-
-
-# What a study makes of the options of one table, by its task.
-_OF_ONE_TABLE = {
-    PCA: pca_of_study,
-    MIXTURE: tensors_of_study,
-    TOPICS: tensors_of_study,
-    COVARIANCE: whole_of_study,
-}
 
 
 def make_study(**fields: Any) -> Study:

@@ -7,7 +7,6 @@ supplement, a child that is lost is missing from the leaves that the root names.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -152,27 +151,19 @@ def release_sums(study: TreeStudy, totals: Totals, leaves: int) -> dict[str, Rel
     """Sums of so many leaves' messages as releases, with the noise that they really carry."""
     answers = {}
     for query, total in zip(study.queries, totals, strict=True):
-        whole = from_coordinates(
-            query.accumulator.layout, query.accumulator.shape, total.view(np.int64)
-        )
+        sums = query.accumulator
+        whole = from_coordinates(sums.layout, sums.shape, total.view(np.int64))
         answers[query.name] = release_of(with_noise_parts(query.record, leaves), whole)
     return answers
 
 
 def publish(
-    study: TreeStudy,
-    merged: Merged[Totals],
-    *,
-    secure: bool,
-    dependent: bool = False,
-    **of_result: Any,
+    study: TreeStudy, merged: Merged[Totals], *, secure: bool, **of_certificate: Any
 ) -> TreeOutcome:
     """The result of what arrived at the root, and what is promised of it."""
     run = run_of(study, merged)
     answers = release_sums(study, merged.value, run.arrived)
-    return outcome_of(
-        study, answers, run, merged.arrived, secure=secure, dependent=dependent, **of_result
-    )
+    return outcome_of(study, answers, run, merged.arrived, secure=secure, **of_certificate)
 
 
 def run_of(study: TreeStudy, merged: Merged[Totals]) -> TreeRun:
@@ -191,12 +182,7 @@ def outcome_of(
     answers: Answers,
     run: TreeRun,
     arrived: Leaves,
-    *,
-    secure: bool,
-    dependent: bool,
-    names: Sequence[str] | None = None,
-    counted: bool = False,
-    newlines_in_cells: bool = False,
+    **of_certificate: Any,
 ) -> TreeOutcome:
     """What the root may publish of these releases, made in such a run."""
     plan = study.plan
@@ -206,13 +192,9 @@ def outcome_of(
         plan,
         factors,
         [with_noise_parts(record, run.arrived) for record in records],
-        names=names,
-        secure=secure,
-        dependent=dependent,
-        counted=counted,
-        newlines_in_cells=newlines_in_cells,
         view="outsider" if study.protect == "outsider" else "aggregator at level 1",
         tree=run,
+        **{"names": None, "dependent": False, **of_certificate},
     )
     return TreeOutcome(
         factors=factors,

@@ -77,15 +77,12 @@ def make_tree_study(
     tree: MergeTree,
     *,
     features: int,
-    n_components: int,
-    epsilon: float,
-    delta: float,
     lost: int = 0,
     protect: str = "outsider",
     center: NDArray[np.float64] | Literal[False] = False,
     **options: Any,
 ) -> TreeStudy:
-    """Check every parameter and settle every choice."""
+    """Check every parameter and settle every choice; ``options`` are those of a private stream."""
     if protect not in PROTECTED:
         raise DataError(
             "bad-protect", protect=f"{protect!r:.60}", known=", ".join(map(repr, PROTECTED))
@@ -98,10 +95,8 @@ def make_tree_study(
         if options.get(name) is not None and options[name] is not False:
             raise DataError("not-of-a-tree", name=name)
     noise_parts = 1 if protect == "aggregators" else tree.leaf_count - lost
-    wanted = {"n_components": n_components, "epsilon": epsilon, "delta": delta, "center": center}
-    plan = make_stream_plan(
-        Options("pca", "stream", wanted | options), features=features, noise_draws=noise_parts
-    )
+    wanted = Options("pca", "stream", {"center": center, **options})
+    plan = make_stream_plan(wanted, features=features, noise_draws=noise_parts)
     study = TreeStudy(
         tree=tree,
         plan=plan,
