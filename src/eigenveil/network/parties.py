@@ -361,7 +361,7 @@ class SiteParty(StudyParty):
         if role.last_error is not None and role.last_error is not error:
             self.say(f"A message was refused: {role.last_error}")
         if role.invalid is not None and role.invalid != invalid:
-            said = told_owner(role.invalid, role.plan)
+            said = told_owner(role.invalid, role.terms.plan)
             self.say(f"Study {role.study.name!r}: {said} Only you see this.")
         self._reported = role.last_error, role.invalid
 

@@ -77,7 +77,7 @@ class Site:
         self.name, self.study, self.rows = name, study, rows_for(terms.plan, rows)
         self.ledger, self.data_set = ledger, data_set
         self._source = source or SecureSource()
-        self._terms = terms
+        self.terms = terms
         self._memory = SiteMemory(ledger, terms.hash)
         self.last_error: EigenveilError | None = None
         self.invalid: InvalidRows | None = None
@@ -111,7 +111,7 @@ class Site:
         try:
             message = decode(request, sender=AGGREGATOR, limit=self._limit)
             session = message.session
-            expect(message, step=message.step, study=self._terms.hash, session=session)
+            expect(message, step=message.step, study=self.terms.hash, session=session)
             kind = message.step.partition(" ")[0]
             answer = self._answers().get(kind if kind in _EVERY_ROUND else message.step)
             if answer is None:
@@ -121,7 +121,7 @@ class Site:
             self.last_error = error
             code, text = _public_text(error)
             refusal = payloads.Refusal(code=code, text=text[:500])
-            return encode(Message(step, self._terms.hash, session, self.name, refusal.fields()))
+            return encode(Message(step, self.terms.hash, session, self.name, refusal.fields()))
 
     def _answers(self) -> dict[str, Callable[[Message, bytes], bytes]]:
         return {
@@ -137,16 +137,16 @@ class Site:
     @cached_property
     def _limit(self) -> int:
         """Most bytes of a request: arrays of each sum, and the helper's masks of all."""
-        plan = self._terms.plan
+        plan = self.terms.plan
         arrays = payloads.MOST_QUERIES * plan.requested_values()
-        letters = pair_letter_bytes(self._terms) * self.study.degree
+        letters = pair_letter_bytes(self.terms) * self.study.degree
         return _SMALL + 8 * (arrays + plan.released_values()) + letters
 
     # -- the steps of a session, in order
 
     def _join(self, message: Message, request: bytes) -> bytes:
         message.read(payloads.JoinRequest)
-        terms = self._terms
+        terms = self.terms
         if self.name not in terms.names:
             raise ProtocolError("not-a-site-here", name=self.name)
         key = self._memory.key(message)
@@ -176,7 +176,7 @@ class Site:
         body = message.read(payloads.KeysRequest)
 
         def draft(now: Now) -> Draft:
-            terms = self._terms
+            terms = self.terms
             joined = validation.check_partners(terms, self.name, body)
             client = self._client(now)
             if self._identity is not None:
@@ -203,7 +203,7 @@ class Site:
         body = message.read(payloads.SharesRequest)
 
         def draft(now: Now) -> Draft:
-            validation.check_senders(self._terms, self.name, body, now.state)
+            validation.check_senders(self.terms, self.name, body, now.state)
             state = self._opened(now, body.senders)
             packets = self._client(replace(now, state=state)).packets()
             arrays = {"packets": rows(packets, len(packets[0]))}
@@ -213,7 +213,7 @@ class Site:
 
     def _opened(self, now: Now, senders: Sequence[str]) -> State:
         """The state after letters of these were opened."""
-        shape = len(senders), pair_letter_bytes(self._terms)
+        shape = len(senders), pair_letter_bytes(self.terms)
         table = now.message.array(LETTERS, dtype="b1", shape=shape)
         letters = {name: row.tobytes() for name, row in zip(senders, table, strict=True)}
         return self._client(now).opened(letters)
@@ -228,7 +228,7 @@ class Site:
             if self._memory.seen != prepared_for:  # what was just read in the ledger
                 if now.state.round_number >= body.round_number:
                     # answered, and not what is requested now: refused
-                    validation.check_turn(self._terms, self.name, message.step, body, now.state)
+                    validation.check_turn(self.terms, self.name, message.step, body, now.state)
                 raise _GoneOn
             if problem is not None:
                 raise problem
@@ -258,10 +258,10 @@ class Site:
     def _sums(self, now: Now, body: payloads.RoundRequest) -> list[SiteSum]:
         """What a round asks for, if the plan has it; no rows are read yet."""
         step = now.message.step
-        planned = validation.check_turn(self._terms, self.name, step, body, now.state)
-        weight = self._terms.weight(self.name)
+        planned = validation.check_turn(self.terms, self.name, step, body, now.state)
+        weight = self.terms.weight(self.name)
         return [
-            wanted_sum(self._terms, self.rows, now.message, (index, query), each, weight=weight)
+            wanted_sum(self.terms, self.rows, now.message, (index, query), each, weight=weight)
             for index, (query, each) in enumerate(zip(body.queries, planned, strict=True))
         ]
 
@@ -269,7 +269,7 @@ class Site:
         self, now: Now, body: payloads.RoundRequest, sums: Sequence[SiteSum]
     ) -> tuple[bytes, bytes]:
         """A round's answer, its noise drawn and its masks added, and the state after it."""
-        message, terms, round_number = now.message, self._terms, body.round_number
+        message, terms, round_number = now.message, self.terms, body.round_number
         state = self._agreed(now, body)
         arrays = noisy_arrays(sums, terms, self._source)
         hidden = [index for index, each in enumerate(sums) if not each.is_unmasked]
@@ -280,7 +280,7 @@ class Site:
             mask = client.mask(round_number, request_digest, parts, message)
             for index, part in zip(hidden, split(mask, parts), strict=True):
                 arrays[f"sum {index}"] += part
-        reply = Message(message.step, self._terms.hash, message.session, self.name, {}, arrays)
+        reply = Message(message.step, self.terms.hash, message.session, self.name, {}, arrays)
         after = {"round_number": round_number, "request_digest": request_digest, "survivors": ""}
         return encode(reply), self._memory.kept(message, state.model_copy(update=after))
 
@@ -289,12 +289,12 @@ class Site:
         if body.round_number > 1:
             return now.state
         if body.members is not None:
-            count = len(members_of(self._terms.names, body.members))
+            count = len(members_of(self.terms.names, body.members))
             update = {"members": body.members, "fewest": min(now.state.fewest, count)}
             return now.state.model_copy(update=update)
-        joined = members_of(self._terms.names, now.state.joined)
-        senders = self._terms.partners(self.name, joined)
-        if senders and self._terms.masks.between_sites:
+        joined = members_of(self.terms.names, now.state.joined)
+        senders = self.terms.partners(self.name, joined)
+        if senders and self.terms.masks.between_sites:
             return self._opened(now, senders)
         return now.state
 
@@ -303,11 +303,11 @@ class Site:
         body = message.read(payloads.SurvivorsRequest)
 
         def draft(now: Now) -> Draft:
-            validation.check_survivors(self._terms, self.name, message.step, body, now.state)
+            validation.check_survivors(self.terms, self.name, message.step, body, now.state)
             if self._identity is None:
                 raise _no_identity()
             signature = self._identity.sign(self._client(now).text(body.survivors)).hex()
-            count = len(members_of(self._terms.names, body.survivors))
+            count = len(members_of(self.terms.names, body.survivors))
             after = {"survivors": body.survivors, "fewest": min(now.state.fewest, count)}
             reply = payloads.SurvivorsReply(signature=signature)
             return self._draft(now, reply, now.state.model_copy(update=after))
@@ -320,10 +320,10 @@ class Site:
 
         def draft(now: Now) -> Draft:
             state, client = now.state, self._client(now)
-            signed = validation.check_unmask(self._terms, message.step, body, message, state)
+            signed = validation.check_unmask(self.terms, message.step, body, message, state)
             said, needed = client.said(state.survivors), self.study.signatures
             check_signatures(said, *signed, self._verify, needed)
-            survivors = set(members_of(self._terms.names, state.survivors))
+            survivors = set(members_of(self.terms.names, state.survivors))
             mates, turn = {self.name, *client.near}, body.round_number
             reply = payloads.UnmaskReply(
                 own={n: client.revealed(n, turn, own=True) for n in sorted(mates & survivors)},
@@ -364,8 +364,8 @@ class Site:
             raise _no_identity()
         assert now.session is not None
         part = SitePart(
-            terms=self._terms,
-            weight=self._terms.weight(self.name),
+            terms=self.terms,
+            weight=self.terms.weight(self.name),
             releases=now.session.releases(),
             most=now.state.fewest,
             secure=self._source.secure,
@@ -408,7 +408,7 @@ class Site:
 
     def _client(self, now: Now) -> SecaggClient:
         return SecaggClient(
-            name=self.name, state=now.state, terms=self._terms, session=now.message.session
+            name=self.name, state=now.state, terms=self.terms, session=now.message.session
         )
 
     def _reply(
@@ -417,7 +417,7 @@ class Site:
         body: BaseModel,
         arrays: Mapping[str, NDArray[np.uint8]] | None = None,
     ) -> bytes:
-        fields, study = body.model_dump(mode="json"), self._terms.hash
+        fields, study = body.model_dump(mode="json"), self.terms.hash
         return encode(
             Message(message.step, study, message.session, self.name, fields, arrays or {})
         )

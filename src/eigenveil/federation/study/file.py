@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from eigenveil.errors import OutputError
-from eigenveil.federation.study.study import Study, StudyOptions, StudySite, parse_study
+from eigenveil.federation.study.options import StudyOptions
+from eigenveil.federation.study.study import Study, StudySite, parse_study
 from eigenveil.files import read_toml, replacing, toml_comment, toml_value
 from eigenveil.models.options import options_of, study_options
 from eigenveil.models.task import TASKS

@@ -51,7 +51,7 @@ def declared(values: Mapping[str, Any]) -> dict[str, Any]:
     for name, field in StudyOptions.model_fields.items():
         usual = field.default if name != "components" else None
         if name in found and name not in options and found[name] != usual:
-            tasks = [each for each, of in TASKS.items() if of.counted]
+            tasks = tuple(each for each, of in TASKS.items() if of.counted)
             if name != "components":
                 tasks = tasks_with(name, "sites")
             raise DataError(
