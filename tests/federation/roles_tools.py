@@ -22,8 +22,8 @@ from eigenveil.federation.protocol.messages import (
     encode,
 )
 from eigenveil.federation.protocol.requests import TRIES
-from eigenveil.federation.protocol.sums import RoundTotals
 from eigenveil.federation.protocol.site import Site
+from eigenveil.federation.protocol.sums import RoundTotals
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.federation.study.study import WEIGHT_BITS, make_study
 from eigenveil.moments.rows import Block

@@ -27,8 +27,8 @@ from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.messages import AGGREGATOR, decode
-from eigenveil.federation.protocol.sums import RoundTotals
 from eigenveil.federation.protocol.site import Site
+from eigenveil.federation.protocol.sums import RoundTotals
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.federation.study.study import make_study
 from eigenveil.models.tensors import whitening
