@@ -449,6 +449,7 @@ CHANGES = [
     {"center": [0.0] * 8},
     {"budget_split": {"scale": 0.1, "center": 0.1, "moment": 1.0}},
     {"scale": "private"},
+    {"scale": "private", "winsorize": 0.05},
     {"scale": [1.0] * 8},
     {"ranges": [[0.0] * 8, [1.0] * 8]},
     {"covariates": [2]},
