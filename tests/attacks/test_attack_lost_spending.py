@@ -34,7 +34,7 @@ from eigenveil.federated.running import run_study, site_rows
 from eigenveil.models.stored import StoredModel
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.source import ArrayRows, RowSource
-from eigenveil.network.journal import Journal, Opening
+from eigenveil.network.journal import Journal
 from eigenveil.network.orders import sign_order
 from eigenveil.network.results import STATUS, error_fields, error_from, read_progress
 from eigenveil.network.service import StudyRunner
@@ -244,7 +244,7 @@ def test_a_study_of_an_aggregator_tells_the_lead_what_was_spent(stop, tmp_path, 
     logging.getLogger("eigenveil.network.service").addHandler(logging.NullHandler())
     party = identities(tuple(rows))
     order = sign_order(party["lead"], study, session="00" * 12, timeout=60.0)
-    journal = Journal.begin(tmp_path / "journal", Opening(order, party["lead"].members.digest))
+    journal = Journal.begin(tmp_path / "journal", order, party["lead"].members.digest)
     problem = StudyRunner(order, None, None, lambda: "", tmp_path, journal).run()
     reported(problem)
     fields = read_progress(tmp_path)["error"]

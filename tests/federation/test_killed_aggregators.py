@@ -24,7 +24,7 @@ from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
 from eigenveil.moments.source import ArrayRows
 from eigenveil.network import journal as journal_module
-from eigenveil.network.journal import Journal, Journaled, Opening
+from eigenveil.network.journal import Journal, Journaled
 from eigenveil.network.orders import sign_order
 from eigenveil.network.service import carry_to_the_end
 from federation_tools import identities
@@ -283,7 +283,7 @@ def opened(path, study=None):
     study = study or study_of()
     lead = WHO["lead"]
     order = sign_order(lead, study, session=SESSION, timeout=600.0)
-    return Journal.begin(path, Opening(order, lead.members.digest))
+    return Journal.begin(path, order, lead.members.digest)
 
 
 def test_another_question_ends_the_run(tmp_path):
@@ -293,7 +293,7 @@ def test_another_question_ends_the_run(tmp_path):
     journal.close()
     again = Journal.resume(tmp_path / "j")
     assert (again.starts, again.idle_starts) == (2, 1)
-    assert again.opening.order.session == SESSION
+    assert again.order.session == SESSION
     again.ask(0, "join", {"a": b"one"})
     (replies, failures), seconds = again.answers(0)
     assert (replies, failures["b"].code, seconds) == ({"a": b"yes"}, "no-answer", 1.5)

@@ -283,7 +283,7 @@ def test_an_expired_list_begins_no_run_and_everybody_is_told_once(federation, mo
         monkeypatch.setattr("eigenveil.network.members.datetime", Later)
         box.put("aggregator", sealed)
         until(lambda: any("expired" in line for line in federation.said))
-        assert not lead._at.mailbox.take(0.5, lead._seen)
+        assert not lead._at.mailbox.take(0.5, lead.desk.left)
 
 
 def test_a_full_disk_is_told_of_once_and_nothing_is_charged_until_there_is_room(federation):

@@ -46,14 +46,6 @@ _DIGEST = 32
 _PREFIX = 8 + _DIGEST
 
 
-@dataclass(frozen=True)
-class Opening:
-    """What a run is, as its first record has it: the order, and the digest of its members' list."""
-
-    order: Order
-    members: str
-
-
 @dataclass
 class _Recorded:
     """A call: its digest, and where its answers are; nowhere while there are none."""
@@ -67,12 +59,14 @@ class _Recorded:
 class Journal:
     """An open journal; nobody else has it open.
 
-    ``starts`` counts how often a process began or went on with the run, this one included,
-    ``idle_starts`` how many of the last ones did so fast, and without an answer.
+    ``members`` is the digest of the list that the run is under. ``starts`` counts how often a
+    process began or went on with the run, this one included, ``idle_starts`` how many of the last
+    ones did so fast, and without an answer.
     """
 
     path: Path
-    opening: Opening
+    order: Order
+    members: str
     starts: int = 0
     idle_starts: int = 0
     _started_at: float = 0.0
@@ -80,7 +74,7 @@ class Journal:
     _calls: list[_Recorded] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, path: Path, opening: Opening) -> Journal:
+    def begin(cls, path: Path, order: Order, members: str) -> Journal:
         """The journal of a run that begins, or goes on where there is one."""
         if path.exists():
             return cls.resume(path)
@@ -90,11 +84,10 @@ class Journal:
             handle = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         except OSError as error:
             raise _cannot_write(path, error) from None
-        journal = cls(path, opening, _file=os.fdopen(handle, "r+b"))
+        journal = cls(path, order, members, _file=os.fdopen(handle, "r+b"))
         journal._lock()
-        fields = {"format": FORMAT, "order": opening.order.line.decode()}
-        fields["members"] = opening.members
-        journal._append({"kind": "begun", **fields})
+        begun = {"kind": "begun", "format": FORMAT, "order": order.line.decode()}
+        journal._append(begun | {"members": members})
         journal._started()
         try:
             scratch.replace(path)
@@ -110,7 +103,7 @@ class Journal:
             file = path.open("r+b")
         except OSError as error:
             raise OutputError("cannot-read", path=path, reason=of_system(error)) from None
-        journal = cls(path, _NO_OPENING, _file=file)
+        journal = cls(path, _NO_ORDER, "", _file=file)
         journal._lock()
         try:
             journal._read()
@@ -242,7 +235,7 @@ class Journal:
             except (KeyError, TypeError, ValueError, IndexError, EigenveilError):
                 raise _damaged(self.path) from None
             at = end
-        if self.opening is _NO_OPENING:
+        if self.order is _NO_ORDER:
             raise _damaged(self.path)
 
     def _take(self, header: Mapping[str, Any], at: int) -> None:
@@ -250,8 +243,8 @@ class Journal:
             case "begun":
                 if header["format"] != FORMAT:
                     raise ValueError(header["format"])
-                order = kept_order(header["order"].encode())
-                self.opening = Opening(order, str(header["members"]))
+                self.order = kept_order(header["order"].encode())
+                self.members = str(header["members"])
             case "started":
                 self._note_start(float(header["time"]))
             case "asked":
@@ -263,7 +256,7 @@ class Journal:
                 raise ValueError(other)
 
 
-_NO_OPENING: Any = None
+_NO_ORDER: Any = None
 
 
 class Calls(Protocol):

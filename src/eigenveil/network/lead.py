@@ -25,8 +25,9 @@ from eigenveil.network.channel import NONCE, PIECE, Reply, room
 from eigenveil.network.endpoint import Endpoint, Question
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.folder import PartyFolder
-from eigenveil.network.mailbox import CarrierError, Mailbox, digest_of, open_mailbox
+from eigenveil.network.mailbox import CarrierError, Mailbox, open_mailbox
 from eigenveil.network.orders import new_session, sign_end, sign_order
+from eigenveil.network.questions import QuestionDesk
 from eigenveil.network.results import FILES, MOST_BYTES, State, error_from, read_result_files
 from eigenveil.network.survey import REVOKED, PartyReport, problem_of, question_about, report_of
 
@@ -63,9 +64,9 @@ class LeadSession:
     ) -> None:
         mailbox = open_mailbox(party) if mailbox is None else mailbox
         self._at = Endpoint(party, mailbox, lambda _: None)
+        self.desk = _LeadDesk(self._at)
         self._identity, self._members = self._at.identity, self._at.members
         self._timeout = timeout
-        self._seen: set[str] = set()
         self._one = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -203,62 +204,42 @@ class LeadSession:
     ) -> dict[str, Reply]:
         """What each party answers until time is over."""
         with self._one:
-            asked = {each.recipient: Question(each, size) for each in queries}
-            answers: dict[str, Reply] = {}
             self._at.limit = max(channel.MOST_SURVEYED, most)
+            batch = self.desk.open(Question(each, size) for each in queries)
             begun = reached = time.monotonic()
-            while len(answers) < len(asked) and (now := time.monotonic()) < begun + timeout:
-                try:
-                    for name, question in asked.items():
-                        if name not in answers and question.again <= now:
-                            self._put(question, answers)
-                    self._look(min(_GLANCE, begun + timeout - now), asked, answers)
-                    reached = now
-                except CarrierError:
-                    if now > reached + CONNECT:
-                        raise
-                    time.sleep(_GLANCE / 4)
-            return answers
+            try:
+                while batch.open and (now := time.monotonic()) < begun + timeout:
+                    try:
+                        self.desk.again(batch)
+                        self.desk.look(min(_GLANCE, begun + timeout - now))
+                        reached = now
+                    except CarrierError:
+                        if now > reached + CONNECT:
+                            raise
+                        time.sleep(_GLANCE / 4)
+            finally:
+                self.desk.drop(batch)
+            return batch.answers
 
-    def _put(self, question: Question, answers: dict[str, Reply]) -> None:
-        try:
-            question.put(self._at)
-        except CarrierError as error:
-            question.again = 0.0
-            # of a list that is newer than this one
-            if question.name == AGGREGATOR or error.code != REVOKED:
-                raise
-            self._at.mailbox.take(0.0)  # raises where it is this lead itself
-            answers[question.name] = Reply(REVOKED)
 
-    def _look(self, wait: float, asked: dict[str, Question], answers: dict[str, Reply]) -> None:
-        """Take what has come, once; mail of another process of this lead stays where it is."""
-        done = []
-        for data in self._at.mailbox.take(wait, self._seen):
-            digest = digest_of(data)
-            if self._letter(data, asked, answers):
-                done.append(digest)
-            else:
-                self._seen.add(digest)
-        if done:
-            self._at.mailbox.forget(done)
+class _LeadDesk(QuestionDesk):
+    """A lead's mail; that of another process of this lead stays where it is."""
 
-    def _letter(self, data: bytes, asked: dict[str, Question], answers: dict[str, Reply]) -> bool:
-        """Deal with a message; whether nothing more is to be done about it by anybody."""
-        try:
-            came = self._at.receive(data)
-        except EigenveilError:
-            return True
-        question, found = asked.get(came.sender), came.message
-        if found is None:
-            if question is not None:
-                question.again = 0.0
-            return True
-        if question is None or found.question != question.mark:
-            return time.time() - found.sent >= _OLD
-        if (answer := question.take(self._at, found)) is not None:
-            answers[came.sender] = answer
-        return True
+    def _not_put(self, question: Question, error: ProtocolError) -> None:
+        question.again = 0.0
+        # of a list that is newer than this one
+        told = isinstance(error, CarrierError) and error.code == REVOKED
+        if question.name == AGGREGATOR or not told:
+            raise error
+        self._at.mailbox.take(0.0)  # raises where it is this lead itself
+        self._take(question, Reply(REVOKED))
+
+    def _asked(self, found: Envelope, *, same_members: bool) -> bool:
+        del same_members
+        return self._answers_nothing(found)
+
+    def _answers_nothing(self, found: Envelope) -> bool:
+        return time.time() - found.sent >= _OLD
 
 
 def _status(fields: Any) -> StudyStatus:

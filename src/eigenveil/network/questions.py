@@ -64,12 +64,12 @@ class Batch:
 
 
 class QuestionDesk:
-    """The aggregator's mail: questions go out here, and whatever comes is given to whom it is for.
+    """A party's mail: questions go out here, and whatever comes is given to whom it is for.
 
     ``receive`` gets questions of others, opened.
     """
 
-    def __init__(self, at: Endpoint, receive: Callable[[Envelope], None]) -> None:
+    def __init__(self, at: Endpoint, receive: Callable[[Envelope], object] = bool) -> None:
         self._at, self._receive = at, receive
         self._open: defaultdict[str, dict[str, tuple[Question, Batch]]] = defaultdict(dict)
         self._notices: list[tuple[float, Batch]] = []
@@ -77,19 +77,22 @@ class QuestionDesk:
         self._stop = threading.Event()
         self._told = False
         self.heard: dict[str, float] = {}
+        self.left: set[str] = set()  # mail that is not for this process
         self.problem = ""
 
     # -- out
 
-    def ask(self, questions: Iterable[Question]) -> Batch:
-        """Put questions; answers come to the batch."""
+    def open(self, questions: Iterable[Question]) -> Batch:
+        """Questions that :meth:`again` puts; answers come to the batch."""
         batch = Batch(questions)
-        waiting = list(batch.open.values())
         with self._guard:
-            for question in waiting:  # before the first answer comes
+            for question in batch.open.values():
                 self._open[question.name][question.mark] = question, batch
-        for question in waiting:
-            self._put(question)
+        return batch
+
+    def ask(self, questions: Iterable[Question]) -> Batch:
+        batch = self.open(questions)
+        self.again(batch)
         return batch
 
     def again(self, batch: Batch) -> None:
@@ -116,9 +119,12 @@ class QuestionDesk:
         try:
             question.put(self._at)
         except ProtocolError as error:
-            if error.code in ("not-a-member", "revoked-party"):
-                self._take(question, Reply(channel.REFUSED))
-            self._warn(f"{question.name} was not asked", error)
+            self._not_put(question, error)
+
+    def _not_put(self, question: Question, error: ProtocolError) -> None:
+        if error.code in ("not-a-member", "revoked-party"):
+            self._take(question, Reply(channel.REFUSED))
+        self._warn(f"{question.name} was not asked", error)
 
     def _close(self, question: Question) -> Batch | None:
         _, batch = self._open[question.name].pop(question.mark, (None, None))
@@ -141,14 +147,9 @@ class QuestionDesk:
         return self._stop.is_set()
 
     def _look_after(self) -> None:
-        mailbox = self._at.mailbox
         while not self._stop.is_set():
             try:
-                mail = mailbox.take(WAIT)
-                for data in mail:
-                    self._one(data)
-                if mail:
-                    mailbox.forget([digest_of(data) for data in mail])
+                self.look(WAIT)
                 self._repeat_notices()
                 self.problem = ""
             except Exception as error:
@@ -159,7 +160,15 @@ class QuestionDesk:
                 self.problem = told
                 self._stop.wait(1.0)
 
-    def _one(self, data: bytes) -> None:
+    def look(self, wait: float) -> None:
+        """Take what has come, once."""
+        mail = {digest_of(data): data for data in self._at.mailbox.take(wait, self.left)}
+        self.left |= {digest for digest, data in mail.items() if not self._one(data)}
+        if done := mail.keys() - self.left:
+            self._at.mailbox.forget(done)
+
+    def _one(self, data: bytes) -> bool:
+        """Deal with a message; whether nothing more is to be done about it by anybody."""
         try:
             came = self._at.receive(data)
             self.heard[came.sender] = time.monotonic()
@@ -167,16 +176,22 @@ class QuestionDesk:
             if found is None:
                 self._met(came.sender)
             elif found.question:
-                self._answered(found)
-            elif not came.same_members:
-                self._at.greet(came.sender, with_list=True)
-                self._at.reply(found, Reply(channel.OTHER_MEMBERS))
+                return self._answered(found)
             else:
-                self._receive(found)
+                return self._asked(found, same_members=came.same_members)
         except EigenveilError as error:
             self._warn("refused", error)
         except Exception:
             _log.exception("a message could not be dealt with")
+        return True
+
+    def _asked(self, found: Envelope, *, same_members: bool) -> bool:
+        if same_members:
+            self._receive(found)
+        else:
+            self._at.greet(found.sender, with_list=True)
+            self._at.reply(found, Reply(channel.OTHER_MEMBERS))
+        return True
 
     def _warn(self, what: str, error: EigenveilError) -> None:
         """Note it in the log; that the list of members has expired, the operator is told once."""
@@ -193,11 +208,18 @@ class QuestionDesk:
                 question.pause = AGAIN
                 self._put(question)
 
-    def _answered(self, found: Envelope) -> None:
+    def _answered(self, found: Envelope) -> bool:
         with self._guard:
             question, _ = self._open[found.sender].get(found.question, (None, None))
-        if question is not None and (answer := question.take(self._at, found)) is not None:
+        if question is None:
+            return self._answers_nothing(found)
+        if (answer := question.take(self._at, found)) is not None:
             self._take(question, answer)
+        return True
+
+    def _answers_nothing(self, found: Envelope) -> bool:
+        del found
+        return True
 
     def _take(self, question: Question, answer: Reply) -> None:
         with self._guard:

@@ -31,7 +31,7 @@ from eigenveil.network.channel import NONCE, OVER, PIECE, Reply
 from eigenveil.network.endpoint import Endpoint
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.folder import PartyFolder, identity_of
-from eigenveil.network.journal import MOST_IDLE_STARTS, Calls, Journal, Journaled, Opening
+from eigenveil.network.journal import MOST_IDLE_STARTS, Calls, Journal, Journaled
 from eigenveil.network.mailbox import Mailbox
 from eigenveil.network.orders import (
     Order,
@@ -133,8 +133,8 @@ class AggregatorService:
         session, folder = order.session, self._party.results / order.session
         slot: list[str] = []
         try:
-            mine = Opening(order, self.identity.members.digest)
-            journal = Journal.begin(self._party.journals / session, mine)
+            place, members = self._party.journals / session, self.identity.members.digest
+            journal = Journal.begin(place, order, members)
             if journal.idle_starts > MOST_IDLE_STARTS:
                 journal.remove()
                 raise ProtocolError("killed")
@@ -146,7 +146,7 @@ class AggregatorService:
             StudyRunner(
                 order,
                 self.desk,
-                identity_of(self._party, journal.opening.members),
+                identity_of(self._party, journal.members),
                 lambda: self._ended(order),
                 folder,
                 journal,
