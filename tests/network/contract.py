@@ -12,7 +12,7 @@ from pathlib import Path
 from eigenveil.network.carriers.connections import MailLimits
 from eigenveil.network.carriers.folder import FolderCarrier, RelayCarrier
 from eigenveil.network.carriers.https import HttpsCarrier
-from eigenveil.network.carriers.serving import serve_mail
+from eigenveil.network.carriers.serving import MailboxServer
 from eigenveil.network.carriers.tls import make_tls
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.folder import identity_of, sealing_of
@@ -46,13 +46,12 @@ def shared_folder(folder, aggregator=None):
 
 @contextmanager
 def https(folder, aggregator=None):
-    pin, state = make_tls(folder, "localhost"), folder / "mail"
-    files = {"certificate": folder / "tls.crt", "key": folder / "tls.key"}
-    identity, place = (
+    pin, identity = (
+        make_tls(folder, "localhost"),
         identity_of(aggregator or parties()["aggregator"]),
-        {"host": "127.0.0.1", "port": 0},
     )
-    with serve_mail(identity, state, limits=MailLimits(), **place, **files) as server:
+    place = {"host": "127.0.0.1", "port": 0, "limits": MailLimits()}
+    with MailboxServer(identity, folder / "mail", folder / "tls.crt", **place) as server:
         address = f"https://localhost:{server.port}#{pin}"
 
         def opened(party):

@@ -23,7 +23,7 @@ from eigenveil.federation.identity import Identity
 from eigenveil.federation.public_key import KeySigner
 from eigenveil.network.carriers.connections import MailLimits
 from eigenveil.network.carriers.https import HttpsMailbox, parse, what_is_signed
-from eigenveil.network.carriers.serving import serve_mail
+from eigenveil.network.carriers.serving import MailboxServer
 from eigenveil.network.carriers.tls import make_tls
 
 NAMES = ("aggregator", "north", "south")
@@ -77,13 +77,12 @@ class Place:
         self.pin = "" if made else make_tls(folder, "localhost")
 
     def serve(self, *, port=0, **limits):
-        return serve_mail(
+        return MailboxServer(
             identity("aggregator", self.members),
             self.folder / "mail",
+            self.folder / "tls.crt",
             host="127.0.0.1",
             port=port,
-            certificate=self.folder / "tls.crt",
-            key=self.folder / "tls.key",
             limits=MailLimits(**limits),
         )
 

@@ -72,14 +72,14 @@ class Guest:
     def admit(self, name: str) -> None:
         """Count the connection as a member's."""
         if self.member is None:
-            self._guests.admit(self, self.address, name)
+            self._guests.admit(self, name)
             self.member = name
 
     def leave(self) -> None:
         if not self._left:
             self._left = True
             self.wait(None)
-            self._guests.leave(self, self.address)
+            self._guests.leave(self)
 
 
 class Guests:
@@ -97,7 +97,7 @@ class Guests:
             return None
         if len(self._strangers) >= self._limits.strangers:
             oldest = next(iter(self._strangers))
-            self._forget_stranger(oldest, oldest.address)
+            self._forget_stranger(oldest)
             oldest.end()
         guest = Guest(self, address, found)
         self._strangers[guest] = None
@@ -105,23 +105,23 @@ class Guests:
         self._addresses[address] += 1
         return guest
 
-    def admit(self, guest: Guest, address: str, name: str) -> None:
+    def admit(self, guest: Guest, name: str) -> None:
         if self._members[name] >= self._limits.connections:
             raise ProtocolError("mailbox-full", what="This member has too many connections")
         self._members[name] += 1
-        self._forget_stranger(guest, address)
+        self._forget_stranger(guest)
 
-    def leave(self, guest: Guest, address: str) -> None:
+    def leave(self, guest: Guest) -> None:
         self._all.discard(guest)
         if guest.member is None:
-            self._forget_stranger(guest, address)
+            self._forget_stranger(guest)
         else:
             _less(self._members, guest.member)
 
-    def _forget_stranger(self, guest: Guest, address: str) -> None:
+    def _forget_stranger(self, guest: Guest) -> None:
         if guest in self._strangers:
             del self._strangers[guest]
-            _less(self._addresses, address)
+            _less(self._addresses, guest.address)
 
     def close(self) -> None:
         for guest in tuple(self._all):

@@ -14,7 +14,6 @@ import hmac
 import logging
 import secrets
 import socket
-import ssl
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -57,19 +56,21 @@ _PIECE = 1 << 18
 
 
 class MailboxServer:
-    """Serves until it is closed."""
+    """Serves mailboxes, whose mail lies in a folder, until it is closed, in a thread of its own."""
 
     def __init__(
         self,
         identity: Identity,
-        store: MailStore,
-        context: ssl.SSLContext,
+        folder: Path,
+        certificate: Path,
         *,
         host: str,
         port: int,
         limits: MailLimits,
     ) -> None:
-        self._identity, self._store, self._context, self._limits = identity, store, context, limits
+        self._identity, self._limits = identity, limits
+        self._context = server_context(certificate, certificate.with_name(KEY))
+        self._store = MailStore(folder, most_bytes=limits.bytes, most_mails=limits.mails)
         self._secret = secrets.token_bytes(32)
         self._guests = Guests(limits)
         allow_many_files()
@@ -288,34 +289,16 @@ def serve(
 
     By default at the port of the federation's address, on all addresses of this machine.
     """
-    folder = party.folder
     if port is None:
         port = urlsplit(parse(party.mailbox_address())[0]).port or 443
-    return serve_mail(
+    return MailboxServer(
         identity_of(party),
         party.state / "mail",
+        party.folder / CERTIFICATE,
         host=host,
         port=port,
-        certificate=folder / CERTIFICATE,
-        key=folder / KEY,
         limits=limits or MailLimits(),
     )
-
-
-def serve_mail(
-    identity: Identity,
-    folder: Path,
-    *,
-    host: str,
-    port: int,
-    certificate: Path,
-    key: Path,
-    limits: MailLimits,
-) -> MailboxServer:
-    """Serve mailboxes, whose mail lies in a folder, in a thread of its own."""
-    context = server_context(certificate, key)
-    store = MailStore(folder, most_bytes=limits.bytes, most_mails=limits.mails)
-    return MailboxServer(identity, store, context, host=host, port=port, limits=limits)
 
 
 # -- Requests and answers.
