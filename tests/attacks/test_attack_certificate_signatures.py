@@ -137,30 +137,27 @@ def edits(certificate):
     """Changes, each of which leaves a certificate that holds as far as its own words go."""
     plan = certificate.plan | {"noise_source": "seeded"}
     seeded = [r.model_copy(update={"noise_source": "seeded"}) for r in certificate.releases]
-    return {
-        "model": {"model": "0" * 64},
-        "software": {"software": "another"},
-        "dependent": {"dependent": True},
-        "seeded": {
-            "plan": plan,
-            "plan_hash": plan_hash(plan),
-            "noise_source": "seeded",
-            "releases": tuple(seeded),
-        },
-    }
+    noise = {"noise_source": "seeded", "releases": tuple(seeded)}
+    yield {"model": "0" * 64}
+    yield {"software": "another"}
+    yield {"dependent": True}
+    yield {"plan": plan, "plan_hash": plan_hash(plan), **noise}
 
 
-@pytest.mark.parametrize("edit", ["model", "software", "dependent", "seeded"])
-@pytest.mark.parametrize("authority", [False, True])
-def test_a_certificate_that_was_changed(edit, authority, signed, registrar):
-    forged = signed.model_copy(update=edits(signed)[edit])
-    assert check(forged.model_copy(update={"signatures": None})).word != "NOT VALID"
-    refused(forged, registrar if authority else None, "does not hold")
+def test_a_certificate_that_was_changed(signed, registrar):
+    for edit in edits(signed):
+        forged = signed.model_copy(update=edit)
+        assert check(forged.model_copy(update={"signatures": None})).word != "NOT VALID"
+        for told in (registrar, None):
+            refused(forged, told, "does not hold")
 
 
-def test_signatures_of_another_session(signed, played, registrar):
-    other = played(session="b2")[0].outcome.certificate
-    assert other.study_hash == signed.study_hash
+@pytest.mark.parametrize(
+    ("fields", "session"), [({}, "b2"), ({"epsilon": 10.0}, "a1")], ids=["session", "study"]
+)
+def test_signatures_of_another(fields, session, signed, played, registrar):
+    other = played(study_of(3, **fields), session=session)[0].outcome.certificate
+    assert (other.study_hash == signed.study_hash) == (not fields)
     for name in (AGGREGATOR, *SITES):
         refused(with_one(signed, name, by(other, name)), registrar, "does not hold")
     refused(with_signatures(signed, *other.signatures.by), registrar, "does not hold")
@@ -168,40 +165,29 @@ def test_signatures_of_another_session(signed, played, registrar):
     refused(renamed, registrar, "does not hold")
 
 
-def test_signatures_of_another_study(signed, played, registrar):
-    other = played(study_of(3, epsilon=10.0), session="a1")[0].outcome.certificate
-    for name in (AGGREGATOR, *SITES):
-        refused(with_one(signed, name, by(other, name)), registrar, "does not hold")
-
-
-def test_what_is_signed_elsewhere_is_no_signature(signed, identities, registrar):
-    """Of the very words, without their purpose; an envelope's begin otherwise, too."""
-    text = text_of(signed, "a1", "site", "s1")
-    for said in (text.replace(b"certificate 2", b"keys 3"), b"eigenveil envelope 1\n" + text):
-        signature = identities["s1"].sign(said).hex()
-        one = by(signed, "s1").model_copy(update={"signature": signature})
-        refused(with_one(signed, "s1", one), registrar, "does not hold")
-
-
-def test_a_sites_signature_by_any_other_party(signed, identities, strangers, registrar):
+def test_a_sites_signature_by_any_other_party_or_of_other_words(
+    signed, identities, strangers, registrar
+):
     """Of the text that s1 would have signed; by the same name in another federation, too."""
     text = text_of(signed, "a1", "site", "s1")
-    others = [identities[name] for name in ("s2", AGGREGATOR, HELPER, "lead")]
-    for other in (*others, strangers["s1"]):
-        signature = other.sign(text).hex()
-        forged = by(signed, "s1").model_copy(update={"signature": signature})
-        refused(with_one(signed, "s1", forged), registrar, "The signature of site s1 does not")
+    forged = [identities[name].sign(text) for name in ("s2", AGGREGATOR, HELPER, "lead")]
+    forged.append(strangers["s1"].sign(text))
+    # the very words, without their purpose; an envelope's begin otherwise, too
+    for said in (text.replace(b"certificate 2", b"keys 3"), b"eigenveil envelope 1\n" + text):
+        forged.append(identities["s1"].sign(said))
+    for signature in forged:
+        one = by(signed, "s1").model_copy(update={"signature": signature.hex()})
+        refused(with_one(signed, "s1", one), registrar, "The signature of site s1 does not hold")
 
 
-def test_roles_swapped(signed, identities, registrar):
+def test_roles_swapped_and_a_signer_that_is_none_of_the_study(
+    signed, identities, strangers, registrar
+):
     site = own_signature(identities["s1"], signed, "a1", aggregator=True)
     forged = [each for each in signed.signatures.by if each.name not in (AGGREGATOR, "s1")]
     refused(with_signatures(signed, site, *forged), registrar, "s1 is no aggregator")
     moved = by(signed, "s1").model_copy(update={"role": "aggregator"})
     refused(with_signatures(signed, moved, *forged), registrar, "s1 is no aggregator")
-
-
-def test_a_signer_that_is_none_of_the_study(signed, strangers, registrar):
     stranger = own_signature(strangers["s9"], signed, "a1", aggregator=False)
     refused(with_one(signed, "s1", stranger), registrar, "s9, which is not a site of its study")
 
@@ -236,9 +222,7 @@ def test_what_shows_whose_keys_these_are_is_the_registrars(signed, strangers, re
         signatures = forged.signatures.model_copy(update={"members": shown_members})
         forged = forged.model_copy(update={"signatures": signatures})
         for told in (registrar, None):
-            verdict = check(forged, registrar=told)
-            assert verdict.word == "NOT VALID"
-            assert verdict.signed is None
+            refused(forged, told, "")
 
 
 def test_signatures_that_are_taken_away_or_repeated(signed, registrar):
