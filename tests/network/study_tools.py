@@ -43,7 +43,7 @@ def impatient():
     with (
         mock.patch.multiple(attendant, WAIT=0.2, RETRY=0.1, HELLO=0.5),
         mock.patch.multiple(endpoint, AGAIN=0.2, SELDOM=0.5),
-        mock.patch.object(questions, "WAIT", 0.2),
+        mock.patch.multiple(questions, WAIT=0.2, GRACE=0.3, LAST_WORDS=0.5),
     ):
         yield
 
@@ -152,3 +152,10 @@ def until(condition, seconds=PATIENCE):
 def ended(lead, run, seconds=PATIENCE):
     """The status of a run when it is over."""
     return until(lambda: (found := lead.status(run)).is_over and found, seconds)
+
+
+def finished(lead, run, seconds=PATIENCE):
+    """It ended well."""
+    found = ended(lead, run, seconds)
+    assert found.state == "finished", found.error
+    return found

@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 from contract import opener
-from study_tools import Federation, Site, ended, one_release, until
+from study_tools import Federation, Site, ended, finished, one_release, until
 
 from eigenveil.app.fit import federation_parts, federation_values
 from eigenveil.console.desk.results import Results
 from eigenveil.errors import EigenveilError, OutputError, ProtocolError
 from eigenveil.federation.study.study import make_study
 from eigenveil.network import lead as lead_module
-from eigenveil.network import questions, service
+from eigenveil.network import service
 from eigenveil.network.attendant import Attendant
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.mailbox import digest_of
@@ -42,7 +42,7 @@ def test_a_lead_asks_submits_follows_and_fetches(federation):
         assert [each.answer.state for each in lead.ask(SITES, study)] == ["approved"] * 3
         assert [each.problem for each in lead.ask(["nobody", "lead"])] == ["not-a-member"] * 2
         run = lead.submit(study)
-        assert (found := ended(lead, run)).state == "finished", found.error
+        finished(lead, run)
         model, signed = lead.result(run, study)
         assert model.components_.shape == (2, 4)
         assert (set(signed.sites), signed.session) == (set(SITES), run)
@@ -68,7 +68,7 @@ def test_a_run_waits_for_owners_and_begins_when_the_last_has_decided(federation)
         west.decision = "waiting"
         time.sleep(0.5)
         begun, west.decision = time.monotonic(), "approved"
-        assert (found := ended(lead, run)).state == "finished", found.error
+        finished(lead, run)
         assert time.monotonic() - begun < 4
 
 
@@ -100,17 +100,16 @@ def test_a_lead_and_the_operator_may_end_a_run(federation, who):
             end_run(federation.parties["aggregator"], run)
 
 
-def test_a_study_with_dropouts_survives_a_lost_site(tmp_path, monkeypatch):
+def test_a_study_with_dropouts_survives_a_lost_site(tmp_path):
     """It ends well at the lead, who must accept that a site did not sign (D1)."""
     study = one_release(dropouts=1)
-    monkeypatch.setattr(questions, "PATIENCE", 0.5)
     with Federation(tmp_path, study) as federation:
         federation.stop_aggregator()
         federation.start_aggregator(patience=0.5)
         federation.stop("west")
         with federation.lead() as lead:
             run = lead.submit(study, timeout=5.0)
-            assert (found := ended(lead, run)).state == "finished", found.error
+            finished(lead, run)
             with pytest.raises(EigenveilError) as caught:
                 lead.result(run, study)
             assert caught.value.code == "unsigned-result"
@@ -128,7 +127,7 @@ def test_a_study_with_dropouts_survives_a_lost_site(tmp_path, monkeypatch):
 def test_the_console_shows_who_signed(federation, tmp_path):
     with federation.lead() as lead:
         run = lead.submit(federation.study)
-        assert (found := ended(lead, run)).state == "finished", found.error
+        finished(lead, run)
         lead.fetch(run, tmp_path)
     assert "3 of 3 sites (north, south, west)" in Results().result(str(tmp_path))["signed"]
     certificate = read_certificate(tmp_path / "certificate.json")
@@ -142,7 +141,7 @@ def test_a_lead_takes_no_result_of_another_run(federation, monkeypatch):
         runs = []
         for _ in range(2):
             runs.append(run := lead.submit(federation.study))
-            assert (found := ended(lead, run)).state == "finished", found.error
+            finished(lead, run)
         first, second = runs
         results = federation.parties["aggregator"].results
         for name in ("model.npz", "certificate.json", "summary.json"):
@@ -180,10 +179,6 @@ def test_a_lead_sees_its_own_studies_alone_and_cannot_fill_the_aggregator(federa
 
 def test_several_studies_run_at_a_time_and_those_of_one_lead_not_all(federation):
     conducting, most = [], []
-
-    class Counting(dict):
-        pass
-
     begun = federation.service._wait_for_slot
 
     def noted(order):
@@ -215,7 +210,7 @@ def test_runs_go_on_when_every_party_is_stopped_and_started_again(tmp_path):
         federation.start_aggregator()
         for name in SITES:
             federation.start(name)
-        assert (found := ended(lead, run)).state == "finished", found.error
+        finished(lead, run)
         model, _ = lead.result(run)
     assert np.array_equal(model.components_, wanted.components_)
 
@@ -226,7 +221,7 @@ def test_a_helper_and_a_telling_site(tmp_path):
         federation.sites["west"].telling = Telling(decisions=False)
         assert lead.ask(["west"], study)[0].answer.state == "not-told"
         run = lead.submit(study)
-        assert (found := ended(lead, run)).state == "finished", found.error
+        finished(lead, run)
         until(lambda: not list(federation.parties["helper"].state.glob("masks*")))
 
 
@@ -346,7 +341,7 @@ def test_a_share_that_is_full_is_said_and_the_study_goes_on_when_there_is_room(
         assert ended(lead, first).state == "finished"
         full.set()
         second = lead.submit(federation.study)
-        time.sleep(1.0)
+        time.sleep(0.4)
         assert not lead.status(second).is_over
         full.clear()
         assert (found := ended(lead, second)).state == "finished", found.error

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import study_tools
 from contract import CARRIERS, Lossy
-from study_tools import Federation, ended, impatient, one_release, rows_of
+from study_tools import Federation, finished, impatient, one_release, rows_of
 
 from eigenveil.federated.running import InProcess, carry, requested_budget
 from eigenveil.federation.ledger.ledger import Ledger
@@ -125,8 +125,7 @@ def test_the_same_integers_over_every_carrier(carrier, part, tmp_path):
     with sums_seen() as rounds, running(carrier, study, tmp_path, part=part) as found:
         federation, lead, badly = found
         run = lead.submit(study)
-        status = ended(lead, run, 120)
-        assert status.state == "finished", status.error
+        finished(lead, run, 120)
         model, signed = lead.result(run, study)
         check(federation, run, wanted, integers(rounds))
     assert set(signed.sites) == set(SITES)
@@ -170,8 +169,7 @@ def test_sites_are_killed_at_every_step_and_nothing_is_lost_or_charged_twice(tmp
             try:
                 with federation.lead() as lead, sums_seen() as rounds:
                     run = lead.submit(study)
-                    status = ended(lead, run, 120)
-                    assert status.state == "finished", status.error
+                    finished(lead, run, 120)
                     _, signed = lead.result(run, study)
             finally:
                 over.set()
@@ -204,7 +202,7 @@ def test_parties_that_are_stopped_at_any_moment_lose_and_charge_nothing_twice(tm
                 federation.start(name)
             stopped += 1
         for run in runs:
-            assert (found := ended(lead, run, 120)).state == "finished", found.error
+            finished(lead, run, 120)
     for ledger in federation.ledgers.values():
         assert ledger.verify().holds
         sessions = {each.key.session: each for each in ledger.sessions()}
