@@ -16,7 +16,7 @@ from benchmarks.data import real_data, second_moment
 from benchmarks.report import Report
 from eigenveil import FederatedPCA, PrivatePCA
 from eigenveil.federation.ledger.ledger import Ledger
-from eigenveil.federation.protocol import site, site_sums
+from eigenveil.federation.protocol import site, sums
 from eigenveil.federation.secagg.client import SecaggClient
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.subspace import captured_energy
@@ -176,8 +176,8 @@ def _overhead(report: Report) -> None:
 
 _LEDGER = ("begin", "commit", "state", "answered", "end")
 _CLOCKS = [
-    (site_sums, "accumulate"),
-    (site_sums, "noisy_integers"),
+    (sums, "accumulate"),
+    (sums, "noisy_integers"),
     (site, "encode"),
     (rounds, "leading_eigenpairs"),
     (SecaggClient, "mask"),
