@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.errors import printable
 from eigenveil.models.topics.estimator import FittedTopics
 from eigenveil.plots.style import BLUE, figure_of, open_frame, promise, whole_numbers
 
@@ -68,6 +69,7 @@ def plot_topics(
 
 def _short(word: str) -> str:
     """A word that fits beside a bar, as plain text."""
+    word = printable(word)
     if len(word) > _LONGEST_WORD:  # words with one stem differ at the end
         word = f"{word[: _LONGEST_WORD - 8]}\u2026{word[-7:]}"
     return word.replace("$", r"\$")
