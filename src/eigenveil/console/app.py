@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import quote
 
 import uvicorn
@@ -34,7 +35,7 @@ SECTIONS = {"site": owner.SECTION, "lead": lead.SECTION, "table": table.SECTION}
 def make_console(
     settings: Settings,
     *,
-    door: Door | None = None,
+    door: Door[Any] | None = None,
     desk: DeskProcess | None = None,
     planner: DeskProcess | None = None,
 ) -> Console:

@@ -13,7 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -29,6 +29,7 @@ SECRET_HEADER = "x-eigenveil-proxy-secret"
 _MOST_SESSIONS = 1000
 _MOST_FORMS = 200
 _MOST_WRONG = 10
+_Way = TypeVar("_Way", Link, Proxy, Issuer)
 
 
 @dataclass(frozen=True)
@@ -112,11 +113,12 @@ def _digest(cookie: str) -> bytes:
 # -- doors
 
 
-class Door(ABC):
+class Door(ABC, Generic[_Way]):
     way: ClassVar[str]  # What the page for those outside shows
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, own: _Way) -> None:
         self.settings = settings
+        self.own: _Way = own
 
     def routes(self, console: Console) -> list[BaseRoute]:
         """Pages of those outside, beside ``/sign-in``."""
@@ -140,14 +142,10 @@ class Door(ABC):
         return Person(name, role)
 
 
-class LinkDoor(Door):
+class LinkDoor(Door[Link]):
     """A link with a token, for one person on this machine."""
 
     way = "link"
-
-    def __init__(self, settings: Settings, link: Link) -> None:
-        super().__init__(settings)
-        self._link = link
 
     def holds(self, request: Request, session: BrowserSession) -> bool:
         """A cookie, too, is for this machine alone."""
@@ -160,19 +158,15 @@ class LinkDoor(Door):
             return None
         if not is_loopback(_address(request)):
             raise PrivacyError("link-elsewhere")
-        if not hmac.compare_digest(token.encode(), self._link.token.encode()):
+        if not hmac.compare_digest(token.encode(), self.own.token.encode()):
             raise PrivacyError("wrong-link")
-        return Person(self._link.name, "owner")
+        return Person(self.own.name, "owner")
 
 
-class ProxyDoor(Door):
+class ProxyDoor(Door[Proxy]):
     """A header, in which a trusted proxy says whom it has signed in."""
 
     way = "proxy"
-
-    def __init__(self, settings: Settings, proxy: Proxy) -> None:
-        super().__init__(settings)
-        self._proxy = proxy
 
     def holds(self, request: Request, session: BrowserSession) -> bool:
         """The proxy says with every request who it is."""
@@ -180,25 +174,25 @@ class ProxyDoor(Door):
 
     def person(self, request: Request) -> Person | None:
         """Whom the header names, once it is the proxy who speaks."""
-        named = request.headers.getlist(self._proxy.header)
+        named = request.headers.getlist(self.own.header)
         shown = request.headers.getlist(SECRET_HEADER)
-        secret = self._proxy.secret.encode()
-        trusted = not self._proxy.networks or self._proxy.calls_from(_address(request))
+        secret = self.own.secret.encode()
+        trusted = not self.own.networks or self.own.calls_from(_address(request))
         if secret:
             trusted = trusted and len(shown) == 1
             trusted = trusted and hmac.compare_digest(shown[0].encode(), secret)
         if not trusted or len(named) != 1:
-            raise PrivacyError("no-person", header=self._proxy.header)
+            raise PrivacyError("no-person", header=self.own.header)
         return self.listed(named[0])
 
 
-class ProviderDoor(Door):
+class ProviderDoor(Door[Issuer]):
     """OpenID Connect; :mod:`eigenveil.console.provider` speaks it."""
 
     way = "provider"
 
     def __init__(self, settings: Settings, issuer: Issuer) -> None:
-        super().__init__(settings)
+        super().__init__(settings, issuer)
         # imported here: its libraries are a third of the process, where there is no provider
         from eigenveil.console.provider import Provider
 
@@ -216,7 +210,7 @@ class ProviderDoor(Door):
         return None
 
 
-def make_door(settings: Settings) -> Door:
+def make_door(settings: Settings) -> Door[Any]:
     match settings.door:
         case Link() as link:
             return LinkDoor(settings, link)

@@ -110,7 +110,9 @@ class Settings:
             raise DataError("link-elsewhere")
         if several and not self.people:
             raise DataError("no-people")
-        if several and (self.address is None or not self._is_address(self.address)):
+        found = urlsplit(self.address or "")
+        whole = found.hostname and found.path in ("", "/") and found.scheme == "https"
+        if several and not whole:
             raise DataError("no-console-address")
         for name, role in self.people.items():
             if not is_name(name):
@@ -118,23 +120,13 @@ class Settings:
             if role not in ROLES:
                 raise DataError("bad-person-role", role=short_name(role), roles=", ".join(ROLES))
 
-    @staticmethod
-    def _is_address(text: str) -> bool:
-        found = urlsplit(text)
-        return bool(found.hostname) and found.path in ("", "/") and found.scheme == "https"
-
     @property
     def hosts(self) -> frozenset[str]:
         """What a request may have for its host, without the port, in lower case."""
         if self.address is not None:
             return frozenset({urlsplit(self.address).hostname or ""})
-        known = {self.host.lower()}
-        return frozenset(known | {"127.0.0.1", "localhost", "::1"} if self.is_here else known)
-
-    @property
-    def is_here(self) -> bool:
-        """Whether it can be reached from this machine only."""
-        return is_loopback(self.host)
+        here = {"127.0.0.1", "localhost", "::1"} if is_loopback(self.host) else set()
+        return frozenset({self.host.lower()} | here)
 
     @property
     def secure(self) -> bool:

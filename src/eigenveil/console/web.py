@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from eigenveil.console.door import BrowserSession, Door, Person, Sessions
-from eigenveil.console.forecasts import Forecasts
+from eigenveil.console.forecasts import Forecasts, forecast_values
 from eigenveil.console.log import Log
 from eigenveil.console.runs import ConsoleRun, Kind, Runs
 from eigenveil.console.settings import ROLES, Settings
@@ -26,24 +26,17 @@ STATIC = _HERE / "static"
 _MOST_FIELDS = 100
 # What an error's code is as a status; others of the package's errors are 400.
 _STATUS = {
-    "page-not-for-role": 403,
-    "wrong-link": 403,
-    "link-elsewhere": 403,
-    "no-person": 403,
-    "unknown-person": 403,
-    "bad-provider": 403,
-    "bad-form": 403,
-    "wrong-password": 403,
-    "form-used": 409,
-    "study-changed": 409,
-    "decided-meanwhile": 409,
-    "unknown-run": 404,
-    "unknown-study": 404,
-    "unknown-draft": 404,
-    "no-page": 404,
-    "too-many-runs": 429,
-    "desk-lost": 503,
-    "unexpected": 500,
+    code: status
+    for status, codes in {
+        403: "page-not-for-role wrong-link link-elsewhere no-person unknown-person bad-provider "
+        "bad-form wrong-password",
+        404: "unknown-run unknown-study unknown-draft no-page",
+        409: "form-used study-changed decided-meanwhile",
+        429: "too-many-runs",
+        500: "unexpected",
+        503: "desk-lost",
+    }.items()
+    for code in codes.split()
 }
 
 
@@ -81,7 +74,7 @@ class Section:
 @dataclass
 class Console:
     settings: Settings
-    door: Door
+    door: Door[Any]
     sessions: Sessions
     log: Log
     desk: DeskProcess
@@ -238,6 +231,17 @@ class Visit:
 
     def note(self, what: str, detail: str = "") -> None:
         self.console.note(self.request, what, self.person, detail)
+
+    async def forecast(
+        self, quality: str, asked: Mapping[str, Any] | None, *about: Any, epsilon: float = 1.0
+    ) -> dict[str, Any]:
+        """What the template of a forecast needs; nothing is simulated where nothing is asked."""
+        curve, ask = None, self.console.planner.ask
+        if asked is not None:
+            curve = await self.console.forecasts.look(
+                [asked, *about], lambda at: ask("point", epsilon=at, **asked)
+            )
+        return forecast_values(self.request, curve, quality=quality, epsilon=epsilon)
 
     def start(self, kind: Kind, title: str, about: str = "", /, **asked: Any) -> ConsoleRun:
         runs, rows = self.console.runs, self.console.settings.rows

@@ -9,7 +9,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from eigenveil.console.forecasts import forecast_values
 from eigenveil.console.pages import runs
 from eigenveil.console.runs import ConsoleRun
 from eigenveil.console.settings import ROLES
@@ -106,13 +105,10 @@ async def _draft(visit: Visit) -> Response:
     name, file, study = await _draft_of(visit)
     given = visit.typed
     rows = whole(given.get("rows", ""), study.get("expected_rows") or 0)
-    curve = None
-    if rows:
-        asked = {"file": file, "given": given_in(study["expected"], given), "rows": rows}
-        curve = await visit.console.forecasts.look(
-            [asked, study["hash"]],
-            lambda epsilon: visit.console.planner.ask("point", epsilon=epsilon, **asked),
-        )
+    asked = {"file": file, "given": given_in(study["expected"], given), "rows": rows}
+    forecast = await visit.forecast(
+        study["quality"], asked if rows else None, study["hash"], epsilon=study["epsilon"]
+    )
     return visit.page(
         "draft.html",
         name=name,
@@ -123,7 +119,7 @@ async def _draft(visit: Visit) -> Response:
         can_start=visit.person.role in DOERS,
         runs=[run for run in runs.shown(visit.console) if run["about"] == study["hash"]],
         **_agreement(visit, study),
-        **forecast_values(visit.request, curve, quality=study["quality"], epsilon=study["epsilon"]),
+        **forecast,
     )
 
 

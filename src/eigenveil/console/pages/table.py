@@ -7,7 +7,6 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from eigenveil.console.forecasts import forecast_values
 from eigenveil.console.pages import runs
 from eigenveil.console.settings import ROLES
 from eigenveil.console.web import (
@@ -34,20 +33,15 @@ async def _table(visit: Visit) -> Response:
 async def _plan(visit: Visit) -> Response:
     given, found = visit.typed, await form_for(visit)
     form, rows = found["form"], whole(given.get("rows", ""), 0)
-    curve = None
-    if rows:
-        expected = _chosen([*form["options"], *form["expected"]], given)
-        asked = {"kind": form["name"], "given": expected, "rows": rows}
-        curve = await visit.console.forecasts.look(
-            asked, lambda epsilon: visit.console.planner.ask("point", epsilon=epsilon, **asked)
-        )
+    expected = _chosen([*form["options"], *form["expected"]], given)
+    asked = {"kind": form["name"], "given": expected, "rows": rows}
     return visit.page(
         "plan.html",
         given=given,
         rows=rows,
         link=urlencode(_chosen([*form["options"], *form["own"]], given)),
         **found,
-        **forecast_values(visit.request, curve, quality=form["quality"]),
+        **await visit.forecast(form["quality"], asked if rows else None),
     )
 
 
