@@ -71,20 +71,20 @@ def test_an_unknown_mechanism_is_refused_with_the_closest(word, meant):
     assert caught.value.code == "unknown-mechanism"
 
 
-@pytest.mark.parametrize("confidence", [0.0, 0.5, 1.0, 99.9, math.nan])
-def test_a_confidence_out_of_range_is_refused(confidence):
-    with pytest.raises(PrivacyError, match="confidence"):
-        audit(chosen(["cape"]), trials=1000, confidence=confidence)
-
-
-def test_too_few_trials_are_refused_and_how_many_are_needed_is_said():
-    with pytest.raises(PrivacyError, match="could not show") as caught:
-        audit(chosen(["cape"]), trials=50)
-    assert "--trials" in caught.value.hint
-    with pytest.raises(PrivacyError):
-        audit(chosen(["cape"]), trials=0)
-    with pytest.raises(PrivacyError):
-        audit(chosen(["cape"]), trials=1000, jobs=0)
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        *(({"confidence": each}, "out-of-range") for each in (0.0, 0.5, 1.0, 99.9, math.nan)),
+        ({"jobs": 0}, "out-of-range"),
+        ({"trials": 0}, "too-few-trials"),
+        ({"trials": 50}, "trials-show-nothing"),
+    ],
+)
+def test_what_could_show_nothing_is_refused(asked, code):
+    with pytest.raises(PrivacyError) as caught:
+        audit(chosen(["cape"]), **{"trials": 1000} | asked)
+    assert caught.value.code == code
+    assert code != "trials-show-nothing" or "--trials" in caught.value.hint
 
 
 def test_the_chance_of_an_error_is_divided_among_the_cases():

@@ -2,8 +2,13 @@
 
 import json
 import re
+import socket
+import threading
+import time
+from contextlib import contextmanager
 from pathlib import Path
 
+import uvicorn
 from starlette.testclient import TestClient
 
 from eigenveil.console.app import make_app, make_console
@@ -223,6 +228,28 @@ class Visitor:
 
     def logged(self):
         return [event.what for event in self.console.log.events()]
+
+
+@contextmanager
+def serving(config):
+    """A server of uvicorn's in a thread."""
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    until = time.monotonic() + 20
+    while not server.started and time.monotonic() < until:
+        time.sleep(0.02)
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def put_run(visitor, title="PCA", *, kind="fit", end="finished", told=(), about="", number=0):

@@ -2,14 +2,12 @@
 
 import json
 import os
-import socket
-import threading
 import time
 from contextlib import suppress
 
 import pytest
 import uvicorn
-from console_tools import STUDY, Visitor, put_run, result
+from console_tools import STUDY, Visitor, free_port, put_run, result, serving
 
 pytest.importorskip("selenium")
 from selenium.common.exceptions import StaleElementReferenceException
@@ -26,33 +24,21 @@ class Server:
     """A console on a port of its own, in a thread."""
 
     def __init__(self, tmp_path, section):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.visitor = Visitor(
             tmp_path, section, settings_door=Link("token", "ann"), people={}, address=None
         )
         self.address = f"http://127.0.0.1:{port}"
-        config = uvicorn.Config(
+        self.config = uvicorn.Config(
             self.visitor.app, port=port, log_level="error", lifespan="off", ws="none"
         )
-        self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.server.run, daemon=True)
-        self.thread.start()
-        until = time.monotonic() + 20
-        while not self.server.started and time.monotonic() < until:
-            time.sleep(0.02)
-
-    def stop(self):
-        self.server.should_exit = True
-        self.thread.join(20)
 
 
 @pytest.fixture(params=["table", "site", "lead"])
 def server(request, tmp_path):
     found = Server(tmp_path, request.param)
-    yield found
-    found.stop()
+    with serving(found.config):
+        yield found
 
 
 def sign_in(browser, server):
@@ -115,8 +101,8 @@ def test_every_page_is_accessible_at_both_widths_and_in_the_dark(browser, server
         browser.save_screenshot(f"{folder}/{server.visitor.settings.section}.png")
 
 
-def test_no_request_goes_to_another_host(browser, tmp_path):
-    server = Server(tmp_path, "table")
+@pytest.mark.parametrize("server", ["table"], indirect=True)
+def test_no_request_goes_to_another_host(browser, server):
     browser.get_log("performance")
     sign_in(browser, server)
     browser.get(server.address + "/plan?rows=1000&slide=50")
@@ -140,4 +126,3 @@ def test_no_request_goes_to_another_host(browser, tmp_path):
     ]
     assert asked
     assert [url for url in asked if not url.startswith((server.address, "data:", "chrome:"))] == []
-    server.stop()

@@ -2,13 +2,11 @@
 
 import asyncio
 import socket
-import threading
 import time
 from dataclasses import replace
 
 import pytest
-import uvicorn
-from console_tools import ADDRESS, PEOPLE, PROXY, Visitor, hidden
+from console_tools import ADDRESS, PEOPLE, PROXY, Visitor, free_port, hidden, serving
 
 from eigenveil.console.app import address_of, make_app, server_of
 from eigenveil.console.door import SECRET_HEADER, Person, Sessions
@@ -289,21 +287,12 @@ def served(tmp_path):
     """A console on a port of its own, which waits for little."""
     visitor = Visitor(tmp_path, **ALONE)
     app = make_app(visitor.console, limits=ConnectionLimits(head=0.5, body=0.5, address=8))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     config = server_of(app, replace(visitor.settings, port=port))
     config.lifespan = "off"
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    until = time.monotonic() + 20
-    while not server.started and time.monotonic() < until:
-        time.sleep(0.02)
     app.cookie, _ = visitor.console.sessions.begin(Person("owner", "owner"))
-    yield port, app
-    server.should_exit = True
-    thread.join(20)
+    with serving(config):
+        yield port, app
 
 
 def alive(port):

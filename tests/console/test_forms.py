@@ -7,6 +7,7 @@ from console_tools import Visitor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import soak_tools
 from eigenveil.console.desk.forms import fields_of, read, read_values, typed
 from eigenveil.console.desk.lead import LeadDesk
 from eigenveil.console.desk.table import TableDesk
@@ -65,7 +66,7 @@ def test_a_form_lacks_no_option_that_can_be_typed(task, path):
 SHOWN = [option for option in OPTIONS if fields_of([option])]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=soak_tools.times(1000))
 @given(st.sampled_from(SHOWN), st.text(max_size=30) | st.from_regex(r"-?[0-9.eE+=,a-z ]{0,12}"))
 def test_whatever_is_typed_is_an_allowed_value_or_refused(option, text):
     try:
@@ -77,7 +78,7 @@ def test_whatever_is_typed_is_an_allowed_value_or_refused(option, text):
     assert values in ({}, {option.name: read(option, text.strip())})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=soak_tools.times(1000))
 @given(st.sampled_from(SHOWN), st.floats(1e-6, 1e6) | st.integers(1, 1000) | st.booleans())
 def test_a_value_is_read_back_as_it_was_typed(option, value):
     if not option.has(value) or any(name in typed(value) for name in option.choices):
