@@ -130,6 +130,7 @@ def leading_plane(model: FittedMixture) -> tuple[NDArray[np.float64], NDArray[np
 
 # Around a dot, eight to a ring.
 _PLACES = 48
+_Box = tuple[float, float, float, float]
 
 
 def _number(axes: Any, places: NDArray[np.float64], areas: NDArray[np.float64]) -> None:
@@ -139,7 +140,7 @@ def _number(axes: Any, places: NDArray[np.float64], areas: NDArray[np.float64]) 
     points = axes.transData.transform(places) * (72.0 / figure.dpi)
     radii = np.sqrt(areas / math.pi)
     width, height = 6.0, 10.0  # of a digit in points, at this size
-    taken: list[tuple[float, float, float, float]] = [
+    taken: list[_Box] = [
         (x - r, y - r, x + r, y + r) for (x, y), r in zip(points, radii, strict=True)
     ]
     for index, ((x, y), radius) in enumerate(zip(points, radii, strict=True)):
@@ -151,12 +152,8 @@ def _number(axes: Any, places: NDArray[np.float64], areas: NDArray[np.float64]) 
                 x + (far + wide / 2) * math.cos(angle),
                 y + (far + height / 2) * math.sin(angle),
             )
-            box = (
-                middle[0] - wide / 2,
-                middle[1] - height / 2,
-                middle[0] + wide / 2,
-                middle[1] + height / 2,
-            )
+            left, low = middle[0] - wide / 2, middle[1] - height / 2
+            box = (left, low, left + wide, low + height)
             options.append((sum(_overlap(box, other) for other in taken), step, middle, box))
         _, _, middle, box = min(options)
         taken.append(box)
@@ -173,9 +170,7 @@ def _number(axes: Any, places: NDArray[np.float64], areas: NDArray[np.float64]) 
         )
 
 
-def _overlap(
-    one: tuple[float, float, float, float], other: tuple[float, float, float, float]
-) -> float:
+def _overlap(one: _Box, other: _Box) -> float:
     """Area that two boxes have in common."""
     wide = min(one[2], other[2]) - max(one[0], other[0])
     high = min(one[3], other[3]) - max(one[1], other[1])
