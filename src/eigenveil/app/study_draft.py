@@ -30,6 +30,7 @@ from eigenveil.tables.schema import Schema, read_schema
 
 __all__ = [
     "ColumnSource",
+    "NewStudy",
     "ask_sites",
     "check_study",
     "draft_study",
@@ -84,32 +85,47 @@ class ColumnSource:
         return {"features": rows.features} if rows.names is None else {"columns": tuple(rows.names)}
 
 
+@dataclass(frozen=True)
+class NewStudy:
+    """A study as its lead asks for it; ``about`` is its name, who asks for it, and why."""
+
+    task: Task
+    targets: dict[str, Any]  # Of declared options, checked
+    source: ColumnSource
+    sites: Sequence[str]  # Names, or name:epsilon
+    read: ReadOptions
+    about: Mapping[str, Any]
+
+    def schema(self, party: Path, notify: Callable[[str], None]) -> Schema | None:
+        """That of a file, or what those of the sites have in common."""
+        if self.source.from_sites:
+            names = [_site(text)["name"] for text in self.sites]
+            return schema_of_sites(names, party, notify)
+        return None if self.source.schema is None else read_schema(self.source.schema)
+
+
 def new_study(
+    asked: NewStudy,
     out: Path,
-    task: Task,
-    targets: dict[str, Any],
-    source: ColumnSource,
     *,
-    sites: Sequence[str],
     whose: Mapping[str, bool],
-    name: str | None,
     party: Path,
-    read: ReadOptions,
     overwrite: bool,
     notify: Callable[[str], None],
-    **own: Any,
 ) -> StudyWritten:
+    """Write a study file that every site can read, check and agree to."""
+    targets = dict(asked.targets)
     if isinstance(targets.get("center"), np.ndarray):
         targets["center"] = targets["center"].ravel()
-    source.check()
-    table = None if source.schema is None else read_schema(source.schema)
-    if source.from_sites:
-        table = schema_of_sites([_site(text)["name"] for text in sites], party, notify)
-    wanted = WantedColumns(schema=table, read=read).with_unit(targets.get("unit"))
+    asked.source.check()
+    table = asked.schema(party, notify)
+    wanted = WantedColumns(schema=table, read=asked.read).with_unit(targets.get("unit"))
     wanted.whose_rows(targets.get("unit"), **whose)
-    called = _name_of(out) if name is None else name
-    fields = source.fields(wanted)
-    written = draft_study(task, targets, wanted.schema, name=called, sites=sites, **fields, **own)
+    own = dict(asked.about)
+    if own["name"] is None:
+        own["name"] = _name_of(out)
+    own |= asked.source.fields(wanted)
+    written = draft_study(asked.task, targets, wanted.schema, sites=asked.sites, **own)
     # settled in the file: all sites must run the same, and see what they agree to
     choice = choice_of(written)
     made = written if choice is None else written.with_protocol(choice.protocol)

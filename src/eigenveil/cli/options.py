@@ -111,7 +111,14 @@ def takes(**makers: Callable[..., Any]) -> Callable[[Any], Any]:
     return decorated
 
 
-def reading(
+def result_folder(
+    *, out: NewFolder, overwrite: OverResult = False, plots: Plots = True
+) -> dict[str, Any]:
+    """Where a result is written, and what of it."""
+    return {"out": out, "figures": plots, "overwrite": overwrite}
+
+
+def _dialect(
     *,
     header: Annotated[
         bool,
@@ -160,6 +167,14 @@ def reading(
             "end with their line. The certificate then assumes that every quote is closed.",
         ),
     ] = False,
+) -> dict[str, Any]:
+    """How text files are written."""
+    return dict(locals())
+
+
+@takes(dialect=_dialect)
+def reading(
+    *,
     layer: Annotated[
         str | None,
         typer.Option(help="Of single cells: a layer in place of X; raw is adata.raw."),
@@ -177,9 +192,10 @@ def reading(
             "'eigenveil variants new' writes it; by its frequencies they are standardised."
         ),
     ] = None,
+    dialect: dict[str, Any],
 ) -> Any:
     """How files are read: the fields of a dialect, and those of other formats."""
-    return app.rows.read_options(**locals())
+    return app.rows.read_options(layer=layer, mask=mask, variants=variants, **dialect)
 
 
 OF_READING = tuple(inspect.signature(reading).parameters)

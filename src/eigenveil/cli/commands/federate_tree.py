@@ -19,7 +19,9 @@ _OF_TREES = (
 
 
 @declared.declared("stream", only=_OF_TREES)
-@options.takes(columns=options.named_columns, whose=options.whose_rows)
+@options.takes(
+    columns=options.named_columns, whose=options.whose_rows, folder=options.result_folder
+)
 def federate_tree(
     site: Annotated[
         list[str],
@@ -28,7 +30,6 @@ def federate_tree(
             "NAME=URL of its database."
         ),
     ],
-    out: options.NewFolder,
     fan_out: Annotated[int, typer.Option(help="Children of an inner node, 2 or more.")] = 4,
     protect: Annotated[
         str,
@@ -42,14 +43,13 @@ def federate_tree(
         typer.Option(help="Folder of the sites' ledgers, NAME.ledger; kept between runs."),
     ] = None,
     sql: options.SitesSql = None,
-    overwrite: options.OverResult = False,
-    plots: options.Plots = True,
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
     option_values: dict[str, Any],
     columns: Any,
     whose: dict[str, bool],
+    folder: dict[str, Any],
 ) -> None:
     """Fit private PCA to sites' own files, whose sums are merged up a tree of aggregators.
 
@@ -63,11 +63,9 @@ def federate_tree(
         fan_out=fan_out,
         protect=protect,
         ledgers=ledgers,
-        out=out,
         values=option_values,
         columns=columns,
-        figures=plots,
-        overwrite=overwrite,
+        **folder,
     )
     with counted("leaves", quiet=quiet or json) as progress:
         found = app.tree.fit_tree(asked, progress)

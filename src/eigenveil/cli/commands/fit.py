@@ -19,10 +19,14 @@ _OF_SITES = "With --site: "
 
 
 @declared.declared("table", "sites")
-@options.takes(columns=options.wanted_columns, account=options.account, whose=options.whose_rows)
+@options.takes(
+    columns=options.wanted_columns,
+    account=options.account,
+    whose=options.whose_rows,
+    folder=options.result_folder,
+)
 def fit(
     context: typer.Context,
-    out: options.NewFolder,
     files: Annotated[
         list[str] | None,
         typer.Argument(help="CSV, Parquet, Feather, .npy or .npz files, folders or patterns."),
@@ -49,8 +53,6 @@ def fit(
     ] = None,
     sql: options.Sql = None,
     database: options.Database = None,
-    overwrite: options.OverResult = False,
-    plots: options.Plots = True,
     projection: Annotated[
         Path | None,
         typer.Option(
@@ -65,6 +67,7 @@ def fit(
     columns: Any,
     account: Any,
     whose: dict[str, bool],
+    folder: dict[str, Any],
 ) -> None:
     """Fit private PCA, or another --task, to the rows of FILES, or of several sites."""
     _check_together(context, bool(site))
@@ -75,13 +78,7 @@ def fit(
     values = declared.estimator_options(fitted, option_values, context, sites=bool(site))
     if agreed is None:
         columns.whose_rows(values.get("unit"), **whose)
-    asked: dict[str, Any] = {
-        "out": out,
-        "values": values,
-        "columns": columns,
-        "figures": plots,
-        "overwrite": overwrite,
-    }
+    asked: dict[str, Any] = {"values": values, "columns": columns, **folder}
     with listening(quiet=quiet or json) as tell:
         if site:
             if agreed is not None:
@@ -93,10 +90,7 @@ def fit(
         else:
             asked |= {"task": task, "account": account, "projection": projection}
             found = app.fit.fit_table(app.fit.TableRequest(places, **asked), tell)
-    screen = present(found, json=json, quiet=quiet)
-    show_written(screen, found)
-    if found.picture is not None:
-        screen.print(f"{found.picture} shows ROWS: it is not private; keep it inside.")
+    show_written(present(found, json=json, quiet=quiet), found)
 
 
 # Options of one data set alone, and what sites have in their place; and those of sites.
@@ -140,3 +134,5 @@ def show_written(screen: Screen, found: Any) -> None:
     for name, what in found.written:
         screen.print(f"  {name:<{width}} {what}")
     screen.next("certify", found.out)
+    if found.picture is not None:
+        screen.print(f"{found.picture} shows ROWS: it is not private; keep it inside.")

@@ -19,24 +19,14 @@ LEAD = Path("parties/lead")
 StudyFile = Annotated[Path, typer.Argument(help="A study, as 'eigenveil study new' writes it.")]
 
 
-@study_app.command()
-@declared.declared("sites", without=("random_state",))
-@options.takes(read=options.reading, whose=options.whose_rows)
-def new(
-    context: typer.Context,
-    out: Annotated[Path, typer.Argument(help="File to write, such as study.toml.")],
-    site: Annotated[
-        list[str],
-        typer.Option(help="A site's name, or name:epsilon for one with a smaller target; repeat."),
-    ],
-    task: options.TaskName = "pca",
+def _source(
+    *,
     columns: options.Columns = None,
     schema: options.SchemaFile = None,
     from_sites: Annotated[
         bool,
         typer.Option("--from-sites", help="Ask the sites, and take what their schemas share."),
     ] = False,
-    party: LeadFolder = LEAD,
     vocabulary: options.Vocabulary = None,
     features: Annotated[
         int | None, typer.Option(help="Number of columns, where files have no names for them.")
@@ -45,6 +35,13 @@ def new(
         str | None,
         typer.Option("--from", help="A file with rows: its column names are read, nothing else."),
     ] = None,
+) -> Any:
+    names = options.read_names(columns)
+    return app.study_draft.ColumnSource(names, features, from_file, vocabulary, schema, from_sites)
+
+
+def _about(
+    *,
     name: Annotated[
         str | None, typer.Option(help="Name of the study; that of the file by default.")
     ] = None,
@@ -54,6 +51,22 @@ def new(
     purpose: Annotated[
         str, typer.Option(help="What the result is for: shown to every owner.")
     ] = "",
+) -> dict[str, Any]:
+    return dict(locals())
+
+
+@study_app.command()
+@declared.declared("sites", without=("random_state",))
+@options.takes(read=options.reading, whose=options.whose_rows, source=_source, about=_about)
+def new(
+    context: typer.Context,
+    out: Annotated[Path, typer.Argument(help="File to write, such as study.toml.")],
+    site: Annotated[
+        list[str],
+        typer.Option(help="A site's name, or name:epsilon for one with a smaller target; repeat."),
+    ],
+    task: options.TaskName = "pca",
+    party: LeadFolder = LEAD,
     overwrite: options.OverFile = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -61,24 +74,18 @@ def new(
     option_values: dict[str, Any],
     read: Any,
     whose: dict[str, bool],
+    source: Any,
+    about: dict[str, Any],
 ) -> None:
     """Write a commented study file that every site can read, check and agree to."""
     chosen = declared.read_task(task)
     targets = declared.estimator_options(chosen, option_values, context, sites=True)
+    wanted = app.study_draft.NewStudy(chosen, targets, source, site, read, about)
     written = app.study_draft.new_study(
+        wanted,
         out,
-        chosen,
-        targets,
-        app.study_draft.ColumnSource(
-            options.read_names(columns), features, from_file, vocabulary, schema, from_sites
-        ),
-        sites=site,
         whose=whose,
-        name=name,
-        requested_by=requested_by,
-        purpose=purpose,
         party=party,
-        read=read,
         overwrite=overwrite,
         notify=_nobody if quiet else notify,
     )

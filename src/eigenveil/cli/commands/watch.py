@@ -31,18 +31,8 @@ _CHOSEN = ("epsilon", "publish", "adjacency")
 _NOT_OF_TEXT = ("stream.center", "unit", "max_rows_per_unit", "scale", "block_size")
 
 
-@declared.declared(
-    "stream", "tracking", without=_NOT_OF_TEXT, unset=("epsilon", "publish", "adjacency")
-)
-@options.takes(columns=options.named_columns, account=options.account, whose=options.whose_rows)
-def watch(
-    context: typer.Context,
-    file: Annotated[
-        str,
-        typer.Argument(
-            help="A .csv or .tsv file; - is standard input: tail -F FILE | eigenveil watch -"
-        ),
-    ],
+def _blocks(
+    *,
     block_size: Annotated[
         int, typer.Option("--block-size", "-b", min=1, help="Number of rows in a block.")
     ] = 100,
@@ -52,6 +42,27 @@ def watch(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Stop after this number of rows.")
     ] = None,
+) -> dict[str, Any]:
+    return {"block": block_size, "every": every, "limit": limit}
+
+
+@declared.declared(
+    "stream", "tracking", without=_NOT_OF_TEXT, unset=("epsilon", "publish", "adjacency")
+)
+@options.takes(
+    columns=options.named_columns,
+    account=options.account,
+    whose=options.whose_rows,
+    blocks=_blocks,
+)
+def watch(
+    context: typer.Context,
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="A .csv or .tsv file; - is standard input: tail -F FILE | eigenveil watch -"
+        ),
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -67,6 +78,7 @@ def watch(
     columns: Any,
     account: Any,
     whose: dict[str, bool],
+    blocks: dict[str, Any],
 ) -> None:
     """Track the leading directions of rows as they come, and print how they drift.
 
@@ -82,9 +94,7 @@ def watch(
         option_values,
         columns,
         account,
-        block=block_size,
-        every=every,
-        limit=limit,
+        **blocks,
         out=out,
         overwrite=overwrite,
     )
