@@ -15,8 +15,9 @@ from eigenveil.federation.masks.helper import ZeroSum
 from eigenveil.federation.masks.pairwise import gaussian
 from eigenveil.federation.secagg.graph import neighbours
 from eigenveil.federation.secagg.keys import Context, RoundFacts, SiteKeys, mask_key, round_key
-from eigenveil.noise.entries import from_coordinates, tensor_indices, tensor_size
+from eigenveil.noise.entries import from_coordinates, tensor_indices
 from eigenveil.noise.source import KeyedSource
+from eigenveil.privacy.statistics import tensor_size
 from soak_tools import times
 from statistics_tools import (
     FALSE_ALARM,

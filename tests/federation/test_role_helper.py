@@ -26,7 +26,7 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, Message, 
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.sealing import SealingKey
 from eigenveil.federation.secagg.client import SecaggClient, State
-from eigenveil.noise.entries import tensor_size
+from eigenveil.privacy.statistics import tensor_size
 
 ANOTHER = {"sealing": SealingKey.from_raw(bytes(96)).public.hex(), "proof": None}
 

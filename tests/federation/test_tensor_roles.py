@@ -33,8 +33,8 @@ from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.federation.study.study import make_study
 from eigenveil.models.tensors import whitening
 from eigenveil.moments.source import SparseRows
-from eigenveil.noise.entries import tensor_copies, tensor_size
-from eigenveil.privacy.statistics import STATISTICS
+from eigenveil.noise.entries import tensor_copies
+from eigenveil.privacy.statistics import STATISTICS, tensor_size
 from noise_tools import silence
 from statistics_tools import FALSE_ALARM, OFF_BY_30_PERCENT, REJECTED, gaussian_variance
 

@@ -18,11 +18,11 @@ from eigenveil.federation.study.site_weights import coarse_weights
 from eigenveil.federation.study.study import WEIGHT_BITS, Study, make_study, parse_study
 from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.topics.plan import TopicPlan
-from eigenveil.noise.entries import tensor_size
 from eigenveil.planning.forecast import forecast, pooled
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.mechanisms.base import lattice_error
+from eigenveil.privacy.statistics import tensor_size
 from soak_tools import times
 
 WHOLE = 1 << WEIGHT_BITS

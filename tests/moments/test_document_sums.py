@@ -32,7 +32,7 @@ from eigenveil.moments.engine import accumulate
 from eigenveil.moments.histograms import ABOVE_EDGE, BINS, bin_upper_edges
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows, SparseRows
-from eigenveil.noise.entries import tensor_size
+from eigenveil.privacy.statistics import tensor_size
 from soak_tools import times
 
 D = 5

@@ -14,8 +14,8 @@ from eigenveil.moments.histograms import NormHistogram, bin_upper_edges
 from eigenveil.moments.norms import integer_rows
 from eigenveil.moments.rows import Block, RowRule, basis_bits, integer_basis
 from eigenveil.moments.third import ROWS_A_PRODUCT, ThirdMoment, cube_sums, whole_cube
-from eigenveil.noise.entries import tensor_size
 from eigenveil.privacy import statistics
+from eigenveil.privacy.statistics import tensor_size
 from soak_tools import times
 
 every_precision = pytest.mark.parametrize("precision", PRECISIONS)

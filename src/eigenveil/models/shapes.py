@@ -14,11 +14,10 @@ from eigenveil.moments.accumulators import WEIGHT_BITS
 from eigenveil.moments.documents.triples import triples_error
 from eigenveil.moments.exact import Description
 from eigenveil.moments.histograms import BINS
-from eigenveil.noise.entries import tensor_size
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.calibration import Shape, calibrated_record
 from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
-from eigenveil.privacy.statistics import STATISTICS
+from eigenveil.privacy.statistics import STATISTICS, tensor_size
 
 # A sum of rows carries their count at this weight where no histogram has released it: it makes
 # the noise of the sum 3% larger and is itself known to four noise deviations.

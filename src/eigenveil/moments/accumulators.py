@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, ClassVar, Self
 
@@ -17,7 +17,6 @@ from eigenveil.moments.exact import (
     Description,
     ExactSum,
     Integers,
-    Parts,
     Spec,
     appended,
     gram_parts,
@@ -101,9 +100,8 @@ class Accumulator(ABC):
         return spec_of(**given)
 
     @classmethod
-    def from_spec(cls, d: Description, parts: Parts) -> Self:
-        """An empty one, as described."""
-        known = parts.by_name()
+    def from_spec(cls, d: Description, known: Mapping[str, Any]) -> Self:
+        """An empty one, as described; ``known`` are the arguments that were made, and arrays."""
         names = _arguments(cls)
         return cls(**{name: known[name] if name in known else getattr(d, name) for name in names})
 
@@ -346,9 +344,8 @@ class ComponentEnergy(CountedSum):
         return spec_of(self.rule, basis=self.components.T, count_weight=self.count_weight)
 
     @classmethod
-    def from_spec(cls, d: Description, parts: Parts) -> Self:
-        assert parts.basis is not None
-        return cls(parts.rule, parts.basis.T, count_weight=d.count_weight)
+    def from_spec(cls, d: Description, known: Mapping[str, Any]) -> Self:
+        return cls(known["rule"], known["basis"].T, count_weight=d.count_weight)
 
     def update(self, block: Block) -> None:
         rows, lengths = self.rule(block)

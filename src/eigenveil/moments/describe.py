@@ -22,7 +22,7 @@ from eigenveil.moments.documents.pairs import DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.sums import ClippedSum, DocumentNorms, WordShares
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.em import FARTHEST_MEAN, LARGEST_FACTOR, LARGEST_LOG, SMALLEST_REACH, EMSums
-from eigenveil.moments.exact import Description, Parts
+from eigenveil.moments.exact import Description
 from eigenveil.moments.histograms import (
     ColumnHistogram,
     NormHistogram,
@@ -126,7 +126,8 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     _require(known, f"a {d.kind} of columns that belong to no variable")
     mixed = (d.mixture is not None) == (made is EMSums) and _is_mixture(d, arrays)
     _require(mixed, f"a {d.kind} about a mixture that cannot be one")
-    return made.from_spec(d, Parts(rule, center, basis, variables, dict(arrays)))
+    own = {"rule": rule, "center": center, "preparation": rule.preparation, "basis": basis}
+    return made.from_spec(d, own | {"variables": variables, "arrays": arrays})
 
 
 def _require(holds: bool | np.bool_, what: str) -> None:

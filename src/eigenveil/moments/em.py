@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,7 +16,6 @@ from eigenveil.moments.exact import (
     ExactSum,
     Integers,
     MixtureSpec,
-    Parts,
     Spec,
     Squares,
     largest_of,
@@ -146,13 +145,13 @@ class EMSums(Accumulator):
         return Spec(spec.fields, {**spec.arrays, **arrays})
 
     @classmethod
-    def from_spec(cls, d: Description, parts: Parts) -> Self:
+    def from_spec(cls, d: Description, known: Mapping[str, Any]) -> Self:
         assert d.mixture is not None
-        arrays = {name: np.array(parts.arrays[name]) for name in d.mixture.shapes(d.features)}
+        arrays = {name: np.array(known["arrays"][name]) for name in d.mixture.shapes(d.features)}
         if d.mixture.form == "full":
             arrays["factors"] = arrays["factors"].reshape(-1, d.features, d.features)
         mixture = Mixture(**arrays)
-        return cls(parts.rule, mixture, squares=d.mixture.squares, weighted=d.weighted)
+        return cls(known["rule"], mixture, squares=d.mixture.squares, weighted=d.weighted)
 
     def update(self, block: Block) -> None:
         rows, _ = self.rule(block, weighting="none")

@@ -316,23 +316,3 @@ def spec_of(
     return Spec(
         found | fields, {name: array for name, array in arrays.items() if array is not None}
     )
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What a described sum is made of, checked."""
-
-    rule: RowRule
-    center: NDArray[np.float64] | None
-    basis: NDArray[np.float64] | None
-    variables: NDArray[np.float64] | None = None
-    arrays: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-
-    def by_name(self) -> dict[str, Any]:
-        return {
-            "rule": self.rule,
-            "center": self.center,
-            "preparation": self.rule.preparation,
-            "basis": self.basis,
-            "variables": self.variables,
-        }

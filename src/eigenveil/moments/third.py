@@ -14,8 +14,8 @@ from eigenveil.moments.accumulators import (
 from eigenveil.moments.exact import ExactSum, Integers
 from eigenveil.moments.norms import integer_rows
 from eigenveil.moments.rows import Block, RowRule, basis_bits, integer_basis, seen_through
-from eigenveil.noise.entries import coordinates, from_coordinates, tensor_size
-from eigenveil.privacy.statistics import StatisticName
+from eigenveil.noise.entries import coordinates, from_coordinates
+from eigenveil.privacy.statistics import StatisticName, tensor_size
 
 # Bits of a projected entry: a product of three has 36, as has the variance times an entry. Where
 # rows have weights, 33 and these.

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.privacy.statistics import Layout, tensor_rows, tensor_size
+from eigenveil.privacy.statistics import Layout, tensor_size
 
 
 def coordinates(layout: Layout, array: NDArray[Any]) -> NDArray[Any]:
@@ -38,14 +38,6 @@ def from_coordinates(
         case _:
             return entries.reshape(shape)
 
-
-__all__ = [
-    "tensor_copies",
-    "tensor_from_entries",
-    "tensor_indices",
-    "tensor_rows",
-    "tensor_size",
-]
 
 Number = TypeVar("Number", np.int64, np.float64)
 Index = NDArray[np.intp]

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.noise import draws
-from eigenveil.noise.entries import coordinates, tensor_size
+from eigenveil.noise.entries import coordinates
 from eigenveil.noise.lattice import gamma
 from eigenveil.noise.sampler import NoiseSampler
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.mechanisms.base import SHARE_SMOOTHING
 from eigenveil.privacy.releases import Noise
-from eigenveil.privacy.statistics import Layout
+from eigenveil.privacy.statistics import Layout, tensor_size
 
 # Grid steps in the standard deviation, at the least: 1024 in every entry's own, smaller by sqrt(2)
 # in matrices and by sqrt(6) in tensors.

@@ -28,7 +28,6 @@ from eigenveil.moments.engine import accumulate
 from eigenveil.moments.norms import FloatArray
 from eigenveil.moments.release import Release
 from eigenveil.moments.source import ArrayRows, block_rows
-from eigenveil.noise.entries import tensor_size
 from eigenveil.planning.predict import (
     components_expected,
     memory_bytes,
@@ -38,6 +37,7 @@ from eigenveil.planning.predict import (
 )
 from eigenveil.planning.simulated import SIMULATORS
 from eigenveil.planning.trials import Rounds, Scenario, Simulation, TrialNoise, Trials
+from eigenveil.privacy.statistics import tensor_size
 
 if TYPE_CHECKING:
     from eigenveil.federation.study.study import Study

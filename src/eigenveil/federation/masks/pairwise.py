@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.federation.masks.base import Integers, PairMask, Pairs, Part
-from eigenveil.noise.entries import tensor_copies, tensor_rows
+from eigenveil.noise.entries import tensor_copies
 from eigenveil.noise.lattice import lattice_noise
 from eigenveil.noise.source import KeyedSource
+from eigenveil.privacy.statistics import tensor_rows
 
 # A Gaussian mask is drawn on a lattice with at most this many steps a deviation, some thousand
 # times finer than the noise that it hides.

@@ -31,9 +31,8 @@ from eigenveil.federation.secagg.client import pair_letter_bytes
 from eigenveil.federation.secagg.keys import Context, SiteKeys, derive, lock
 from eigenveil.files import replacing, sync_folder
 from eigenveil.models.shapes import sizes_of
-from eigenveil.noise.entries import tensor_size
 from eigenveil.noise.source import process
-from eigenveil.privacy.statistics import STATISTICS
+from eigenveil.privacy.statistics import STATISTICS, tensor_size
 
 # Sessions that are remembered; the oldest is forgotten, and with it what its masks were made from.
 _MOST_SESSIONS = 16

@@ -17,9 +17,8 @@ from eigenveil.models.plan import (
     columns_of_sketch,
     fields_of,
 )
-from eigenveil.noise.entries import tensor_size
 from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism
-from eigenveil.privacy.statistics import STATISTICS, StatisticName
+from eigenveil.privacy.statistics import STATISTICS, StatisticName, tensor_size
 
 TENSOR_MECHANISMS: tuple[str, ...] = tuple(
     mechanism.name for mechanism in STATISTICS["third-moment"].mechanisms

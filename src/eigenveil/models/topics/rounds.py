@@ -42,9 +42,9 @@ from eigenveil.moments.documents.sums import ClippedSum, DocumentNorms, WordShar
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.histograms import BINS, bin_upper_edges
 from eigenveil.moments.release import Release
-from eigenveil.noise.entries import tensor_size
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
+from eigenveil.privacy.statistics import tensor_size
 
 # Contributions above one of these quantiles of their norms are clipped, if that takes off half or
 # more.

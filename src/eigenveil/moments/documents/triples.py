@@ -14,8 +14,8 @@ from eigenveil.moments.documents.sums import ROUNDED_UP, ClippedSum, Documents
 from eigenveil.moments.exact import Integers, IntegerSum, sum_of
 from eigenveil.moments.norms import integer_rows
 from eigenveil.moments.third import ROWS_A_PRODUCT, cube_sums
-from eigenveil.noise.entries import tensor_from_entries, tensor_indices, tensor_size
-from eigenveil.privacy.statistics import StatisticName
+from eigenveil.noise.entries import tensor_from_entries, tensor_indices
+from eigenveil.privacy.statistics import StatisticName, tensor_size
 
 # Of the basis; of products of two of its entries; of the two factors of the second part, and of the
 # third part's weights and cubes; of the first part's factor. Parts have 36 bits.
