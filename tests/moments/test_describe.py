@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from sums_tools import (
-    COUNT_WEIGHT,
     DOCUMENT_SUMS,
     KINDS,
     PRECISIONS,
@@ -21,7 +20,6 @@ from sums_tools import (
 
 from eigenveil.errors import ProtocolError
 from eigenveil.moments.accumulators import (
-    ComponentEnergy,
     RowSum,
     SecondMoment,
     Sketch,
@@ -32,7 +30,6 @@ from eigenveil.moments.documents.pairs import DocumentPairs
 from eigenveil.moments.documents.sums import DocumentNorms
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.rows import LARGEST_ASKED, SMALLEST_ASKED, Block, RowRule
-from eigenveil.moments.third import ThirdMoment
 from soak_tools import times
 
 BOUNDS = st.sampled_from([0.0, 1.0, 0.3, SMALLEST_ASKED, LARGEST_ASKED])
@@ -110,12 +107,6 @@ def test_the_basis_of_triples_travels_as_it_was_given():
     basis = random_basis(40, 3)
     sent_basis = describe(DocumentTriples(basis), 40)[1]["basis"]
     assert np.array_equal(sent_basis, basis)
-
-
-@given(st.floats(0, 1), st.floats(2.0**-20, 1))
-def test_a_third_moment_keeps_its_clip_and_its_rounded_variance(variance, clip):
-    third = ThirdMoment(RowRule(bound=3.0), random_basis(4, 2), clip=clip, variance=variance)
-    assert alike(sent(third, 4), third)
 
 
 def test_a_rebuilt_sum_does_not_share_the_messages_memory():
@@ -251,30 +242,6 @@ def test_norms_are_refused_with_what_they_are_of():
     refused(described(kind="norm-histogram", of="document-sketch", columns=4))
     refused(described(kind="norm-histogram", of="document-pairs", extra_bits=1))
     refused(described(kind="norm-histogram", of="bingham-vectors"))
-
-
-@given(SEEDS, st.integers(1, 5), st.booleans())
-@settings(max_examples=times(100))
-def test_the_gain_is_worked_out_from_whatever_columns_came(seed, features, single):
-    """No row adds more than the gain, even where columns are unit but far from orthogonal."""
-    rng = np.random.default_rng(seed)
-    columns = int(rng.integers(1, features + 1))
-    basis = rng.standard_normal((features, 1)) + 0.1 * rng.standard_normal((features, columns))
-    basis /= np.linalg.norm(basis, axis=0)
-    description = described(
-        kind="component-energy",
-        features=features,
-        columns=columns,
-        precision="single" if single else "double",
-        count_weight=COUNT_WEIGHT,
-    )
-    energy = rebuild(description, {"basis": basis})
-    assert isinstance(energy, ComponentEnergy)
-    worst = np.linalg.svd(basis)[0][:, 0]
-    energy.update(Block(worst[None, :]))
-    added = energy.integers()[:-1] * 2.0**energy.grid
-    assert added.min() >= 0
-    assert added.sum() <= energy.parameters["gain"]
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
