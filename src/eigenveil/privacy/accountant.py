@@ -153,7 +153,7 @@ def pure_epsilon_beside(mu: float, *, epsilon: float, delta: float) -> float:
     if delta_of_mu(mu, epsilon) > delta:
         raise PrivacyError("moment-takes-all", mu=mu, epsilon=epsilon, delta=delta)
 
-    return _largest(lambda pure: _within(mu, pure, epsilon, delta), epsilon)
+    return largest_that(lambda pure: _within(mu, pure, epsilon, delta), epsilon)
 
 
 def gaussian_equivalent(pure: float) -> float:
@@ -181,7 +181,7 @@ def mu_beside_pure(pure: float, *, epsilon: float, delta: float) -> float:
     if not 0 < pure < epsilon or delta == 0:
         raise PrivacyError("bad-pure-epsilon", pure=pure, epsilon=epsilon, delta=delta)
     most = mu_of_epsilon(epsilon, delta)
-    return _largest(lambda mu: _within(mu, pure, epsilon, delta), most)
+    return largest_that(lambda mu: _within(mu, pure, epsilon, delta), most)
 
 
 def _within(mu: float, pure: float, epsilon: float, delta: float) -> bool:
@@ -189,7 +189,7 @@ def _within(mu: float, pure: float, epsilon: float, delta: float) -> bool:
     return delta_of_product(mu, pure, epsilon) * _ROUNDING <= delta
 
 
-def _largest(fits: Callable[[float], bool], most: float) -> float:
+def largest_that(fits: Callable[[float], bool], most: float) -> float:
     """The largest number up to ``most`` that fits, where all below it do."""
     if fits(most):
         return most

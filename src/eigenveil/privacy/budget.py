@@ -15,6 +15,7 @@ from eigenveil.privacy.accountant import (
     check_epsilon,
     delta_below_resolution,
     gaussian_equivalent,
+    largest_that,
     mu_beside_pure,
     mu_of_epsilon,
     pure_epsilon_beside,
@@ -171,14 +172,7 @@ def as_gaussian(loss: Loss) -> Loss:
 
 def pure_of_gaussian(mu_squared: float) -> float:
     """Largest pure epsilon whose Gaussian equivalent is within ``mu_squared``: rounded down."""
-    low, high = 0.0, 1.0
-    while gaussian_equivalent(high) ** 2 <= mu_squared and high < LARGEST_EPSILON:
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        fits = gaussian_equivalent(middle) ** 2 <= mu_squared
-        low, high = (middle, high) if fits else (low, middle)
-    return low
+    return largest_that(lambda pure: gaussian_equivalent(pure) ** 2 <= mu_squared, LARGEST_EPSILON)
 
 
 # -- one row more or less, counted where one row is changed

@@ -109,31 +109,6 @@ def published_cape_mu(sites: int, *, colluding: int = 0, claimed_mu: float) -> f
     return cape_mu(honest, noise_variance=1 / sites, mask_variance=1.0, sensitivity=claimed_mu)
 
 
-def sound_noise(mu: float, *, honest: int, mask_variance: float, sensitivity: float = 1.0) -> float:
-    """Smallest deviation of a site's own noise with which CAPE meets ``mu`` (claim 3)."""
-    # math.inf stands for modular masks
-    alone = (sensitivity / mu) ** 2
-    if math.isinf(mask_variance):
-        return math.nextafter(math.sqrt(alone / honest), math.inf)
-    # g^2 + (v - alone) g - alone v / h = 0, solved without cancellation
-    excess = mask_variance - alone
-    product = alone * mask_variance / honest
-    root = math.hypot(excess, 2.0 * math.sqrt(product))
-    variance = 2.0 * product / (root + excess) if excess > 0 else (root - excess) / 2.0
-    gamma, step = math.sqrt(variance), 0.0
-    while (
-        cape_mu(
-            honest,
-            noise_variance=(gamma + step) ** 2,
-            mask_variance=mask_variance,
-            sensitivity=sensitivity,
-        )
-        > mu
-    ):
-        step = max(math.ulp(gamma), 2.0 * step)
-    return gamma + step
-
-
 # The guarantees of a study
 
 
