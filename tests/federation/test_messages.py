@@ -242,10 +242,9 @@ def test_deep_nesting_is_refused(depth):
         7,
     ],
 )
-@pytest.mark.parametrize("dtype", ["u8", "f8", "b1"])
-def test_impossible_shapes_are_refused(shape, dtype):
-    refused(raw(header(arrays=[array_head(shape=shape, dtype=dtype)]), bytes(16)))
-    refused(raw(header(arrays=[array_head(shape=shape, dtype=dtype)])))
+def test_impossible_shapes_are_refused(shape):
+    for tail in (b"", bytes(16)):
+        refused(raw(header(arrays=[array_head(shape=shape)]), tail))
 
 
 @pytest.mark.parametrize("dtype", ["O", "<u8", "f4", "object", "U8", "", 5, None])
@@ -356,36 +355,6 @@ def test_a_refusal_never_repeats_a_long_field():
     with pytest.raises(ProtocolError) as caught:
         message.read(payloads.Done)
     assert len(caught.value.message) < 300
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        payloads.JoinRequest(),
-        payloads.KeysRequest(lost=("a",), partners={"b": KEYS}),
-        payloads.LettersReply(),
-        payloads.SharesRequest(senders=("a", "b")),
-        payloads.SharesReply(),
-        payloads.RoundRequest(round_number=1, members="e0", queries=(payloads.QueryBody(**ASK),)),
-        payloads.RoundRequest(round_number=2, queries=(payloads.QueryBody(**ASK),)),
-        payloads.SurvivorsRequest(round_number=1, survivors="c0"),
-        payloads.SurvivorsReply(signature="0f" * 64),
-        payloads.UnmaskRequest(round_number=1, signed="c0"),
-        payloads.UnmaskReply(own={"a": "0f" * 16}, repair={}),
-        payloads.EndRequest(outcome="finished"),
-        payloads.EndReply(signature="0f" * 64),
-        payloads.Refusal(code="budget", text="no"),
-        payloads.MasksRequest(
-            round_number=1,
-            request_digest="ab" * 32,
-            sites={"a": KEYS},
-            parts=(payloads.PartBody(size=3, deviation=2.0**40, layout="symmetric"),),
-        ),
-    ],
-)
-def test_every_body_survives_the_journey(body):
-    data = encode(Message("step", "a", "s", "north", body.fields()))
-    assert decode(data, sender="north", limit=LIMIT).read(type(body)) == body
 
 
 @pytest.mark.parametrize("share", ["", "0f" * 15, "0f" * 17, "0F" * 16, "zz" * 16, "0" * 31])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_tensor_study import tensor_studies
 
 from eigenveil import DataError, OutputError, PrivacyError
 from eigenveil.federation.secagg.graph import neighbours
@@ -106,8 +107,8 @@ def studies(draw):
     )
 
 
-@given(studies())
-@settings(max_examples=times(100))
+@given(studies() | tensor_studies())
+@settings(max_examples=times(150))
 def test_a_study_survives_its_file(tmp_path_factory, made):
     path = tmp_path_factory.mktemp("study") / "study.toml"
     write_toml(made, path)
@@ -213,6 +214,8 @@ def test_messages_name_the_file(tmp_path):
 
 # -- refusals
 
+TENSORS, WORDS = {"task": "gaussian-mixture"}, {"task": "topic-model"}
+VECTOR, IN_FULL = TENSORS | {"mechanism": "vector"}, WORDS | {"clip_documents": False}
 REFUSED = [
     # changes, error, code, words
     ({"sites": []}, DataError, "bad-field", "sites"),
@@ -295,6 +298,22 @@ REFUSED = [
     ({"sketch_size": 1}, DataError, "small-sketch", "sketch_size must be at least"),
     ({"expected_rows": 1}, DataError, "fewer-rows-than-components", "rows = 1 is fewer"),
     ({"expected_rows": 0}, DataError, "bad-option", "expected_rows = 0"),
+    ({"noise_variance": 1.0}, DataError, "field-of-other-task", "noise_variance = 1.0"),
+    ({"clip_documents": False}, DataError, "field-of-other-task", "clip_documents = False"),
+    (TENSORS | {"row_norm": 3.0}, DataError, "field-of-other-task", "is for task 'pca'"),
+    (TENSORS | {"clip_documents": False}, DataError, "field-of-other-task", "'topic-model'"),
+    (WORDS | {"center": [0.0] * 8}, DataError, "field-of-other-task", "center = [0.0,"),
+    (WORDS | {"noise_variance": 1.0}, DataError, "field-of-other-task", "'gaussian-mixture'"),
+    (WORDS | {"sketch_size": 1}, DataError, "small-sketch", "sketch_size must be at least"),
+    (TENSORS | {"components": 8, "center": False}, DataError, "noise-variance-needs-room", "8"),
+    (TENSORS | {"protocol": "dpdispca"}, DataError, "bad-option", "dpdispca"),
+    (WORDS | {"mechanism": "gaussian", "delta": 0.0}, PrivacyError, "", "delta = 0"),
+    (VECTOR | {"masks": "pairwise"}, PrivacyError, "pure-needs-modular-masks", "'vector'"),
+    (TENSORS | {"budget_split": {"variance": 1.0}}, PrivacyError, "bad-option", "variance"),
+    (WORDS | {"budget_split": {"center": 1.0}}, PrivacyError, "unneeded-step", "center"),
+    (IN_FULL | {"budget_split": {"scale": 1.0}}, PrivacyError, "unneeded-step", "scale"),
+    (WORDS | {"budget_split": {"moment": 1.0, "scale": 1.0}}, PrivacyError, "", "tensor"),
+    (IN_FULL | {"budget_split": {"moment": 1.0, "tensor": 0.0}}, PrivacyError, "", "tensor"),
 ]
 
 

@@ -3,9 +3,7 @@
 Random tests of noise raise a false alarm with chance at most 1e-8 each; see statistics_tools.
 """
 
-import json
 import math
-from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -30,7 +28,7 @@ from tree_tools import (
 from eigenveil.errors import DataError, InvalidRowsWarning, PrivacyError, ProtocolError
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.federation.tree import private
-from eigenveil.federation.tree.messages import TreeCodec, TreeMessage
+from eigenveil.federation.tree.messages import TreeCodec
 from eigenveil.federation.tree.nodes import Merged, Node, publish
 from eigenveil.federation.tree.private import Leaf, make_tree_study
 from eigenveil.federation.tree.tree import MergeTree, Place
@@ -195,26 +193,6 @@ def test_wrong_nodes_are_found_out(wrong):
 
     with pytest.raises((AssertionError, ProtocolError)):
         law()
-
-
-def test_the_smallest_message_of_each_level_reaches_the_root(study):
-    """By hand: leaves 0 1 | 2 late | 3 4 5 | 7 go up; the smallest of level 2 is leaf 7's."""
-    codec = study.codec(SESSION, KEYS)
-    nodes = [Node(codec, place) for place in TREE.places(1)]
-    root = Node(codec, TREE.root)
-    for leaf in (0, 1, 3, 4, 5):
-        assert nodes[leaf // 3].take(leaf_message(codec, leaf, totals_of(study, leaf)))
-    for node in nodes[:2]:
-        assert root.take(node.send())
-    assert root._least == (1, 2)
-    nodes[2].take(leaf_message(codec, 7, totals_of(study, 7)))
-    nodes[0].take(leaf_message(codec, 2, totals_of(study, 2)))
-    assert nodes[2].waiting == 1
-    assert root.take(nodes[0].send())
-    assert root.take(nodes[2].send())
-    assert nodes[2].send() is None
-    assert root.result().least == (1, 1)
-    assert np.flatnonzero(root.result().arrived).tolist() == [0, 1, 2, 3, 4, 5, 7]
 
 
 @given(st.data())
@@ -469,21 +447,6 @@ def test_a_message_that_changes_under_its_number_is_refused(study):
     assert refused(node, leaf_message(codec, 1, totals_of(study, 2))) == "message-differs"
     assert refused(node, leaf_message(codec, 1, totals_of(study, 1), serial=1)) == "leaf-twice"
     assert node.take(leaf_message(codec, 1, totals_of(study, 1))) is False
-
-
-def test_too_late_is_said_and_a_retry_is_not_too_late():
-    tree = MergeTree(3, 1)
-    agreed = study_of(tree)
-    codec = agreed.codec(SESSION, KEYS)
-    root = Node(codec, tree.root)
-    with pytest.raises(ProtocolError, match="Nothing has arrived"):
-        root.result()
-    first = leaf_message(codec, 0, totals_of(agreed, 0))
-    root.take(first)
-    result = root.result()
-    assert refused(root, leaf_message(codec, 1, totals_of(agreed, 1))) == "too-late"
-    assert root.take(first) is False
-    assert root.result() is result
 
 
 MALFORMED_BODIES = [
@@ -887,17 +850,3 @@ def test_a_certificate_says_what_every_view_costs(study):
     assert dict(check(read).views) == outcome.guarantees_
     fewer = read.model_copy(update={"tree": TreeRun(leaves=9, fan_out=3, arrived=3, least=(1, 1))})
     assert not check(fewer).holds
-
-
-def test_messages_are_json_and_arrays(study):
-    """What a message says is what it is about; a told state is read as it was written."""
-    codec = study.codec(SESSION, KEYS)
-    reported = TreeMessage(Place(1, 1), 3, np.array([True, False, True]), (1,), totals_of(study, 0))
-    data = codec.write(reported)
-    header = json.loads(data[8 : 8 + int.from_bytes(data[4:8], "little")])
-    assert header["sender"] == "node 1.1"
-    read = codec.read(data, receiver=TREE.root)
-    assert (read.sender, read.serial, read.least) == (reported.sender, 3, (1,))
-    assert np.array_equal(read.leaves, reported.leaves)
-    assert all(np.array_equal(a, b) for a, b in zip(read.value, reported.value, strict=True))
-    assert replace(read, value=()).value == ()
