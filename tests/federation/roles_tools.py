@@ -26,9 +26,11 @@ from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.sums import RoundTotals
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.federation.study.study import WEIGHT_BITS, make_study
+from eigenveil.linalg.eigen import truncated_root
+from eigenveil.moments.release import release_of
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows
-from eigenveil.noise.entries import coordinates
+from eigenveil.noise.entries import coordinates, from_coordinates
 from eigenveil.privacy.accountant import Loss
 
 DELTA = 1e-5
@@ -266,6 +268,48 @@ def exact(study, query, tables):
     return np.asarray(total).view(np.uint64)
 
 
+def check_sums(consortium, finished, names=None):
+    """Every sum is that of the named sites' rows."""
+    study = consortium.study
+    names = active_sites(study) if names is None else names
+    tables = {name: consortium.rows[name] for name in names}
+    terms = settle(study)
+    for queries, sums in finished.rounds:
+        for query, found in zip(queries, sums, strict=True):
+            is_open = terms.protocol.is_unmasked(terms.step_of(query.name))
+            if is_open and study.protocol == "dpdispca":
+                assert np.allclose(found, low_rank_sum(study, query, tables), rtol=1e-9)
+            else:
+                assert np.array_equal(found, exact(study, query, tables)), query.name
+
+
+def low_rank_sum(study, query, tables):
+    """The sum of each site's own best approximation."""
+    total = 0
+    for name, rows in tables.items():
+        whole = from_coordinates(
+            "symmetric", query.accumulator.shape, exact(study, query, {name: rows}).view(np.int64)
+        )
+        root = truncated_root(release_of(query.record, whole).values, study.sketch_columns)
+        total = total + root @ root.T
+    return total
+
+
+def check_records(consortium, finished):
+    """Each site was charged for what the aggregator says was released, at the site's weight."""
+    weights = consortium.study.row_weights()
+    for name in consortium.ledgers:
+        mine = consortium.charged(name, finished.session)
+        reported = [
+            r.model_copy(update={"weight": weights[name]}) for r in finished.outcome.records
+        ]
+        assert mine == reported
+        account = consortium.account(name, finished.session)
+        assert account.outcome == "finished"
+        assert account.terms.reserve.covers(account.charged())
+        consortium.check_books(name)
+
+
 def changed(request, *, body=None, arrays=None, **header):
     """A request with some fields of its body, arrays or header changed."""
     message = decode(request, sender=AGGREGATOR, limit=LIMIT)
@@ -292,3 +336,12 @@ def refusal(party, name, request):
 def request_of(study, session, step, body, arrays=None):
     """A message of the aggregator."""
     return encode(Message(step, study.hash, session, AGGREGATOR, body.fields(), arrays or {}))
+
+
+def changed_ask(request, **fields):
+    """A round's request with its first ask changed; ``description`` adds to the old one."""
+    queries = decode(request, sender=AGGREGATOR, limit=LIMIT).body["queries"]
+    first = queries[0] | fields
+    if "description" in fields:
+        first["description"] = queries[0]["description"] | fields["description"]
+    return changed(request, body={"queries": [first, *queries[1:]]})

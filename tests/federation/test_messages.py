@@ -25,7 +25,6 @@ from eigenveil.moments.describe import Description
 from soak_tools import times
 
 LIMIT = 1 << 20
-KEYS = payloads.PublicKeys(sealing="00" * 1216)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
 KINDS = {"u8": np.uint64, "f8": np.float64, "b1": np.uint8}
 

@@ -20,6 +20,7 @@ from roles_tools import (
     at,
     carry,
     changed,
+    changed_ask,
     query,
     refusal,
     request_of,
@@ -353,15 +354,6 @@ def test_an_answer_under_another_sites_name_is_refused(tmp_path):
 
 
 # -- sums that were not agreed on
-
-
-def changed_ask(request, **fields):
-    """A round's request with its first ask changed; ``description`` adds to the old one."""
-    queries = decode(request, sender=AGGREGATOR, limit=LIMIT).body["queries"]
-    first = queries[0] | fields
-    if "description" in fields:
-        first["description"] = queries[0]["description"] | fields["description"]
-    return changed(request, body={"queries": [first, *queries[1:]]})
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.95, 0.999999, 1.000001, 2.0])

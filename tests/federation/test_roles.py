@@ -10,6 +10,8 @@ from roles_tools import (
     Consortium,
     Wire,
     carry,
+    check_records,
+    check_sums,
     exact,
     run_study,
     study_of,
@@ -23,10 +25,7 @@ from eigenveil.federation.protocol.messages import HELPER, decode
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.federation.sealing import SEALING_BYTES
 from eigenveil.federation.secagg.keys import letter_bytes
-from eigenveil.linalg.eigen import truncated_root
 from eigenveil.moments import release
-from eigenveil.moments.release import release_of
-from eigenveil.noise.entries import from_coordinates
 from noise_tools import silence
 from statistics_tools import FALSE_ALARM, chi_square, ended_early
 
@@ -63,48 +62,6 @@ def valid_studies():
         name = f"{protocol}-{kind}-{adjacency}-t{collusion}-d{dropouts}"
         found.append(pytest.param(fields, id=name))
     return found
-
-
-def check_sums(consortium, finished, names=None):
-    """Every sum is that of the named sites' rows."""
-    study = consortium.study
-    names = active_sites(study) if names is None else names
-    tables = {name: consortium.rows[name] for name in names}
-    terms = settle(study)
-    for queries, sums in finished.rounds:
-        for query, found in zip(queries, sums, strict=True):
-            is_open = terms.protocol.is_unmasked(terms.step_of(query.name))
-            if is_open and study.protocol == "dpdispca":
-                assert np.allclose(found, low_rank_sum(study, query, tables), rtol=1e-9)
-            else:
-                assert np.array_equal(found, exact(study, query, tables)), query.name
-
-
-def low_rank_sum(study, query, tables):
-    """The sum of each site's own best approximation."""
-    total = 0
-    for name, rows in tables.items():
-        whole = from_coordinates(
-            "symmetric", query.accumulator.shape, exact(study, query, {name: rows}).view(np.int64)
-        )
-        root = truncated_root(release_of(query.record, whole).values, study.sketch_columns)
-        total = total + root @ root.T
-    return total
-
-
-def check_records(consortium, finished):
-    """Each site was charged for what the aggregator says was released, at the site's weight."""
-    weights = consortium.study.row_weights()
-    for name in consortium.ledgers:
-        mine = consortium.charged(name, finished.session)
-        reported = [
-            r.model_copy(update={"weight": weights[name]}) for r in finished.outcome.records
-        ]
-        assert mine == reported
-        account = consortium.account(name, finished.session)
-        assert account.outcome == "finished"
-        assert account.terms.reserve.covers(account.charged())
-        consortium.check_books(name)
 
 
 @pytest.mark.parametrize("fields", valid_studies())
