@@ -14,7 +14,7 @@ from eigenveil.app.presenters.base import Presenter
 from eigenveil.app.study_plan import _OUTLOOKS
 from eigenveil.audit.run import mechanisms
 from eigenveil.errors import EigenveilError
-from eigenveil.federation.study.study import _OF_ONE_TABLE
+from eigenveil.federation.study.options import OF_ONE_TABLE
 from eigenveil.models.options import OPTIONS, Options, options_of
 from eigenveil.models.task import TASKS, part, task_of_plan
 from eigenveil.noise.source import SecureSource, SeededSource
@@ -40,7 +40,7 @@ def test_a_task_has_all_of_its_parts(name):
     assert issubclass(part(task.presenter), Presenter)
     assert part(task.presenter).task == name
     assert callable(part(task.rounds_of))
-    for table in (SIMULATORS, _CHOICES, _OF_ONE_TABLE, _OUTLOOKS, _PREDICTED):
+    for table in (SIMULATORS, _CHOICES, OF_ONE_TABLE, _OUTLOOKS, _PREDICTED):
         assert callable(table[name])
     assert all(
         issubclass(kind, task.get_presenter().stored) for kind in map(task.estimator, ("table",))

@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 from eigenveil import DataError, PrivatePCA
 from eigenveil.tracking import log_result
 
+FILES = {"model.npz", "certificate.json", "report.html"}
 ROWS = np.random.default_rng(0).normal(size=(500, 4)) * [9.0, 5.0, 1.0, 1.0]
 
 
@@ -35,7 +36,7 @@ def test_parameters_guarantee_and_files_are_logged(model, monkeypatch):
     assert logged["metrics"]["epsilon"] == model.guarantee_.epsilon
     assert logged["metrics"]["usable"] == model.usable_.sum()
     assert logged["tags"]["eigenveil.certified"] == "true"
-    assert set(logged["files"]) == {"model.npz", "certificate.json", "report.html"}
+    assert set(logged["files"]) == FILES
     del logged["files"]
     log_result(model, files=False)
     assert "files" not in logged
@@ -55,11 +56,7 @@ def test_mlflow_itself_takes_it(model, tmp_path, monkeypatch):
     assert logged.metrics["epsilon"] == model.guarantee_.epsilon
     assert logged.tags["eigenveil.guarantee"] == str(model.guarantee_)
     folder = Path(mlflow.artifacts.download_artifacts(run_id=run.info.run_id))
-    assert {path.name for path in folder.iterdir()} == {
-        "model.npz",
-        "certificate.json",
-        "report.html",
-    }
+    assert {path.name for path in folder.iterdir()} == FILES
     again = PrivatePCA.load(folder / "model.npz")
     np.testing.assert_array_equal(again.components_, model.components_)
 

@@ -86,9 +86,6 @@ class Log:
 
     def events(self, *, page: int = 1, size: int = 50) -> list[Event]:
         with self._open() as database:
-            rows = database.execute(
-                "SELECT time, who, address, what, detail FROM events "
-                "ORDER BY number DESC LIMIT ? OFFSET ?",
-                (size, (page - 1) * size),
-            ).fetchall()
-        return list(map(Event._make, rows))
+            found = f"SELECT {', '.join(Event._fields)} FROM events ORDER BY number DESC"
+            rows = database.execute(f"{found} LIMIT ? OFFSET ?", (size, (page - 1) * size))
+            return list(map(Event._make, rows))
