@@ -47,7 +47,7 @@ from eigenveil.federation.ledger.entries import SessionKey
 from eigenveil.federation.study.study import make_study
 from eigenveil.models.result import model_digest
 from eigenveil_papers import command
-from eigenveil_papers.reproduction.runner import Step
+from eigenveil_papers.reproduction.runner import RunProgress
 
 HOSTILE = {
     ":smile: 61:AB:CD": ":smile: 61:AB:CD",
@@ -280,7 +280,7 @@ def test_progress(name, capsys):
     with progress._bars() as bar:
         bar(name, 3)
     with command.progress(1, quiet=False) as reported:
-        reported(name)(Step(1, 1, 1.0, name))
+        reported(name)(RunProgress(1, 1, 1.0, name))
     literal(capsys.readouterr().err, name)
 
 

@@ -18,19 +18,8 @@ from eigenveil.models.task import TASKS
 _OF_SITES = "With --site: "
 
 
-@declared.declared("table", "sites")
-@options.takes(
-    columns=options.wanted_columns,
-    account=options.account,
-    whose=options.whose_rows,
-    folder=options.result_folder,
-)
-def fit(
-    context: typer.Context,
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(help="CSV, Parquet, Feather, .npy or .npz files, folders or patterns."),
-    ] = None,
+def _of_sites(
+    *,
     site: Annotated[
         list[str] | None,
         typer.Option(
@@ -44,13 +33,31 @@ def fit(
             help=_OF_SITES + "the study file; no other options of the fit are then given."
         ),
     ] = None,
-    task: options.TaskName = "pca",
     ledgers: Annotated[
         Path | None,
         typer.Option(
             help=_OF_SITES + "folder of the sites' ledgers, NAME.ledger; kept between runs."
         ),
     ] = None,
+) -> tuple[list[str] | None, Path | None, Path | None]:
+    return site, study, ledgers
+
+
+@declared.declared("table", "sites")
+@options.takes(
+    columns=options.wanted_columns,
+    account=options.account,
+    whose=options.whose_rows,
+    folder=options.result_folder,
+    of_sites=_of_sites,
+)
+def fit(
+    context: typer.Context,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(help="CSV, Parquet, Feather, .npy or .npz files, folders or patterns."),
+    ] = None,
+    task: options.TaskName = "pca",
     sql: options.Sql = None,
     database: options.Database = None,
     projection: Annotated[
@@ -68,8 +75,10 @@ def fit(
     account: Any,
     whose: dict[str, bool],
     folder: dict[str, Any],
+    of_sites: tuple[list[str] | None, Path | None, Path | None],
 ) -> None:
     """Fit private PCA, or another --task, to the rows of FILES, or of several sites."""
+    site, study, ledgers = of_sites
     _check_together(context, bool(site))
     places = [] if site else app.rows.read_places(files, sql, database, needed=False)
     _check_place(files if site else places, site)
