@@ -103,7 +103,7 @@ def noise_of_prefixes(blocks, n, make=PrefixSum):
 
 def test_prefix_noise_has_the_stated_law():
     """Each prefix by itself is isometric noise of the deviation that its record says."""
-    found = noise_of_prefixes(6, 400)
+    found = noise_of_prefixes(6, 200)
     for place in range(6):
         assert isotropic(found[:, place], 1.0) > FALSE_ALARM / 6
 

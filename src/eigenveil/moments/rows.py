@@ -367,9 +367,8 @@ def _less(rows: FloatArray, center: FloatArray) -> FloatArray:
     return np.asarray((joined - np.tile(center, together)).reshape(count, width))
 
 
-def row_norms(rows: FloatArray) -> NDArray[np.float64]:
-    """Euclidean norms, rounded up a little; NaN for a row with an entry that is not finite."""
-    return upper_norms(rows)
+# Rounded up a little; NaN for a row with an entry that is not finite.
+row_norms = upper_norms
 
 
 # -- Rows seen through a basis.

@@ -41,7 +41,7 @@ class PrefixSum:
         stream = self._record.stream
         assert stream is not None
         if self.blocks >= stream.blocks:
-            raise horizon_over(stream.blocks)
+            raise PrivacyError("horizon-over", blocks=stream.blocks)
 
     def release(self, total: Accumulator) -> Release:
         """The noisy sum of all blocks, of which ``total`` is the next."""
@@ -98,10 +98,6 @@ class DiscountedSum:
 
     def release(self, total: Accumulator) -> Release:
         return self._sum.add(total.release(self._record, self._source))
-
-
-def horizon_over(blocks: int) -> PrivacyError:
-    return PrivacyError("horizon-over", blocks=blocks)
 
 
 class _Mechanism:

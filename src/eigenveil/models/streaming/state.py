@@ -22,7 +22,7 @@ from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.engine import Findings, InvalidRows
 from eigenveil.moments.release import Release
 from eigenveil.moments.source import RowSource
-from eigenveil.moments.stream_sums import DiscountedSum, PrefixSum, horizon_over
+from eigenveil.moments.stream_sums import DiscountedSum, PrefixSum
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.certificate import SEEDED
 from eigenveil.privacy.spending import Spending
@@ -192,7 +192,7 @@ class StreamState:
             case "open":
                 return
             case "over":
-                raise horizon_over(self.blocks)
+                raise PrivacyError("horizon-over", blocks=self.blocks)
             case "released":
                 raise PrivacyError("already-released")
             case "merged":
