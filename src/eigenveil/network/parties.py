@@ -18,9 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from eigenveil.errors import DataError, DecisionRefused, EigenveilError, ProtocolError
+from eigenveil.federated.running import Role
 from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.approvals.record import Standing
 from eigenveil.federation.approvals.studies import MOST_WAITING, ask_owner, keep
@@ -59,10 +60,6 @@ def note_members(members: KnownMembers, ledger: Ledger) -> None:
     if known is not None:
         members.not_before(known.number, known.digest)
     ledger.note_members(*members.mark())
-
-
-class Role(Protocol):
-    def handle(self, request: bytes) -> bytes: ...
 
 
 @dataclass(eq=False)
