@@ -120,7 +120,7 @@ def test_a_bound_that_is_left_out_is_found(name, monkeypatch):
 
 
 CHECKS = {
-    "bits": (describe.rebuild, "rule.bits < 1 or ", "", "single", MIDDLE, "extra_bits"),
+    "bits": (describe.rebuild, "rule.bits >= 1 and ", "", "single", MIDDLE, "extra_bits"),
     "weights": (
         validation.check_query,
         "asked.weighted == (plan.weighted and SHAPES[asked.kind].counts_shares)", "True",

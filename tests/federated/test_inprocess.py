@@ -2,7 +2,7 @@
 
 import pytest
 
-from eigenveil.errors import DataError, ProtocolError
+from eigenveil.errors import ProtocolError
 from eigenveil.federated.running import InProcess, Traffic, carry
 from eigenveil.federation.protocol.requests import Call
 
@@ -37,14 +37,6 @@ def test_who_is_not_there_is_a_failure_and_the_others_answer():
     assert isinstance(failures["z"], ProtocolError)
 
 
-def test_parties_are_those_that_were_given():
-    found = parties("a", "b")
-    transport = InProcess(found)
-    found["c"] = Echo(b"c")  # a later change of the caller's mapping does not matter
-    assert transport.sites() == ("a", "b")
-    assert "c" in transport.call("step", {"c": b""}, 1.0)[1]
-
-
 def test_traffic_counts_every_exchange_by_step():
     transport = InProcess(parties("a", "bb"))
     for step, payloads in (
@@ -76,10 +68,6 @@ def test_a_role_is_carried_to_its_result():
     assert found["b"].heard == [b"2", b"3"]
 
 
-def test_a_role_that_asks_nobody_has_its_result_at_once():
-    assert carry(asking(), InProcess({})) == []
-
-
 def test_a_call_is_carried_as_it_is():
     """Method, payloads and timeout reach the transport unchanged; its answer the role."""
     seen = []
@@ -96,15 +84,6 @@ def test_a_call_is_carried_as_it_is():
     assert seen == [("m", {"a": b"x"}, 5.0)]
     assert replies == {}
     assert failures["a"].message == "lost"
-
-
-def test_what_a_role_raises_is_raised():
-    def fails():
-        yield Call("step", {}, 1.0)
-        raise DataError.relayed("no rows", code="problem")
-
-    with pytest.raises(DataError, match="no rows"):
-        carry(fails(), InProcess({}))
 
 
 def test_a_party_cannot_end_a_run():
