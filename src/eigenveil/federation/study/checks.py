@@ -12,7 +12,7 @@ from eigenveil.checks import first_twice
 from eigenveil.errors import DataError, PrivacyError, nearest
 from eigenveil.federation.masks import MASKS
 from eigenveil.federation.secagg.graph import even
-from eigenveil.models.options import study_options, tasks_with
+from eigenveil.models.options import study_options
 from eigenveil.models.task import TASKS
 from eigenveil.origins import FileOrigin
 from eigenveil.privacy.mechanisms import MECHANISMS
@@ -82,11 +82,6 @@ def _unknown_field(where: str, field: str, known: list[str]) -> DataError:
 
 
 # -- Which studies cannot be run, in words, with the way out.
-
-
-def has_field(task: str, field: str) -> bool:
-    """Whether a field of a study means anything for a task."""
-    return field in study_options(task) or not tasks_with(field, "sites")
 
 
 def check_study(study: Study) -> None:
