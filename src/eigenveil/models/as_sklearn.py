@@ -56,7 +56,6 @@ def pca_of(model: Any) -> PCA | Pipeline:
 
 
 def mixture_of(model: Any) -> GaussianMixture:
-    """A fitted mixture as scikit-learn's."""
     kind, covariances = model._kind, np.array(model.covariances_)
     made = GaussianMixture(len(model.weights_), covariance_type=kind)
     made.weights_, made.means_ = np.array(model.weights_), np.array(model.means_)
@@ -70,7 +69,6 @@ def mixture_of(model: Any) -> GaussianMixture:
 
 
 def covariance_of(model: Any) -> EmpiricalCovariance:
-    """A fitted covariance as scikit-learn's."""
     made = EmpiricalCovariance()
     made.location_, made.covariance_ = np.array(model.location_), np.array(model.covariance_)
     made.precision_ = np.array(model.precision_)
@@ -101,7 +99,6 @@ def _inverse_factor(covariance: Array) -> Array:
 
 
 def _squares(kind: str) -> bool:
-    """Whether covariances of this kind are matrices."""
     return kind in ("full", "tied")
 
 

@@ -135,7 +135,6 @@ def check_model(result: Result) -> None:
 
 
 def _has_its_sums(result: Result) -> bool:
-    """Whether the released sums of a model are those that its certificate records."""
     found = dict(result.factors.released)
     for record in result.certificate.releases:
         values, size = found.pop(record.name, None), record.noise.size
@@ -167,7 +166,6 @@ def _of_columns(
 
 
 def _is_a(value: Any, kind: Any) -> bool:
-    """Whether a value of factors is of the type that these state."""
     parts = get_args(kind)
     if isinstance(kind, UnionType):
         return any(_is_a(value, each) for each in parts)

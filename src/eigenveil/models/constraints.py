@@ -37,7 +37,6 @@ class Declared(Interval):  # type: ignore[misc]
         self.domain, self.hidden = domain, False
 
     def is_satisfied_by(self, val: object) -> bool:
-        """Whether the declaration has a value."""
         return self.domain.has(val)
 
     def __str__(self) -> str:
@@ -70,7 +69,6 @@ class Configured:
                 cls.__doc__ = _documented(cls.__doc__, [options[name] for name in order])
 
     def _options(self) -> Options:
-        """The parameters, checked."""
         estimator: Any = self
         return Options(
             self._TASK,

@@ -29,7 +29,6 @@ def release_cells(records: Iterable[ReleaseRecord]) -> list[tuple[str, ...]]:
 
 
 def releases_node(records: Iterable[ReleaseRecord]) -> Node:
-    """The releases of a fit as a table."""
     return table(
         RELEASES,
         release_cells(records),

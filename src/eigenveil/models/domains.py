@@ -108,8 +108,6 @@ class Number(Domain):
 
 @dataclass(frozen=True)
 class OneOf(Domain):
-    """Some texts."""
-
     names: tuple[str, ...]
 
     @property
@@ -194,8 +192,6 @@ class Nothing(Domain):
 
 
 class NumberAFeature(Domain):
-    """An array of one number a feature; that it fits the rows is checked with them."""
-
     text, kind = "an array of one number a feature", "array of shape (n_features,)"
 
     def has(self, value: object) -> bool:
@@ -230,8 +226,6 @@ class RangeAFeature(Domain):
 
 
 class SomeColumns(Domain):
-    """Some columns: their numbers from 0, or their names; none twice."""
-
     text = "a list of columns' numbers from 0, or their names, each once"
     kind = "list of int or str"
 
@@ -287,7 +281,6 @@ class Shares(Domain):
         return isinstance(value, Mapping) and not self.wrong_part(value)
 
     def wrong_part(self, value: Mapping[object, object]) -> dict[object, object]:
-        """What of a mapping is not allowed."""
         fraction = Number(LEAST_FRACTION, 1 / LEAST_FRACTION, zero=True)
         return {
             step: each
@@ -307,8 +300,6 @@ class Shares(Domain):
 
 
 class OfSites(Domain):
-    """A mapping of sites' names to numbers above 0."""
-
     text = "a dict of sites and their smaller epsilon, each above 0"
     kind = "dict of site to float"
 
@@ -325,8 +316,6 @@ class OfSites(Domain):
 
 
 class Generator(Domain):
-    """A random generator of numpy's."""
-
     text, kind = "a numpy.random.Generator or RandomState", "Generator or RandomState"
 
     def has(self, value: object) -> bool:
@@ -378,7 +367,6 @@ class Option:
 
     @property
     def text(self) -> str:
-        """What a value must be."""
         parts = [domain.text for domain in self.values]
         return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}"
 
@@ -393,13 +381,11 @@ class Option:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The texts that it may be."""
         return tuple(
             name for domain in self.values if isinstance(domain, OneOf) for name in domain.names
         )
 
     def has(self, value: object) -> bool:
-        """Whether a value is allowed."""
         return any(domain.has(value) for domain in self.values)
 
     def schema(self) -> dict[str, Any]:
@@ -412,7 +398,6 @@ class Option:
         return next(domain for domain in self.values if domain.has(value)).plain(value)
 
     def check(self, value: object, *, owner: str = "") -> None:
-        """Raise unless a value is allowed."""
         if not self.has(value):
             shares = [each for each in self.values if isinstance(each, Shares)]
             if shares and isinstance(value, Mapping):

@@ -113,7 +113,6 @@ def begin_charges(
 
 
 def no_data_set() -> DataError:
-    """The error of rows that no account can be found for."""
     return DataError("no-data-set")
 
 
@@ -251,7 +250,6 @@ def driven(
 def _step(
     rounds: Rounds[Found], answers: Answers | None
 ) -> tuple[Round, None] | tuple[None, Found]:
-    """The next round, or the result."""
     try:
         queries = next(rounds) if answers is None else rounds.send(answers)
     except StopIteration as end:
@@ -277,7 +275,6 @@ def run_rounds(
     invalid: InvalidRows | None = None
 
     def answer(queries: Round) -> Answers:
-        """One pass over the rows and the releases it is for."""
         nonlocal invalid
         label = ", ".join(query.name for query in queries)
         notify = None if progress is None else _notifier(progress, label)
@@ -318,7 +315,6 @@ _LISTENER: ContextVar[FitProgress | None] = ContextVar("listener", default=None)
 
 
 def current_progress() -> FitProgress | None:
-    """Who is told now, if anybody."""
     return _LISTENER.get()
 
 

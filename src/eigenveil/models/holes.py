@@ -33,7 +33,6 @@ class Observed:
 
     @classmethod
     def of(cls, release: Release) -> Observed:
-        """As they were released."""
         return cls(release.values, release.record.noise.deviation(release.record.noise.size))
 
     def shares(self, rows: float) -> Array:

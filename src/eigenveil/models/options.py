@@ -272,7 +272,6 @@ class Options(Mapping[str, Any]):
 
     @property
     def given_columns(self) -> int | None:
-        """Columns of a sketch, where they were given."""
         columns: int | None = self._values[OF_SKETCH]
         return columns
 
@@ -283,7 +282,6 @@ class Options(Mapping[str, Any]):
         return Options(self.task, path, shared | values, owner=self.owner)
 
     def changed(self, **values: Any) -> Options:
-        """The options with other values of some."""
         return Options(self.task, self.path, self._values | values, owner=self.owner)
 
     def refused(self, name: str, code: str, /, **facts: Any) -> EigenveilError:

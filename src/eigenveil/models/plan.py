@@ -153,7 +153,6 @@ class BasePlan(Settled):
     variables: int = Field(default=1, ge=1)
 
     def _repr_html_(self) -> str:
-        """The plan in a notebook."""
         from eigenveil.models.display import plan_html
 
         return plan_html(self)
@@ -192,7 +191,6 @@ class BasePlan(Settled):
 
     @cached_property
     def pure(self) -> bool:
-        """Whether every release must be pure epsilon."""
         return self.delta == 0
 
     @abstractmethod
@@ -201,7 +199,6 @@ class BasePlan(Settled):
 
     @cached_property
     def noises(self) -> Mapping[Step, Mechanism]:
-        """The noise of each step."""
         return MappingProxyType({step: self._noise(step) for step in self.fractions})
 
     @property
@@ -224,7 +221,6 @@ class BasePlan(Settled):
         }
 
     def context(self) -> dict[str, Any]:
-        """What makes this plan beside its options."""
         return {
             "features": self.features,
             "noise_draws": self.noise_draws,
@@ -262,7 +258,6 @@ class BasePlan(Settled):
         return not {SCALE, CENTER}.isdisjoint(earlier)
 
     def planned(self, name: str) -> Planned:
-        """The release of the schedule that has this name."""
         return self._by_name[name]
 
     def step_of(self, statistic: StatisticName) -> Step | None:
@@ -294,7 +289,6 @@ class BasePlan(Settled):
 
     @cached_property
     def budgets(self) -> Mapping[Step, StepBudget]:
-        """What each step may spend."""
         return MappingProxyType(
             dict(
                 _divided(
@@ -413,7 +407,6 @@ def check_pure(statistic: StatisticName, mechanism: str, delta: float) -> None:
 
 
 def check_components(n_components: int, features: int) -> None:
-    """Raise where there cannot be so many components."""
     if not 1 <= n_components <= features:
         raise DataError(
             "too-many-components", name="n_components", components=n_components, features=features

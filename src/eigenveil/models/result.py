@@ -75,7 +75,6 @@ class Result:
         self.check()
 
     def check(self) -> None:
-        """Raise where anything is not what the certificate was made for."""
         if self.certificate.model != model_digest(
             self.factors, features=self.features, names=self.names
         ):
@@ -93,7 +92,6 @@ class Result:
 
     @cached_property
     def views(self) -> dict[str, Guarantee]:
-        """The guarantee against each adversary."""
         return self.certificate.guarantees()
 
     def __deepcopy__(self, memo: object) -> Result:
@@ -138,7 +136,6 @@ class View(Generic[T]):
 
 
 def of_factors(name: str) -> View[Any]:
-    """A view of one field of the factors."""
     return View(lambda result: getattr(result.factors, name))
 
 
@@ -172,7 +169,6 @@ def released_sum(part: str) -> str:
 
 
 def made_of(kind: Callable[..., F], parts: Mapping[str, Any]) -> F:
-    """Factors of these parts."""
     released = {
         name.removeprefix(_RELEASED): values
         for name, values in parts.items()
@@ -255,7 +251,6 @@ def claim_of(plan: BasePlan, *, view: str) -> Claim:
 
 
 def changed(what: str) -> PrivacyError:
-    """The error of a model and a certificate that do not belong together."""
     return PrivacyError("model-changed", what=what)
 
 

@@ -57,7 +57,6 @@ class Query:
 
     @property
     def name(self) -> str:
-        """The release's name."""
         return self.record.name
 
 
@@ -119,7 +118,6 @@ class RoundState(Generic[PlanT]):
     advice: str = ""
 
     def __post_init__(self) -> None:
-        """Start from the plan by default."""
         self.budgets = dict(self.budgets or self.plan.budgets)
         if self.plan.holes:
             self.preparation = replace(self.preparation, holes=True)

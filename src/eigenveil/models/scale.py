@@ -88,7 +88,6 @@ class NormScale:
         return bound, noise
 
     def mean_square(self) -> float:
-        """Average squared norm."""
         return self._average(self._middles**2)
 
     def cut_off(self, bound: float) -> float:

@@ -89,7 +89,6 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         return self._result.features, self._result.names
 
     def _repr_html_inner(self) -> str:
-        """In a notebook: scikit-learn's box of parameters, and what was released."""
         return str(super()._repr_html_inner()) + fitted_html(self)
 
     def _repr_mimebundle_(self, **how: Any) -> dict[str, Any]:
@@ -189,7 +188,6 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def _reads(cls, estimator: str) -> bool:
-        """Whether files of an estimator are read by this class."""
         return estimator in cls._FAMILY if "_FAMILY" in vars(cls) else estimator == cls.__name__
 
     @classmethod
@@ -254,7 +252,6 @@ def _these(result: Result, what: str, columns: NDArray[np.intp]) -> str:
 
 
 def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
-    """The result in a model's file."""
     try:
         with _opened(path) as stored:
             header = _header(stored)

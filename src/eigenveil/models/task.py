@@ -47,11 +47,9 @@ class Task:
     # -- options
 
     def options(self, path: Path, **values: Any) -> Options:
-        """Checked values of the task's options, on one of its paths."""
         return Options(self.name, path, values)
 
     def has(self, option: str, path: Path) -> bool:
-        """Whether the task has an option on a path."""
         return option in options_of(self.name, path)
 
     @property
@@ -69,16 +67,13 @@ class Task:
     # -- plans and rounds
 
     def make_plan(self, options: Options, **context: Any) -> Any:
-        """The plan of checked options; ``context`` as of its maker: ``features``."""
         return part(self.plans[options.path])(options, **context)
 
     def plan_type(self, values: Mapping[str, Any]) -> Any:
-        """The type of a plan by its fields."""
         marked = (path for path, mark in self.plan_marks.items() if mark in values)
         return part(self.plan_types[next(marked, "table")])
 
     def path_of(self, plan: Any) -> Path:
-        """How the rows of a plan come."""
         return next(path for path, name in self.plan_types.items() if type(plan) is part(name))
 
     def options_of_plan(self, plan: Any) -> Options:
@@ -98,22 +93,18 @@ class Task:
         )
 
     def rounds(self, plan: Any, **context: Any) -> Any:
-        """The rounds of a plan."""
         return part(self.rounds_of)(plan, **context)
 
     # -- rows and results
 
     @property
     def takes_documents(self) -> bool:
-        """Whether rows are counts of words, read without being made dense."""
         return bool(self.documents)
 
     def rows_for(self, rows: Any) -> Any:
-        """Rows as the task takes them."""
         return part(self.documents)(rows) if self.documents else rows
 
     def estimator(self, path: Path) -> Any:
-        """The estimator of rows that come in some way."""
         return part(self.estimators[path])
 
     def get_presenter(self) -> Any:
@@ -202,14 +193,12 @@ TASKS: Mapping[str, Task] = MappingProxyType({task.name: task for task in _TASKS
 
 
 def task_named(name: str) -> Task:
-    """The task of a name."""
     if name not in TASKS:
         raise DataError("unknown-task", task=repr(name), known=", ".join(TASKS))
     return TASKS[name]
 
 
 def task_of_plan(plan: Any) -> Task:
-    """The task whose plan it is."""
     return next(
         task
         for task in TASKS.values()

@@ -56,11 +56,9 @@ class Prediction:
 
     @property
     def note(self) -> str:
-        """Why there are no fits, or what went wrong in them."""
         return self.trials.note
 
     def _repr_html_(self) -> str:
-        """The prediction in a notebook."""
         return prediction_html(self)
 
 
@@ -178,7 +176,6 @@ def try_pca(plan: Plan, data: Scenario, how: Simulation = ONE_CURATOR) -> Trials
 
 
 def _small_plan(plan: Plan, data: Scenario, features: int) -> Plan:
-    """The plan of so many features."""
     leading = np.sort(data.spectrum)[::-1][:features]
     return plan.model_copy(
         update={
@@ -205,7 +202,6 @@ class SyntheticRows:
 
     @property
     def longest(self) -> float:
-        """The largest norm."""
         return float(np.linalg.norm(self.values, axis=1).max())
 
 

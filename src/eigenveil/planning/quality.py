@@ -90,7 +90,6 @@ def smallest(
     tried: list[tuple[float, float | None]] = []
 
     def reached(value: float) -> Trials | None:
-        """The fits, where they reach what is wanted."""
         try:
             found = try_at(value, 0)
         except PrivacyError:

@@ -175,7 +175,6 @@ def _columns(plan: TensorPlan) -> int | None:
 
 
 def _small(plan: Any, features: int) -> Any:
-    """The plan of so many features."""
     columns = min(plan.sketch_columns, features)
     most = max(1, features - 1) if plan.auto_components else features
     return plan.model_copy(

@@ -58,7 +58,6 @@ class Expected:
 
     @property
     def records(self) -> tuple[ReleaseRecord, ...]:
-        """The releases in order."""
         return tuple(record for together in self.rounds for record in together)
 
     def distance(self, weight: float) -> float | None:
@@ -130,7 +129,6 @@ class _Data(ABC):
         self.plan, self.rows = plan, rows
 
     def values(self, query: Query) -> NDArray[np.float64]:
-        """A sum over the data, in the units of its release."""
         sums = query.accumulator
         values = np.zeros(sums.shape)
         match sums:
@@ -162,18 +160,15 @@ class _Data(ABC):
         return values
 
     def norm(self, sums: NormHistogram) -> float:
-        """A row's norm, or that of what is seen of it."""
         del sums
         return 1.0
 
     def sums(self, sums: EMSums) -> NDArray[np.float64]:
-        """Sums of expectation maximisation."""
         raise AssertionError(
             f"sums of components were requested {sums.squares}, and there are none: a defect"
         )
 
     def norms_of_documents(self, sums: DocumentNorms) -> NDArray[np.float64]:
-        """How many documents contribute how much."""
         raise AssertionError(
             f"documents were requested {sums.merge_key()}, and there are rows: a defect"
         )
@@ -201,7 +196,6 @@ class _Components(_Data):
         return self.length * math.sqrt(min(1.0, self.share + sums.basis.shape[1] * self.bulk))
 
     def sums(self, sums: EMSums) -> NDArray[np.float64]:
-        """All components alike and where they were, with the squares of rows at their reach."""
         count, features = sums.mixture.means.shape
         each = self.rows / count
         means, counts = np.zeros(count * features), np.full(count, COUNT_WEIGHT * each)
@@ -233,7 +227,6 @@ class _Topics(_Data):
         self.words, self.length = words, length
 
     def norms_of_documents(self, sums: DocumentNorms) -> NDArray[np.float64]:
-        """Those of some documents, drawn the same way every time."""
         size = (_SOME_DOCUMENTS, self.length)
         topics = np.arange(_SOME_DOCUMENTS) % self.plan.n_components
         places = np.random.default_rng(self.length).integers(self.words, size=size)

@@ -68,7 +68,6 @@ class Trials:
 
     @property
     def fits(self) -> int:
-        """How many fits were simulated."""
         return len(self.qualities)
 
     @property
@@ -115,7 +114,6 @@ class Trials:
         }
 
     def text(self) -> str:
-        """The same in a few words."""
         if not self.fits:
             return "-"
         return (
@@ -149,10 +147,8 @@ class TrialNoise:
 
 
 def run_trial(rounds: Rounds, rows: RowSource, noise: TrialNoise) -> Any:
-    """What the rounds of a fit make of rows."""
 
     def answer(queries: Round) -> Answers:
-        """One pass over the rows."""
         sums = [query.accumulator.empty() for query in queries]
         accumulate(rows, sums)
         return {
@@ -169,7 +165,6 @@ Drive = Callable[[Rounds, FloatArray, TrialNoise], Any]
 
 
 def of_all_rows(rounds: Rounds, rows: FloatArray, noise: TrialNoise) -> Any:
-    """What the rounds make of rows in one place."""
     return run_trial(rounds, ArrayRows(rows), noise)
 
 
@@ -184,12 +179,10 @@ class Simulation:
     drive: Drive = of_all_rows
 
     def trials(self, simulate: Callable[[int], tuple[float, Any]], numbers: int) -> Trials:
-        """Simulated fits, each of which draws so many numbers."""
         few = max(_FEWEST, min(_MOST, _ALL_NUMBERS // max(1, numbers)))
         return _gathered(simulate, self.fits or few)
 
     def noise(self, number: int) -> TrialNoise:
-        """That of one fit."""
         return TrialNoise((self.seed, number))
 
     def budgets(
@@ -210,7 +203,6 @@ ONE_CURATOR = Simulation()
 
 
 def _gathered(simulate: Callable[[int], tuple[float, Any]], fits: int) -> Trials:
-    """Simulate so many fits."""
     qualities, nothing, stopped, unscaled, note = [], 0, 0, 0, ""
     try:
         for number in range(fits):
@@ -232,7 +224,6 @@ def _gathered(simulate: Callable[[int], tuple[float, Any]], fits: int) -> Trials
 
 
 def times(budget: StepBudget, factor: float) -> StepBudget:
-    """A budget so many times as large."""
     if budget.mu is not None:
         return StepBudget(mu=budget.mu * factor)
     assert budget.epsilon is not None

@@ -52,7 +52,6 @@ class CovariancePlan(Plan):
         return False
 
     def context(self) -> dict[str, Any]:
-        """What makes this plan beside its options."""
         return BasePlan.context(self)
 
     def choose_bound(self, scale: NormScale, *, edge: float) -> float:
@@ -73,7 +72,6 @@ class CovariancePlan(Plan):
 def make_covariance_plan(
     options: Options, *, features: int, noise_draws: int = 1, variables: int | None = None
 ) -> CovariancePlan:
-    """Settle every choice that the options of one table leave open; as of PCA's ``make_plan``."""
     pure, mechanism = options.delta == 0, options.mechanism
     if mechanism == "auto":
         mechanism = STATISTICS["second-moment"].usual(pure=pure).name

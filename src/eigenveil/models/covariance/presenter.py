@@ -35,7 +35,6 @@ class CovariancePresenter(Presenter):
     said = "distances"
 
     def values(self, model: Any) -> dict[str, Any]:
-        """Covariance and what belongs to it."""
         return {
             "features": names_of(model),
             "covariance": model.covariance_.tolist(),
@@ -93,7 +92,6 @@ class CovariancePresenter(Presenter):
             )
 
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
-        """Mean and covariance, a line a feature."""
         names = names_of(model)
         labels = [name_of(names, index) for index in range(model.n_features_in_)]
         rows = zip(labels, model.location_.tolist(), model.covariance_.tolist(), strict=True)
@@ -102,7 +100,6 @@ class CovariancePresenter(Presenter):
         return [("covariance.csv", "mean and covariance by feature")]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
-        """The correlations."""
         yield Drawing(
             partial(plots.plot_correlations, model),
             ("correlation.png", "correlation.svg"),
@@ -110,7 +107,6 @@ class CovariancePresenter(Presenter):
         )
 
     def compare(self, one: Any, other: Any) -> Comparison:
-        """How far the covariances and the means are from each other."""
         size = max(float(np.linalg.norm(one.covariance_)), np.finfo(float).tiny)
         apart = float(np.linalg.norm(one.covariance_ - other.covariance_)) / size
         moved = float(np.linalg.norm(one.location_ - other.location_))
@@ -125,11 +121,9 @@ class CovariancePresenter(Presenter):
         )
 
     def new_names(self, model: Any) -> list[str]:
-        """One column."""
         del model
         return ["mahalanobis"]
 
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
-        """Squared Mahalanobis distances from the mean."""
         with columns_matched():
             return np.asarray(model.mahalanobis(rows))[:, None]

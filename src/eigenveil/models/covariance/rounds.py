@@ -61,7 +61,6 @@ def private_covariance(
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
 ) -> Generator[Round, Answers, CovarianceFactors]:
-    """The rounds of a fit; parameters as of :func:`eigenveil.models.pca.rounds.private_pca`."""
     state = RoundState(plan, dict(budgets or {}), dict(sharing or {}))
     state.preparation = replace(preparation, holes=plan.holes)
     found = yield from release_moment(state, public_center, variables=variables)

@@ -140,13 +140,11 @@ class Spectrum:
 
     @classmethod
     def of(cls, pair: PairMoment, rows: float) -> Spectrum:
-        """Of a released pair moment."""
         energies, turn = np.linalg.eigh(pair.core)
         return cls(pair.basis @ turn, energies / rows, pair.bulk / rows)
 
     @property
     def trace(self) -> float:
-        """Mean squared length of a row."""
         return float(self.energies.sum() + self.basis.shape[0] * self.bulk)
 
     def drawn(self, count: int, rng: np.random.Generator) -> Array:

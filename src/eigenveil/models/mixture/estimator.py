@@ -264,7 +264,6 @@ def _squared_distances(rows: Any, means: Array, spread: Array, middle: Array) ->
 
 
 def _factor(covariance: Array, least: float) -> Array:
-    """The lower triangular factor."""
     lifted = covariance + least * np.eye(covariance.shape[0])
     return np.asarray(scipy.linalg.cholesky(lifted, lower=True))
 

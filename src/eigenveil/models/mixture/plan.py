@@ -56,7 +56,6 @@ class MixturePlan(TensorPlan):
     candidates: int = Field(default=0, ge=0)
 
     def released_values(self) -> int:
-        """As of every plan with a tensor, and the sums."""
         sums = sum(one.sizes[-1] for one in self.schedule if one.sizes is not None)
         return super().released_values() + 2 * sums
 
@@ -83,7 +82,6 @@ class MixturePlan(TensorPlan):
         return self.row_bound is None or self.centered != "private"
 
     def _schedule(self) -> tuple[Planned, ...]:
-        """Norms and centre, norms about it, pair moment, projected norms, triple moment."""
         private, bounded = self.centered == "private", self.row_bound is not None
         spherical = self.covariance_type == "spherical"
         histograms = spherical + self.needs_centered_scale + 2 * (private and not bounded)
@@ -136,7 +134,6 @@ class MixturePlan(TensorPlan):
 
 
 def make_plan(options: Options, *, features: int, noise_draws: int = 1) -> MixturePlan:
-    """Settle every choice that the options of one table leave open."""
     common = fields_of_tensors(MixturePlan, options, features=features, noise_draws=noise_draws)
     centered, variance = common["centered"], options.noise_variance
     seen = centered == "private" and common["pair"] == "full"

@@ -228,7 +228,6 @@ def _finest(rule: RowRule) -> RowRule:
 def _sums(
     state: _State, name: str, rule: RowRule, found: Components
 ) -> Generator[Round, Answers, EMStep]:
-    """One round of sums of expectation maximisation."""
     squares = state.plan.squares(name)
     sums = EMSums(
         _finest(rule),
@@ -323,7 +322,6 @@ def _stand_in(
 
 
 def _alike(plan: MixturePlan, variance: float) -> NDArray[np.float64]:
-    """The covariance of one component with this variance in all directions."""
     match plan.covariance_type:
         case "spherical":
             return np.full(1, variance)

@@ -104,7 +104,6 @@ class Plan(BasePlan):
 
     @cached_property
     def way(self) -> Way:
-        """In which the second moment is released."""
         return way_of(self.mechanism)
 
     @property
@@ -113,7 +112,6 @@ class Plan(BasePlan):
         return self.way is SKETCH
 
     def options_otherwise(self) -> dict[str, Any]:
-        """Options of another name or value; see :class:`BasePlan`."""
         rounds = self.power_rounds if self.way is POWER else None
         share = self.variance_share
         chosen = {} if share is None else {"n_components": "auto" if share == 1.0 else share}
@@ -218,11 +216,9 @@ class Plan(BasePlan):
 
     @cached_property
     def widest_basis(self) -> int:
-        """Also of the second of two releases."""
         return max(super().widest_basis, self.way.seen_columns(self))
 
     def released_values(self) -> int:
-        """Number of coordinates of all releases together, rounded up."""
         d, k = self.features, self.n_components
         columns = d * (MAGNITUDE_BINS + 2 * RANGE_BINS) if self.finds_scales else 0
         pairs = d * (d + 1) // 2 if self.missing == "pairs" else 0
@@ -238,7 +234,6 @@ def make_plan(
     noise_draws: int = 1,
     variables: int | None = None,
 ) -> Plan:
-    """Settle every choice that the options of one table leave open."""
     mechanism = options.mechanism
     if mechanism == "auto":
         once = options.missing in COUNTS_OF_HOLES or options.covariates is not None

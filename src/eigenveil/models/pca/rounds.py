@@ -37,7 +37,6 @@ def private_pca(
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
 ) -> Generator[Round, Answers, Factors]:
-    """The rounds of a fit."""
     state = _State(plan, dict(budgets or {}), dict(sharing or {}))
     state.preparation = replace(preparation, holes=plan.holes)
     found = yield from release_moment(state, public_center, max_norm, variables)

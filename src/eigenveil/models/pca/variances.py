@@ -314,6 +314,5 @@ def in_data_units(state: RoundState[Any]) -> tuple[NDArray[np.float64], NDArray[
 
 
 def data_units(state: _State) -> dict[str, Any]:
-    """The same, and effects of covariates, as fields of the factors."""
     mean, scale = in_data_units(state)
     return {"mean": mean, "scale": scale, "covariate_effects": effects_in_data_units(state)}

@@ -99,7 +99,6 @@ class Whole(Way):
     whole = even = True
 
     def values(self, plan: Sized) -> int:
-        """Of a symmetric matrix."""
         return plan.features * (plan.features + 1) // 2
 
 
@@ -113,24 +112,19 @@ class Adaptive(Whole):
     even = False
 
     def values(self, plan: Sized) -> int:
-        """Of both."""
         return 2 * super().values(plan)
 
     def largest(self, plan: Sized) -> int:
-        """Of either."""
         return super().values(plan)
 
     def seen_columns(self, plan: Sized) -> int:
-        """As many as there are directions."""
         return plan.features
 
     def adapts(self, plan: Sized) -> bool:
-        """Always."""
         del plan
         return True
 
     def schedule(self, plan: Sized) -> list[Planned]:
-        """Two releases; between them, where rows have lengths, what these do to the second."""
         part = _FIRST_OF_UNIT_ROWS if plan.row_norm == "auto" else _FIRST_LOOK
         left, between = 1.0 - part, []
         if plan.row_norm == "auto":
@@ -151,7 +145,6 @@ class Adaptive(Whole):
         ]
 
     def check(self, features: int, components: int, *, pure: bool) -> None:
-        """Two releases of pure epsilon have twice the variance of one."""
         del features, components
         if pure:
             usual = STATISTICS[self.statistic].usual(pure=True).name
@@ -170,15 +163,12 @@ class Directions(Way):
     counts = False
 
     def values(self, plan: Sized) -> int:
-        """Of a direction a component."""
         return plan.features * plan.n_components
 
     def schedule(self, plan: Sized) -> list[Planned]:
-        """Each direction is a draw of its own."""
         return [Planned(MOMENT, "moment", self.statistic, draws=plan.n_components)]
 
     def check(self, features: int, components: int, *, pure: bool) -> None:
-        """A decomposition a direction."""
         del pure
         check_feasible(features, components)
 
@@ -193,24 +183,19 @@ class RangeSketch(Way):
     statistic = "sketch"
 
     def columns(self, plan: Sized) -> int:
-        """As many as the sketch's."""
         return plan.sketch_columns
 
     def adapts(self, plan: Sized) -> bool:
-        """Where there is a second release."""
         return not plan.one_pass and not plan.pure
 
     def values(self, plan: Sized) -> int:
-        """Of the sketch, and of the moment inside its range."""
         inside = plan.sketch_columns * (plan.sketch_columns + 1) // 2 if self.adapts(plan) else 0
         return self.largest(plan) + inside
 
     def largest(self, plan: Sized) -> int:
-        """Of the sketch."""
         return plan.features * plan.sketch_columns
 
     def schedule(self, plan: Sized) -> list[Planned]:
-        """The sketch, and the moment inside its range."""
         if not self.adapts(plan):
             return [Planned("sketch", "moment", self.statistic)]
         sizes = exactly(self.values(plan) - self.largest(plan))
@@ -229,15 +214,12 @@ class Power(Way):
     counts = False
 
     def columns(self, plan: Sized) -> int:
-        """One a component."""
         return plan.n_components
 
     def values(self, plan: Sized) -> int:
-        """Of all rounds."""
         return plan.features * plan.n_components * plan.power_rounds
 
     def schedule(self, plan: Sized) -> list[Planned]:
-        """A release a round, each with the same part of the budget."""
         fraction = 1.0 / plan.power_rounds
         return [
             Planned(f"power round {power_round + 1}", "moment", self.statistic, fraction=fraction)

@@ -45,11 +45,9 @@ class StreamPlan(Plan):
     forgetting: float = 1.0
 
     def context(self) -> dict[str, Any]:
-        """What makes this plan beside its options."""
         return {"features": self.features, "noise_draws": self.noise_draws}
 
     def released_values(self) -> int:
-        """Number of coordinates of all releases together, rounded up."""
         return super().released_values() * (self.horizon or 1)
 
     def sharing(self, *, noise_parts: int = 1) -> dict[Step, Sharing]:

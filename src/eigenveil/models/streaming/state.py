@@ -255,7 +255,6 @@ class StreamState:
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether the same is public about columns."""
     mine, theirs = (
         (public["public_center"], *public["preparation"].merge_key()) for public in (one, other)
     )

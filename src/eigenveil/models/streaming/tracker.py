@@ -293,7 +293,6 @@ class StreamingPCA(
         return self._tracker.read()
 
     def _rule(self) -> Rule:
-        """The settings, checked."""
         options = self._options()
         block_size, adaptive = options.block_size, options.adaptive_rank
         return Rule(

@@ -40,17 +40,14 @@ class Tracked:
 
     @property
     def features(self) -> int:
-        """Number of features D."""
         return self.mean.size
 
     @property
     def released(self) -> Subspace:
-        """The leading ``rank`` directions."""
         return _head(self.subspace, self.rank)
 
 
 def nothing_tracked(*, features: int, rank: int) -> Tracked:
-    """Before the first row."""
     empty = Subspace(np.zeros((features, 0)), np.zeros(0))
     return Tracked(empty, rank, np.zeros(features))
 

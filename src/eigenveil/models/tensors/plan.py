@@ -59,11 +59,9 @@ class TensorPlan(BasePlan):
 
     @property
     def sketched(self) -> bool:
-        """Whether the pair moment is released as a sketch."""
         return self.pair == "sketch"
 
     def options_otherwise(self) -> dict[str, Any]:
-        """Options of another name or value; see :class:`BasePlan`."""
         auto = {"n_components": "auto"} if self.auto_components else {}
         return super().options_otherwise() | auto
 

@@ -45,7 +45,6 @@ class TopicPlan(TensorPlan):
         return self
 
     def options_otherwise(self) -> dict[str, Any]:
-        """Options of another name or value; see :class:`BasePlan`."""
         return super().options_otherwise() | ({"alpha0": "auto"} if self.auto_alpha0 else {})
 
     def _schedule(self) -> tuple[Planned, ...]:
@@ -65,7 +64,6 @@ class TopicPlan(TensorPlan):
 
 
 def make_plan(options: Options, *, features: int, noise_draws: int = 1) -> TopicPlan:
-    """Settle every choice that the options of one collection leave open."""
     common = fields_of_tensors(TopicPlan, options, features=features, noise_draws=noise_draws)
     clipped, auto = bool(options.clip_documents), options.alpha0 == "auto"
     if auto and common["pair"] == "sketch":

@@ -349,7 +349,6 @@ def _clip(
 
 
 def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
-    """The pair moment in the plan's form."""
     plan = state.plan
     if plan.pair == "full":
         options: dict[str, Any] = {
