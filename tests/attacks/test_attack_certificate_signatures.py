@@ -28,7 +28,7 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, REFUSED, 
 from eigenveil.federation.protocol.payloads import EndRequest
 from eigenveil.federation.protocol.requests import TRIES
 from eigenveil.federation.protocol.terms import settle
-from eigenveil.models.plan import NO_BOUND
+from eigenveil.models.schedule import NO_BOUND
 from eigenveil.noise.source import SeededSource
 from eigenveil.privacy.certificate import CLOSED_QUOTES, plan_hash
 from federation_tools import identities as members_of

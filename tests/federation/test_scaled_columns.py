@@ -10,7 +10,7 @@ from roles_tools import LIMIT, Consortium, at, changed, rows_of, run_study, stud
 from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, decode, encode
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.federation.study.study import make_study
-from eigenveil.models.plan import CLOSER_RANGES, COLUMN_RANGES, COLUMNS, OBSERVED
+from eigenveil.models.schedule import CLOSER_RANGES, COLUMN_RANGES, COLUMNS, OBSERVED
 
 RANGES = ((-4.0, -3.0, -2.0), (5.0, 4.0, 3.0))
 PRIVATE = {"scale": "private", "budget_split": None, "row_bound": None}

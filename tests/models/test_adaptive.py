@@ -16,7 +16,7 @@ from eigenveil import EigenveilError, FederatedPCA, NoisyResultWarning, PrivateP
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models.explained import shrunk, with_eigenvalues
 from eigenveil.models.pca import adaptive, second_moment, variances
-from eigenveil.models.pca.precondition import ONE_RELEASE, Choice
+from eigenveil.models.pca.precondition import ONE_RELEASE, SecondLook
 from eigenveil.models.pca.ways import RangeSketch
 
 DIGITS = load_digits().data
@@ -72,7 +72,7 @@ def test_the_same_rows_again_are_one_release_of_the_whole_budget(monkeypatch):
 
     Averaging the two halves otherwise, or only one of them, is off by a factor of two.
     """
-    again = Choice({ONE_RELEASE: 0.0}, ONE_RELEASE, None)
+    again = SecondLook({ONE_RELEASE: 0.0}, ONE_RELEASE, None)
     monkeypatch.setattr(adaptive, "precondition", lambda *_, **__: again)
     rows = np.zeros((50, 24))
     seen = {}

@@ -8,7 +8,7 @@ from sklearn.mixture import GaussianMixture
 from eigenveil import FederatedGaussianMixture, PrivateGaussianMixture
 from eigenveil.errors import EigenveilError, NoisyResultWarning
 from eigenveil.federation.protocol.certificates import check
-from eigenveil.models.mixture.em import Components, reaches, told_apart
+from eigenveil.models.mixture.em import MixtureComponents, reaches, told_apart
 from matching_tools import matched
 
 KINDS = ("spherical", "diag", "full", "tied")
@@ -146,7 +146,7 @@ def test_a_noise_variance_is_of_spheres_alone():
 
 def components(means, counts, *, variance=1.0, mean_noise=0.01, count_noise=1.0):
     count = len(counts)
-    return Components(
+    return MixtureComponents(
         means=np.asarray(means, dtype=float),
         weights=np.maximum(counts, 1.0) / np.maximum(counts, 1.0).sum(),
         covariances=np.full(count, variance),

@@ -12,7 +12,7 @@ from eigenveil.errors import DataError, PrivacyError
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.models.certify import check_against_plan, plan_of
 from eigenveil.models.pca.second_moment import correlation_of, edge_growth
-from eigenveil.models.plan import CLOSER_RANGES, COLUMN_RANGES, COLUMNS
+from eigenveil.models.schedule import CLOSER_RANGES, COLUMN_RANGES, COLUMNS
 from eigenveil.moments.histograms import ColumnHistogram, range_of
 from eigenveil.moments.rows import AS_IT_IS, Block
 from eigenveil.moments.source import ArrayRows

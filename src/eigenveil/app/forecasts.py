@@ -29,8 +29,8 @@ from eigenveil.planning.predict import parse_spectrum
 from eigenveil.planning.quality import (
     LARGEST_ROWS,
     SOUGHT,
-    Answer,
     Sought,
+    WhatItTakes,
     check_quality,
     epsilons,
     row_counts,
@@ -87,7 +87,9 @@ def sought_of(quality: float, named: str | None) -> Sought:
     return sought
 
 
-def find_quality(quality: float, sought: Sought, try_at: Any, *, fewest: int, tell: Tell) -> Answer:
+def find_quality(
+    quality: float, sought: Sought, try_at: Any, *, fewest: int, tell: Tell
+) -> WhatItTakes:
     """What it takes to reach a quality, of one table or of a study; each trial is told."""
 
     def tried(value: float, trials: Trials) -> None:
@@ -104,7 +106,7 @@ def find_quality(quality: float, sought: Sought, try_at: Any, *, fewest: int, te
     )
 
 
-def answer_values(answer: Answer, task: Task) -> dict[str, Any]:
+def answer_values(answer: WhatItTakes, task: Task) -> dict[str, Any]:
     verified, whole = answer.verified, answer.sought == "rows"
 
     def number(value: float | None) -> float | int | None:
@@ -125,7 +127,7 @@ def answer_values(answer: Answer, task: Task) -> dict[str, Any]:
     }
 
 
-def answer_parts(answer: Answer, task: Task) -> Iterator[Part]:
+def answer_parts(answer: WhatItTakes, task: Task) -> Iterator[Part]:
     wanted = f"quality {answer.wanted:g} ({task.quality})"
     if answer.value is None:
         yield f"{wanted}: {answer.reason}"

@@ -35,7 +35,7 @@ from eigenveil.models.task import Task
 from eigenveil.moments.documents.documents import FEWEST_WORDS, MOST_WORDS
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM
 from eigenveil.planning.predict import Prediction, parse_spectrum, predict
-from eigenveil.planning.quality import Answer, Sought
+from eigenveil.planning.quality import Sought, WhatItTakes
 from eigenveil.planning.simulated import SIMULATORS
 from eigenveil.planning.tensors import expect
 from eigenveil.planning.trials import Scenario, Simulation, Trials
@@ -149,7 +149,7 @@ def plan_values(plan: Any) -> dict[str, Any]:
 class PlannedQuality(PlannedFit):
     """The smallest epsilon, or the fewest rows, that a quality takes."""
 
-    answer: Answer
+    answer: WhatItTakes
     plan: Any = None
 
     @property

@@ -24,7 +24,7 @@ from eigenveil.models.task import Task
 from eigenveil.moments.source import RowSource
 from eigenveil.network.orders import parties_of
 from eigenveil.network.survey import PartyReport
-from eigenveil.planning.protocol import Choice
+from eigenveil.planning.protocol import Chosen
 from eigenveil.tables.common import common_schema
 from eigenveil.tables.schema import Schema, read_schema
 
@@ -43,7 +43,7 @@ __all__ = [
 @dataclass(frozen=True)
 class StudyWritten:
     study: Study
-    choice: Choice | None  # Of its protocol, where the lead left it open
+    choice: Chosen | None  # Of its protocol, where the lead left it open
     out: Path
 
     def as_json(self) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _site(text: str) -> dict[str, Any]:
 @dataclass(frozen=True)
 class StudyChecked:
     study: Study
-    choice: Choice | None
+    choice: Chosen | None
     files: dict[str, str]
 
     def as_json(self) -> dict[str, Any]:

@@ -39,8 +39,8 @@ from eigenveil.models.task import TASKS
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.planning.forecast import POOLED, Forecast, forecast, noise_factors, pooled, try_study
 from eigenveil.planning.predict import parse_spectrum
-from eigenveil.planning.protocol import Choice, choose_protocol
-from eigenveil.planning.quality import Answer, Sought
+from eigenveil.planning.protocol import Chosen, choose_protocol
+from eigenveil.planning.quality import Sought, WhatItTakes
 from eigenveil.planning.tensors import Expected, Parties, expect
 from eigenveil.planning.trials import Scenario, Trials
 
@@ -49,7 +49,7 @@ _ONLY_SIZES = "only the sizes are forecast for this task"
 _FORECASTS = "captured energy", "shows nothing"
 
 
-def choice_of(study: Study) -> Choice | None:
+def choice_of(study: Study) -> Chosen | None:
     """Which protocol 'auto' is, and why; ``None`` where the study names one."""
     return None if study.is_settled else choose_protocol(study, study.width)
 
@@ -60,7 +60,7 @@ class StudyData:
 
     asked: Study  # As it was read
     study: Study  # Settled
-    choice: Choice | None  # Of its protocol, where the study left it open
+    choice: Chosen | None  # Of its protocol, where the study left it open
     rows: int | None  # Of all sites together
     spectrum: str
     scenario: Scenario
@@ -181,7 +181,7 @@ def plan_study(data: StudyData) -> StudyPlanned:
 @dataclass(frozen=True)
 class StudyQuality:
     study: Study
-    answer: Answer
+    answer: WhatItTakes
 
     def as_json(self) -> dict[str, Any]:
         of = {"protocol": self.study.protocol, "study_hash": self.study.hash}

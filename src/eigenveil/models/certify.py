@@ -20,9 +20,10 @@ from eigenveil.checks import first_twice
 from eigenveil.errors import EigenveilError, PrivacyError
 from eigenveil.models.options import Options, options_of
 from eigenveil.models.pca.covariates import numbered
-from eigenveil.models.plan import BasePlan, Planned, Step
+from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import Result, changed, claim_of
 from eigenveil.models.rounds import MOST_KEPT
+from eigenveil.models.schedule import Planned, Step
 from eigenveil.models.shapes import SHAPES, ranges_of, sizes_of
 from eigenveil.models.task import TASKS, task_of_plan
 from eigenveil.privacy.budget import StepBudget

@@ -139,7 +139,7 @@ Rounds = Generator[Round, Answers, Found]
 
 
 @dataclass
-class Run(Generic[Found]):
+class FitRun(Generic[Found]):
     """A finished fit: its result and what was spent on it, in order.
 
     ``invalid`` is for the owner of the rows only.
@@ -265,7 +265,7 @@ def run_rounds(
     progress: RoundProgress | None = None,
     records: list[ReleaseRecord] | None = None,
     charges: Charges = UNCHARGED,
-) -> Run[Found]:
+) -> FitRun[Found]:
     """Answer every round from ``rows``.
 
     ``progress(what, n)`` is called after every n rows of the pass named ``what``; to ``records``
@@ -287,7 +287,7 @@ def run_rounds(
         return answers
 
     with small_matrix_threads(rows.features):
-        return Run(drive(rounds, answer), records, invalid)
+        return FitRun(drive(rounds, answer), records, invalid)
 
 
 def _notifier(progress: RoundProgress, label: str) -> Callable[[int], None]:

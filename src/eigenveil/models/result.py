@@ -56,9 +56,7 @@ class Result:
 
     spec: EstimatorSpec
     plan: BasePlan
-    # The task's factors, such as :class:`eigenveil.models.pca.variances.Factors`; arrays cannot be
-    # written
-    factors: Any
+    factors: Any  # Of the task; arrays cannot be written
     features: int
     names: tuple[str, ...] | None  # Of the features
     certificate: Certificate  # Its `model` is the digest of factors, features and names

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from eigenveil.models.explained import squared_length
 from eigenveil.models.holes import Observed
-from eigenveil.models.plan import (
+from eigenveil.models.plan import BasePlan
+from eigenveil.models.scale import NormScale, read_scale
+from eigenveil.models.schedule import (
     CENTER,
     CLOSER_RANGES,
     COLUMN_RANGES,
@@ -24,10 +26,8 @@ from eigenveil.models.plan import (
     NEAR_SCALE,
     SCALE,
     SECOND_CENTER,
-    BasePlan,
     Step,
 )
-from eigenveil.models.scale import NormScale, read_scale
 from eigenveil.models.shapes import COUNT_WEIGHT, rehearse
 from eigenveil.moments.accumulators import Accumulator, RowSum
 from eigenveil.moments.histograms import ColumnHistogram, NormHistogram, range_of

@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 from eigenveil.models.mixture.plan import SUMS, MixturePlan
 from eigenveil.models.pca.plan import Plan
-from eigenveil.models.plan import BasePlan, Planned, Step, exactly
+from eigenveil.models.plan import BasePlan
+from eigenveil.models.schedule import Planned, Step, exactly
 from eigenveil.moments.accumulators import WEIGHT_BITS
 from eigenveil.moments.documents.triples import triples_error
 from eigenveil.moments.exact import Description

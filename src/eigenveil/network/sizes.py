@@ -13,7 +13,8 @@ from eigenveil.federation.masks import MASKS
 from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.federation.sealing import SEALED_MORE, SEALING_BYTES
 from eigenveil.federation.study.study import Study
-from eigenveil.models.plan import BasePlan, Planned
+from eigenveil.models.plan import BasePlan
+from eigenveil.models.schedule import Planned
 from eigenveil.models.shapes import planned_sizes
 from eigenveil.privacy.statistics import STATISTICS
 

@@ -19,8 +19,9 @@ from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.driver import drive as drive_rounds
 from eigenveil.models.model_options import DEFAULT_SPECTRUM as DEFAULT_SPECTRUM
 from eigenveil.models.pca.plan import Plan
-from eigenveil.models.plan import BasePlan, Step
+from eigenveil.models.plan import BasePlan
 from eigenveil.models.rounds import Answers, Query, Round
+from eigenveil.models.schedule import Step
 from eigenveil.models.shapes import planned_sizes
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.moments.accumulators import SecondMoment

@@ -18,7 +18,7 @@ from eigenveil.errors import DataError
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import private_pca
-from eigenveil.models.pca.variances import Factors
+from eigenveil.models.pca.variances import PCAFactors
 from eigenveil.models.pca.ways import DIRECTIONS
 from eigenveil.moments.norms import FloatArray
 from eigenveil.moments.rows import AS_IT_IS, Preparation
@@ -160,7 +160,7 @@ def try_pca(plan: Plan, data: Scenario, how: Simulation = ONE_CURATOR) -> Trials
     small = _small_plan(plan, data, features)
     budgets = how.budgets(plan, data.rows / drawn, features, plan.way.columns(plan))
 
-    def simulate(number: int) -> tuple[float, Factors]:
+    def simulate(number: int) -> tuple[float, PCAFactors]:
         rows = rows_of_spectrum(plan, data, features, drawn, (how.seed, number))
         rounds = private_pca(
             small,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
-from eigenveil.models.plan import COUNTS_OF_HOLES
+from eigenveil.models.schedule import COUNTS_OF_HOLES
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.planning.display import size_text
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM, fit_memory, forecast, moment_values
@@ -24,7 +24,7 @@ _SAME_ENERGY = 0.01
 
 
 @dataclass(frozen=True)
-class Choice:
+class Chosen:
     """A protocol, and one sentence that gives the reason."""
 
     protocol: Literal["cape", "sketch"]
@@ -37,7 +37,7 @@ class _Candidate:
     memory_bytes: int
 
 
-def choose_protocol(study: Study, features: int, spectrum: str = DEFAULT_SPECTRUM) -> Choice:
+def choose_protocol(study: Study, features: int, spectrum: str = DEFAULT_SPECTRUM) -> Chosen:
     """The protocol for a study of this many columns.
 
     Of mixtures and topics the columns decide, as in a fit of one data set. Of PCA, with
@@ -47,22 +47,22 @@ def choose_protocol(study: Study, features: int, spectrum: str = DEFAULT_SPECTRU
     so, two machines may choose differently: one party chooses, and writes what it chose.
     """
     if study.delta == 0:
-        return Choice("cape", "delta = 0 is proved for cape only.")
+        return Chosen("cape", "delta = 0 is proved for cape only.")
     if study.given_columns is not None:
-        return Choice("sketch", "The study states how many columns a sketch has.")
+        return Chosen("sketch", "The study states how many columns a sketch has.")
     return _CHOICES[study.task](study, features, spectrum)
 
 
-def by_prediction(study: Study, features: int, spectrum: str) -> Choice:
+def by_prediction(study: Study, features: int, spectrum: str) -> Chosen:
     """By predicted captured energy, or by sizes: see :func:`choose_protocol`."""
     if len(study.sites) == 1:
-        return Choice("cape", "With one site there is nothing to save by sketching.")
+        return Chosen("cape", "With one site there is nothing to save by sketching.")
     if study.is_given("mechanism"):
-        return Choice("cape", "The study states how the whole second moment is released.")
+        return Chosen("cape", "The study states how the whole second moment is released.")
     if study.missing in COUNTS_OF_HOLES:
-        return Choice("cape", "Missing entries are corrected for in the whole second moment.")
+        return Chosen("cape", "Missing entries are corrected for in the whole second moment.")
     if study.covariates is not None:
-        return Choice("cape", "Effects of covariates are those of the whole second moment.")
+        return Chosen("cape", "Effects of covariates are those of the whole second moment.")
     cape, sketch = (_size(study, protocol, features) for protocol in ("cape", "sketch"))
     if study.expected_rows is not None and cape.memory_bytes <= _TOO_MUCH_MEMORY:
         found = _by_energy(study, features, study.expected_rows, spectrum, cape, sketch)
@@ -76,13 +76,13 @@ def _size(study: Study, protocol: str, features: int) -> _Candidate:
     return _Candidate(8 * moment_values(plan), fit_memory(plan))
 
 
-def whole_moment(study: Study, features: int, spectrum: str) -> Choice:
+def whole_moment(study: Study, features: int, spectrum: str) -> Chosen:
     """Always the same: a model that needs the whole second moment has no use for a sketch."""
     del study, features, spectrum
-    return Choice("cape", "The model needs the whole second moment.")
+    return Chosen("cape", "The model needs the whole second moment.")
 
 
-def by_columns(study: Study, features: int, spectrum: str) -> Choice:
+def by_columns(study: Study, features: int, spectrum: str) -> Chosen:
     """By the number of columns, as in a fit of one data set."""
     del spectrum
     plan = study.plan(features)
@@ -91,8 +91,8 @@ def by_columns(study: Study, features: int, spectrum: str) -> Choice:
     whole, part = 8 * (features * (features + 1) // 2), 8 * features * plan.sketch_columns
     numbers = f"cape would send {size_text(whole)} and sketch {size_text(part)}"
     if features <= most:
-        return Choice("cape", f"Up to {most:,} columns the whole pair moment is kept: {numbers}.")
-    return Choice(
+        return Chosen("cape", f"Up to {most:,} columns the whole pair moment is kept: {numbers}.")
+    return Chosen(
         "sketch", f"Of more than {most:,} columns the pair moment is sketched: {numbers}."
     )
 
@@ -104,7 +104,7 @@ def _by_energy(
     spectrum: str,
     cape: _Candidate,
     sketch: _Candidate,
-) -> Choice | None:
+) -> Chosen | None:
     """By predicted captured energy; ``None`` where neither can be predicted."""
     dense, narrow = (
         forecast(study.with_protocol(protocol), features, rows, spectrum).captured_energy
@@ -122,14 +122,14 @@ def _by_energy(
         f"{size_text(sketch.message_bytes)}"
     )
     if abs(gain) < _SAME_ENERGY:
-        return Choice(
+        return Chosen(
             smaller, f"As good as the same is predicted, and {smaller} sends less: {numbers}."
         )
     best: Literal["cape", "sketch"] = "cape" if gain > 0 else "sketch"
-    return Choice(best, f"More is predicted of {best}: {numbers}.")
+    return Chosen(best, f"More is predicted of {best}: {numbers}.")
 
 
-def _by_size(cape: _Candidate, sketch: _Candidate) -> Choice:
+def _by_size(cape: _Candidate, sketch: _Candidate) -> Chosen:
     large, small = (
         f"messages of {size_text(each.message_bytes)} and {size_text(each.memory_bytes)} of a "
         "site's memory"
@@ -139,8 +139,8 @@ def _by_size(cape: _Candidate, sketch: _Candidate) -> Choice:
     fits = cape.message_bytes <= _LARGE_MESSAGE and cape.memory_bytes <= _LARGE_MEMORY
     smaller = sketch.message_bytes < cape.message_bytes
     if fits or not smaller:
-        return Choice("cape", f"It keeps all of the second moment and is small enough: {numbers}.")
-    return Choice("sketch", f"The second moment would be too large: {numbers}.")
+        return Chosen("cape", f"It keeps all of the second moment and is small enough: {numbers}.")
+    return Chosen("sketch", f"The second moment would be too large: {numbers}.")
 
 
 def _energy(value: float | None) -> str:

@@ -33,7 +33,7 @@ Try = Callable[[float, int], Trials]
 
 
 @dataclass(frozen=True)
-class Answer:
+class WhatItTakes:
     """What it takes."""
 
     wanted: float  # The quality that was asked for
@@ -84,7 +84,7 @@ def smallest(
     *,
     with_more_rows: Callable[[float], Trials] | None = None,
     progress: Callable[[float, Trials], None] | None = None,
-) -> Answer:
+) -> WhatItTakes:
     """The smallest candidate at which the wanted quality is predicted."""
     check_quality(wanted)
     tried: list[tuple[float, float | None]] = []
@@ -109,7 +109,7 @@ def smallest(
             None if with_more_rows is None or not last[0].fits else with_more_rows(candidates[-1])
         )
         reason = _not_reached(wanted, sought, candidates[-1], last[0], more)
-        return Answer(wanted, sought, None, last[0], None, reason, tuple(tried))
+        return WhatItTakes(wanted, sought, None, last[0], None, reason, tuple(tried))
     below, above = -1, len(candidates) - 1
     while above - below > 1:
         middle = (below + above) // 2
@@ -127,7 +127,7 @@ def smallest(
         )
     reason = "; ".join(reasons)
     verified = try_at(value, _OTHER_SEED)
-    return Answer(wanted, sought, value, best, verified, reason, tuple(tried))
+    return WhatItTakes(wanted, sought, value, best, verified, reason, tuple(tried))
 
 
 def _not_reached(

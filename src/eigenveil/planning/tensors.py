@@ -20,8 +20,8 @@ from eigenveil.errors import PrivacyError
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.driver import drive, rounds_of
 from eigenveil.models.mixture.plan import MixturePlan
-from eigenveil.models.plan import Step
 from eigenveil.models.rounds import Answers, Query, Round
+from eigenveil.models.schedule import Step
 from eigenveil.models.shapes import COUNT_WEIGHT
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.models.topics.plan import TopicPlan

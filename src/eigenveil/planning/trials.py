@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from eigenveil.errors import PrivacyError
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.driver import drive
-from eigenveil.models.plan import BasePlan, Step
+from eigenveil.models.plan import BasePlan
 from eigenveil.models.rounds import Answers, Query, Round
+from eigenveil.models.schedule import Step
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.norms import FloatArray

@@ -12,10 +12,10 @@ from eigenveil.errors import short_name
 from eigenveil.federation.masks import MASKS
 from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.federation.study.study import WEIGHT_BITS, Study
-from eigenveil.models.plan import Step
+from eigenveil.models.schedule import Step
 from eigenveil.models.task import TASKS
 from eigenveil.planning.forecast import forecast
-from eigenveil.planning.protocol import Choice
+from eigenveil.planning.protocol import Chosen
 from eigenveil.privacy.accountant import epsilon_of_mu, mu_of_epsilon
 from eigenveil.privacy.guarantee import neighbours_text
 from eigenveil.tables.schema import Schema
@@ -70,7 +70,7 @@ def adversaries(study: Study) -> tuple[Adversary, ...]:
     return tuple(found)
 
 
-def summary(study: Study, choice: Choice | None) -> dict[str, Any]:
+def summary(study: Study, choice: Chosen | None) -> dict[str, Any]:
     weights = study.weights()
     return {
         "name": study.name,
@@ -136,7 +136,7 @@ def _has_tensor(study: Study) -> bool:
     return "tensor" in study.plan(study.width).fractions
 
 
-def summary_parts(study: Study, choice: Choice | None, checked: dict[str, str]) -> Iterator[Part]:
+def summary_parts(study: Study, choice: Chosen | None, checked: dict[str, str]) -> Iterator[Part]:
     """The study in sentences; ``checked`` has what was found in sites' files."""
     values = summary(study, choice)
     yield f"study {study.name}: {study.task}, {components_text(study)} of {_columns_text(study)}"

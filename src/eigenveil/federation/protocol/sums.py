@@ -17,8 +17,8 @@ from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.protocols.base import SentSum
 from eigenveil.linalg.threads import small_matrix_threads
-from eigenveil.models.plan import Planned
 from eigenveil.models.rounds import Query
+from eigenveil.models.schedule import Planned
 from eigenveil.moments.accumulators import Accumulator, share_rules
 from eigenveil.moments.describe import rebuild
 from eigenveil.moments.engine import InvalidRows, accumulate

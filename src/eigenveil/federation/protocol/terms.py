@@ -18,7 +18,8 @@ from eigenveil.federation.masks import MASKS, UNMASKED, Mask
 from eigenveil.federation.masks.base import Part
 from eigenveil.federation.protocols import PROTOCOLS, Protocol
 from eigenveil.federation.study.study import WEIGHT_BITS, Study
-from eigenveil.models.plan import BasePlan, Planned, Step
+from eigenveil.models.plan import BasePlan
+from eigenveil.models.schedule import Planned, Step
 from eigenveil.models.shapes import rehearse
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.privacy.accountant import Loss

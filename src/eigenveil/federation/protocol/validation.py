@@ -17,8 +17,9 @@ from eigenveil.federation.secagg.client import State
 from eigenveil.federation.secagg.consistency import Table, members_of
 from eigenveil.models.certify import check_record
 from eigenveil.models.pca.plan import ADAPTED_MEAN, COVARIATES, ENERGIES, MEAN_LEFT, Plan
-from eigenveil.models.plan import CENTER, COLUMNS, OBSERVED, SCALE, BasePlan, Planned
+from eigenveil.models.plan import BasePlan
 from eigenveil.models.rounds import prepared_center
+from eigenveil.models.schedule import CENTER, COLUMNS, OBSERVED, SCALE, Planned
 from eigenveil.models.shapes import SHAPES
 from eigenveil.models.topics.plan import TopicPlan
 from eigenveil.moments.describe import Description

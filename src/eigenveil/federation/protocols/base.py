@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.models.plan import BasePlan, Step
+from eigenveil.models.plan import BasePlan
+from eigenveil.models.schedule import Step
 from eigenveil.models.task import Task
 from eigenveil.moments.release import Release, release_of
 from eigenveil.noise.entries import from_coordinates

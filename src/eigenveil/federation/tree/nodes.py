@@ -17,7 +17,7 @@ from eigenveil.federation.tree.contents import Totals, Value
 from eigenveil.federation.tree.messages import Leaves, TreeCodec, TreeMessage
 from eigenveil.federation.tree.private import TreeStudy
 from eigenveil.federation.tree.tree import Place
-from eigenveil.models.pca.variances import Factors
+from eigenveil.models.pca.variances import PCAFactors
 from eigenveil.models.result import certificate_of, frozen
 from eigenveil.models.rounds import Answers
 from eigenveil.models.streaming.plan import stream_factors
@@ -134,7 +134,7 @@ class TreeOutcome:
     """What the root may publish."""
 
     # Components, variances, what is usable; the certificate is theirs, and arrays cannot be written
-    factors: Factors
+    factors: PCAFactors
     certificate: Certificate  # Of the result, for those who see nothing else
     guarantees_: dict[str, Guarantee]  # One per adversary, by its view
     arrived: Leaves  # Leaves whose rows are in the result

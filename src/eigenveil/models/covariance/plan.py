@@ -9,15 +9,9 @@ import numpy as np
 
 from eigenveil.models.options import Options
 from eigenveil.models.pca.plan import POWER_ROUNDS, Plan
-from eigenveil.models.plan import (
-    COUNTS_OF_HOLES,
-    BasePlan,
-    Step,
-    check_pure,
-    fields_of,
-    fractions_of,
-)
+from eigenveil.models.plan import BasePlan, check_pure, fields_of, fractions_of
 from eigenveil.models.scale import NormScale
+from eigenveil.models.schedule import COUNTS_OF_HOLES, Step
 from eigenveil.privacy.statistics import STATISTICS
 
 # More for the norms than PCA's, for rows that the bound cuts off are lost; none for variances:

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from eigenveil.models.covariance.plan import CovariancePlan
 from eigenveil.models.explained import Array, shrunk, strength_floor
 from eigenveil.models.pca.rounds import release_moment
-from eigenveil.models.pca.second_moment import Moment
+from eigenveil.models.pca.second_moment import Factorised
 from eigenveil.models.pca.variances import ALL_HIDDEN, in_data_units, is_rounding, offset_left
-from eigenveil.models.plan import Step
 from eigenveil.models.rounds import Answers, Factors, Round, RoundState
+from eigenveil.models.schedule import Step
 from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
@@ -101,7 +101,7 @@ def _of_hidden(made: CovarianceFactors) -> str:
     )
 
 
-def _variances(state: RoundState[Any], found: Moment) -> tuple[Array, float]:
+def _variances(state: RoundState[Any], found: Factorised) -> tuple[Array, float]:
     """Variances along the eigenvectors in the data's units, and the floor that noise shows."""
     assert state.rows is not None
     assert found.strengths is not None

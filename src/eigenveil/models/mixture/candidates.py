@@ -12,7 +12,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.models.mixture.em import Components, Spectrum, Step, positive, positive_diagonal
+from eigenveil.models.mixture.em import (
+    EMStep,
+    MixtureComponents,
+    Spectrum,
+    positive,
+    positive_diagonal,
+)
 from eigenveil.models.mixture.plan import CovarianceType
 
 Array = NDArray[np.float64]
@@ -26,17 +32,17 @@ _RESTARTS, _STEPS = 30, 30
 _WITHIN = 0.25
 
 
-def candidates(spectrum: Spectrum, count: int) -> Components:
+def candidates(spectrum: Spectrum, count: int) -> MixtureComponents:
     """Candidates to begin with; public, but for the spectrum."""
     features = spectrum.basis.shape[0]
     rng = np.random.default_rng(features)
     return _nearest(spectrum, spectrum.drawn(count, rng))
 
 
-def _nearest(spectrum: Spectrum, means: Array) -> Components:
+def _nearest(spectrum: Spectrum, means: Array) -> MixtureComponents:
     count, features = means.shape
     variance = max(_NEAREST * spectrum.trace / features, 1e-12)
-    return Components(
+    return MixtureComponents(
         means=means,
         weights=np.full(count, 1.0 / count),
         covariances=np.full(count, variance),
@@ -45,7 +51,9 @@ def _nearest(spectrum: Spectrum, means: Array) -> Components:
     )
 
 
-def next_candidates(found: Components, step: Step, spectrum: Spectrum) -> Components:
+def next_candidates(
+    found: MixtureComponents, step: EMStep, spectrum: Spectrum
+) -> MixtureComponents:
     """Candidates where their rows are; those without rows are drawn anew."""
     features = spectrum.basis.shape[0]
     rng = np.random.default_rng(features + 1)
@@ -56,15 +64,15 @@ def next_candidates(found: Components, step: Step, spectrum: Spectrum) -> Compon
 
 
 def clustered(
-    found: Components,
-    step: Step,
+    found: MixtureComponents,
+    step: EMStep,
     spectrum: Spectrum,
     *,
     rows: float,
     components: int,
     auto: bool,
     kind: CovarianceType,
-) -> Components:
+) -> MixtureComponents:
     """As many components as are wanted, or as describe the candidates best.
 
     Their covariance is what is left of the rows' between components.
@@ -85,7 +93,7 @@ def clustered(
     means, weights = _averages(points, counts, own)
     variance = spectrum.trace - float(weights @ np.sum(means**2, axis=1))
     covariances = _within(spectrum, means, weights, kind, max(variance, _WITHIN * spectrum.trace))
-    return Components(
+    return MixtureComponents(
         means=means,
         weights=weights,
         covariances=covariances,

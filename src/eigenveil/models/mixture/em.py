@@ -50,7 +50,7 @@ _NEAR = 0.35
 
 
 @dataclass(frozen=True)
-class Components:
+class MixtureComponents:
     """A mixture that was released, and how well it is known."""
 
     means: Array
@@ -89,7 +89,7 @@ class Components:
         return np.full(count, squares.sum())
 
 
-def as_mixture(found: Components) -> Mixture:
+def as_mixture(found: MixtureComponents) -> Mixture:
     """The components as rows are compared with them."""
     count, features = found.means.shape
     if found.kind in ("spherical", "diag"):
@@ -113,13 +113,13 @@ def as_mixture(found: Components) -> Mixture:
     )
 
 
-def reaches(found: Components) -> Array:
+def reaches(found: MixtureComponents) -> Array:
     """Distance from each mean to which rows are shortened, shape (K,): one for tied components."""
     squares = found.traces + _REACH * np.sqrt(2.0 * found.squared_traces)
     return np.clip(np.sqrt(squares), 2.0 * SMALLEST_REACH, FARTHEST_MEAN)
 
 
-def _kept(found: Components) -> Array:
+def _kept(found: MixtureComponents) -> Array:
     """The part of Gaussian rows' squares that is left when they are shortened, shape (K,).
 
     Squared norms are taken for Gamma variables with the mean and the variance that they have.
@@ -178,7 +178,7 @@ class Spectrum:
 
 
 @dataclass(frozen=True)
-class Step:
+class EMStep:
     """What sums show: how far means are off, how many rows there are, squares about the means.
 
     ``squares`` is as the release has it, without weight; one entry of it has noise of deviation
@@ -194,7 +194,7 @@ class Step:
     square_noise: Array
 
 
-def read_sums(release: Release, found: Components, squares: Squares) -> Step:
+def read_sums(release: Release, found: MixtureComponents, squares: Squares) -> EMStep:
     """A released sum about these components."""
     count, features = found.means.shape
     noise = release.record.noise.deviation(release.values.size)
@@ -215,7 +215,7 @@ def read_sums(release: Release, found: Components, squares: Squares) -> Step:
                 whole = _symmetric(rest.reshape(count, -1), features) * scale[:, None, None]
             case _:
                 whole = rest.reshape(count, -1) * scale[:, None]
-    return Step(
+    return EMStep(
         counts=counts,
         count_noise=noise / COUNT_WEIGHT,
         held=held,
@@ -243,12 +243,12 @@ def _gain(innovations: Array, noise: Array | float) -> Array:
 
 
 def moved(
-    found: Components,
-    step: Step,
+    found: MixtureComponents,
+    step: EMStep,
     *,
     variance: float | None = None,
     spectrum: Spectrum | None = None,
-) -> Components:
+) -> MixtureComponents:
     """The components after a step.
 
     ``variance`` is public. Means are off by more in directions in which rows are farther apart: so
@@ -280,7 +280,7 @@ def _unseen(features: int) -> float:
     return min(1.0, _CLEARLY * math.sqrt(2.0 / features))
 
 
-def _spread(found: Components, step: Step, shifts: Array, weights: Array) -> Array:
+def _spread(found: MixtureComponents, step: EMStep, shifts: Array, weights: Array) -> Array:
     """Covariances of the kind that the components have, positive definite."""
     features = found.means.shape[1]
     match found.kind:
@@ -351,7 +351,7 @@ def positive(matrices: Array, noise: Array) -> Array:
     return np.asarray((turns * values[:, None, :]) @ turns.transpose(0, 2, 1))
 
 
-def told_apart(found: Components, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def told_apart(found: MixtureComponents, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which components show more rows than noise would, and stand apart from all others.
 
     A component that is not there has a count of noise alone; two that are one have means as far
@@ -382,7 +382,7 @@ def told_apart(found: Components, known: NDArray[np.bool_]) -> NDArray[np.bool_]
     return np.asarray(apart)
 
 
-def _common_deviations(found: Components, step: Array, one: int, other: int) -> float:
+def _common_deviations(found: MixtureComponents, step: Array, one: int, other: int) -> float:
     """Length of a step in deviations of two components together."""
     pair = found.weights[[one, other]]
     part = pair / pair.sum()

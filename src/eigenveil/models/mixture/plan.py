@@ -10,14 +10,8 @@ from pydantic import Field
 
 from eigenveil.errors import DataError
 from eigenveil.models.options import Options
-from eigenveil.models.plan import (
-    CENTERED_SCALE,
-    NO_BOUND,
-    Planned,
-    Step,
-    center_schedule,
-    fractions_of,
-)
+from eigenveil.models.plan import fractions_of
+from eigenveil.models.schedule import CENTERED_SCALE, NO_BOUND, Planned, Step, center_schedule
 from eigenveil.models.tensors.plan import TensorPlan, fields_of_tensors, usual_fractions
 from eigenveil.moments.em import SQUARE_WEIGHT, coordinates_of
 from eigenveil.moments.exact import Squares

@@ -22,18 +22,18 @@ from numpy.typing import NDArray
 from eigenveil.linalg.eigen import orthonormal_basis
 from eigenveil.models.mixture.candidates import candidates, clustered, next_candidates
 from eigenveil.models.mixture.em import (
-    Components,
+    EMStep,
+    MixtureComponents,
     Spectrum,
     as_mixture,
     moved,
     read_sums,
     told_apart,
 )
-from eigenveil.models.mixture.em import Step as EMStep
 from eigenveil.models.mixture.plan import CANDIDATES, NO_COMPONENTS, SUMS, MixturePlan
-from eigenveil.models.plan import CENTERED_SCALE, Step
 from eigenveil.models.rounds import Answers, Factors, Round, RoundState, find_center
 from eigenveil.models.scale import NormScale
+from eigenveil.models.schedule import CENTERED_SCALE, Step
 from eigenveil.models.shapes import LARGEST_VARIANCE
 from eigenveil.models.tensors.polish import MeanMoments, polished_means
 from eigenveil.models.tensors.whitening import (
@@ -135,7 +135,7 @@ def private_mixture(
 
 def _by_moments(
     state: _State, place: _Place, pair: PairMoment, rule: RowRule, keep_all: bool
-) -> Generator[Round, Answers, tuple[Components, NDArray[np.bool_], bool]]:
+) -> Generator[Round, Answers, tuple[MixtureComponents, NDArray[np.bool_], bool]]:
     """Spherical components by the triple moment, and which of them are found in spite of noise."""
     plan = state.plan
     histogram = NormHistogram(
@@ -172,7 +172,7 @@ def _by_moments(
     moments = MeanMoments(pair.core, triple, pair.deviation, triple_noise, variance, state.rows)
     seen, weights = polished_means(moments, found.seen, found.counts)
     apart = usable(pair, found, triple_noise=triple_noise, repeats=0 if keep_all else REPEATS)
-    components = Components(
+    components = MixtureComponents(
         means=seen @ pair.basis.T,
         weights=np.maximum(weights, _LEAST_WEIGHT),
         covariances=np.full(weights.size, max(variance, _LEAST_VARIANCE)),
@@ -184,7 +184,7 @@ def _by_moments(
 
 def _by_candidates(
     state: _State, spectrum: Spectrum, rule: RowRule
-) -> Generator[Round, Answers, Components]:
+) -> Generator[Round, Answers, MixtureComponents]:
     """Components of any shape, by sums about candidates from the second moment."""
     plan = state.plan
     assert state.rows is not None
@@ -226,7 +226,7 @@ def _finest(rule: RowRule) -> RowRule:
 
 
 def _sums(
-    state: _State, name: str, rule: RowRule, found: Components
+    state: _State, name: str, rule: RowRule, found: MixtureComponents
 ) -> Generator[Round, Answers, EMStep]:
     squares = state.plan.squares(name)
     sums = EMSums(
@@ -243,7 +243,7 @@ def _factors(
     state: _State,
     place: _Place,
     pair: PairMoment,
-    found: Components,
+    found: MixtureComponents,
     can_be_used: NDArray[np.bool_],
     converged: bool,
 ) -> MixtureFactors:

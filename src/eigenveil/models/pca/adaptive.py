@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.models.explained import Explained, MeanLeft, above_noise, is_known
+from eigenveil.models.pca.merging import merged, once
 from eigenveil.models.pca.plan import ADAPTED_MEAN, ENERGIES, MEAN_LEFT, Plan
-from eigenveil.models.pca.precondition import Choice, likeliest, merged, once, precondition
+from eigenveil.models.pca.precondition import SecondLook, likeliest, precondition
 from eigenveil.models.pca.ways import ADAPTED, ADAPTED_NORMS, MOMENT, WHOLE_ENERGIES
-from eigenveil.models.plan import CENTERED_SCALE
 from eigenveil.models.rounds import Answers, Round, RoundState
 from eigenveil.models.scale import NormScale, read_scale
+from eigenveil.models.schedule import CENTERED_SCALE
 from eigenveil.moments.accumulators import ComponentEnergy, RowSum, SecondMoment
 from eigenveil.moments.exact import SHORTEST_SEEN
 from eigenveil.moments.histograms import NormHistogram
@@ -50,7 +51,7 @@ class Released:
     # The same less the noise that can be told apart, for the components
     clean: NDArray[np.float64] | None = None
     cut_off: bool = False  # Whether only the largest eigenvalues were sent
-    adapted: Choice | None = None
+    adapted: SecondLook | None = None
 
 
 def once_released(
@@ -121,8 +122,8 @@ def _shortened(
     rule: RowRule,
     first: Released,
     known: tuple[float, float, float],
-    look: Callable[..., Choice],
-) -> Generator[Round, Answers, Choice]:
+    look: Callable[..., SecondLook],
+) -> Generator[Round, Answers, SecondLook]:
     """What the second release is of where rows have lengths: these are released first.
 
     Rows that are seen through the likeliest basis are shortened where the longest ones have a tenth
@@ -209,9 +210,9 @@ def _of_whole_rows(
     }
     together = {**first.answers, **answers}
     if captured > kept:
-        choice = Choice(losses, UNIT_ROWS, None)
+        choice = SecondLook(losses, UNIT_ROWS, None)
         return replace(first, answers=together, clean=own, adapted=choice)
-    choice = Choice(losses, WHOLE_ROWS, None)
+    choice = SecondLook(losses, WHOLE_ROWS, None)
     clean = once(matrix, edge, components=components).matrix
     return Released(matrix, edge, together, left, bound, clean=clean, adapted=choice)
 

@@ -19,7 +19,7 @@ from eigenveil.models.holes import scores_of_observed
 from eigenveil.models.pca.derived import ProbabilisticPCA, whitening
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import private_pca
-from eigenveil.models.pca.variances import Factors
+from eigenveil.models.pca.variances import PCAFactors
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import View, of_factors, read_only
 from eigenveil.models.rounds import Answers, Round
@@ -57,7 +57,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
 
     _FAMILY = ("PrivatePCA", "FederatedPCA", "PrivateStreamingPCA")
     _PLAN = Plan
-    _FACTORS = Factors
+    _FACTORS = PCAFactors
 
     components_: View[NDArray[np.float64]] = of_factors("components")
     mean_: View[NDArray[np.float64]] = of_factors("mean")

@@ -13,23 +13,25 @@ from eigenveil.models.model_options import MOST_COMPONENTS
 from eigenveil.models.options import Options
 from eigenveil.models.pca.ways import CHOICES, DIRECTIONS, POWER, SKETCH, Way, noise_of, way_of
 from eigenveil.models.plan import (
-    CENTERED_SCALE,
-    COUNTS_OF_HOLES,
-    NO_BOUND,
-    NO_NORMS,
     BasePlan,
-    Planned,
-    Step,
-    center_schedule,
     check_components,
     check_pure,
-    column_schedule,
     columns_of_sketch,
-    exactly,
     fields_of,
     fractions_of,
 )
 from eigenveil.models.scale import NormScale, choose_bound
+from eigenveil.models.schedule import (
+    CENTERED_SCALE,
+    COUNTS_OF_HOLES,
+    NO_BOUND,
+    NO_NORMS,
+    Planned,
+    Step,
+    center_schedule,
+    column_schedule,
+    exactly,
+)
 from eigenveil.moments.histograms import MAGNITUDE_BINS, RANGE_BINS
 from eigenveil.privacy.mechanisms import Mechanism
 from eigenveil.privacy.statistics import STATISTICS, StatisticName

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from eigenveil.linalg.eigen import edge_of_variances, leading_eigenpairs
+from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.models.pca.denoise import denoised, empirical_bayes, judged
 
 Array = NDArray[np.float64]
@@ -37,20 +37,16 @@ _LEAST_ENERGY, _MOST_WEIGHT = 1e-3, 1e8
 # Of an estimated diagonal: least part of its mean.
 _LEAST_DIAGONAL = 0.1
 # Part of two directions' energies that another normalisation of the rows changes between them.
-_BIAS = 0.005
+BIAS = 0.005
 # Predicted gains of less than this part of the loss were measured to be none: where fewer than K
 # directions stand above the noise, and where K do.
 _LEAST_GAIN = (0.1, 0.25)
-# Spread, in the logarithm, of what another normalisation does to all energies alike.
-_LEVELS = 0.5
 # Of the strengths of a sketch: least part of the first.
 _LEAST_STRENGTH = 1e-6
 # Mean square norm, in units of the mean, at which a candidate shortens rows.
 _SHORTENED = 2.0
 # Nothing is looked for in matrices of entries, or under noise, of no size or beyond all size.
 _TINY = 1e-100
-# Noise is taken to be no less than this part of what was released.
-_LEAST_NOISE = 1e-12
 # Steps of the eigenvalue equation, of the search of weights.
 _STEPS, _SEARCH = 6, 40
 
@@ -74,7 +70,7 @@ class Preconditioner:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SecondLook:
     """What was decided between the releases, and on which grounds."""
 
     # Predicted relative loss of captured energy by candidate, "one release" first
@@ -83,19 +79,6 @@ class Choice:
     # `None`: W = I. The second release is then of the same rows, and the average of the two by
     # precision is one release of the whole budget.
     how: Preconditioner | None
-
-
-@dataclass(frozen=True)
-class Merged:
-    """Two releases as one matrix."""
-
-    # The average of both by the precision of each entry: the second moment of the first one's rows,
-    # and noise
-    mean: Array
-    # The same, less the noise that can be told apart where that is judged to be better. Take the
-    # components of this one.
-    matrix: Array
-    edge: float  # Largest eigenvalue that noise alone shows
 
 
 @dataclass(frozen=True)
@@ -117,7 +100,7 @@ def precondition(
     components: int,
     rows: float,
     bounds: Mapping[str, float] | None = None,
-) -> Choice:
+) -> SecondLook:
     """Through what the second release should see the rows, if it should."""
     losses, made = candidates(
         first, error, later_error, components=components, rows=rows, bounds=bounds
@@ -133,7 +116,7 @@ def precondition(
         whole = float(np.sum(np.maximum(leading_eigenpairs(first, components)[0], 0.0)))
         if part * known.gain > (losses[ONE_RELEASE] - losses[chosen]) * whole:
             chosen = ONE_RELEASE
-    return Choice(losses, chosen, made.get(chosen))
+    return SecondLook(losses, chosen, made.get(chosen))
 
 
 def likeliest(
@@ -218,76 +201,6 @@ def even_weights(strengths: Array) -> Array:
     return np.asarray(np.sqrt(least / np.maximum(strengths, least)))
 
 
-def once(matrix: Array, edge: float, *, components: int) -> Merged:
-    """One release alone, whose noise has this edge."""
-    half = edge / math.sqrt(float(matrix.shape[0]))  # two releases with this error are as good
-    return merged(matrix, half, None, matrix, half, components=components)
-
-
-def merged(
-    first: Array,
-    error: float,
-    how: Preconditioner | None,
-    second: Array,
-    later_error: float,
-    *,
-    components: int,
-) -> Merged:
-    """Both releases, entry by entry by precision, in the first one's units."""
-    size = max(float(np.max(np.abs(first), initial=0.0)), error) or 1.0
-    one, other = max(error / size, _LEAST_NOISE), later_error / size
-    other = min(max(other, _LEAST_NOISE), 1.0 / _LEAST_NOISE)
-    if how is None:
-        part = one**2 / (one**2 + other**2)
-        basis: Array | None
-        mean = first / size + part * (second / size - first / size)
-        variances = np.full(first.shape, 0.5 * part * other**2)
-        basis = None
-    else:
-        energies = how.energies / size
-        mean, variances = _averaged(first / size, one, how, energies, second / size, other)
-        basis = how.vectors
-    edge = edge_of_variances(variances)
-    clean = judged(mean, basis, variances, components=components).matrix
-    return Merged(mean * size, 0.5 * (clean + clean.T) * size, edge * size)
-
-
-def _averaged(
-    first: Array,
-    error: float,
-    how: Preconditioner,
-    energies: Array,
-    second: Array,
-    later_error: float,
-) -> tuple[Array, Array]:
-    """The average by precision, and the variances of its entries off the diagonal in Q."""
-    squared = how.weights**2
-    r = how.resolved
-    before = how.vectors.T @ first @ how.vectors
-    level, apart = _equaliser(energies, squared, how.bound, how.growth)
-    if r:  # what both know of the spectrum says how far it is from that of normal rows
-        strong = np.maximum(np.diag(before)[:r], 1e-300)
-        diagonal = np.diag(second)[:r] / squared[:r]
-        seen = np.maximum(diagonal, 1e-12 * float(np.max(np.abs(diagonal))) + 1e-300)
-        log = np.log(np.clip(strong / seen / level[:r], 0.05, 20.0))
-        var = (error / strong) ** 2 + np.minimum((later_error / squared[:r] / seen) ** 2, 1e6)
-        common, own = float(np.sum(log / var) / np.sum(1 / var)), float(1 / np.sum(1 / var))
-        common *= _LEVELS**2 / (_LEVELS**2 + own)
-        left = log - common
-        spread = max(float(np.mean(left**2 / var) - 1.0) / float(np.mean(1 / var)), 1e-6)
-        level *= math.exp(common)
-        level[:r] *= np.exp(left * spread / (spread + var))
-    root = np.sqrt(level) / how.weights
-    factor = np.multiply.outer(root, root)
-    noise = 0.5 * (later_error * factor) ** 2
-    noise += apart * (_BIAS + 1.0 / how.rows) * np.multiply.outer(energies, energies)
-    both = 0.5 * error**2
-    variances = both * noise / (both + noise)
-    mean = before + both / (both + noise) * (second * factor - before)
-    found = how.vectors @ mean @ how.vectors.T
-    return 0.5 * (found + found.T), variances
-
-
 # -- What the first release says
 
 
@@ -360,7 +273,7 @@ def _noise(
     one, other = sides
     mean = float(squared @ energies) / float(np.sum(energies)) * max(growth, 1.0)
     noise = 0.5 * (later * mean) ** 2 / np.multiply.outer(squared[one], squared[other])
-    bias = _spread(energies, squared, growth) * (_BIAS + 1.0 / rows)
+    bias = _spread(energies, squared, growth) * (BIAS + 1.0 / rows)
     return np.asarray(noise + bias * np.multiply.outer(energies[one], energies[other]))
 
 
@@ -374,7 +287,7 @@ def _spread(energies: Array, squared: Array, growth: float) -> float:
     return min(spread, 1.0)
 
 
-def _equaliser(energies: Array, squared: Array, bound: float, growth: float) -> tuple[Array, float]:
+def equaliser(energies: Array, squared: Array, bound: float, growth: float) -> tuple[Array, float]:
     """By what ``A2_kk / w_k^2`` falls short of the first spectrum, for normal rows; the spread."""
     total = float(np.sum(energies))
     shares = energies / total

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from eigenveil.models.holes import Observed
 from eigenveil.models.pca.covariates import find_effects
 from eigenveil.models.pca.plan import Plan
-from eigenveil.models.pca.second_moment import Moment, factorised, moment_edge
-from eigenveil.models.pca.variances import Factors, data_units, explained
+from eigenveil.models.pca.second_moment import Factorised, factorised, moment_edge
+from eigenveil.models.pca.variances import PCAFactors, data_units, explained
 from eigenveil.models.pca.ways import ADAPTIVE
-from eigenveil.models.plan import CENTERED_SCALE, OBSERVED, Step
 from eigenveil.models.rounds import Answers, Round, RoundState, find_center, find_scales
 from eigenveil.models.scale import NormScale
+from eigenveil.models.schedule import CENTERED_SCALE, OBSERVED, Step
 from eigenveil.moments.histograms import ObservedCounts, ObservedPairs
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import AS_IT_IS, Preparation
@@ -36,7 +36,7 @@ def private_pca(
     variables: NDArray[np.float64] | None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
-) -> Generator[Round, Answers, Factors]:
+) -> Generator[Round, Answers, PCAFactors]:
     state = _State(plan, dict(budgets or {}), dict(sharing or {}))
     state.preparation = replace(preparation, holes=plan.holes)
     found = yield from release_moment(state, public_center, max_norm, variables)
@@ -50,7 +50,7 @@ def release_moment(
     public_center: NDArray[np.float64] | None,
     max_norm: float | None = None,
     variables: NDArray[np.float64] | None = None,
-) -> Generator[Round, Answers, Moment | None]:
+) -> Generator[Round, Answers, Factorised | None]:
     """The rounds up to the second moment, of any plan that is PCA's or built on it."""
     plan: Plan = state.plan
     if plan.counts_of_holes():
@@ -84,12 +84,12 @@ def release_moment(
     return replace(found, scale=scale, row_bound=found.row_bound or row_bound)
 
 
-def _nothing(state: _State) -> Factors:
+def _nothing(state: _State) -> PCAFactors:
     """The result of a fit that ended before its components were released: public directions."""
     plan = state.plan
     count = plan.n_components if plan.variance_share is None else 1
     none = np.full(count, np.nan)
-    return Factors(
+    return PCAFactors(
         components=np.eye(count, plan.features),
         **data_units(state),
         explained_variance=none,

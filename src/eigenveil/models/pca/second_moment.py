@@ -21,8 +21,9 @@ from eigenveil.models.pca.adaptive import (
     seen_through,
     twice_released,
 )
+from eigenveil.models.pca.merging import once
 from eigenveil.models.pca.plan import ADAPTED_MEAN, MEAN_LEFT, Plan
-from eigenveil.models.pca.precondition import Choice, even_weights, once
+from eigenveil.models.pca.precondition import SecondLook, even_weights
 from eigenveil.models.pca.ways import (
     ADAPTED,
     ADAPTIVE,
@@ -43,7 +44,7 @@ _State = RoundState[Plan]
 
 
 @dataclass(frozen=True)
-class Moment:
+class Factorised:
     """Components of a released second moment, and their strength in units of prepared rows."""
 
     components: NDArray[np.float64]
@@ -58,7 +59,7 @@ class Moment:
     # Whether components and strengths are those of columns of variance 1, and of whole rows
     refined: bool = False
     mended: Corrected | None = None  # The moment without the effect of missing entries
-    adapted: Choice | None = None  # What the second release was of, where there were two
+    adapted: SecondLook | None = None  # What the second release was of, where there were two
 
     @property
     def clipped_energy(self) -> float | None:
@@ -69,7 +70,7 @@ class Moment:
         return max(0.0, 1.0 - left / self.scale.mean_square())
 
 
-def factorised(state: _State, bound: float, beside: Round) -> Generator[Round, Answers, Moment]:
+def factorised(state: _State, bound: float, beside: Round) -> Generator[Round, Answers, Factorised]:
     """Ask for the second moment in the plan's form and factorise what comes back."""
     plan = state.plan
     precision = state.precision(moment_edge(state)) if plan.precision == "single" else "double"
@@ -95,15 +96,17 @@ def moment_edge(state: _State) -> float:
     return together * noise.edge(plan.features, plan.features)
 
 
-def _directions(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
+def _directions(
+    state: _State, rule: RowRule, beside: Round
+) -> Generator[Round, Answers, Factorised]:
     moment = SecondMoment(rule, features=state.plan.features)
     answers = yield (state.query(MOMENT, moment), *beside)
     rounded = answers[MOMENT].values
     vectors = fix_signs(orthonormal_basis(rounded.T).T)
-    return Moment(vectors, None, 0.0, answers)
+    return Factorised(vectors, None, 0.0, answers)
 
 
-def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
+def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Factorised]:
     plan = state.plan
     released = yield from _RELEASE[plan.way](state, rule, beside)
     matrix, edge, answers, left = released.matrix, released.edge, released.answers, released.left
@@ -127,7 +130,7 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     components[:, others] = found
     # the sum of eigenvalues that were cut off is not the rows' energy
     total = None if released.cut_off else float(np.trace(matrix))
-    return Moment(
+    return Factorised(
         components,
         values,
         edge,
@@ -140,7 +143,7 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     )
 
 
-def _refined(state: _State, released: Released, mended: Corrected | None) -> Moment:
+def _refined(state: _State, released: Released, mended: Corrected | None) -> Factorised:
     """Components of columns of variance 1; the state's scales and centre become those."""
     plan, first, left = state.plan, state.preparation, released.left
     assert first.scale is not None
@@ -173,7 +176,7 @@ def _refined(state: _State, released: Released, mended: Corrected | None) -> Mom
     )
     if state.center is not None:
         state.center = np.where(scaled | covariates, state.center, 0.0) / found.factors
-    return Moment(
+    return Factorised(
         found.components,
         found.strengths,
         found.edge,
@@ -187,7 +190,7 @@ def _refined(state: _State, released: Released, mended: Corrected | None) -> Mom
     )
 
 
-def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
+def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Factorised]:
     plan = state.plan
     # public and independent of the data: the same for every study of this shape
     gaussian = np.random.default_rng(plan.features).standard_normal(
@@ -201,7 +204,7 @@ def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Ans
     strengths, basis = left_singular(matrix, plan.sketch_columns)
     edge = release.record.noise.edge(plan.features, plan.sketch_columns)
     k = plan.n_components
-    found = Moment(basis[:k], strengths[:k], edge, answers, left=left)
+    found = Factorised(basis[:k], strengths[:k], edge, answers, left=left)
     if not plan.way.adapts(plan):
         return found
     # the strengths still say how many directions the range holds; which they are is told inside it
@@ -215,7 +218,7 @@ def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Ans
     return replace(found, components=fix_signs(turn @ basis), answers={**answers, **later})
 
 
-def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
+def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Factorised]:
     plan = state.plan
     gaussian = np.random.default_rng(plan.features).standard_normal(
         (plan.features, plan.n_components)
@@ -239,7 +242,7 @@ def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
         basis = orthonormal_basis(matrix)
     strengths, components = left_singular(matrix, plan.n_components)
     edge = answers[name].record.noise.edge(plan.features, plan.n_components)
-    return Moment(components, strengths, edge, answers, left=left)
+    return Factorised(components, strengths, edge, answers, left=left)
 
 
 _RELEASE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers, Released]]] = {
@@ -248,7 +251,7 @@ _RELEASE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers,
 }
 
 
-_FACTORISE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers, Moment]]] = {
+_FACTORISE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers, Factorised]]] = {
     WHOLE: _whole,
     ADAPTIVE: _whole,
     DIRECTIONS: _directions,

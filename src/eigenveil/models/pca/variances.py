@@ -25,7 +25,7 @@ from eigenveil.models.pca.adaptive import ENERGY_QUANTILES, energy_bound
 from eigenveil.models.pca.covariates import effects_in_data_units
 from eigenveil.models.pca.derived import advice_for_more, fewest
 from eigenveil.models.pca.plan import ENERGIES, Plan
-from eigenveil.models.pca.second_moment import Moment
+from eigenveil.models.pca.second_moment import Factorised
 from eigenveil.models.rounds import Answers, Round, RoundState
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import COUNT_WEIGHT
@@ -47,7 +47,7 @@ _State = RoundState[Plan]
 
 
 @dataclass(frozen=True)
-class Factors(rounds.Factors):
+class PCAFactors(rounds.Factors):
     """The result: everything in it is computed from releases."""
 
     components: NDArray[np.float64]
@@ -89,7 +89,7 @@ class _Energies:
     known: bool = True  # Whether the total stands above its error
 
 
-def explained(state: _State, found: Moment) -> Generator[Round, Answers, Factors]:
+def explained(state: _State, found: Factorised) -> Generator[Round, Answers, PCAFactors]:
     """Explained variance in the data's units, from a release of its own where it has a share."""
     plan, k = state.plan, state.plan.n_components
     scale = found.scale
@@ -126,7 +126,7 @@ def explained(state: _State, found: Moment) -> Generator[Round, Answers, Factors
         if usable.any():
             advice = advice or advice_for_more(variance / total, usable, plan.variance_share)
         k = fewest(variance / total, usable, plan.variance_share)
-    return Factors(
+    return PCAFactors(
         components=found.components[:k],
         **data_units(state),
         explained_variance=seen[:k],
@@ -145,7 +145,7 @@ def explained(state: _State, found: Moment) -> Generator[Round, Answers, Factors
 
 
 def _released_energies(
-    state: _State, found: Moment, bound: float
+    state: _State, found: Factorised, bound: float
 ) -> Generator[Round, Answers, _Energies]:
     """Of rows shortened to ``bound``, from a release of their own."""
     k, rule = state.plan.n_components, state.rule(bound)
@@ -163,7 +163,7 @@ def _released_energies(
     return _Energies(along * more, total * found.mended.seen_in_all, error * float(np.max(more)))
 
 
-def _prepared_energies(state: _State, found: Moment) -> _Energies:
+def _prepared_energies(state: _State, found: Factorised) -> _Energies:
     """Prepared rows are all there is: their energy, in units of the bound."""
     k = state.plan.n_components
     strengths = np.ones(k) if found.strengths is None else found.strengths
@@ -177,7 +177,7 @@ def _prepared_energies(state: _State, found: Moment) -> _Energies:
 
 
 def _standing(
-    state: _State, found: Moment, energies: _Energies, offset: float, bound: float | None
+    state: _State, found: Factorised, energies: _Energies, offset: float, bound: float | None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], float]:
     """Variances, descending, which of them stand above the noise, and the floor of that."""
     along, total, error = energies.along, energies.total, energies.error
@@ -213,7 +213,7 @@ def _standing(
 
 def _are_of_other_rows(
     state: _State,
-    found: Moment,
+    found: Factorised,
     said: Explained,
     energy: float,
     unit_rows: int | None,
@@ -274,7 +274,7 @@ def _stop_before_variances(state: _State) -> None:
     )
 
 
-def offset_left(state: RoundState[Any], found: Moment, total: float) -> float:
+def offset_left(state: RoundState[Any], found: Factorised, total: float) -> float:
     """Energy that the centre's and the effects' errors give to an average prepared row, at most.
 
     ``total`` is the rows' whole variance, for where no norms are known.
@@ -290,7 +290,7 @@ def offset_left(state: RoundState[Any], found: Moment, total: float) -> float:
     return known + (_share_of(state, found, squared, total) if squared > 0 else 0.0)
 
 
-def _share_of(state: RoundState[Any], found: Moment, squared: float, total: float) -> float:
+def _share_of(state: RoundState[Any], found: Factorised, squared: float, total: float) -> float:
     """Energy that an offset of this squared length gives to an average prepared row, at most."""
     if found.scale is not None:
         return found.scale.share_of_offset(squared, found.row_bound, state.center)

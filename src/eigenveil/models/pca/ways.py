@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import ClassVar, Protocol
 
 from eigenveil.errors import PrivacyError
-from eigenveil.models.plan import Planned, exactly
+from eigenveil.models.schedule import Planned, exactly
 from eigenveil.noise.bingham import check_feasible
 from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism
 from eigenveil.privacy.statistics import STATISTICS, StatisticName

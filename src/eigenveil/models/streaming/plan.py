@@ -12,9 +12,9 @@ from eigenveil.models.driver import drive
 from eigenveil.models.options import Options
 from eigenveil.models.pca.plan import Plan, make_plan
 from eigenveil.models.pca.rounds import private_pca
-from eigenveil.models.pca.variances import Factors
-from eigenveil.models.plan import Step
+from eigenveil.models.pca.variances import PCAFactors
 from eigenveil.models.rounds import Answers, Round
+from eigenveil.models.schedule import Step
 from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.privacy.releases import Sharing
 from eigenveil.privacy.statistics import STATISTICS
@@ -150,7 +150,7 @@ def stream_factors(
     *,
     public_center: NDArray[np.float64] | None = None,
     preparation: Preparation = AS_IT_IS,
-) -> Factors:
+) -> PCAFactors:
     """Components and variances from releases of :func:`stream_queries`, by their names."""
     rounds = private_pca(plan, public_center=public_center, preparation=preparation)
     once = [answers]  # a stream has one round

@@ -11,12 +11,12 @@ from eigenveil.models.model_options import MOST_COMPONENTS
 from eigenveil.models.options import Options
 from eigenveil.models.plan import (
     BasePlan,
-    Step,
     check_components,
     check_pure,
     columns_of_sketch,
     fields_of,
 )
+from eigenveil.models.schedule import Step
 from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism
 from eigenveil.privacy.statistics import STATISTICS, StatisticName, tensor_size
 

@@ -75,9 +75,9 @@ def polished_topics(moments: TopicMoments, topics: Array, weights: Array) -> tup
     topics = _probabilities(topics)
     weights = np.maximum(weights, 1e-3)
     weights = weights / weights.sum()
-    fit = _TopicFit(moments, topics, weights)
+    fit = _TopicDistance(moments, topics, weights)
     topics, weights, _ = fit.descend(topics, weights)
-    fit = _TopicFit(moments, topics, weights)  # with the variances of what was found
+    fit = _TopicDistance(moments, topics, weights)  # with the variances of what was found
     topics, weights, best = fit.descend(topics, weights)
     if weights.size == 1:
         return topics, weights
@@ -105,12 +105,12 @@ def triples_off(moments: TopicMoments, topics: Array, weights: Array) -> float:
     topics, weights = _probabilities(topics), np.maximum(weights, 1e-3)
     weights = weights / weights.sum()
     for most in (_FEW, _FEW):  # with the variances of what was found the first time
-        fit = _TopicFit(moments, topics, weights)
+        fit = _TopicDistance(moments, topics, weights)
         topics, weights, _ = fit.descend(topics, weights, most)
     return fit.triples_off(topics, weights)
 
 
-class _TopicFit:
+class _TopicDistance:
     """The weighted distance of topics from the moments, with variances of a first guess."""
 
     def __init__(self, moments: TopicMoments, topics: Array, weights: Array) -> None:

@@ -17,8 +17,8 @@ from eigenveil.models.result import View, of_factors
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.table_fit import TableFit
 from eigenveil.models.topics.dirichlet import proportions
+from eigenveil.models.topics.fitted import TopicFactors
 from eigenveil.models.topics.plan import TopicPlan
-from eigenveil.models.topics.rounds import TopicFactors
 
 # A topic's smallest probability, as a part of an even one: a word that noise left out of a topic
 # must not rule the topic out.

@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from eigenveil.models.options import Options
-from eigenveil.models.plan import Planned, Step, fractions_of
+from eigenveil.models.plan import fractions_of
+from eigenveil.models.schedule import Planned, Step
 from eigenveil.models.tensors.plan import TensorPlan, fields_of_tensors, usual_fractions
 from eigenveil.privacy.statistics import StatisticName
 
