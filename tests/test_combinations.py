@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import soak_tools
 from eigenveil import DataError, EigenveilError, Ledger
+from eigenveil.app.results import PRESENTERS
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models import domains as declared
@@ -186,7 +187,7 @@ def used(model, rows, folder):
     verdict = check(model.certificate_)
     assert verdict.holds == model.guarantee_.certified, verdict.explanation
     assert str(model.guarantee_) == str(again.guarantee_)
-    presenter = TASKS[model._TASK].get_presenter()
+    presenter = PRESENTERS[model._TASK]()
     shown = presenter.stored.load(place)
     json.dumps(presenter.values(shown))
     screen = Screen()

@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 
 import eigenveil
 from eigenveil.app.plan import _PREDICTED
-from eigenveil.app.presenters.base import Presenter
+from eigenveil.app.results import PRESENTERS
 from eigenveil.app.study_plan import _OUTLOOKS
 from eigenveil.audit.run import mechanisms
 from eigenveil.errors import EigenveilError
@@ -37,13 +37,11 @@ PLANS = [(task.name, path) for task in TASKS.values() for path in task.plans]
 def test_a_task_has_all_of_its_parts(name):
     task = TASKS[name]
     assert {"table", "sites"} <= task.estimators.keys()
-    assert issubclass(part(task.presenter), Presenter)
-    assert part(task.presenter).task == name
     assert callable(part(task.rounds_of))
     for table in (SIMULATORS, _CHOICES, OF_ONE_TABLE, _OUTLOOKS, _PREDICTED):
         assert callable(table[name])
     assert all(
-        issubclass(kind, task.get_presenter().stored) for kind in map(task.estimator, ("table",))
+        issubclass(kind, PRESENTERS[name].stored) for kind in map(task.estimator, ("table",))
     )
 
 

@@ -17,6 +17,9 @@ import eigenveil
 from eigenveil import plots
 from eigenveil.app.parts import Part, TablePart, strongly
 from eigenveil.app.presenters.base import Presenter
+from eigenveil.app.presenters.mixture import MixturePresenter
+from eigenveil.app.presenters.pca import PCAPresenter
+from eigenveil.app.presenters.topics import TopicPresenter
 from eigenveil.errors import (
     LONGEST_NAME,
     DataError,
@@ -28,12 +31,17 @@ from eigenveil.errors import (
 )
 from eigenveil.export import FORMATS, ExportFormat
 from eigenveil.files import hold, replacing
+from eigenveil.models.covariance.presenter import CovariancePresenter
 from eigenveil.models.display import RELEASES, release_cells
 from eigenveil.models.stored import StoredModel, estimator_of
-from eigenveil.models.task import TASKS
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.tables.schema import Schema, write_schema
+
+PRESENTERS: Mapping[str, type[Presenter]] = {
+    kind.task: kind
+    for kind in (PCAPresenter, MixturePresenter, TopicPresenter, CovariancePresenter)
+}
 
 
 def presenter_of(model: StoredModel) -> Presenter:
@@ -41,7 +49,7 @@ def presenter_of(model: StoredModel) -> Presenter:
 
 
 def presenters() -> Iterator[Presenter]:
-    return (task.get_presenter() for task in TASKS.values())
+    return (kind() for kind in PRESENTERS.values())
 
 
 def load_model(path: Path) -> StoredModel:

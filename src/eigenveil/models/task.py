@@ -1,10 +1,10 @@
 """The tasks, one object each, found by name in one registry.
 
-A task states where its parts are: its options, the makers and types of its plans, its rounds, its
-estimators, what presents its results. What predicts fits, chooses protocols or makes a plan of a
-study stands in the rooms that do so, in a table by tasks. Parts are imported when they are first
-used, by their names: this module is read for ``eigenveil --help``, and most parts stand above it.
-Nothing outside of a task's own parts reads its name.
+A task states where its parts are: its options, the makers and types of its plans, its rounds and
+its estimators. What presents results, predicts fits, chooses protocols or makes a plan of a study
+stands in the rooms that do so, in a table by tasks. Parts are imported when they are first used, by
+their names: this module is read for ``eigenveil --help``. Nothing outside of a task's own parts
+reads its name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ class Task:
     plans: Mapping[Path, str]  # Makers of plans, of options and `features`, by how rows come
     plan_types: Mapping[Path, str]  # Of what they make; that of sites is that of one table
     rounds_of: str  # The rounds of a plan
-    presenter: str  # How the commands show, write and draw a result: a `Presenter`
     quality: str  # What the quality of a simulated fit is, from 0 to 1
     documents: str = ""  # What makes documents of rows, where the task takes these
     fine_weights: bool = False  # Whether sites' weights need no rounding for sums of more rows
@@ -107,10 +106,6 @@ class Task:
     def estimator(self, path: Path) -> Any:
         return part(self.estimators[path])
 
-    def get_presenter(self) -> Any:
-        """How the commands show, write and draw a result."""
-        return part(self.presenter)()
-
 
 def part(name: str) -> Any:
     """What a text ``module:name`` names."""
@@ -138,7 +133,6 @@ _TASKS = (
         },
         plan_marks={"stream": "publish"},
         rounds_of="models.pca.rounds:private_pca",
-        presenter="app.presenters.pca:PCAPresenter",
         quality="captured energy, of the exact subspace's",
         fine_weights=True,
         command_options=frozenset({"projection", "spectrum", "mean_norm"}),
@@ -153,7 +147,6 @@ _TASKS = (
         plans={"table": "models.mixture.plan:make_plan"},
         plan_types={"table": "models.mixture.plan:MixturePlan"},
         rounds_of="models.mixture.rounds:private_mixture",
-        presenter="app.presenters.mixture:MixturePresenter",
         quality="share of rows whose nearest mean is the right one",
         command_options=frozenset({"distance"}),
     ),
@@ -167,7 +160,6 @@ _TASKS = (
         plans={"table": "models.topics.plan:make_plan"},
         plan_types={"table": "models.topics.plan:TopicPlan"},
         rounds_of="models.topics.rounds:private_topics",
-        presenter="app.presenters.topics:TopicPresenter",
         quality="probability that a topic has in common with the fit's",
         documents="moments.documents.documents:as_documents",
         moment="pair moment",
@@ -183,7 +175,6 @@ _TASKS = (
         plans={"table": "models.covariance.plan:make_covariance_plan"},
         plan_types={"table": "models.covariance.plan:CovariancePlan"},
         rounds_of="models.covariance.rounds:private_covariance",
-        presenter="models.covariance.presenter:CovariancePresenter",
         quality="1 less the covariance's relative error",
         fine_weights=True,
         command_options=frozenset({"spectrum"}),

@@ -236,15 +236,51 @@ def make_plan(
     noise_draws: int = 1,
     variables: int | None = None,
 ) -> Plan:
-    mechanism = options.mechanism
+    mechanism = _mechanism(options, features)
+    way = way_of(mechanism)
+    components, share = _components(options, features, way, mechanism)
+    _check_together(options, way, mechanism, features, components)
+    covariates = _covariates(options, features, way, mechanism)
+    left = features - len(covariates)
+    if not isinstance(options.n_components, Integral):
+        components = min(components, left)
+    elif components > left:
+        raise options.refused(
+            "n_components", "too-many-with-covariates", components=components, columns=left
+        )
+    fewest = components if share is None else 1
+    columns = columns_of_sketch(options, fewest, sketched=way is SKETCH, features=features)
+    if share is not None and options.given_columns is None:
+        columns = min(features, 4 * components)
+    plan = Plan(
+        n_components=min(components, columns) if way is SKETCH else components,
+        variance_share=share,
+        mechanism=mechanism,
+        row_norm=options.row_norm if isinstance(options.row_norm, str) else float(options.row_norm),
+        fractions={"moment": 1.0},
+        sketch_columns=columns if sketch_columns is None else sketch_columns,
+        power_rounds=int(options.power_rounds or POWER_ROUNDS),
+        covariates=covariates,
+        **fields_of(options, features=features, noise_draws=noise_draws, variables=variables),
+    )
+    return plan.model_copy(update={"fractions": _fractions(plan, options)})
+
+
+def _mechanism(options: Options, features: int) -> str:
+    mechanism: str = options.mechanism
     if mechanism == "auto":
         once = options.missing in COUNTS_OF_HOLES or options.covariates is not None
         once = once or options.delta == 0 or options.n_components == features
         noise = STATISTICS["second-moment"].usual(pure=options.delta == 0).name
         mechanism = noise if once else "adaptive"
     check_pure("second-moment", mechanism, options.delta)
-    way = way_of(mechanism)
-    components, share = _components(options, features, way, mechanism)
+    return mechanism
+
+
+def _check_together(
+    options: Options, way: Way, mechanism: str, features: int, components: int
+) -> None:
+    """Raise where options cannot be beside each other."""
     way.check(features, components, pure=options.delta == 0)
     if options.power_rounds is not None and way is not POWER:
         raise options.refused(
@@ -263,32 +299,6 @@ def make_plan(
         raise DataError("row-norm-without-norms")
     if options.row_norm == "max" and (options.scale is not None or options.ranges is not None):
         raise options.refused("row_norm", "largest-norm-unscaled")
-    covariates = _covariates(options, features, way, mechanism)
-    if not isinstance(options.n_components, Integral):
-        components = min(components, features - len(covariates))
-    elif components > features - len(covariates):
-        raise options.refused(
-            "n_components",
-            "too-many-with-covariates",
-            components=components,
-            columns=features - len(covariates),
-        )
-    fewest = components if share is None else 1
-    columns = columns_of_sketch(options, fewest, sketched=way is SKETCH, features=features)
-    if share is not None and options.given_columns is None:
-        columns = min(features, 4 * components)
-    plan = Plan(
-        n_components=min(components, columns) if way is SKETCH else components,
-        variance_share=share,
-        mechanism=mechanism,
-        row_norm=options.row_norm if isinstance(options.row_norm, str) else float(options.row_norm),
-        fractions={"moment": 1.0},
-        sketch_columns=columns if sketch_columns is None else sketch_columns,
-        power_rounds=int(options.power_rounds or POWER_ROUNDS),
-        covariates=covariates,
-        **fields_of(options, features=features, noise_draws=noise_draws, variables=variables),
-    )
-    return plan.model_copy(update={"fractions": _fractions(plan, options)})
 
 
 def _components(
