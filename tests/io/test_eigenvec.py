@@ -15,21 +15,9 @@ import pytest
 from genotype_tools import counts_of, samples_of, variants_of, write_bed, write_manifest
 
 from eigenveil import DataError
-from eigenveil.cli.app import main
 from eigenveil.io.write import eigenval_beside, write_columns, write_eigenvec
 
 FST, POPULATIONS = 0.1, 3
-
-
-def run(*words):
-    with pytest.raises(SystemExit) as done:
-        main([str(word) for word in words])
-    return done.value.code
-
-
-@pytest.fixture(autouse=True)
-def _own_ledger(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
 
 
 def populations(samples, variants, *, seed=1):
@@ -51,7 +39,7 @@ def scores_of(path):
     return head, [tuple(line[:at]) for line in lines], numbers
 
 
-def fitted(tmp_path, counts, frequencies, *more):
+def fitted(run, tmp_path, counts, frequencies):
     """A .bed, and the .eigenvec that a fit with little noise makes of it."""
     bed = write_bed(tmp_path / "a.bed", counts)
     manifest = write_manifest(tmp_path / "m.tsv", variants_of(counts.shape[1]), frequencies)
@@ -60,16 +48,17 @@ def fitted(tmp_path, counts, frequencies, *more):
     options += ["--center", "none", "--no-ledger", "--quiet", "--no-plots"]
     bound = 1.2 * np.sqrt(counts.shape[1])
     assert run("fit", bed, "--variants", manifest, *options, "--row-norm", f"{bound:g}", "--out",
-               result) == 0  # fmt: skip
-    assert run("transform", result, bed, "--variants", manifest, "--out", scores, *more) == 0
-    return bed, scores
+               result)[0] == 0  # fmt: skip
+    status, out, _ = run("transform", result, bed, "--variants", manifest, "--out", scores)
+    assert status == 0
+    return bed, scores, out
 
 
-def test_scores_stand_after_family_and_individual(tmp_path, capsys):
+def test_scores_stand_after_family_and_individual(tmp_path, run):
     counts = populations(4000, 200)
     frequencies = np.nanmean(counts, axis=0) / 2
-    bed, scores = fitted(tmp_path, counts, frequencies)
-    assert "after FID, IID" in " ".join(capsys.readouterr().out.split())
+    bed, scores, out = fitted(run, tmp_path, counts, frequencies)
+    assert "after FID, IID" in " ".join(out.split())
     head, samples, numbers = scores_of(scores)
     assert head == ["#FID", "IID", "PC1", "PC2"]
     assert samples == samples_of(4000)
@@ -84,12 +73,13 @@ def test_scores_stand_after_family_and_individual(tmp_path, capsys):
     scores.unlink()
     before = (tmp_path / "ours.eigenval").read_text()
     assert run("transform", tmp_path / "result", bed, "--variants", tmp_path / "m.tsv", "--out",
-               scores) != 0  # fmt: skip
+               scores)[0] != 0  # fmt: skip
     assert not scores.exists()
     assert (tmp_path / "ours.eigenval").read_text() == before
     # without the manifest columns are others, and nothing is computed
-    assert run("transform", tmp_path / "result", bed, "--out", tmp_path / "b.eigenvec") == 3
-    assert "no column" in capsys.readouterr().err
+    status, _, err = run("transform", tmp_path / "result", bed, "--out", tmp_path / "b.eigenvec")
+    assert status == 3
+    assert "no column" in err
     assert not (tmp_path / "b.eigenvec").exists()
 
 
@@ -114,12 +104,12 @@ def test_rows_without_names_of_samples_are_refused_and_nothing_is_written(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_plink2_finds_the_same_without_privacy(tmp_path):
+def test_plink2_finds_the_same_without_privacy(tmp_path, run):
     """Same frequencies, a public row bound, D x D, little noise: subspaces agree to 0.999."""
     if shutil.which("plink2") is None:
         pytest.skip("plink2 is not installed (apt-get install plink2)")
     counts = populations(1500, 2000)
-    bed, scores = fitted(tmp_path, counts, np.nanmean(counts, axis=0) / 2)
+    bed, scores, _ = fitted(run, tmp_path, counts, np.nanmean(counts, axis=0) / 2)
     command = ["plink2", "--bfile", bed.with_suffix(""), "--pca", "2", "--nonfounders"]
     command += ["--threads", "1", "--out", tmp_path / "theirs"]
     subprocess.run([str(word) for word in command], check=True, capture_output=True)

@@ -140,12 +140,6 @@ def test_frames_of_any_library_are_fitted_to_alike(made):
     assert list(model.feature_names_in_) == ["x", "y"]
     scores = wanted.transform(frame)
     np.testing.assert_array_equal(model.transform(made(frame)), scores)
-    for library, kind in (("pandas", pd.DataFrame), ("polars", pl.DataFrame)):
-        found = model.set_output(transform=library).transform(made(frame))
-        assert type(found) is kind
-        assert list(found.columns) == ["privatepca0", "privatepca1"]
-        np.testing.assert_array_equal(np.asarray(found), scores)
-    model.set_output(transform="default")
     sites = {"a": made(frame), "b": made(frame[["who", "y", "x"]])}
     with pytest.raises(DataError, match="no column 'nobody'"):
         PrivatePCA(**{**options, "unit": "nobody"}).fit(made(frame))
@@ -165,15 +159,3 @@ def test_long_identifiers_beside_missing_ones_stay_different(made):
 def test_what_is_no_frame_is_refused(what):
     with pytest.raises(DataError, match="is no frame with named columns"):
         read_frame(what, SCHEMA)
-
-
-@pytest.mark.parametrize("name", ["PrivatePCA", "StreamingPCA"])
-def test_every_transform_gives_frames_where_they_are_wanted(name):
-    import eigenveil
-
-    rows = np.random.default_rng(0).poisson(2.0, (400, 6)).astype(float)
-    model = getattr(eigenveil, name)(2).fit(rows)
-    for library, kind in (("pandas", pd.DataFrame), ("polars", pl.DataFrame)):
-        found = model.set_output(transform=library).transform(rows[:5])
-        assert type(found) is kind
-        assert found.shape == (5, 2)

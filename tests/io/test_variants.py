@@ -20,7 +20,6 @@ from genotype_tools import (
 from row_formats import labels_of
 
 from eigenveil import DataError, FederatedPCA, PrivatePCA, VariantsWarning
-from eigenveil.cli.app import main
 from eigenveil.io import ReadOptions, open_rows
 from eigenveil.io.formats import genotypes
 from eigenveil.io.formats.variants import Variant, chromosome, read_manifest, swaps
@@ -186,34 +185,31 @@ def test_sites_with_other_frequencies_are_refused_together(tmp_path, frequent):
 # -- The manifest's file.
 
 
+FIRST = "id\tchrom\tpos\tcounted\tother"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "line 1 names no column 'id'"),
-        ("id\tchrom\tpos\tcounted\n", "names no column 'other'"),
-        ("id\tchrom\tpos\tcounted\tother\n", "followed by no variant"),
-        ("id\tchrom\tpos\tcounted\tother\nrs1\t1\t5\tA\n", "line 2 has 4 cells, and the first 5"),
-        ("id\tchrom\tpos\tcounted\tother\nrs1\t1\t-5\tA\tG\n", "line 2 has the position '-5'"),
-        ("id\tchrom\tpos\tcounted\tother\nrs1\t1\t5\tA\tA\n", "line 2 does not have two alleles"),
-        ("id\tchrom\tpos\tcounted\tother\nrs1\t1\t5\tA\t0\n", "line 2 does not have two alleles"),
-        (
-            "id\tchrom\tpos\tcounted\tother\nrs1\t1\t5\tA\tG\nrs1\t1\t6\tA\tG\n",
-            "line 3 has the id 'rs1', which is there twice",
-        ),
-        ("id\tchrom\tpos\tcounted\tother\n.\t1\t5\tA\tG\n", "cannot be the name of a column"),
-        ("id\tchrom\tpos\tcounted\tother\nid_1\t1\t5\tA\tG\n", "cannot be the name of a column"),
+        (FIRST[:-6], "names no column 'other'"),
+        (FIRST, "followed by no variant"),
+        (f"{FIRST}\nrs1\t1\t5\tA", "line 2 has 4 cells, and the first 5"),
+        (f"{FIRST}\nrs1\t1\t-5\tA\tG", "line 2 has the position '-5'"),
+        (f"{FIRST}\nrs1\t1\t5\tA\tA", "line 2 does not have two alleles"),
+        (f"{FIRST}\nrs1\t1\t5\tA\t0", "line 2 does not have two alleles"),
+        (f"{FIRST}\nrs1\t1\t5\tA\tG\nrs1\t1\t6\tA\tG", "line 3 has the id 'rs1', which is there"),
+        (f"{FIRST}\n.\t1\t5\tA\tG", "cannot be the name of a column"),
+        (f"{FIRST}\nid_1\t1\t5\tA\tG", "cannot be the name of a column"),
         *(
-            (
-                f"id\tchrom\tpos\tcounted\tother\tfrequency\nrs1\t1\t5\tA\tG\t{wrong}\n",
-                "line 2 has the frequency",
-            )
+            (f"{FIRST}\tfrequency\nrs1\t1\t5\tA\tG\t{wrong}", "line 2 has the frequency")
             for wrong in ("0", "1", "nan", "", "x", "-0.1", "1e999")
         ),
     ],
 )
 def test_a_manifest_that_cannot_be_one_is_refused_by_line(tmp_path, text, said):
     place = tmp_path / "m.tsv"
-    place.write_text(text)
+    place.write_text(text + "\n")
     with pytest.raises(DataError, match=said) as refused:
         read_manifest(place)
     assert refused.value.code == "bad-manifest"
@@ -232,22 +228,16 @@ def test_a_manifest_that_is_not_there_or_no_text(tmp_path):
 # -- Writing one from public data.
 
 
-def run(*words):
-    with pytest.raises(SystemExit) as done:
-        main([str(word) for word in words])
-    return done.value.code
-
-
-def test_a_manifest_is_written_from_public_genotypes(write, tmp_path, capsys):
+def test_a_manifest_is_written_from_public_genotypes(write, tmp_path, run):
     variants = [*variants_of(WIDTH - 2), ("2", 5, "rs8", "A", "T"), ("2", 6, "rare", "A", "G")]
     counts = COUNTS.copy()
     counts[:, -1] = 0.0
     panel, place = write("panel", counts, variants), tmp_path / "new.tsv"
-    assert run("variants", "new", panel, "--out", place) == 2
-    assert "--public" in capsys.readouterr().err
+    status, _, err = run("variants", "new", panel, "--out", place)
+    assert status == 2
+    assert "--public" in err
     assert not place.exists()
-    assert run("variants", "new", panel, "--out", place, "--public", "--json") == 0
-    said = json.loads(capsys.readouterr().out)
+    said = json.loads(run("variants", "new", panel, "--out", place, "--public", "--json")[1])
     assert said["variants"] == WIDTH - 2
     assert sorted(said["left_out"].values()) == [1, 1]
     found = read_manifest(place)
@@ -260,24 +250,25 @@ def test_a_manifest_is_written_from_public_genotypes(write, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("ending", [".bim", ".pvar"])
-def test_a_manifest_is_written_from_a_list_of_variants(tmp_path, ending, capsys):
+def test_a_manifest_is_written_from_a_list_of_variants(tmp_path, ending, run):
     write = write_bed if ending == ".bim" else write_pgen
     panel = write(tmp_path / f"a.{write.__name__.removeprefix('write_')}", COUNTS)
     place = tmp_path / "new.tsv"
-    assert run("variants", "new", panel.with_suffix(ending), "--out", place, "--public") == 0
+    _, out, _ = run("variants", "new", panel.with_suffix(ending), "--out", place, "--public")
     found = read_manifest(place)
     assert found.frequencies is None
     assert [tuple(each) for each in found.variants] == variants_of(WIDTH)
-    assert "without frequencies" in capsys.readouterr().out
+    assert "without frequencies" in out
 
 
-def test_what_has_no_variants_makes_no_manifest(tmp_path, text, capsys):
+def test_what_has_no_variants_makes_no_manifest(tmp_path, text, run):
     place = tmp_path / "new.tsv"
     table = text("rows.csv", "alpha,beta\n1,2\n")
-    assert run("variants", "new", table, "--out", place, "--public") == 3
+    assert run("variants", "new", table, "--out", place, "--public")[0] == 3
     rare = write_bed(tmp_path / "rare.bed", np.zeros((5, 2), np.float32))
-    assert run("variants", "new", rare, "--out", place, "--public") == 3
-    assert "rarer than 0.01" in capsys.readouterr().err
+    status, _, err = run("variants", "new", rare, "--out", place, "--public")
+    assert status == 3
+    assert "rarer than 0.01" in err
     assert not place.exists()
 
 

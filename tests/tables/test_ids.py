@@ -53,8 +53,8 @@ def given_frame(found):
     return array_rows(np.asarray(table.given, dtype=float), None, ids)
 
 
-def written(write):
-    def opened(ids, folder, name):
+def of_file(name, write):
+    def opened(ids, folder):
         write(ids, folder / name)
         return open_rows([folder / name], unit="who")
 
@@ -69,11 +69,14 @@ def database(ids, place, kind):
     made.close()
 
 
-def of_database(ids, folder, kind):
-    place = folder / "rows.sqlite"
-    place.unlink(missing_ok=True)
-    database(ids, place, kind)
-    return open_rows([Query("SELECT who, x FROM t", f"sqlite:///{place}")], unit="who")
+def of_database(kind):
+    def opened(ids, folder):
+        place = folder / "rows.sqlite"
+        place.unlink(missing_ok=True)
+        database(ids, place, kind)
+        return open_rows([Query("SELECT who, x FROM t", f"sqlite:///{place}")], unit="who")
+
+    return opened
 
 
 def of_cells(ids, folder, name):
@@ -85,14 +88,6 @@ def of_cells(ids, folder, name):
     return open_rows([folder / name], unit="who")
 
 
-def of_dask(ids):
-    return rows_of(dask.dataframe.from_pandas(frame(ids), npartitions=2), unit="who")
-
-
-def of_duckdb(ids):
-    return read_frame(duckdb.from_arrow(column(ids)), SCHEMA)
-
-
 ENTRANCES = {
     "list": lambda ids, _: array_rows(np.ones((len(ids), 1)), None, ids),
     "objects": lambda ids, _: given_frame(frame(ids, lambda i: pd.Series(i, dtype=object))),
@@ -101,28 +96,20 @@ ENTRANCES = {
     "polars": lambda ids, _: given_frame(pl.from_arrow(column(ids))),
     "polars-schema": lambda ids, _: read_frame(pl.from_arrow(column(ids)), SCHEMA),
     "arrow-table": lambda ids, _: given_frame(column(ids)),
-    "duckdb": lambda ids, _: of_duckdb(ids),
-    "dask": lambda ids, _: of_dask(ids),
+    "duckdb": lambda ids, _: read_frame(duckdb.from_arrow(column(ids)), SCHEMA),
+    "dask": lambda ids, _: rows_of(
+        dask.dataframe.from_pandas(frame(ids), npartitions=2), unit="who"
+    ),
     "anndata": lambda ids, folder: of_cells(ids, folder, ""),
     "h5ad": lambda ids, folder: of_cells(ids, folder, "cells.h5ad"),
-    "csv-of-pandas": lambda ids, folder: written(lambda i, p: frame(i).to_csv(p, index=False))(
-        ids, folder, "pandas.csv"
-    ),
-    "csv-of-arrow": lambda ids, folder: written(lambda i, p: pyarrow.csv.write_csv(column(i), p))(
-        ids, folder, "arrow.csv"
-    ),
-    "parquet": lambda ids, folder: written(lambda i, p: pyarrow.parquet.write_table(column(i), p))(
-        ids, folder, "rows.parquet"
-    ),
-    "parquet-of-pandas": lambda ids, folder: written(lambda i, p: frame(i).to_parquet(p))(
-        ids, folder, "pandas.parquet"
-    ),
-    "feather": lambda ids, folder: written(
-        lambda i, p: pyarrow.feather.write_feather(column(i), str(p))
-    )(ids, folder, "rows.feather"),
-    "sqlite-integer": lambda ids, folder: of_database(ids, folder, "INTEGER"),
-    "sqlite-text": lambda ids, folder: of_database(ids, folder, "TEXT"),
-    "sqlite-real": lambda ids, folder: of_database(ids, folder, "REAL"),
+    "csv-of-pandas": of_file("pandas.csv", lambda i, p: frame(i).to_csv(p, index=False)),
+    "csv-of-arrow": of_file("arrow.csv", lambda i, p: pyarrow.csv.write_csv(column(i), p)),
+    "parquet": of_file("rows.parquet", lambda i, p: pyarrow.parquet.write_table(column(i), p)),
+    "parquet-of-pandas": of_file("pandas.parquet", lambda i, p: frame(i).to_parquet(p)),
+    "feather": of_file("x.feather", lambda i, p: pyarrow.feather.write_feather(column(i), str(p))),
+    "sqlite-integer": of_database("INTEGER"),
+    "sqlite-text": of_database("TEXT"),
+    "sqlite-real": of_database("REAL"),
 }
 
 

@@ -264,7 +264,7 @@ def _is_label(kind: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _KindReader:
     """How the cells of a kind are read."""
 
     fits: Callable[[Any], bool]  # Whether an Arrow type can be of the kind
@@ -273,14 +273,14 @@ class _Reader:
 
 
 _READERS = {
-    "number": _Reader(
+    "number": _KindReader(
         lambda kind: is_numeric(kind) or pa.types.is_null(kind),
         lambda _, cells: numbers_of(cells),
         of_texts=False,
     ),
-    "boolean": _Reader(
+    "boolean": _KindReader(
         lambda kind: is_numeric(kind) or _is_text(kind), lambda _, cells: _truths(cells)
     ),
-    "category": _Reader(_is_label, lambda column, cells: _levels(cells, column.levels)),
-    "date": _Reader(_is_day, lambda column, cells: _days(cells, column.origin)),
+    "category": _KindReader(_is_label, lambda column, cells: _levels(cells, column.levels)),
+    "date": _KindReader(_is_day, lambda column, cells: _days(cells, column.origin)),
 }

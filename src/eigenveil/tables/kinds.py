@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from eigenveil.tables.schema import Column
 
 
-class Kind:
+class ColumnKind:
     """A kind of columns."""
 
     name: ClassVar[str]
@@ -58,14 +58,14 @@ class Kind:
         return f"{len(column.levels)} levels" if column.levels else self.name
 
 
-class NumberKind(Kind):
+class NumberKind(ColumnKind):
     name, own = "number", ("range", "unit_of_measure")
 
     def said(self, parts: Sequence[str]) -> list[Any]:
         return [_number(part) for part in parts]
 
 
-class CategoryKind(Kind):
+class CategoryKind(ColumnKind):
     """One column a level, called ``name=level``."""
 
     name, own, needed, public, ends = "category", ("levels",), ("levels",), "levels", (0.0, 1.0)
@@ -74,11 +74,11 @@ class CategoryKind(Kind):
         return tuple(f"{column.name}={level}" for level in column.levels)
 
 
-class BooleanKind(Kind):
+class BooleanKind(ColumnKind):
     name, ends = "boolean", (0.0, 1.0)
 
 
-class DateKind(Kind):
+class DateKind(ColumnKind):
     """Days since the column's origin."""
 
     name, own = "date", ("range", "origin")
@@ -109,6 +109,6 @@ def _number(text: str) -> Any:
         return text
 
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, ColumnKind] = {
     kind.name: kind for kind in (NumberKind(), CategoryKind(), BooleanKind(), DateKind())
 }

@@ -21,7 +21,7 @@ from eigenveil.checks import first_twice
 from eigenveil.errors import DataError, nearest, short_name
 from eigenveil.files import read_toml, replacing, toml_comment, toml_value
 from eigenveil.privacy.certificate import plan_hash
-from eigenveil.tables.kinds import KINDS, Kind, day_of
+from eigenveil.tables.kinds import KINDS, ColumnKind, day_of
 
 FORMAT = "eigenveil-schema-1"
 Role = Literal["feature", "unit", "identifier", "covariate", "target", "ignore"]
@@ -55,7 +55,7 @@ class Column:
         return self.role in _READ
 
     @property
-    def of_kind(self) -> Kind:
+    def of_kind(self) -> ColumnKind:
         """Its kind; that of numbers where none is needed."""
         return KINDS[self.kind or "number"]
 

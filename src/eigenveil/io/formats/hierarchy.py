@@ -19,7 +19,6 @@ from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io.files import MOST_UNPACKED, too_large, unreadable
 
-"""The hint where a store does not have what its format has."""
 # An array that is read whole may become so many times what is stored of it, beyond so many bytes.
 _MOST_GROWTH, _ALWAYS_READ = 1 << 12, 1 << 26
 _MOST_CHUNK = MOST_UNPACKED // 4  # those of several arrays are unpacked together
