@@ -140,7 +140,7 @@ def _by_names(
         columns = names
     if unit is not None:
         if bare is not None:
-            raise _no_names(bare, "a unit (--unit)")
+            raise DataError("no-names", path=bare.path, needs="a unit (--unit)")
         _check_unit(named, unit, columns)
         exclude = [*exclude, unit] if unit not in exclude else exclude
     chosen = select(named, columns, exclude, of_words=names is not None) if named else names
@@ -183,12 +183,8 @@ def _tables(files: Sequence[Table | ArrayFile], needs: str) -> list[Table]:
         elif isinstance(file, Named):
             raise DataError("not-a-table", path=file.path, needs=needs)
         else:
-            raise _no_names(file, needs)
+            raise DataError("no-names", path=file.path, needs=needs)
     return found
-
-
-def _no_names(file: Table | ArrayFile, needs: str) -> DataError:
-    return DataError("no-names", path=file.path, needs=needs)
 
 
 def _check_unit(tables: Sequence[Named], unit: str, columns: Sequence[str] | None) -> None:
@@ -404,5 +400,5 @@ def _opened(found: Format, files: Sequence[RowFile], *, read: ReadOptions) -> Ta
     if not first.keys:
         return opened
     if not isinstance(opened, Table):
-        raise _no_names(opened, "a table in folders named key=value")
+        raise DataError("no-names", path=opened.path, needs="a table in folders named key=value")
     return PartTable(opened, first.keys)

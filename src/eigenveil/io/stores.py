@@ -323,11 +323,9 @@ def _s3(parts: SplitResult) -> tuple[ObjectStore, str]:
     found: dict[str, Any] = {"region": region} if region is not None else {}
     if endpoint is not None:
         scheme, between, host = endpoint.partition("://")
-        found |= (
-            {"scheme": scheme, "endpoint_override": host}
-            if between
-            else {"endpoint_override": endpoint}
-        )
+        found["endpoint_override"] = host if between else endpoint
+        if between:
+            found["scheme"] = scheme
     if options.get("anonymous") == "true":
         found["anonymous"] = True
     files = pyarrow.fs.S3FileSystem(
@@ -351,7 +349,13 @@ def _fsspec(parts: SplitResult, scheme: str) -> tuple[ObjectStore, str]:
     web = scheme in _WEB
     try:
         made = fsspec.get_filesystem_class(scheme)
-        files = made(**({"client_kwargs": {"timeout": _web_timeout()}} if web else {}))
+        options: dict[str, Any] = {}
+        if web:
+            aiohttp = library("aiohttp", extra="stores", what="An https:// URL")
+            half = PATIENCE / 2
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=half, sock_read=half)
+            options["client_kwargs"] = {"timeout": timeout}
+        files = made(**options)
     except (ImportError, ValueError) as error:
         why = first_line(error, empty=type(error).__name__)
         raise DataError("unknown-store", scheme=scheme, why=why) from None
@@ -359,11 +363,6 @@ def _fsspec(parts: SplitResult, scheme: str) -> tuple[ObjectStore, str]:
     path = parts.path.lstrip("/") if web else f"{parts.netloc}{parts.path}"
     query = f"?{parts.query}" if parts.query else ""
     return FsspecStore(root, files, query=query), path.rstrip("/")
-
-
-def _web_timeout() -> Any:
-    aiohttp = library("aiohttp", extra="stores", what="An https:// URL")
-    return aiohttp.ClientTimeout(total=None, sock_connect=PATIENCE / 2, sock_read=PATIENCE / 2)
 
 
 # -- Stores that do not answer.

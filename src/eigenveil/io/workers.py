@@ -39,9 +39,14 @@ def on_workers(rows: FileRows, address: str, *, read: ReadOptions = USUAL) -> Wo
     library("distributed", extra="dask", what="A Dask cluster")
     for path in rows.paths:
         if not isinstance(path, Path):
-            raise _not_shared(f"{path} is read from where it is, by this process alone")
+            raise DataError(
+                "not-for-workers", why=f"{path} is read from where it is, by this process alone"
+            )
     if rows.in_parts:
-        raise _not_shared(f"{rows.paths[0]} lies in folders named key=value, which are columns")
+        raise DataError(
+            "not-for-workers",
+            why=f"{rows.paths[0]} lies in folders named key=value, which are columns",
+        )
     cluster = SchedulerAt(address)
     with cluster.connected():
         pass
@@ -106,10 +111,6 @@ class _FileOpener:
             raise _other_file(part, error.strerror or str(error)) from None
         if size != part.size:
             raise _other_file(part, f"it has {size:,} bytes, and {part.size:,} here")
-
-
-def _not_shared(what: str) -> DataError:
-    return DataError("not-for-workers", why=what)
 
 
 def _other_file(part: _Part, what: str) -> DataError:

@@ -216,14 +216,6 @@ def first_difference(found: Sequence[str], wanted: Sequence[str]) -> str:
     return "their numbers differ"
 
 
-_FEWER = {
-    MOST_COLUMNS: "Store fewer columns in a file, or store them sparse (.npz of scipy, .mtx), of "
-    f"which {MOST_SPARSE_COLUMNS:,} are read.",
-    MOST_VARIANTS: "Choose variants that are nearly independent of each other in public data, "
-    "which say as much of ancestry: --variants MANIFEST, or plink2 --extract.",
-}
-
-
 def check_width(whose: str, columns: int, *, most: int | None = None) -> None:
     """Refuse more columns than are read, ``MOST_COLUMNS`` or another limit."""
     most = MOST_COLUMNS if most is None else most

@@ -29,7 +29,6 @@ ROLES: tuple[str, ...] = get_args(Role)
 FIRST_DAY = datetime.date(1970, 1, 1)
 """The day from which dates count where a column does not say another."""
 _READ = ("feature", "covariate")
-_WAY_OUT = "Correct the schema; 'eigenveil schema new' writes one to start from."
 
 
 @dataclass(frozen=True)

@@ -190,20 +190,13 @@ def _fields(path: Place, root: Any, where: str) -> tuple[list[str], str]:
     if is_array(frame):  # before version 0.7: records
         names = list(frame.dtype.names or ())
         if not names:
-            raise _no_index(path, where)
+            raise unreadable(path, f"{where} has no index")
         return names, "index" if "index" in names else names[0]
     index = as_texts(np.array([frame.attrs.get("_index", "")], dtype=object))[0]
     if not index or index not in frame:
-        raise _no_index(path, where)
+        raise unreadable(path, f"{where} has no index")
     order = as_texts(np.asarray(frame.attrs.get("column-order", ()), dtype=object))
     return [str(index), *(str(name) for name in order if name in frame)], str(index)
-
-
-def _no_index(path: Place, where: str) -> DataError:
-    return unreadable(
-        path,
-        f"{where} has no index",
-    )
 
 
 def _labels(path: Place, root: Any) -> tuple[tuple[str, ...], str]:

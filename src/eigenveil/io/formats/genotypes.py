@@ -212,7 +212,9 @@ class PgenFile(GenotypeFile):
             alternatives = variant.counted.count(",") + 1
             if alternatives > 1:
                 if self._all:
-                    raise _several_alleles(path, variant)
+                    place = f"{variant.chrom}:{variant.position}"
+                    name = short_name(variant.id)
+                    raise DataError("several-alleles", path=path, variant=name, place=place)
                 self._many[self._count] = alternatives
             self._count += 1
             yield variant
@@ -271,7 +273,8 @@ def _beside(path: Path, *endings: str) -> Path:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a text by number, without those that are empty."""
-    with reading(path), pa.input_stream(str(path), compression=_compression(path)) as stream:
+    packed = "zstd" if path.suffix == ".zst" else None
+    with reading(path), pa.input_stream(str(path), compression=packed) as stream:
         rest = b""
         number = 0
         while True:
@@ -285,10 +288,6 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                     yield number, text
             if not piece:
                 return
-
-
-def _compression(path: Path) -> str | None:
-    return "zstd" if path.suffix == ".zst" else None
 
 
 def _fam(path: Path) -> Iterator[tuple[str, str]]:
@@ -349,11 +348,6 @@ def _pvar(path: Path) -> Iterator[Variant]:
             raise unreadable(path, f"has too few columns in line {number}")
         chrom, position, name, other, counted = (cells[place] for place in at)
         yield variant_of(path, number, name, chrom, position, counted, other)
-
-
-def _several_alleles(path: Path, variant: Variant) -> DataError:
-    place = f"{variant.chrom}:{variant.position}"
-    return DataError("several-alleles", path=path, variant=short_name(variant.id), place=place)
 
 
 def unreadable(path: Place, problem: str) -> DataError:

@@ -266,7 +266,10 @@ class DelimitedTable(Table):
             if cell := _BAD_CELL.match(str(error)):
                 self._cell_by_cell.add(self._names[int(cell[1])])
                 raise _AgainError from None
-            raise self._located(str(error)) or error from None
+            if str(error).startswith("straddling object"):
+                most = _MOST_READ_BYTES >> 20
+                raise DataError("line-too-long", path=self.path, mebibytes=most) from None
+            raise
 
     def origin(self) -> FileOrigin:
         return TextOrigin(str(self.path), partial(self._line_of, whole=True))
@@ -289,11 +292,6 @@ class DelimitedTable(Table):
             if known is not None:
                 self._lines[index, whole] = known
         return known
-
-    def _located(self, complaint: str) -> DataError | None:
-        if not complaint.startswith("straddling object"):
-            return None
-        return DataError("line-too-long", path=self.path, mebibytes=_MOST_READ_BYTES >> 20)
 
 
 def tell_guesses(path: Place, settled: SettledDialect) -> None:

@@ -149,31 +149,24 @@ def match(path: Place, variants: Iterable[Variant], manifest: Manifest) -> Varia
                 repeated += 1
             else:
                 places[number], swapped[number] = place, swap
-    if count and not (places >= 0).any() and not _only_ambiguous(manifest):
+    only_ambiguous = all(each.ambiguous for each in manifest.variants)
+    if count and not (places >= 0).any() and not only_ambiguous:
         raise DataError("no-variants-of-manifest", path=path, size=size, manifest=manifest.path)
     _tell(path, manifest, places, others, repeated)
     return VariantColumns(manifest.names, places, swapped, manifest.frequencies)
-
-
-def _only_ambiguous(manifest: Manifest) -> bool:
-    return all(each.ambiguous for each in manifest.variants)
 
 
 def swaps(found: Variant, wanted: Variant) -> bool | None:
     """Whether a variant counts the other allele; ``None`` if it is not the one that is wanted."""
     if wanted.ambiguous:
         return None
-    for strand in (_same, _complement):
+    for strand in (str, _complement):
         counted, other = strand(found.counted), strand(found.other)
         if _agree(counted, wanted.counted) and _agree(other, wanted.other):
             return False
         if _agree(counted, wanted.other) and _agree(other, wanted.counted):
             return True
     return None
-
-
-def _same(allele: str) -> str:
-    return allele
 
 
 def _complement(allele: str) -> str:
