@@ -8,6 +8,7 @@ with the whole budget.
 import itertools
 
 import pytest
+from ledger_tools import begin
 
 from eigenveil.errors import BudgetExceeded, EigenveilError
 from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
@@ -36,13 +37,7 @@ def spend(ledger, record, name, adjacency="add-remove"):
     """Whether the ledger lets a session have a release."""
     key = SessionKey("study " + name, name)
     try:
-        ledger.begin(
-            key,
-            data_set="rows",
-            adjacency=adjacency,
-            reserve=Loss.of(record),
-            state=b"",
-        )
+        begin(ledger, key, Loss.of(record), adjacency=adjacency)
     except BudgetExceeded:
         return False
     ledger.commit(
@@ -75,17 +70,10 @@ def test_the_other_adjacency_is_no_second_purse(tmp_path):
         for round_number, adjacency in enumerate(order):
             # a histogram loses the same under both
             record = release(0.15, adjacency=adjacency)
-            replacing = Loss.of(record)
+            loss = Loss.of(record)
             key = SessionKey(f"study {round_number}", "s")
             try:
-                ledger.begin(
-                    key,
-                    data_set="rows",
-                    adjacency=adjacency,
-                    reserve=Loss.of(record),
-                    replacing=replacing,
-                    state=b"",
-                )
+                begin(ledger, key, loss, replacing=loss, adjacency=adjacency)
             except BudgetExceeded:
                 continue
             charged = Draft(lambda: (b"", None), charges=[record])
@@ -114,14 +102,7 @@ def test_a_site_cannot_open_the_purse_anew(tmp_path):
     assert "rows that are changed" in caught.value.message
     assert "--adjacency replace-one" in caught.value.hint
     with pytest.raises(EigenveilError) as caught:
-        ledger.begin(
-            SessionKey("a", "b"),
-            data_set="rows",
-            adjacency="add-remove",
-            unit="patient",
-            reserve=Loss(),
-            state=b"",
-        )
+        begin(ledger, SessionKey("a", "b"), Loss(), unit="patient")
     assert caught.value.code == "other-unit"
 
 

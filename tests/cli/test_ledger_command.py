@@ -5,6 +5,7 @@ import sqlite3
 import sys
 
 import pytest
+from ledger_tools import begin
 
 from eigenveil.errors import BudgetExceeded
 from eigenveil.federation.ledger.books import Standing
@@ -41,7 +42,7 @@ def used(path):
     for name in ("first", "[bold]second"):
         key = SessionKey(STUDY, name)
         reserve = Loss.total([Loss.of(RELEASE)] * 2)
-        ledger.begin(key, data_set="patients", adjacency="add-remove", reserve=reserve, state=b"s")
+        begin(ledger, key, reserve, data_set="patients")
         ledger.commit(
             key,
             "round 1",
@@ -76,9 +77,9 @@ def test_budget_makes_a_ledger_keeps_what_is_not_given_and_says_where_it_stands(
     assert "one patient id" in run("show", path)[1]
     assert run(*words, "--epsilon", 2, "--unit", "")[0] == 3
     # what a refusal advises
-    wanted = {"data_set": "[b]", "adjacency": "replace-one", "unit": "patient id", "state": b""}
+    wanted = {"data_set": "[b]", "adjacency": "replace-one", "unit": "patient id"}
     with pytest.raises(BudgetExceeded) as caught:
-        Ledger(path).begin(SessionKey(STUDY, "s"), reserve=Loss(mu_squared=9.0), **wanted)
+        begin(Ledger(path), SessionKey(STUDY, "s"), Loss(mu_squared=9.0), **wanted)
     assert "--data-set '[b]' --adjacency replace-one --unit 'patient id'" in caught.value.hint
 
 
@@ -123,9 +124,7 @@ def test_many_sessions_are_cut_to_the_last(used, run):
     ledger = Ledger(used)
     for turn in range(25):
         key = SessionKey(f"{turn:064x}", "s")
-        ledger.begin(
-            key, data_set="patients", adjacency="add-remove", reserve=Loss(), state=b"", note=""
-        )
+        begin(ledger, key, Loss(), data_set="patients")
     _, out, _ = run("show", used)
     assert "the last 20 of 27" in out
     assert "replaced" not in out

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from ledger_tools import begin
 
 from eigenveil.app import federation
 from eigenveil.app.decisions import Owner
@@ -152,13 +153,7 @@ def test_a_budget_of_a_site_is_given_once_and_signed(run, party, place, tmp_path
     assert (status, "no budget is set" in err) == (3, True)
     assert not (tmp_path / "new.ledger").exists()
     ledger = Ledger(place, heads=None)
-    ledger.begin(
-        SessionKey(STUDY.hash, "s"),
-        data_set="default",
-        adjacency="add-remove",
-        reserve=Loss(1e-3),
-        state=b"",
-    )
+    begin(ledger, SessionKey(STUDY.hash, "s"), Loss(1e-3), data_set="default")
     assert ledger.verify().holds
 
 

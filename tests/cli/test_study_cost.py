@@ -1,5 +1,7 @@
 """What the owner is told of a study's cost is what the site's ledger will do."""
 
+from dataclasses import replace
+
 import pytest
 
 from eigenveil.app.decisions import cost_of
@@ -22,16 +24,7 @@ def test_an_account_of_the_studys_unit_covers_it_and_no_other(tmp_path, unit, of
     terms, key = settle(study), SessionKey(study.hash, "1")
 
     def begin():
-        ledger.begin(
-            key,
-            data_set="default",
-            adjacency=study.adjacency,
-            reserve=terms.reservation("north"),
-            replacing=terms.reservation("north", replacing=True),
-            state=b"",
-            unit=unit,
-            note="",
-        )
+        ledger.begin(key, replace(terms.wanted("north", "default"), unit=unit), state=b"")
 
     if cost.covered:
         begin()

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from ledger_tools import begin
 
 from eigenveil.console.desk.lead import LeadDesk
 from eigenveil.console.desk.ledger import LedgerPages
@@ -116,7 +117,7 @@ def test_the_ledger_is_added_up_by_what_is_new(place):
     first = pages.books()
     for number in range(60):
         key = SessionKey(STUDY.hash, f"run-{number}")
-        ledger.begin(key, data_set="default", adjacency="add-remove", reserve=Loss(1e-6), state=b"")
+        begin(ledger, key, Loss(1e-6), data_set="default")
         ledger.end(key, "done")
     found = pages.page(1, "", {})
     assert pages.books() is first  # added to

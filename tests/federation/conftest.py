@@ -1,7 +1,11 @@
-"""One PostgreSQL server for all tests of a process."""
+"""One PostgreSQL server for all tests of a process; a site where approvers decide."""
 
 import pytest
 from ledger_tools import postgresql_server
+
+from eigenveil.federation.approvals.desk import Decisions
+from eigenveil.federation.ledger.ledger import Budget, Ledger
+from federation_tools import make_federation
 
 
 @pytest.fixture(scope="session")
@@ -13,3 +17,26 @@ def server():
         with psycopg.connect(running.dsn, autocommit=True) as connection:
             connection.execute("CREATE ROLE north LOGIN")
         yield running
+
+
+@pytest.fixture
+def parties(tmp_path):
+    return make_federation(tmp_path / "parties")
+
+
+@pytest.fixture
+def party(parties):
+    return parties["north"]
+
+
+@pytest.fixture
+def desk(party, tmp_path):
+    """With a budget of epsilon 5."""
+    made = Decisions(party, Ledger(tmp_path / "north.ledger", durable=False))
+    assert made.set_budget(Budget("default", "add-remove", 5.0, 1e-6))
+    return made
+
+
+@pytest.fixture
+def ledger(desk):
+    return desk.ledger

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from ledger_tools import (
-    ADJACENCY,
     DELTA,
     ROWS,
     begin,
@@ -256,9 +255,7 @@ def test_names_that_cannot_be_stored_or_shown_are_refused(ledger, name):
 
 def test_names_and_notes_in_any_language(ledger):
     key = key_of("sitzung größe ∆", study="исследование")
-    ledger.begin(
-        key, data_set=ROWS, adjacency=ADJACENCY, reserve=COST, state=b"", note="Ж\x1b\n\ud800ok"
-    )
+    begin(ledger, key, COST, note="Ж\x1b\n\ud800ok")
     commit(ledger, key, "étape 1", charges=[ONE])
     assert ledger.sessions()[0].terms.note == "Жok"
     assert ledger.verify().holds
@@ -397,12 +394,11 @@ def test_charges_stay_within_what_an_account_of_changed_rows_counts(ledger):
     """The session reserves for a changed row what is enough for an added one only."""
     one = release(0.05).model_copy(update={"statistic": "second-moment"})
     ledger.set_budget(budget_of(1.0, adjacency="replace-one"))
-    rows = {"data_set": ROWS, "adjacency": "add-remove", "reserve": loss_of(one), "state": b""}
-    ledger.begin(key_of("short"), replacing=loss_of(one), **rows)
+    begin(ledger, key_of("short"), loss_of(one), replacing=loss_of(one))
     with pytest.raises(BudgetExceeded) as refused:
         commit(ledger, key_of("short"), charges=[one])
     assert refused.value.code == "beyond-reservation"
-    ledger.begin(key_of("enough", "a2"), **rows)
+    begin(ledger, key_of("enough", "a2"), loss_of(one))
     commit(ledger, key_of("enough", "a2"), charges=[one])
 
 
@@ -808,7 +804,7 @@ def test_a_ledger_that_another_process_holds(in_file, path, monkeypatch):
 def test_what_is_charged_outlasts_a_power_failure(in_file, path, forced):
     def settings(ledger):
         names = ("synchronous", "journal_mode", "secure_delete")
-        with ledger.reading() as tables:
+        with ledger.store.reading() as tables:
             return [tables.run(f"PRAGMA {name}").fetchone()[0] for name in names]
 
     assert settings(in_file) == [3, "delete", 1]

@@ -3,50 +3,23 @@
 from dataclasses import replace
 
 import pytest
+from ledger_tools import appointed, begin, refused
 
-from eigenveil.errors import EigenveilError
-from eigenveil.federation.approvals.desk import Decisions
-from eigenveil.federation.approvals.keys import make_key
+from eigenveil.federation.approvals.roster import Decider
 from eigenveil.federation.ledger.entries import BudgetDecisionBody, SessionKey
 from eigenveil.federation.ledger.ledger import Budget, Ledger
 from eigenveil.federation.ledger.placing import capped
+from eigenveil.federation.public_key import KeySigner
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.elsewhere import Elsewhere
-from federation_tools import make_federation
 
-PASSWORD = "four words are enough"
-FIRST = Budget("default", "add-remove", 1.0, 1e-6)
-MORE, MOST = replace(FIRST, epsilon=2.0), replace(FIRST, epsilon=9.0)
-
-
-@pytest.fixture
-def desk(tmp_path):
-    party = make_federation(tmp_path / "parties")["north"]
-    made = Decisions(party, Ledger(tmp_path / "north.ledger", durable=False))
-    assert made.set_budget(FIRST)
-    return made
-
-
-@pytest.fixture
-def ledger(desk):
-    return desk.ledger
+FIRST = Budget("default", "add-remove", 5.0, 1e-6)
+MORE, MOST = replace(FIRST, epsilon=7.0), replace(FIRST, epsilon=9.0)
 
 
 @pytest.fixture
 def ann(desk):
     return appointed(desk, "ann")
-
-
-def appointed(desk, name, role="approver"):
-    signer = make_key(desk.party.approver_keys / f"{name}.key", PASSWORD)
-    desk.appoint(name, role, signer.public_key.text)
-    return signer
-
-
-def refused(code, call, *words, **fields):
-    with pytest.raises(EigenveilError) as caught:
-        call(*words, **fields)
-    assert caught.value.code == code, caught.value
 
 
 def signers(ledger):
@@ -66,16 +39,15 @@ def test_an_approver_signs(desk, ledger, ann):
     refused("budget-unsigned", ledger.set_budget, MORE)
     refused("budget-unsigned", ledger.set_budget, replace(FIRST, data_set="another"))
     refused("budget-unsigned", Ledger(ledger.name, budget=replace(MORE, data_set="x")).__enter__)
-    viewer = make_key(desk.party.approver_keys / "v.key", PASSWORD)
-    refused("bad-signature", desk.set_budget, MORE, viewer, by="ann")
-    refused("unknown-approver", desk.set_budget, MORE, ann, by="bob")
-    refused("bad-epsilon", desk.set_budget, replace(MORE, epsilon=-1.0), ann, by="ann")
+    refused("bad-signature", desk.set_budget, MORE, Decider("ann", KeySigner.new()))
+    refused("unknown-approver", desk.set_budget, MORE, Decider("bob", ann.signer))
+    refused("bad-epsilon", desk.set_budget, replace(MORE, epsilon=-1.0), ann)
     assert len(list(ledger.entries())) == entries
     assert ledger.budget("default") == FIRST
     kept = replace(MORE, delta_elsewhere=5e-7)
-    assert desk.set_budget(kept, ann, by="ann")
+    assert desk.set_budget(kept, ann)
     assert ledger.budget("default") == kept
-    assert desk.set_budget(MORE, ann, by="ann", reason="a year later")
+    assert desk.set_budget(MORE, ann, reason="a year later")
     assert desk.set_budget(MOST)  # the owner, with the site's key
     assert ledger.budget("default") == MOST
     assert signers(ledger) == [("owner",), ("ann",), ("ann",), ("owner",)]
@@ -92,16 +64,16 @@ def test_the_first_signature_makes_the_list(desk, ledger):
 def test_two_persons(desk, ledger, ann):
     bob = appointed(desk, "bob")
     desk.set_needed(2)
-    assert not desk.set_budget(MORE, ann, by="ann")
-    assert not desk.set_budget(MORE, ann, by="ann")  # not twice the same
-    assert not desk.set_budget(MOST, bob, by="bob")  # another budget
+    assert not desk.set_budget(MORE, ann)
+    assert not desk.set_budget(MORE, ann)  # not twice the same
+    assert not desk.set_budget(MOST, bob)  # another budget
     assert ledger.budget("default") == FIRST
     assert len(desk.record().waiting) == 3
-    assert desk.set_budget(MORE, bob, by="bob")
+    assert desk.set_budget(MORE, bob)
     assert ledger.budget("default") == MORE
     assert signers(ledger)[-1] == ("ann", "bob")
     assert desk.record().waiting == []
-    assert not desk.set_budget(MOST, ann, by="ann")  # bob's agreement before was about that time
+    assert not desk.set_budget(MOST, ann)  # bob's agreement before was about that time
     assert ledger.verify().holds
 
 
@@ -111,11 +83,11 @@ def test_a_budget_that_was_slipped_in_does_not_hold(desk, ledger, ann, forged):
     if forged == "one of two":
         appointed(desk, "bob")
         desk.set_needed(2)
-        desk.set_budget(MOST, ann, by="ann")
+        desk.set_budget(MOST, ann)
 
     slipped_in = []
     if forged == "another's signature":
-        desk.set_budget(MORE, ann, by="ann")
+        desk.set_budget(MORE, ann)
         signed = [e for e in ledger.entries() if e.kind == "budget-decision"][-1].body["signed"]
         changed = signed | {"said": signed["said"] | {"epsilon": MOST.epsilon}}
         slipped_in.append(BudgetDecisionBody.model_validate({"signed": changed}))
@@ -123,15 +95,15 @@ def test_a_budget_that_was_slipped_in_does_not_hold(desk, ledger, ann, forged):
     found = ledger.verify()
     assert not found.holds
     assert "does not hold" in found.explanation
-    words = {"data_set": "default", "adjacency": "add-remove", "reserve": Loss(1e-3), "state": b""}
-    refused("chain-broken", ledger.begin, SessionKey("ab" * 32, "run"), **words)  # nor is it used
+    key = SessionKey("ab" * 32, "run")
+    refused("chain-broken", begin, ledger, key, Loss(1e-3), data_set="default")  # nor is it used
 
 
 def test_a_session_after_a_signed_budget(desk, ledger, ann):
     """Caps that are divided anew are no other budget."""
-    assert desk.set_budget(MORE, ann, by="ann")
+    assert desk.set_budget(MORE, ann)
     key = SessionKey("ab" * 32, "run")
     for each, reserve in ((key, Loss(1e-3)), (key._replace(session="b"), Loss(pure=0.1))):
-        ledger.begin(each, data_set="default", adjacency="add-remove", reserve=reserve, state=b"")
+        begin(ledger, each, reserve, data_set="default")
     ledger.charge_elsewhere("default", Elsewhere.stated(epsilon=0.1, adjacency="add-remove"))
     assert ledger.verify().holds

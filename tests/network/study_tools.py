@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 
 from eigenveil.federated.running import requested_budget
-from eigenveil.federation.approvals.record import Standing
+from eigenveil.federation.approvals.record import StudyStanding
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.moments.source import ArrayRows
@@ -66,7 +66,7 @@ class Site(SiteParty):
             )
 
     def standing(self, study):
-        return Standing(self.decision)
+        return StudyStanding(self.decision)
 
     def _may_run(self, run):
         return self.standing(run.key.study).approved

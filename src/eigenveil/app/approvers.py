@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from eigenveil.app.decisions import desk_of, signer_of
+from eigenveil.app.decisions import decider_of, desk_of
 from eigenveil.app.parts import Part, TablePart, whole
 from eigenveil.errors import WrongOption
 from eigenveil.federation.approvals.desk import Decisions
@@ -19,8 +19,7 @@ from eigenveil.federation.approvals.documents import (
     key_mark,
 )
 from eigenveil.federation.approvals.keys import make_key, read_public_key
-from eigenveil.federation.approvals.roster import FIRST_OWNER, key_file
-from eigenveil.federation.public_key import Signer
+from eigenveil.federation.approvals.roster import FIRST_OWNER, Decider, key_file
 from eigenveil.network.folder import PartyFolder, open_party
 
 Password = Callable[..., str]
@@ -46,9 +45,9 @@ class Deciding:
         return desk_of(self.site, self.ledger)
 
     @cached_property
-    def signer(self) -> Signer | None:
-        """The key that signs; its password is asked for where it has one."""
-        return signer_of(self.desk, self.by, self.key, self.password)
+    def decider(self) -> Decider:
+        """With the key that signs; its password is asked for where it has one."""
+        return decider_of(self.desk, self.by, self.key, self.password)
 
 
 @dataclass(frozen=True)
@@ -121,10 +120,10 @@ def add(who: Deciding, name: str, role: str, public_key: Path | None) -> RosterC
             "unknown-choice", option="--role", given=role, known="owner, approver, viewer, lead"
         )
 
-    signer = who.signer
+    by = who.decider
 
     def change(new: str) -> bool:
-        return who.desk.appoint(name, role, new, signer=signer, by=who.by)
+        return who.desk.appoint(name, role, new, by=by)
 
     made = None
     if public_key is not None:
@@ -139,11 +138,11 @@ def add(who: Deciding, name: str, role: str, public_key: Path | None) -> RosterC
 
 def renew(who: Deciding, name: str, public_key: Path | None) -> RosterChange:
     """Give somebody another key: one of a file, the party's own, or a new one."""
-    desk, signer = who.desk, who.signer
+    desk, by = who.desk, who.decider
     own, made = key_file(desk.party, name), None
 
     def change(new: str) -> bool:
-        return desk.renew(name, new, signer=signer, by=who.by)
+        return desk.renew(name, new, by=by)
 
     if public_key is not None:
         done = change(read_public_key(public_key))
@@ -158,17 +157,17 @@ def renew(who: Deciding, name: str, public_key: Path | None) -> RosterChange:
 
 
 def remove(who: Deciding, name: str) -> RosterChange:
-    done = who.desk.dismiss(name, signer=who.signer, by=who.by)
+    done = who.desk.dismiss(name, by=who.decider)
     return _changed(who, f"removed: {name}", done)
 
 
 def set_rule(who: Deciding, persons: int) -> RosterChange:
-    done = who.desk.set_needed(2 if persons == 2 else 1, signer=who.signer, by=who.by)
+    done = who.desk.set_needed(2 if persons == 2 else 1, by=who.decider)
     return _changed(who, f"rule: {persons}", done)
 
 
 def agree(who: Deciding) -> RosterChange:
-    return _changed(who, "agreed", who.desk.agree(who.signer, by=who.by))
+    return _changed(who, "agreed", who.desk.agree(who.decider))
 
 
 def _changed(who: Deciding, what: str, done: bool, key: Path | None = None) -> RosterChange:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
-from eigenveil.app.decisions import signer_of
+from eigenveil.app.decisions import decider_of
 from eigenveil.app.ledger import Accounts, ledger_of, open_ledger
 from eigenveil.errors import DataError, WrongOption
 from eigenveil.federation.approvals.desk import Decisions
@@ -70,8 +70,9 @@ def set_budget(
         ledger.set_budget(new, by=_login() if by is None else by, reason=reason)
         note = "This budget is unsigned: the ledger has no approvers."
     else:
-        desk, who = Decisions(open_party(party, role="site"), ledger), by or FIRST_OWNER
-        is_set = desk.set_budget(new, signer_of(desk, who, key, password), by=who, reason=reason)
+        desk = Decisions(open_party(party, role="site"), ledger)
+        decider = decider_of(desk, by or FIRST_OWNER, key, password)
+        is_set = desk.set_budget(new, decider, reason=reason)
         waits = "A second approver must agree to exactly this budget: it is not set yet."
         note = "" if is_set else waits
     return Accounts(_of(ledger, name), note)

@@ -15,15 +15,13 @@ from eigenveil.app.study import settled
 from eigenveil.errors import DataError, OutputError, nearest
 from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.approvals.keys import open_key
-from eigenveil.federation.approvals.record import Record, Standing
-from eigenveil.federation.approvals.roster import FIRST_OWNER, Site, key_file
+from eigenveil.federation.approvals.record import Record, StudyStanding
+from eigenveil.federation.approvals.roster import FIRST_OWNER, Decider, SiteFolder, key_file
 from eigenveil.federation.approvals.studies import decided_studies, waiting_studies
 from eigenveil.federation.ledger.books import epsilon_or_infinity
-from eigenveil.federation.ledger.entries import UNIT
 from eigenveil.federation.ledger.ledger import Budget, Ledger
 from eigenveil.federation.ledger.placing import Wanted, budget_left_text
-from eigenveil.federation.protocol.terms import Terms, settle
-from eigenveil.federation.public_key import Signer
+from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.file import read_study
 from eigenveil.federation.study.study import Study
 from eigenveil.files import Place
@@ -56,7 +54,7 @@ def pick(studies: Sequence[Study], prefix: str, *, what: str) -> Study:
     return found[0]
 
 
-def sentence_of(found: Standing) -> str:
+def sentence_of(found: StudyStanding) -> str:
     """Where a study stands, in words for the owner: in the command line and the console."""
     who, date = " and ".join(found.by), ""
     if found.until is not None:
@@ -81,7 +79,7 @@ def sentence_of(found: Standing) -> str:
             return f"{state} by {who}" + (f": {found.reason}" if found.reason else "")
 
 
-def _good_for(found: Standing, date: str) -> str:
+def _good_for(found: StudyStanding, date: str) -> str:
     if found.left is None:
         return f"for any number of runs{date}"
     if found.left == 1 and found.used == 0:
@@ -124,21 +122,10 @@ def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Co
         return Cost(own, study.delta)
     for standing in ledger.standings():
         if standing.budget.data_set == data_set:
-            wanted = _wanted(terms, site, data_set)
+            wanted = terms.wanted(site, data_set)
             covered, left = ledger.covers(wanted), budget_left_text(standing)
             return Cost(own, study.delta, standing.budget, covered, left, wanted)
     return Cost(own, study.delta)
-
-
-def _wanted(terms: Terms, site: str, data_set: str) -> Wanted:
-    """What a site's session of a study wants of its account, as the site itself will ask for it."""
-    return Wanted(
-        data_set,
-        terms.study.adjacency,
-        terms.reservation(site),
-        terms.reservation(site, replacing=True),
-        terms.study.unit or UNIT,
-    )
 
 
 # -- what the owner gave at 'site start', for the commands that come later
@@ -223,22 +210,24 @@ def desk_of(party: PartyFolder, ledger: str | None, data_set: str | None = None)
     return Decisions(party, ledger_of(place, party), named, rows)
 
 
-def signer_of(
+def decider_of(
     desk: Decisions, by: str, key: Path | None, password: Callable[[str], str]
-) -> Signer | None:
-    """The approver's key; ``None`` for the party's own, which the first owner has."""
+) -> Decider:
+    """An approver with the key that signs for them: the party's own, or one of a file."""
     if key is None:
         known, own = desk.approvers().called(by), desk.party.signer_now
         if known is not None and known.public_key == own.public_key.text:
-            return own
+            return Decider(by, own)
         if by == FIRST_OWNER and not key_file(desk.party, by).exists():
-            return desk.owner()  # says that the party has another key
+            return Decider(by, desk.owner())  # says that the party has another key
     place = key if key is not None else key_file(desk.party, by)
     if not place.exists():
         raise OutputError("no-key-of", name=by, place=place)
     if place.resolve().is_relative_to(desk.party.keys.resolve()):
-        return read_signer(place)  # a former key of the party's own, which has no password
-    return open_key(place, password(f"Password of {by}'s key"))
+        return Decider(
+            by, read_signer(place)
+        )  # a former key of the party's own, which has no password
+    return Decider(by, open_key(place, password(f"Password of {by}'s key")))
 
 
 # -- what waits, what was decided, and what it would cost
@@ -251,14 +240,14 @@ class StudyAtSite:
     study: Study
     cost: Cost | None
     sentence: str
-    standing: Standing
+    standing: StudyStanding
 
 
 @dataclass(frozen=True)
 class Studies:
     """The studies at a site; those that cannot be shown are only counted."""
 
-    party: Site
+    party: SiteFolder
     desk: Decisions | None  # Without a ledger nothing is known of budgets and decisions
     data_set: str
 
@@ -283,7 +272,7 @@ class Studies:
     def waiting(self) -> list[Study]:
         return [each for each in waiting_studies(self.party) if can_be_shown(each)]
 
-    def decided(self) -> list[tuple[Study, Standing]]:
+    def decided(self) -> list[tuple[Study, StudyStanding]]:
         """Those that were decided about, and where each stands."""
         if self.desk is None:
             return []

@@ -108,7 +108,7 @@ class LedgerView:
 
 def read_ledger(place: str | None) -> LedgerView:
     ledger = open_ledger(place)
-    with ledger.reading() as tables:
+    with ledger.store.reading() as tables:
         books = tables.books()
         record = Record.of(books, tables.mark())
     sessions = list(books.sessions.values())
@@ -165,7 +165,7 @@ def verify(
     if against is not None and not re.fullmatch("[0-9a-f]{64}", against := against.lower()):
         raise WrongOption("bad-hash-of-entry")
     ledger = open_ledger(place, heads=heads, party=party)
-    return Verified(ledger.verify(against=against), ledger.heads)
+    return Verified(ledger.verify(against=against), ledger.store.heads)
 
 
 def export(place: str | None, out: Path | TextIO) -> None:

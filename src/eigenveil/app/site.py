@@ -14,8 +14,8 @@ from eigenveil.app.parts import Part, TablePart, strongly, whole
 from eigenveil.app.presenters.study import summary, summary_parts
 from eigenveil.errors import OutputError, WrongOption
 from eigenveil.federation.approvals.desk import Decisions
-from eigenveil.federation.approvals.record import Standing
-from eigenveil.federation.public_key import Signer
+from eigenveil.federation.approvals.record import StudyStanding
+from eigenveil.federation.approvals.roster import Decider
 from eigenveil.federation.study.study import Study
 from eigenveil.network.folder import PartyFolder, lock
 from eigenveil.network.folder import open_party as open_party
@@ -117,7 +117,7 @@ def _hidden(at: Studies) -> Iterator[Part]:
         yield strongly(f"{at.hidden} more", what)
 
 
-def stood_parts(title: str, stood: Sequence[tuple[Study, Standing]]) -> Iterator[Part]:
+def stood_parts(title: str, stood: Sequence[tuple[Study, StudyStanding]]) -> Iterator[Part]:
     rows = [
         (each.name, each.hash[:16], sentence_of(found))
         for each, found in stood
@@ -142,7 +142,7 @@ class Approved:
     """Studies that were approved, with their costs before, and where each stands."""
 
     at: Studies
-    stood: Sequence[tuple[StudyAtSite, Standing]]
+    stood: Sequence[tuple[StudyAtSite, StudyStanding]]
     all_asked: bool  # Whether all that wait were meant
 
     def as_json(self) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class Approved:
 def approve(
     at: Studies,
     study: str | None,
-    signer: Callable[[], Signer | None],
+    by: Callable[[], Decider],
     *,
     desk: Callable[[], Decisions],
     until: str | None,
@@ -180,10 +180,10 @@ def approve(
     chosen = [at.shown(e) for e in (at.waiting if study is None else [at.named(study)])]
     stood = []
     if chosen:
-        deciding, key = at.desk or desk(), signer()
+        deciding, decider = at.desk or desk(), by()
         good = runs if runs is not None or last is not None else 1
         for each in chosen:
-            found = deciding.approve(each.study, key, runs=good, until=last, **fields)
+            found = deciding.approve(each.study, decider, runs=good, until=last, **fields)
             stood.append((each, found))
     return Approved(at, stood, study is None)
 
@@ -203,7 +203,7 @@ EVERY = "all"
 """In place of a study: every one that was approved as it came."""
 
 
-def revoke(desk: Decisions, study: str, signer: Signer | None, **fields: Any) -> tuple[str, str]:
+def revoke(desk: Decisions, study: str, by: Decider, *, reason: str) -> tuple[str, str]:
     """Take an approval back; what it was for, in words and as decisions name it."""
     called, which = "every study", EVERY
     if study != EVERY:
@@ -212,5 +212,5 @@ def revoke(desk: Decisions, study: str, signer: Signer | None, **fields: Any) ->
             [each for each, found in stood if found.rule.revocable], study, what="was approved"
         )
         called, which = f"study {chosen.name}, {chosen.hash}", chosen.hash
-    desk.revoke(which, signer, **fields)
+    desk.revoke(which, by, reason=reason)
     return called, which

@@ -23,7 +23,7 @@ from typing import Any, Literal
 from eigenveil.errors import DataError, DecisionRefused, EigenveilError, ProtocolError
 from eigenveil.federated.running import Role
 from eigenveil.federation.approvals.desk import Decisions
-from eigenveil.federation.approvals.record import Standing
+from eigenveil.federation.approvals.record import StudyStanding
 from eigenveil.federation.approvals.studies import MOST_WAITING, ask_owner, keep
 from eigenveil.federation.ledger.ledger import Ledger, SessionKey
 from eigenveil.federation.protocol.helper import Helper
@@ -283,7 +283,7 @@ class StudyParty(ABC):
         self.say(f"The run of study {run.order.study.name!r} is over for {self.name}.")
 
     @abstractmethod
-    def standing(self, study: str) -> Standing:
+    def standing(self, study: str) -> StudyStanding:
         """Where a study stands, by its hash."""
 
     @abstractmethod
@@ -331,7 +331,7 @@ class SiteParty(StudyParty):
             self._decisions.end_every_study()
         self._reported: tuple[EigenveilError | None, InvalidRows | None] = None, None
 
-    def standing(self, study: str) -> Standing:
+    def standing(self, study: str) -> StudyStanding:
         return self._decisions.standing(study)
 
     def _may_run(self, run: AdmittedRun) -> bool:
@@ -378,10 +378,10 @@ class HelperParty(StudyParty):
     def __init__(self, folder: PartyFolder, *, approve: Approve = "all", say: Say = print) -> None:
         super().__init__(folder, approve=approve, say=say)
 
-    def standing(self, study: str) -> Standing:
+    def standing(self, study: str) -> StudyStanding:
         """As the helper was started."""
         del study
-        return Standing("approved" if self.approve == "all" else "waiting")
+        return StudyStanding("approved" if self.approve == "all" else "waiting")
 
     def _may_run(self, run: AdmittedRun) -> bool:
         return self.standing(run.key.study).approved

@@ -236,7 +236,7 @@ def _start(
         if own is None:
             answers = HelperParty(party, approve=how, say=say)
         else:
-            heads = app.ledger.ledger_of(own.ledger, party, own.heads).heads
+            heads = app.ledger.ledger_of(own.ledger, party, own.heads).store.heads
             books = ReportingLedger(own.ledger, own.data_set, say, heads=heads)
             answers = SiteParty(
                 party,

@@ -73,9 +73,8 @@ def approve(
     approved = app.site.approve(
         at,
         study,
-        lambda: who.signer,
+        lambda: who.decider,
         desk=lambda: who.desk,
-        by=who.by,
         purpose=purpose,
         reason=reason,
         runs=runs,
@@ -99,7 +98,7 @@ def refuse(
     """Refuse a study: the lead is told that it was, and the reason only with --tell-lead."""
     desk = who.desk
     found = app.decisions.Studies(desk.party, desk, desk.data_set).find(study)
-    desk.refuse(found.hash, who.signer, by=who.by, reason=reason, tell_lead=tell_lead)
+    desk.refuse(found.hash, who.decider, reason=reason, tell_lead=tell_lead)
     screen = Screen(quiet=quiet)
     screen.print(f"refused: study {found.name}, {found.hash}", soft_wrap=True)
     screen.print(f"  The lead is {'' if tell_lead else 'not '}told the reason.")
@@ -121,7 +120,7 @@ def revoke(
     who: Any,
 ) -> None:
     """Take an approval back, from the next message on."""
-    called, which = app.site.revoke(who.desk, study, who.signer, by=who.by, reason=reason)
+    called, which = app.site.revoke(who.desk, study, who.decider, reason=reason)
     if json:
         print_json({"revoked": [which]})
         return

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from eigenveil.errors import OutputError, PrivacyError, printable, short_name
+from eigenveil.errors import printable, short_name
 from eigenveil.federation.ledger.books import Books, Standing, epsilon_or_infinity
 from eigenveil.federation.ledger.entries import Entry, Head, SessionKey, seal
-from eigenveil.federation.ledger.placing import Wanted, budget_left_text, place
+from eigenveil.federation.ledger.placing import Wanted, budget_left_text, covers, place
 from eigenveil.federation.ledger.store import open_store
+from eigenveil.federation.ledger.tables import Tables
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import ReleaseRecord
 
@@ -28,22 +29,12 @@ class LedgerPages:
         self._books = Books()
         self._standings: list[Standing] = []
 
-    @contextmanager
-    def _reading(self) -> Iterator[Any]:
-        """The ledger's tables; ``None`` where there is no ledger yet."""
-        with ExitStack() as stack:
-            tables = None
-            try:
-                if self._store is not None:
-                    tables = stack.enter_context(self._store.reading())
-            except OutputError as error:
-                if error.code != "no-ledger":
-                    raise
-            yield tables
+    def _tables(self) -> AbstractContextManager[Tables | None]:
+        return nullcontext() if self._store is None else self._store.reading_if_any()
 
     def books(self) -> Books:
         """All entries added up; only those that are new are read and checked."""
-        with self._reading() as tables:
+        with self._tables() as tables:
             if tables is None:
                 return Books()
             head = tables.read_head()
@@ -69,11 +60,7 @@ class LedgerPages:
 
     def covers(self, wanted: Wanted) -> bool:
         """Whether an account covers a session; as :meth:`Ledger.covers`."""
-        try:
-            place(self.name, self.books(), wanted)
-        except PrivacyError:
-            return False
-        return True
+        return covers(self.name, self.books(), wanted)
 
     def left_after(self, wanted: Wanted) -> str:
         """What would be left of an account after a session that it covers, in words."""
@@ -90,7 +77,7 @@ class LedgerPages:
         books = self.books()
         condition, values = ("WHERE kind = ?", (only,)) if only else ("", ())
         count, pages, found, last = 0, 1, [], ""
-        with self._reading() as tables:
+        with self._tables() as tables:
             if tables is not None:
                 (count,) = tables.run(
                     f"SELECT COUNT(*) FROM ledger_entries {condition}", *values

@@ -22,7 +22,7 @@ from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.approvals.documents import EVERY_STUDY
 from eigenveil.federation.approvals.keys import open_key
 from eigenveil.federation.approvals.record import Record
-from eigenveil.federation.approvals.roster import key_file
+from eigenveil.federation.approvals.roster import Decider, key_file
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.federation.study.study import Study
@@ -135,7 +135,7 @@ class SiteDesk:
     ) -> dict[str, Any]:
         """Make, sign and record a decision; ``terms`` are of its kind, ``until`` a last day."""
         decisions, found = self._decisions, self._find(study)
-        signer = open_key(self._key(by), password)
+        decider = Decider(by, open_key(self._key(by), password))
         if len(self._about(found.hash)) != seen:
             raise ProtocolError("decided-meanwhile")
         if (last := terms.get("until")) is not None:
@@ -146,7 +146,7 @@ class SiteDesk:
             "refuse": decisions.refuse,
             "revoke": decisions.revoke,
         }
-        return _standing(deciding[action](found.hash, signer, by=by, **terms))
+        return _standing(deciding[action](found.hash, decider, **terms))
 
     # -- parts
 

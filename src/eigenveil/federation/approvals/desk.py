@@ -1,8 +1,8 @@
 """Decisions about studies and budgets at a site: made by approvers, signed, kept in the ledger.
 
 >>> decisions = Decisions(party, ledger)                                      # doctest: +SKIP
->>> signer = open_key(party.approver_keys / "steward.key", password)          # doctest: +SKIP
->>> decisions.approve(study, signer, by="steward", purpose="audit", runs=3)   # doctest: +SKIP
+>>> steward = Decider("steward", open_key(party.approver_keys / "steward.key", password))
+>>> decisions.approve(study, steward, purpose="audit", runs=3)                # doctest: +SKIP
 >>> decisions.standing(study.hash).left                                       # doctest: +SKIP
 3
 
@@ -24,11 +24,10 @@ from eigenveil.federation.approvals.documents import (
     Action,
     BudgetDecision,
     Decision,
-    SignedBudget,
     SignedDecision,
 )
-from eigenveil.federation.approvals.record import Record, Recorded, Standing
-from eigenveil.federation.approvals.roster import FIRST_OWNER, Roster
+from eigenveil.federation.approvals.record import Record, Recorded, StudyStanding
+from eigenveil.federation.approvals.roster import OWNER, Decider, Roster
 from eigenveil.federation.approvals.studies import (
     decided_study,
     forget_waiting,
@@ -47,23 +46,18 @@ from eigenveil.federation.ledger.entries import (
     budget_command,
 )
 from eigenveil.federation.ledger.placing import capped, check_budget, noted
-from eigenveil.federation.public_key import Signer
-from eigenveil.federation.signed import Signed
 from eigenveil.federation.study.study import Study
 from eigenveil.files import Place
 
 
 @dataclass(frozen=True)
 class Decisions(Roster):
-    """The decisions of a site."""
-
     data_set: str = "default"  # Whose rows approvals are for, as the ledger calls them
     # The rows' files, by whose contents an approval names the rows; without any, or with
     # `any_rows`, it is for whatever rows the data set has when a run begins
     rows: Sequence[Place] = ()
 
-    def standing(self, study: str) -> Standing:
-        """Where a study stands, by its hash."""
+    def standing(self, study: str) -> StudyStanding:
         return self.record(study).standing(study)
 
     def history(self, study: str | None = None) -> list[Recorded]:
@@ -98,15 +92,14 @@ class Decisions(Roster):
     def approve(
         self,
         study: Study | str,
-        signer: Signer | None = None,
+        by: Decider = OWNER,
         *,
-        by: str = FIRST_OWNER,
         purpose: str = "",
         reason: str = "",
         runs: int | None = 1,
         until: datetime | None = None,
         any_rows: bool = False,
-    ) -> Standing:
+    ) -> StudyStanding:
         """Approve a study: once, for a number of runs, or until a date."""
         known = study if isinstance(study, Study) else self.text(study)
         self.check_countable(known, by=by)
@@ -114,8 +107,7 @@ class Decisions(Roster):
         standing = self.decide(
             "approve",
             known.hash,
-            signer,
-            by=by,
+            by,
             purpose=purpose,
             reason=reason,
             runs=runs,
@@ -127,7 +119,7 @@ class Decisions(Roster):
             forget_waiting(self.party, known.hash)
         return standing
 
-    def check_countable(self, study: Study, *, by: str = FIRST_OWNER) -> None:
+    def check_countable(self, study: Study, *, by: Decider = OWNER) -> None:
         """Raise where the data set's budget counts something else than a study protects."""
         budget = self.ledger.budget_if_any(self.data_set)
         unit = study.unit or UNIT
@@ -156,71 +148,55 @@ class Decisions(Roster):
             study=study.name,
             protects=protects,
             also=also,
-            command=f"{command} --party {quote(str(self.party.folder))} --as {quote(by)}",
+            command=f"{command} --party {quote(str(self.party.folder))} --as {quote(by.name)}",
         )
 
     def refuse(
-        self,
-        study: str,
-        signer: Signer | None = None,
-        *,
-        by: str = FIRST_OWNER,
-        reason: str,
-        tell_lead: bool = False,
-    ) -> Standing:
+        self, study: str, by: Decider = OWNER, *, reason: str, tell_lead: bool = False
+    ) -> StudyStanding:
         """Refuse a study, by its hash; the lead is told the reason only with ``tell_lead``."""
         keep(self.party, self.text(study))
-        found = self.decide("refuse", study, signer, by=by, reason=reason, tell_lead=tell_lead)
+        found = self.decide("refuse", study, by, reason=reason, tell_lead=tell_lead)
         forget_waiting(self.party, study)
         return found
 
-    def revoke(
-        self, study: str, signer: Signer | None = None, *, by: str = FIRST_OWNER, reason: str = ""
-    ) -> Standing:
+    def revoke(self, study: str, by: Decider = OWNER, *, reason: str = "") -> StudyStanding:
         """Take an approval back from the next message on; or ``EVERY_STUDY``'s."""
-        return self.decide("revoke", study, signer, by=by, reason=reason)
+        return self.decide("revoke", study, by, reason=reason)
 
-    def allow_every_study(self, signer: Signer | None = None, *, by: str = FIRST_OWNER) -> Standing:
+    def allow_every_study(self) -> StudyStanding:
         """Record, where it is not, that every study may run as often as the budget allows."""
         standing = self.standing(EVERY_STUDY)
         if standing.approved and standing.data_set == self.data_set:
             return standing
         if self.approvers().needed > 1:
             raise DecisionRefused("two-persons")
-        return self.decide(
-            "approve",
-            EVERY_STUDY,
-            signer,
-            by=by,
-            reason="site start --approve all",
-            runs=None,
-            data_set=self.data_set,
-        )
+        why = "site start --approve all"
+        return self.decide("approve", EVERY_STUDY, reason=why, runs=None, data_set=self.data_set)
 
-    def end_every_study(self, signer: Signer | None = None, *, by: str = FIRST_OWNER) -> None:
+    def end_every_study(self) -> None:
         """Revoke the standing approval of every study, where there is one."""
         if self.standing(EVERY_STUDY).approved:
-            self.decide("revoke", EVERY_STUDY, signer, by=by, reason="site start --approve manual")
+            self.decide("revoke", EVERY_STUDY, reason="site start --approve manual")
 
     def decide(
         self,
         action: Action,
         study: str,
-        signer: Signer | None = None,
+        by: Decider = OWNER,
         *,
-        by: str = FIRST_OWNER,
         runs: int | None = 1,
         **fields: Any,
-    ) -> Standing:
+    ) -> StudyStanding:
         """Make, sign and record a decision; where the study stands afterwards."""
         runs = runs if action == "approve" else None
-        made = self.draft(action, study, by=by, runs=runs, **fields)
-        self.add(Signed[Decision].by(made, signer or self.owner()))
+        made = self.draft(action, study, by=by.name, runs=runs, **fields)
+        self.add(self._signed(made, by))
         return self.standing(study)
 
     def draft(self, action: Action, study: str, *, by: str, **fields: object) -> Decision:
         """A decision for this site and ledger, now, to be signed."""
-        return self._made(Decision, {"action": action, "study": study, "by": by, **fields})
+        return self._now_and_once(Decision, {"action": action, "study": study, "by": by, **fields})
 
     def add(self, signed: SignedDecision) -> None:
         """Record a signed decision; two at once take their turns."""
@@ -236,26 +212,20 @@ class Decisions(Roster):
 
     # -- budgets
 
-    def set_budget(
-        self,
-        budget: Budget,
-        signer: Signer | None = None,
-        *,
-        by: str = FIRST_OWNER,
-        reason: str = "",
-    ) -> bool:
+    def set_budget(self, budget: Budget, by: Decider = OWNER, *, reason: str = "") -> bool:
         """Decide about a data set's budget; whether it is set.
 
         It is not while a second approver must agree: to exactly the same.
         """
         check_budget(budget)
-        made = self._made(BudgetDecision, {**asdict(budget), "by": by, "reason": reason})
-        signed: SignedBudget = Signed[BudgetDecision].by(made, signer or self.owner())
+        said = {**asdict(budget), "by": by.name, "reason": reason}
+        made = self._now_and_once(BudgetDecision, said)
+        signed = self._signed(made, by)
 
         def make(books: Books) -> Sequence[Body]:
             record, before = self._opened(books, made.ledger)
             enough = record.agree(signed, datetime.now(UTC))
-            body = noted(capped(budget, books), by=by, reason=reason)
+            body = noted(capped(budget, books), by=by.name, reason=reason)
             return [*before, BudgetDecisionBody(signed=signed), *([body] if enough else [])]
 
         return self.ledger.add(make)[-1].kind == BudgetBody.kind
@@ -263,7 +233,6 @@ class Decisions(Roster):
     # -- of the party
 
     def text(self, study: str) -> Study:
-        """The study of a hash, as it waits or was decided about."""
         found = waiting_study(self.party, study) or decided_study(self.party, study)
         if found is None:
             raise DataError("no-study-with-hash", hash=study)

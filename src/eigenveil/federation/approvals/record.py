@@ -92,7 +92,7 @@ def budget_in(decision: BudgetDecision) -> Budget:
 
 
 @dataclass(frozen=True)
-class Standing:
+class StudyStanding:
     """Where a study stands at a site."""
 
     # "waiting" for a decision, "approved", "used" (all its runs have begun) or "expired": it waits
@@ -327,7 +327,7 @@ class Record:
         self.decisions.append(made)
         self._about.setdefault(signed.said.study, []).append(made)
 
-    def standing(self, study: str, now: datetime | None = None) -> Standing:
+    def standing(self, study: str, now: datetime | None = None) -> StudyStanding:
         """Where a study stands; a decision of its own comes before one about every study."""
         moment = datetime.now(UTC) if now is None else now
         found, agreed = self._decided(study, study, moment)
@@ -339,16 +339,18 @@ class Record:
             return found
         return replace(_granted("second", agreed), after=found.after, before=found.state)
 
-    def _decided(self, about: str, study: str, now: datetime) -> tuple[Standing, list[Recorded]]:
+    def _decided(
+        self, about: str, study: str, now: datetime
+    ) -> tuple[StudyStanding, list[Recorded]]:
         """What enough approvers decided about a study, and who agreed to more since."""
-        found, agreed, after = Standing(), list[Recorded](), 0
+        found, agreed, after = StudyStanding(), list[Recorded](), 0
         for each in self._about.get(about, ()):
             decision = each.decision
             if each.problem:
                 continue
             if decision.action != "approve":
                 agreed, after = [], each.number
-                found = Standing(
+                found = StudyStanding(
                     "refused" if decision.action == "refuse" else "revoked",
                     (decision.by,),
                     decision.purpose,
@@ -366,7 +368,7 @@ class Record:
             found = self._counted(found, study, now)
         return found, agreed
 
-    def _counted(self, found: Standing, study: str, now: datetime) -> Standing:
+    def _counted(self, found: StudyStanding, study: str, now: datetime) -> StudyStanding:
         begun = [number for number in self._runs.get(study, ()) if number > found.since]
         state: State = "approved"
         if found.runs is not None and len(begun) >= found.runs:
@@ -376,12 +378,12 @@ class Record:
         return replace(found, state=state, used=len(begun))
 
 
-def _granted(state: State, agreed: list[Recorded]) -> Standing:
+def _granted(state: State, agreed: list[Recorded]) -> StudyStanding:
     """What those who agreed allow together: the fewest runs, the earliest date."""
     decisions = [each.decision for each in agreed]
     runs = [each.runs for each in decisions if each.runs is not None]
     until = [each.until for each in decisions if each.until is not None]
-    return Standing(
+    return StudyStanding(
         state,
         tuple(each.by for each in decisions),
         decisions[-1].purpose or decisions[0].purpose,

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from pydantic import ValidationError
 
-from eigenveil.errors import DataError, DecisionRefused, OutputError
+from eigenveil.errors import DataError, DecisionRefused
 from eigenveil.federation.approvals.documents import (
     Approver,
     ApproverList,
@@ -31,46 +31,40 @@ FIRST_OWNER = "owner"
 _T = TypeVar("_T", bound=Placed)
 
 
-class Site(Protocol):
+class SiteFolder(Protocol):
     """What is needed of a site's folder (:class:`eigenveil.network.folder.PartyFolder`)."""
 
     @property
-    def folder(self) -> Path:
-        """Absolute."""
-
+    def folder(self) -> Path: ...
     @property
-    def name(self) -> str:
-        """As in studies."""
-
+    def name(self) -> str: ...
     @property
-    def origin(self) -> str:
-        """The fingerprint of the federation's first registrar."""
-
+    def origin(self) -> str: ...
     @property
-    def decided(self) -> Path:
-        """Texts of studies that were decided about."""
-
+    def decided(self) -> Path: ...
     @property
-    def waiting(self) -> Path:
-        """Texts of studies that wait."""
-
+    def waiting(self) -> Path: ...
     @property
-    def keys(self) -> Path:
-        """The party's own keys."""
-
+    def keys(self) -> Path: ...
     @property
-    def approver_keys(self) -> Path:
-        """Keys of its approvers, encrypted."""
-
+    def approver_keys(self) -> Path: ...
     @property
-    def signer_now(self) -> Signer:
-        """The party's key by the newest list of members."""
-
-    def folder_of(self, key: str) -> Path:
-        """Where the party has, or had, the keys of a signing key."""
+    def signer_now(self) -> Signer: ...
+    def folder_of(self, key: str) -> Path: ...
 
 
-def key_file(party: Site, name: str) -> Path:
+@dataclass(frozen=True)
+class Decider:
+    """Who decides, as the list of approvers has the name, and the key that signs for them."""
+
+    name: str = FIRST_OWNER
+    signer: Signer | None = None  # Without one the party's own
+
+
+OWNER = Decider()
+
+
+def key_file(party: SiteFolder, name: str) -> Path:
     """Where a party keeps an approver's key, encrypted."""
     if not name or name.startswith(".") or any(c in "/\\\0" for c in name):
         raise DataError("bad-name-of-file", name=name)
@@ -81,19 +75,13 @@ def key_file(party: Site, name: str) -> Path:
 class Roster:
     """Who decides at a site; each change is signed by one who does."""
 
-    party: Site
+    party: SiteFolder
     ledger: Ledger  # The site's; made by the first decision where there is none
 
     # -- reading
 
     def record(self, study: str | None = None) -> Record:
-        """All that is signed here; of one study, its own runs only."""
-        try:
-            found = self.ledger.record(study)
-        except OutputError as error:
-            if error.code != "no-ledger":
-                raise
-            return Record("")
+        found = self.ledger.record(study)
         if found.listed is not None:
             self._check_place(found.listed)
         return found
@@ -167,13 +155,7 @@ class Roster:
     # -- the next list
 
     def appoint(
-        self,
-        name: str,
-        role: ApproverRole,
-        public_key: str = "",
-        *,
-        signer: Signer | None = None,
-        by: str = FIRST_OWNER,
+        self, name: str, role: ApproverRole, public_key: str = "", *, by: Decider = OWNER
     ) -> bool:
         """Put somebody into the list; whether enough approvers have signed that."""
         listed = self.approvers()
@@ -182,32 +164,28 @@ class Roster:
             raise DataError("name-taken", name=name, role=known.role)
         new = {"name": name, "role": role, "public_key": public_key, "since": _now()}
         others = [each.model_dump() for each in listed.approvers if each.name != name]
-        return self._change(signer, by, approvers=[*others, new])
+        return self._change(by, approvers=[*others, new])
 
-    def renew(
-        self, name: str, public_key: str, *, signer: Signer | None = None, by: str = FIRST_OWNER
-    ) -> bool:
+    def renew(self, name: str, public_key: str, *, by: Decider = OWNER) -> bool:
         """Give somebody in the list another key; what the one before signed stays what it is."""
-        return self._edit(name, signer, by, public_key=public_key)
+        return self._edit(name, by, public_key=public_key)
 
-    def dismiss(self, name: str, *, signer: Signer | None = None, by: str = FIRST_OWNER) -> bool:
+    def dismiss(self, name: str, *, by: Decider = OWNER) -> bool:
         """End what somebody may decide, from now on; past decisions stay what they are."""
-        return self._edit(name, signer, by, until=_now())
+        return self._edit(name, by, until=_now())
 
-    def set_needed(
-        self, needed: Literal[1, 2], *, signer: Signer | None = None, by: str = FIRST_OWNER
-    ) -> bool:
+    def set_needed(self, needed: Literal[1, 2], *, by: Decider = OWNER) -> bool:
         """Switch the two-person rule on (2) or off (1)."""
-        return self._change(signer, by, needed=needed)
+        return self._change(by, needed=needed)
 
-    def agree(self, signer: Signer | None = None, *, by: str = FIRST_OWNER) -> bool:
+    def agree(self, by: Decider = OWNER) -> bool:
         """Sign the latest change of the list that waits for another approver."""
         waiting = self.proposed()
         if not waiting:
             raise DataError("nothing-waits")
-        return self._propose(waiting[-1][0], signer, by)
+        return self._propose(waiting[-1][0], by)
 
-    def _edit(self, name: str, signer: Signer | None, by: str, **fields: object) -> bool:
+    def _edit(self, name: str, by: Decider, **fields: object) -> bool:
         listed = self.approvers()
         known = listed.called(name)
         if known is None or known.until is not None:
@@ -215,24 +193,20 @@ class Roster:
         changed = [
             each.model_dump() | (fields if each.name == name else {}) for each in listed.approvers
         ]
-        return self._change(signer, by, approvers=changed)
+        return self._change(by, approvers=changed)
 
-    def _change(self, signer: Signer | None, by: str, **fields: object) -> bool:
+    def _change(self, by: Decider, **fields: object) -> bool:
         """Propose the next list, signed by one who decides."""
         self._pin()
         listed = self.approvers()
         changed = listed.model_dump() | {"number": listed.number + 1} | fields
-        try:
-            new = ApproverList.model_validate(changed)
-        except ValidationError as error:
-            raise _bad_fields(error) from None
-        return self._propose(new, signer, by)
+        return self._propose(_made(ApproverList, changed), by)
 
-    def _propose(self, new: ApproverList, signer: Signer | None, by: str) -> bool:
-        signed: SignedList = Signed[ApproverList].by(new, signer or self.owner())
-        known = self.approvers().called(by)
+    def _propose(self, new: ApproverList, by: Decider) -> bool:
+        signed = self._signed(new, by)
+        known = self.approvers().called(by.name)
         if known is None or known.public_key not in signed.signatures:
-            raise DecisionRefused("bad-signature", what="The change of the list", name=by)
+            raise DecisionRefused("bad-signature", what="The change of the list", name=by.name)
 
         def make(books: Books) -> Sequence[Body]:
             Record.of(books, new.ledger).take(signed, datetime.now(UTC))
@@ -241,10 +215,12 @@ class Roster:
         self.ledger.add(make)
         return self.approvers() == new
 
-    # -- for this site
+    def _signed(self, said: _T, by: Decider) -> Signed[_T]:
+        kind = type(said)
+        made: Signed[_T] = Signed[kind].by(said, by.signer or self.owner())  # type: ignore[valid-type]
+        return made
 
     def _here(self, mark: str) -> dict[str, str]:
-        """Where documents made here count."""
         return {"site": self.party.name, "federation": self.party.origin, "ledger": mark}
 
     def _check_place(self, listed: ApproverList) -> None:
@@ -258,13 +234,10 @@ class Roster:
                 federation=self.party.origin[:16],
             )
 
-    def _made(self, kind: type[_T], fields: dict[str, Any]) -> _T:
+    def _now_and_once(self, kind: type[_T], fields: dict[str, Any]) -> _T:
         """A document for this site and ledger, with the time and a number that is used once."""
         once = {"time": datetime.now(UTC), "nonce": os.urandom(32).hex()}
-        try:
-            return kind.model_validate({**fields, **self._here(self.ledger.mark()), **once})
-        except ValidationError as error:
-            raise _bad_fields(error) from None
+        return _made(kind, {**fields, **self._here(self.ledger.mark()), **once})
 
 
 def _now() -> datetime:
@@ -273,7 +246,10 @@ def _now() -> datetime:
     return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
-def _bad_fields(error: ValidationError) -> DataError:
-    first = error.errors(include_url=False)[0]
-    where = ".".join(str(each) for each in first["loc"]) or "decision"
-    return DataError("bad-decision", field=where, reason=first["msg"])
+def _made(kind: type[_T], fields: dict[str, Any]) -> _T:
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(each) for each in first["loc"]) or "decision"
+        raise DataError("bad-decision", field=where, reason=first["msg"]) from None

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from eigenveil.errors import DataError, EigenveilError, OutputError, of_system
-from eigenveil.federation.approvals.roster import Site
+from eigenveil.federation.approvals.roster import SiteFolder
 from eigenveil.federation.study.study import Study, parse_study
 from eigenveil.files import replacing
 
@@ -22,27 +22,27 @@ MOST_WAITING, MOST_ASKED = 64, 32
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def decided_study(party: Site, study_hash: str) -> Study | None:
+def decided_study(party: SiteFolder, study_hash: str) -> Study | None:
     """The site's own copy of a study that was decided about, or ``None``."""
     return _read(party.decided, study_hash)
 
 
-def waiting_study(party: Site, study_hash: str) -> Study | None:
+def waiting_study(party: SiteFolder, study_hash: str) -> Study | None:
     """A study that was requested, or ``None``."""
     return _read(party.waiting, study_hash)
 
 
-def waiting_studies(party: Site) -> list[Study]:
+def waiting_studies(party: SiteFolder) -> list[Study]:
     """Studies that were requested and wait for a decision, by name."""
     return _all(party.waiting)
 
 
-def decided_studies(party: Site) -> list[Study]:
+def decided_studies(party: SiteFolder) -> list[Study]:
     """Studies that were decided about, by name; whether they may run, the ledger says."""
     return _all(party.decided)
 
 
-def ask_owner(party: Site, study: Study, *, most: int = MOST_WAITING) -> bool:
+def ask_owner(party: SiteFolder, study: Study, *, most: int = MOST_WAITING) -> bool:
     """Put a study where the owner finds it; whether it was not there before."""
     known = _place(party.waiting, study.hash)
     if known.exists():
@@ -53,14 +53,14 @@ def ask_owner(party: Site, study: Study, *, most: int = MOST_WAITING) -> bool:
     return True
 
 
-def keep(party: Site, study: Study) -> None:
+def keep(party: SiteFolder, study: Study) -> None:
     """Keep the text of a study, whose protocol is settled, that is decided about."""
     if study.protocol == "auto":
         raise DataError("unsettled", study=study.name)
     _write(_place(party.decided, study.hash), study)
 
 
-def forget_waiting(party: Site, study_hash: str) -> None:
+def forget_waiting(party: SiteFolder, study_hash: str) -> None:
     """A study waits no more."""
     _place(party.waiting, study_hash).unlink(missing_ok=True)
 

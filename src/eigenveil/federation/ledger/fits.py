@@ -129,7 +129,7 @@ class _Fit:
 
         Where the files' places show already that no budget covers the fit, nothing is read.
         """
-        with self.ledger.writing(make=True) as tables:
+        with self.ledger.store.writing(make=True) as tables:
             key, books = tables.key(), tables.books()
             for name in self._accounts(books, [place_mark(file, key) for file in files]):
                 if name in books.accounts:
@@ -142,20 +142,20 @@ class _Fit:
         All of it is one transaction: accounts that are opened, files that join one, and sessions.
         """
         study, ledger = f"fit-{secrets.token_hex(8)}", self.ledger
-        with ledger.writing(make=True) as tables:
+        with ledger.store.writing(make=True) as tables:
             books = tables.books()
             before = {mark for of_one in books.files.values() for mark in of_one}
             digests = [each for mark in marks for each in (mark.path, mark.content)]
             names = self._accounts(books, digests)
             is_new = names[0] not in books.accounts
             if is_new:
-                books.post(tables.append(opened(self.budget, books)))
+                tables.append(opened(self.budget, books))
             held = books.files.get(names[0], set())
             if new := tuple(mark for mark in dict.fromkeys(marks) if mark not in held):
                 tables.append(FilesBody(data_set=names[0], marks=new))
             keys = tuple(SessionKey(study, str(number)) for number in range(len(names)))
             for key, name in zip(keys, names, strict=True):
-                ledger.reserve(tables, books, key, replace(self.wanted, data_set=name), note=note)
+                ledger.reserve(tables, key, replace(self.wanted, data_set=name), note=note)
         ledger.fits.update(keys)
         news = self._news(names, marks, before, is_new=is_new)
         return FitCharges(ledger, keys, names), news

@@ -11,17 +11,14 @@ import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Literal, Self
 
-from eigenveil.errors import LedgerWarning, OutputError, PrivacyError, ProtocolError, callers_level
+from eigenveil.errors import LedgerWarning, ProtocolError, callers_level
 from eigenveil.federation.approvals.record import Record, check_signed
 from eigenveil.federation.ledger.books import Books, Session, Standing
 from eigenveil.federation.ledger.display import ledger_html
 from eigenveil.federation.ledger.entries import (
-    FIRST,
     UNIT,
     AnswerBody,
     BeginBody,
@@ -36,8 +33,9 @@ from eigenveil.federation.ledger.entries import (
     SessionKey,
 )
 from eigenveil.federation.ledger.file_marks import rows_digest
-from eigenveil.federation.ledger.heads import HeadsFile, UsualHeads
+from eigenveil.federation.ledger.heads import HeadsFile
 from eigenveil.federation.ledger.placing import (
+    Counted,
     Wanted,
     check_budget,
     check_charges,
@@ -45,6 +43,7 @@ from eigenveil.federation.ledger.placing import (
     check_open,
     check_reservation,
     check_same,
+    covers,
     noted,
     opened,
     place,
@@ -54,9 +53,7 @@ from eigenveil.federation.ledger.store import open_store
 from eigenveil.federation.ledger.tables import Tables
 from eigenveil.federation.ledger.verify import Verification, check
 from eigenveil.files import Place
-from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.elsewhere import Elsewhere
-from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 
 __all__ = [
@@ -90,8 +87,7 @@ class Draft:
 class Ledger:
     """A ledger in an SQLite file, or in PostgreSQL.
 
-    Every method is one transaction (``entries``: one a page). Nothing is held open between calls,
-    and what is remembered of the last answer counts only while the ledger's head is the same.
+    Every method is one transaction (``entries``: one a page); nothing is held open between calls.
     ``set_budget`` and ``begin`` make the ledger where there is none, readable by its owner alone.
     Any method may raise OutputError or DataError when the ledger is missing, damaged, none, cannot
     be written, or is held by another process for longer than half a minute.
@@ -116,8 +112,6 @@ class Ledger:
         it is requested again and the head is noted.
     """
 
-    heads: HeadsFile | None
-
     def __init__(
         self,
         place: str | os.PathLike[str],
@@ -126,12 +120,10 @@ class Ledger:
         durable: bool = True,
         heads: HeadsFile | Literal["usual"] | None = "usual",
     ) -> None:
-        self.store = open_store(place, durable=durable)
+        self.store = open_store(place, durable=durable, heads=heads)
         self.given_budget = budget
         self.fits: set[SessionKey] = set()  # of fits and streams, which end with a block
-        if heads == "usual":
-            heads = UsualHeads(self.store.name) if durable else None
-        self.heads = heads
+        # A session as its last answer left it; it counts while the ledger's head is the same
         self._last: tuple[Head, Session] | None = None
 
     @property
@@ -142,9 +134,8 @@ class Ledger:
     def __enter__(self) -> Self:
         if (given := self.given_budget) is not None:
             check_budget(given)
-            with self.writing(make=True) as tables:
-                books = tables.books()
-                known = books.accounts.get(given.data_set)
+            with self.store.writing(make=True) as tables:
+                known = (books := tables.books()).accounts.get(given.data_set)
                 if known is None:
                     tables.append(opened(given, books))
             if known is not None and known.budget != given:
@@ -157,12 +148,7 @@ class Ledger:
                 )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for key in list(self.fits):
             self.end(key, "stopped")
 
@@ -176,28 +162,9 @@ class Ledger:
         """The ledger in a notebook: its accounts, or why they cannot be read."""
         return ledger_html(self.name, self.books)
 
-    # -- transactions
-
-    def reading(self) -> AbstractContextManager[Tables]:
-        """A transaction that sees one moment of the ledger."""
-        return self.store.reading()
-
-    @contextmanager
-    def writing(self, *, make: bool = False) -> Iterator[Tables]:
-        """A transaction of the one writer, the heads before and after it noted."""
-        heads = self.heads
-        if make and heads is not None:
-            heads.note(Head(0, FIRST))  # no ledger is made where its heads cannot be kept
-        with self.store.writing(make=make) as tables:
-            if heads is not None:
-                heads.note(tables.head, last=True)
-            yield tables
-        if heads is not None:
-            heads.note(tables.head)
-
     def books(self) -> Books:
         """All entries added up; BrokenChain where one is not what was once written."""
-        with self.reading() as tables:
+        with self.store.reading() as tables:
             return tables.books()
 
     # -- budgets
@@ -226,24 +193,18 @@ class Ledger:
             others.
         """
         check_budget(budget)
-        with self.writing(make=True) as tables:
+        with self.store.writing(make=True) as tables:
             tables.append(noted(opened(budget, tables.books()), by=by, reason=reason))
 
     def budget(self, data_set: str) -> Budget | None:
         """The budget that counts, or ``None`` when none was ever set."""
-        with self.reading() as tables:
-            books = Books.of(tables.entries("kind = ?", BudgetBody.kind))
-        account = books.accounts.get(data_set)
-        return None if account is None else account.budget
+        with self.store.reading() as tables:
+            return _budget(tables, data_set)
 
     def budget_if_any(self, data_set: str) -> Budget | None:
         """The same; ``None`` also where there is no ledger yet."""
-        try:
-            return self.budget(data_set)
-        except OutputError as error:
-            if error.code != "no-ledger":
-                raise
-            return None
+        with self.store.reading_if_any() as tables:
+            return None if tables is None else _budget(tables, data_set)
 
     def standings(self) -> list[Standing]:
         """Where each account stands, in the order in which they were opened."""
@@ -255,11 +216,7 @@ class Ledger:
 
     def covers(self, wanted: Wanted) -> bool:
         """Whether a data set's account, which there must be, covers a session."""
-        try:
-            place(self.name, self.books(), wanted)
-        except PrivacyError:
-            return False
-        return True
+        return covers(self.name, self.books(), wanted)
 
     def charge_elsewhere(
         self, data_set: str, work: Elsewhere, *, unit: str = UNIT, by: str = "", reason: str = ""
@@ -286,52 +243,36 @@ class Ledger:
         PrivacyError
             ``other-adjacency`` or ``other-unit``; ``not-countable``.
         """
-        with self.writing() as tables:
+        with self.store.writing() as tables:
             books = tables.books()
             account = books.accounts.get(data_set)
             adjacency = work.adjacency if account is None else account.budget.adjacency
             loss = work.under(work.adjacency)
             wanted = Wanted(data_set, work.adjacency, loss, work.under(adjacency), unit)
             check_reservation(wanted)
-            placed = place(self.name, books, wanted)
-            if placed.is_new:
-                books.post(tables.append(placed.account))
-            body = ElsewhereBody(
-                data_set=data_set,
-                loss=placed.taken,
-                what=printable(work.what),
-                by=printable(by),
-                reason=printable(reason),
+            placed = self._placed(tables, wanted)
+            tables.append(
+                ElsewhereBody(
+                    data_set=data_set,
+                    loss=placed.taken,
+                    what=printable(work.what),
+                    by=printable(by),
+                    reason=printable(reason),
+                )
             )
-            books.post(tables.append(body))
             return books.standing(data_set)
 
     # -- sessions
 
-    def begin(
-        self,
-        key: SessionKey,
-        *,
-        data_set: str,
-        adjacency: Adjacency,
-        reserve: Loss,
-        state: bytes,
-        replacing: Loss | None = None,
-        unit: str = UNIT,
-        note: str = "",
-    ) -> bytes:
+    def begin(self, key: SessionKey, wanted: Wanted, *, state: bytes, note: str = "") -> bytes:
         """Begin a session and reserve what it may charge; the state that is stored.
 
         A session that is open already is as it was: its own stored state is returned. Other open
         sessions of the same study and data set end as ``replaced``.
-        ``reserve`` is the most that it may charge under ``adjacency``, ``replacing`` the same for
-        neighbours of which one row is changed: what an account under replace-one counts of a
-        session under add-remove; by default twice mu and twice the pure epsilon.
         """
         check_names(*key)
-        wanted = Wanted(data_set, adjacency, reserve, replacing, unit)
         check_reservation(wanted)
-        with self.writing(make=True) as tables:
+        with self.store.writing(make=True) as tables:
             books = _signed_books(tables)
             if (known := books.sessions.get(key)) is not None:
                 check_open(known)
@@ -339,45 +280,44 @@ class Ledger:
                 return tables.state(key)
             for session in list(books.sessions.values()):
                 its = session.key.study, session.terms.data_set
-                if session.is_open and its == (key.study, data_set):
-                    books.post(tables.end(session.key, "replaced"))
-            self.reserve(tables, books, key, wanted, state=state, note=note)
+                if session.is_open and its == (key.study, wanted.data_set):
+                    tables.end(session.key, "replaced")
+            self.reserve(tables, key, wanted, state=state, note=note)
             return state
 
     def reserve(
-        self,
-        tables: Tables,
-        books: Books,
-        key: SessionKey,
-        wanted: Wanted,
-        *,
-        state: bytes = b"",
-        note: str,
+        self, tables: Tables, key: SessionKey, wanted: Wanted, *, state: bytes = b"", note: str
     ) -> None:
         """Begin a session that was never begun, if its account covers it."""
-        placed = place(self.name, books, wanted)
-        if placed.is_new:
-            books.post(tables.append(placed.account))
-        begun = BeginBody(
-            study=key.study,
-            session=key.session,
-            data_set=wanted.data_set,
-            unit=wanted.unit,
-            adjacency=wanted.adjacency,
-            reserve=wanted.reserve,
-            counted=placed.account.budget.adjacency,
-            taken=placed.taken,
-            pure_as_gaussian=placed.pure_as_gaussian,
-            state=_sha256(state),
-            note=printable(note),
+        placed = self._placed(tables, wanted)
+        tables.append(
+            BeginBody(
+                study=key.study,
+                session=key.session,
+                data_set=wanted.data_set,
+                unit=wanted.unit,
+                adjacency=wanted.adjacency,
+                reserve=wanted.reserve,
+                counted=placed.account.budget.adjacency,
+                taken=placed.taken,
+                pure_as_gaussian=placed.pure_as_gaussian,
+                state=_sha256(state),
+                note=printable(note),
+            )
         )
-        books.post(tables.append(begun))
         tables.begin_state(key, state)
-        self._last = tables.head, books.sessions[key]
+        self._last = tables.head, tables.books().sessions[key]
+
+    def _placed(self, tables: Tables, wanted: Wanted) -> Counted:
+        """How the account covers it, the account's new caps recorded where it has any."""
+        placed = place(self.name, tables.books(), wanted)
+        if placed.is_new:
+            tables.append(placed.account)
+        return placed
 
     def state(self, key: SessionKey) -> bytes:
         """The state of an open session."""
-        with self.reading() as tables:
+        with self.store.reading() as tables:
             check_open(tables.session(key))
             return tables.state(key)
 
@@ -391,15 +331,14 @@ class Ledger:
     ) -> bytes:
         """The answer to a step: made once, charged and durable before it is returned.
 
-        All of it is one transaction: what is known of the session, the answer that follows from
-        it, its charge and the new state. A step is answered again only to the same
-        bytes of ``request``. ``draft`` is given the open session and its state, and called only
-        where the step has no answer yet; when it raises, nothing changed. It may read this ledger,
-        not write it, and whoever else would write waits for it.
+        All of it is one transaction. A step is answered again only to the same bytes of
+        ``request``. ``draft`` is given the open session and its state, and called only where the
+        step has no answer yet; when it raises, nothing changed. It may read this ledger, not write
+        it, and whoever else would write waits for it.
         """
         check_names(step)
         digest = _sha256(request)
-        with self.writing() as tables:
+        with self.store.writing() as tables:
             session = self._session(tables, key)
             if session.has_answered(step):
                 try:
@@ -424,10 +363,9 @@ class Ledger:
             )
             if charges:
                 answer = ChargeBody(**answer.model_dump(), releases=charges)
-            entry = tables.append(answer)
-            tables.settle(key, drafted.settles)
             books = Books(sessions={key: session})
-            books.post(entry, answer)
+            books.post(tables.append(answer), answer)
+            tables.settle(key, drafted.settles)
             if state is not None:
                 tables.change_state(key, state)
             if drafted.ends:
@@ -438,20 +376,20 @@ class Ledger:
 
     def answered(self, key: SessionKey, *steps: str) -> set[str]:
         """Those of the steps that have an answer, be it settled, or of a session that has ended."""
-        with self.reading() as tables:
+        with self.store.reading() as tables:
             return tables.answered(key, steps)
 
     def end(self, key: SessionKey, outcome: str) -> None:
         """End a session: its charges stay; reservation, state and answers go. Again: nothing."""
         check_names(outcome)
-        with self.writing() as tables:
+        with self.store.writing() as tables:
             if self._session(tables, key).is_open:
                 tables.end(key, outcome)
         self.fits.discard(key)
 
     def end_study(self, study: str, outcome: str = "ended by the owner") -> int:
         """End all open sessions of a study; how many there were."""
-        with self.writing() as tables:
+        with self.store.writing() as tables:
             books = Books.of(tables.entries("study = ?", study))
             ending = [session.key for session in books.sessions.values() if session.is_open]
             for key in ending:
@@ -460,23 +398,18 @@ class Ledger:
 
     def _session(self, tables: Tables, key: SessionKey) -> Session:
         """A session by its entries: those that are known already, if none came since."""
-        if self._last is not None:
-            head, session = self._last
-            if (head, session.key) == (tables.head, key):
-                return session
+        if self._last is not None and self._last[0] == tables.head and self._last[1].key == key:
+            return self._last[1]
         return tables.session(key)
 
     # -- what is signed
 
     def mark(self) -> str:
         """What decisions call this ledger; it is made where there is none."""
-        try:
-            with self.reading() as tables:
+        with self.store.reading_if_any() as tables:
+            if tables is not None:
                 return tables.mark()
-        except OutputError as error:
-            if error.code != "no-ledger":
-                raise
-        with self.writing(make=True) as tables:
+        with self.store.writing(make=True) as tables:
             return tables.mark()
 
     def add(self, make: Callable[[Books], Sequence[Body]]) -> list[Entry]:
@@ -485,7 +418,7 @@ class Ledger:
         ``make`` is given all that is recorded, and returns what is to be added; when it raises,
         nothing is. It may not use this ledger.
         """
-        with self.writing(make=True) as tables:
+        with self.store.writing(make=True) as tables:
             return [tables.append(each) for each in make(_signed_books(tables))]
 
     def record(self, study: str | None = None) -> Record:
@@ -495,25 +428,27 @@ class Ledger:
         look at the whole chain.
         """
         kinds = "'decision', 'approvers', 'budget', 'budget-decision'"
-        with self.reading() as tables:
+        with self.store.reading_if_any() as tables:
+            if tables is None:
+                return Record("")
             books = Books.of(tables.entries(f"kind IN ({kinds})"))
             books.begun = tables.begun(study)
             return Record.of(books, tables.mark())
 
     def rows_digest(self, places: Sequence[Place]) -> str:
         """What approvals made for this ledger call a site's rows, by its files."""
-        with self.reading() as tables:
+        with self.store.reading() as tables:
             return rows_digest(places, tables.key())
 
     def members(self) -> MembersBody | None:
         """The newest list of the federation's members that was seen."""
-        with self.reading() as tables:
-            return Books.of(tables.entries("kind = ?", MembersBody.kind)).members
+        with self.store.reading() as tables:
+            return _members(tables)
 
     def note_members(self, number: int, digest: str) -> None:
         """Record a newer list of members; an older one is no news."""
-        with self.writing(make=True) as tables:
-            known = Books.of(tables.entries("kind = ?", MembersBody.kind)).members
+        with self.store.writing(make=True) as tables:
+            known = _members(tables)
             if known is None or known.number < number:
                 tables.append(MembersBody(number=number, digest=digest))
 
@@ -540,23 +475,27 @@ class Ledger:
         DataError, OutputError
             When the second place holds something else than heads, or cannot be read.
         """
-        heads = self.heads
-        with self.reading() as tables:
-            found = None if heads is None else heads.read()
-            if heads is not None and not (found or heads.named):
-                found = None  # nothing was ever noted there
-            return check(tables, against=against, noted=found)
+        with self.store.reading() as tables:
+            return check(tables, against=against, noted=self.store.noted())
 
     def note_head(self) -> None:
         """Note the head in the second place, where it is missing; nothing else changes."""
-        if self.heads is not None:
-            with self.writing():
-                pass
+        with self.store.writing():
+            pass
 
     def _page_after(self, number: int) -> list[Entry]:
-        with self.reading() as tables:
+        with self.store.reading() as tables:
             rest = "WHERE number > ? ORDER BY number LIMIT ?"
             return list(tables.query_entries(rest, number, _PAGE))
+
+
+def _budget(tables: Tables, data_set: str) -> Budget | None:
+    account = tables.of_kind(BudgetBody).accounts.get(data_set)
+    return None if account is None else account.budget
+
+
+def _members(tables: Tables) -> MembersBody | None:
+    return tables.of_kind(MembersBody).members
 
 
 def _signed_books(tables: Tables) -> Books:

@@ -134,6 +134,15 @@ def place(name: str, books: Books, wanted: Wanted) -> Counted:
     )
 
 
+def covers(name: str, books: Books, wanted: Wanted) -> bool:
+    """Whether an account, which there must be, covers a session."""
+    try:
+        place(name, books, wanted)
+    except PrivacyError:
+        return False
+    return True
+
+
 def _open_sessions(name: str, books: Books, data_set: str) -> str:
     """How to free what open sessions hold, where there are some."""
     studies = [each.key.study for each in books.of_data_set(data_set) if each.is_open]

@@ -10,12 +10,14 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from eigenveil.errors import DataError, EigenveilError, OutputError, of_system
+from eigenveil.federation.ledger.entries import FIRST, Head
+from eigenveil.federation.ledger.heads import HeadsFile, UsualHeads
 from eigenveil.federation.ledger.tables import PostgreSQLTables, SQLiteTables, Tables
 
 # by the first two words of SQLite's name for the error
@@ -39,9 +41,21 @@ _CONNECT_SECONDS = 10  # to a server
 SYNCHRONOUS = "EXTRA"
 
 
-def open_store(place: str | os.PathLike[str], *, durable: bool = True) -> Store:
-    """The place of a ledger: a file, or a URL (it has ``://``)."""
-    name = os.fspath(place)
+def open_store(
+    place: str | os.PathLike[str],
+    *,
+    durable: bool = True,
+    heads: HeadsFile | Literal["usual"] | None = None,
+) -> LedgerStore:
+    """The place of a ledger, a file or a URL (it has ``://``), and that of its heads."""
+    store = _store_of(os.fspath(place), durable=durable)
+    if heads == "usual":
+        heads = UsualHeads(store.name) if durable else None
+    store.heads = heads
+    return store
+
+
+def _store_of(name: str, *, durable: bool) -> LedgerStore:
     scheme, found, rest = name.partition("://")
     if not found:
         return FileStore(name, name, durable=durable)
@@ -55,10 +69,12 @@ def open_store(place: str | os.PathLike[str], *, durable: bool = True) -> Store:
     return ServerStore(scheme, rest)
 
 
-class Store:
+class LedgerStore:
     """The place of a ledger, and transactions there."""
 
     name: str  # As it can be shown: without a password
+    heads: HeadsFile | None = None
+    is_file = False
     _errors: tuple[type[Exception], ...] = (sqlite3.Error,)
 
     @contextmanager
@@ -69,17 +85,44 @@ class Store:
             yield tables
 
     @contextmanager
+    def reading_if_any(self) -> Iterator[Tables | None]:
+        """The same; ``None`` where there is no ledger yet."""
+        with ExitStack() as stack:
+            try:
+                tables = stack.enter_context(self.reading())
+            except OutputError as error:
+                if error.code != "no-ledger":
+                    raise
+                tables = None
+            yield tables
+
+    @contextmanager
     def writing(self, *, make: bool = False) -> Iterator[Tables]:
         """A transaction that no other writer runs beside; durable when the block has ended.
 
-        With ``make``, the ledger is made where there is none.
+        The heads before and after it are noted. With ``make``, the ledger is made where there is
+        none.
         """
+        heads = self.heads
         if make:
+            if heads is not None:
+                heads.note(Head(0, FIRST))  # no ledger is made where its heads cannot be kept
             self.make()
         with self._transaction(writes=True) as tables:
             self._check_is_ledger(tables)
             tables.hold()
+            if heads is not None:
+                heads.note(tables.head, last=True)
             yield tables
+        if heads is not None:
+            heads.note(tables.head)
+
+    def noted(self) -> list[Head] | None:
+        """The heads in the second place; ``None`` where nobody named one and none was noted."""
+        if self.heads is None:
+            return None
+        found = self.heads.read()
+        return found if found or self.heads.named else None
 
     def make(self) -> None:
         """Make the ledger where there is none; never among others' tables of a file."""
@@ -88,8 +131,6 @@ class Store:
             names = tables.names()
             if not tables.are_in(names) and not (names and self.is_file):
                 tables.make()
-
-    is_file = False
 
     @contextmanager
     def _transaction(self, *, writes: bool) -> Iterator[Tables]:
@@ -130,7 +171,7 @@ class Store:
         return OutputError("no-ledger", ledger=self.name)
 
 
-class FileStore(Store):
+class FileStore(LedgerStore):
     """An SQLite file, its owner's alone: it holds the secrets of open sessions."""
 
     is_file = True
@@ -218,7 +259,7 @@ def _may_be_ledger(path: Path) -> bool:
     return start in (b"", _DATABASE)
 
 
-class ServerStore(Store):
+class ServerStore(LedgerStore):
     """A PostgreSQL database."""
 
     def __init__(self, scheme: str, rest: str) -> None:

@@ -57,7 +57,7 @@ _ENTRY = "SELECT number, time, kind, body, previous, hash FROM ledger_entries"
 _OF_SESSION = "WHERE study = ? AND session = ?"
 
 
-class Answer(NamedTuple):
+class StoredAnswer(NamedTuple):
     """An answer on record, without its bytes."""
 
     key: SessionKey
@@ -79,6 +79,7 @@ class Tables:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self.head = Head(0, FIRST)
+        self._books: Books | None = None
 
     def run(self, statement: str, *values: object) -> Any:
         """A statement with ``?`` for each value."""
@@ -151,9 +152,15 @@ class Tables:
             yield opened(*row)
 
     def books(self) -> Books:
-        """All entries added up, where the chain holds; BrokenChain otherwise."""
-        head = self.read_head()
-        return Books.of(checked(self.entries(), count=head.count, last=head.hash))
+        """All entries added up, also those appended later, where the chain holds."""
+        if self._books is None:
+            head = self.read_head()
+            self._books = Books.of(checked(self.entries(), count=head.count, last=head.hash))
+        return self._books
+
+    def of_kind(self, kind: type[Body]) -> Books:
+        """Entries of one kind added up; the chain is not looked at."""
+        return Books.of(self.entries("kind = ?", kind.kind))
 
     def begun(self, study: str | None = None) -> dict[SessionKey, int]:
         """The numbers of the entries with which sessions began; of a study, or all."""
@@ -163,7 +170,7 @@ class Tables:
         return {SessionKey(*key): number for *key, number in rows}
 
     def append(self, body: Body) -> Entry:
-        """Add an entry."""
+        """Add an entry, to the books as well where they were added up."""
         plain, now = body.plain(), datetime.now(UTC).isoformat(timespec="milliseconds")
         entry = seal(self.head.count + 1, now, body.kind, plain, self.head.hash)
         self.run(
@@ -181,6 +188,8 @@ class Tables:
         self.head = Head(entry.number, entry.hash)
         move = "UPDATE ledger_head SET count = ?, hash = ? WHERE id = 1"
         self.run(move, entry.number, entry.hash)
+        if self._books is not None:
+            self._books.post(entry, body)
         return entry
 
     # -- a session: its entries, state and answers
@@ -235,11 +244,11 @@ class Tables:
             raise ProtocolError("already-settled", step=step, session=key.session)
         return reply
 
-    def answers(self) -> Iterator[Answer]:
+    def answers(self) -> Iterator[StoredAnswer]:
         """All answers on record."""
         query = "SELECT study, session, step, request_hash, reply_hash, reply IS NOT NULL"
         for study, session, *more in self.run(f"{query} FROM ledger_replies"):
-            yield Answer(SessionKey(study, session), *more)
+            yield StoredAnswer(SessionKey(study, session), *more)
 
     def answered(self, key: SessionKey, steps: Collection[str]) -> set[str]:
         """Those of the steps that have an answer, be it settled or not."""

@@ -20,7 +20,6 @@ from pydantic import BaseModel
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
 from eigenveil.federation.identity import Identity
-from eigenveil.federation.ledger.entries import UNIT
 from eigenveil.federation.ledger.ledger import Draft, Ledger
 from eigenveil.federation.masks.base import split
 from eigenveil.federation.protocol import payloads, validation
@@ -152,12 +151,8 @@ class Site:
         key = self._memory.key(message)
         stored = self.ledger.begin(
             key,
-            data_set=self.data_set,
-            adjacency=self.study.adjacency,
-            reserve=terms.reservation(self.name),
-            replacing=terms.reservation(self.name, replacing=True),
+            terms.wanted(self.name, self.data_set),
             state=State(master=SiteKeys.new_master().hex(), listed=self._listed).stored(),
-            unit=self.study.unit or UNIT,
             note=self.study.name,
         )
         state = self._memory.read(message, stored)

@@ -14,6 +14,8 @@ from functools import cached_property, reduce
 from typing import Any, cast
 
 from eigenveil.errors import PrivacyError, ProtocolError
+from eigenveil.federation.ledger.entries import UNIT
+from eigenveil.federation.ledger.placing import Wanted
 from eigenveil.federation.masks import MASKS, UNMASKED, Mask
 from eigenveil.federation.masks.base import Part
 from eigenveil.federation.protocols import PROTOCOLS, Protocol
@@ -235,6 +237,16 @@ class Terms:
         # weight makes smaller
         most = weight if weight == 1.0 else weight + math.ldexp(1.0, -WEIGHT_BITS)
         return self.plan.reservation(weight=weight, pure_weight=most, replacing=replacing)
+
+    def wanted(self, name: str, data_set: str) -> Wanted:
+        """What a site's session wants of the account of its rows."""
+        return Wanted(
+            data_set,
+            self.study.adjacency,
+            self.reservation(name),
+            self.reservation(name, replacing=True),
+            self.study.unit or UNIT,
+        )
 
 
 def settle(study: Study) -> Terms:

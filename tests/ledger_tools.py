@@ -5,6 +5,7 @@ import math
 import os
 import pwd
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -13,8 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from eigenveil.errors import BudgetExceeded
+from eigenveil.errors import BudgetExceeded, EigenveilError
+from eigenveil.federation.approvals.roster import Decider
 from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
+from eigenveil.federation.ledger.placing import Wanted
+from eigenveil.federation.public_key import KeySigner
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.budget import caps_of, usual_room
 from eigenveil.privacy.releases import Noise, ReleaseRecord
@@ -72,8 +76,30 @@ def key_of(session="s1", study="a1"):
     return SessionKey(study, session)
 
 
-def begin(ledger, key, reserve, *, state=b"state", data_set=ROWS, adjacency=ADJACENCY):
-    return ledger.begin(key, data_set=data_set, adjacency=adjacency, reserve=reserve, state=state)
+def refused(code, call, *words, **fields):
+    """The error, which has this code."""
+    with pytest.raises(EigenveilError) as caught:
+        call(*words, **fields)
+    assert caught.value.code == code, caught.value
+    return caught.value
+
+
+def appointed(desk, name, role="approver"):
+    """Somebody new in the list of approvers."""
+    signer = KeySigner.new()
+    assert desk.appoint(name, role, signer.public_key.text)
+    return Decider(name, signer)
+
+
+def begin(ledger, key, reserve, *, state=b"state", note="", **wanted):
+    wanted = {"data_set": ROWS, "adjacency": ADJACENCY} | wanted
+    return ledger.begin(key, Wanted(reserve=reserve, **wanted), state=state, note=note)
+
+
+def begin_run(ledger, study, numbers=itertools.count()):  # noqa: B008
+    key = SessionKey(study.hash, f"run-{next(numbers)}")
+    begin(ledger, key, Loss(1e-3), data_set="default")
+    return key
 
 
 def commit(
@@ -86,6 +112,18 @@ def commit(
         draft=lambda *_: Draft(lambda: (reply, state), charges=charges, settles=settles),
         **more,
     )
+
+
+def tamper(path, *statements):
+    """As whoever can write the file: without the triggers that refuse it."""
+    connection = sqlite3.connect(path)
+    triggers = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+    for (name,) in connection.execute(triggers).fetchall():
+        connection.execute(f"DROP TRIGGER {name}")
+    for statement in statements:
+        assert connection.execute(statement).rowcount >= 1, statement
+    connection.commit()
+    connection.close()
 
 
 def race(place, worker, many, results):
