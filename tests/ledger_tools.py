@@ -46,6 +46,10 @@ def loss_of(*records):
     return Loss.total(Loss.of(record) for record in records)
 
 
+ONE = release(0.5)
+COST = loss_of(ONE)
+
+
 def room_for(count, loss, delta=DELTA):
     """The smallest epsilon of a budget that covers ``count`` such losses."""
     return budget_for(Loss.total([loss] * count), delta)
@@ -114,6 +118,25 @@ def commit(
     )
 
 
+def with_budget(place):
+    """A ledger with a budget of four times COST."""
+    made = Ledger(place)
+    made.set_budget(budget_of(room_for(4, COST)))
+    return made
+
+
+def filled(ledger):
+    """An ended session, and an open one with stored and settled answers: 8 entries."""
+    begin(ledger, key_of("s1"), COST)
+    commit(ledger, key_of("s1"), charges=[ONE])
+    ledger.end(key_of("s1"), "done")
+    begin(ledger, key_of("s2"), Loss.total([COST] * 3))
+    commit(ledger, key_of("s2"), "keys", charges=[release(0.1)])
+    commit(ledger, key_of("s2"), "round 1", charges=[release(0.1)], settles=["keys"])
+    commit(ledger, key_of("s2"), "round 2", state=b"secret")
+    return ledger
+
+
 def tamper(path, *statements):
     """As whoever can write the file: without the triggers that refuse it."""
     connection = sqlite3.connect(path)
@@ -146,7 +169,7 @@ def race(place, worker, many, results):
     results.put(begun)
 
 
-def check_race(context, place, *, budget_for=11, workers=2, many=22):
+def check_race(context, place, *, budget_for=7, workers=3, many=8):
     """Exactly as many sessions begin as the budget has room for, whoever comes first."""
     loss = loss_of(release(0.1))
     ledger = Ledger(place)

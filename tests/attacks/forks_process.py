@@ -1,9 +1,8 @@
-"""Forks itself twice, all processes with one number; prints what parent and child drew."""
+"""Forks itself twice in each way, all processes with one number; prints what each of them drew."""
 
 import ctypes
 import json
 import os
-import sys
 
 import numpy as np
 
@@ -12,6 +11,8 @@ from eigenveil.moments.release import noise_integers
 from eigenveil.moments.rows import RowRule
 from eigenveil.noise.source import SecureSource, SeededSource
 from eigenveil.privacy.calibration import record_of
+
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def noise(source):
@@ -35,21 +36,37 @@ def in_child(fork, draw, source):
         os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
-        found = json.loads(pipe.read())
+        found = pipe.read()
     os.wait()
-    return found
+    return json.loads(found or b"null")
+
+
+def copies(fork, draw, source):
+    """What two forks and the process itself draw next."""
+    draw(source)
+    return [in_child(fork, draw, source) for _ in range(2)] + [draw(source)]
+
+
+def in_namespace(source):
+    """The number and the words of the first process of a new namespace; nothing if refused."""
+    if LIBC.unshare(0x10000000 | 0x20000000):  # users and processes
+        return None
+    return in_child(os.fork, lambda source: [os.getpid(), words(source)], source)
 
 
 def main():
-    how, seeded = sys.argv[1:3]
+    source = SecureSource()
+    words(source)
+    found = {"namespaces": [in_child(os.fork, in_namespace, source) for _ in range(2)]}
     os.getpid = lambda: 1
-    source = SeededSource(np.random.default_rng(1)) if seeded == "seeded" else SecureSource()
-    draw = {"words": words, "noise": noise}[sys.argv[3]]
-    draw(source)
-    fork = {"python": os.fork, "c": ctypes.CDLL(None).fork}[how]
-    drawn = [in_child(fork, draw, source) for _ in range(2)]
-    drawn.append(draw(source))
-    print(json.dumps(drawn))
+    for name, fork, draw in (
+        ("python words", os.fork, words),
+        ("python noise", os.fork, noise),
+        ("c noise", LIBC.fork, noise),
+    ):
+        secure = copies(fork, draw, SecureSource())
+        found[name] = secure, copies(fork, draw, SeededSource(np.random.default_rng(1)))
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ import shutil
 import sqlite3
 
 import pytest
-from ledger_tools import ADJACENCY, begin, key_of, loss_of, refused, release, tamper
 
 from eigenveil.errors import EigenveilError, OutputError
 from eigenveil.federation.ledger.entries import FIRST, canonical, seal
 from eigenveil.federation.ledger.heads import HeadsFile, UsualHeads
 from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger
 from eigenveil.privacy.accountant import Loss
+from ledger_tools import ADJACENCY, begin, key_of, loss_of, refused, release, tamper
 
 RELEASE = release(0.1)
 KEY = key_of()

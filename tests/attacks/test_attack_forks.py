@@ -18,88 +18,44 @@ import pytest
 from eigenveil.federation.protocol.helper import Helper
 from eigenveil.federation.protocol.messages import AGGREGATOR, Message, decode, encode
 from eigenveil.federation.protocol.payloads import HelperKey, JoinRequest
+from eigenveil.federation.protocol.terms import settle
 from eigenveil.noise import source as source_module
 from eigenveil.noise.source import SecureSource
+from federation_tools import study_of
 
 PROCESS = Path(__file__).with_name("forks_process.py")
 
 
-def drawn(*words):
+@pytest.fixture(scope="module")
+def drawn():
     done = subprocess.run(
-        [sys.executable, str(PROCESS), *words], capture_output=True, text=True, timeout=120
+        [sys.executable, str(PROCESS)], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    found = [np.array(each) for each in json.loads(done.stdout)]
-    assert all(each.size >= 40 for each in found)
-    return found
+    return json.loads(done.stdout)
 
 
 def different(found):
-    return all(np.any(a != b) for i, a in enumerate(found) for b in found[:i])
+    parts = [np.array(each) for each in found]
+    assert all(each.size >= 40 for each in parts)
+    return all(np.any(a != b) for i, a in enumerate(parts) for b in parts[:i])
 
 
-@pytest.mark.parametrize(
-    ("how", "what"), [("python", "words"), ("python", "noise"), ("c", "noise")]
-)
-def test_forks_with_one_process_number_draw_different_noise(how, what):
+@pytest.mark.parametrize("how", ["python words", "python noise", "c noise"])
+def test_forks_with_one_process_number_draw_different_noise(drawn, how):
     """Equal by chance: 40 values of 64 bits, or of 10 bits of noise at the least."""
-    found = drawn(how, "secure", what)
-    assert len(found) == 3
-    assert different(found)
-    # the same copies of a source that notices nothing
-    assert not different(drawn(how, "seeded", what))
+    secure, seeded = drawn[how]
+    assert len(secure) == 3
+    assert different(secure)
+    assert not different(seeded)  # the same copies of a source that notices nothing
 
 
-NAMESPACES = """
-import json, os, sys
-sys.argv[0] = sys.argv[1]
-sys.path.insert(0, os.path.dirname(sys.argv[1]))
-from forks_process import words, noise
-from eigenveil.noise.source import SecureSource
-source = SecureSource()
-words(source)
-numbers, drawn = [], []
-for _ in range(2):
-    read, write = os.pipe()
-    middle = os.fork()
-    if middle == 0:
-        import ctypes
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.unshare(0x10000000 | 0x20000000):  # users and processes
-            os.write(write, b"refused")
-            os._exit(0)
-        if os.fork() == 0:
-            os.write(write, json.dumps([os.getpid(), words(source)]).encode())
-            os._exit(0)
-        os.wait()
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as pipe:
-        text = pipe.read()
-    os.waitpid(middle, 0)
-    if text in (b"refused", b""):
-        print("refused")
-        sys.exit()
-    number, found = json.loads(text)
-    numbers.append(number)
-    drawn.append(found)
-print(json.dumps([numbers, drawn]))
-"""
-
-
-def test_first_processes_of_two_namespaces_draw_different_noise():
-    done = subprocess.run(
-        [sys.executable, "-c", NAMESPACES, str(PROCESS)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    if done.stdout.strip() == "refused":
+def test_first_processes_of_two_namespaces_draw_different_noise(drawn):
+    if None in drawn["namespaces"]:
         pytest.skip("this system allows no namespaces of processes")
-    numbers, found = json.loads(done.stdout)
-    assert numbers == [1, 1]
-    assert different([np.array(each) for each in found])
+    (one, mine), (other, theirs) = drawn["namespaces"]
+    assert one == other == 1
+    assert different([mine, theirs])
 
 
 def test_threads_draw_different_words():
@@ -107,12 +63,12 @@ def test_threads_draw_different_words():
 
     def draw(_):
         ready.wait()
-        return [source.words(5_000) for _ in range(20)]
+        return [source.words(2_000) for _ in range(10)]
 
     with ThreadPoolExecutor(4) as pool:
         every = np.concatenate([part for parts in pool.map(draw, range(4)) for part in parts])
-    assert every.size == 400_000
-    assert np.unique(every).size == every.size  # equal by chance: 4e5**2 / 2**65 < 1e-8
+    assert every.size == 80_000
+    assert np.unique(every).size == every.size  # equal by chance: 8e4**2 / 2**65 < 1e-8
 
 
 def test_every_thread_has_a_key_of_its_own(monkeypatch):
@@ -128,7 +84,7 @@ def test_every_thread_has_a_key_of_its_own(monkeypatch):
 
 def test_a_forked_helper_knows_no_session(monkeypatch):
     """Parent and child could else be asked for one round's masks in two ways."""
-    helper = helper_of_a_study()
+    helper = Helper(settle(study_of(masks="helper")))
 
     def key():
         body = JoinRequest()
@@ -140,20 +96,3 @@ def test_a_forked_helper_knows_no_session(monkeypatch):
     assert key() == first
     monkeypatch.setattr(source_module, "_forks", source_module._forks + 1)
     assert key() != first
-
-
-def helper_of_a_study():
-    from eigenveil.federation.protocol.terms import settle
-    from eigenveil.federation.study.study import make_study
-
-    study = make_study(
-        name="three",
-        features=5,
-        components=2,
-        epsilon=1.0,
-        delta=1e-6,
-        protocol="cape",
-        masks="helper",
-        sites=[{"name": name} for name in ("north", "south", "west")],
-    )
-    return Helper(settle(study))

@@ -5,22 +5,22 @@ import os
 import tempfile
 from pathlib import Path
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from eigenveil.errors import BudgetExceeded
+from eigenveil.federation.ledger.ledger import Draft, Ledger
+from eigenveil.privacy.accountant import Loss, compose, delta_of_product, gaussian_equivalent
 from ledger_tools import (
     DELTA,
     begin,
     budget_of,
     key_of,
     loss_of,
+    refused,
     release,
 )
-
-from eigenveil.errors import BudgetExceeded, DataError, PrivacyError, ProtocolError
-from eigenveil.federation.ledger.ledger import Draft, Ledger
-from eigenveil.privacy.accountant import Loss, compose, delta_of_product, gaussian_equivalent
 from soak_tools import times
 
 # data set: adjacency, delta and the share of epsilon that is set aside for pure releases
@@ -30,12 +30,6 @@ KINDS = {
     "replaced": ("replace-one", DELTA, 0.3),
     "pure": ("replace-one", 0.0, 0.0),
 }
-
-
-def refusal(family, code, call):
-    with pytest.raises(family) as caught:
-        call()
-    assert caught.value.code == code, caught.value
 
 
 def in_account(record, adjacency):
@@ -103,17 +97,17 @@ class History(RuleBasedStateMachine):
             adjacency=adjacency,
         )
         if key in self.ended:
-            refusal(ProtocolError, "session-ended", call)
+            refused("session-ended", call)
         elif key in self.open:
             known, at, _, _, state = self.open[key]
             if (known, at) == (data_set, adjacency):
                 assert call() == state
             else:
-                refusal(ProtocolError, "session-differs", call)
+                refused("session-differs", call)
         elif data_set not in self.budgets:
-            refusal(DataError, "no-budget", call)
+            refused("no-budget", call)
         elif adjacency == "replace-one" and KINDS[data_set][0] == "add-remove":
-            refusal(PrivacyError, "other-adjacency", call)
+            refused("account-of-other-adjacency", call)
         else:
             self.begin_where_covered(call, key, data_set, record, reserve, size, 1 + twice)
 
@@ -172,12 +166,12 @@ class History(RuleBasedStateMachine):
         if (key, step) in self.answers:
             stored = self.answers[key, step]
             if stored is None:
-                refusal(ProtocolError, "already-settled", call)
+                refused("already-settled", call)
             else:
                 assert call() == stored
             assert not made
         elif times == 0:
-            refusal(BudgetExceeded, "beyond-reservation", call)
+            refused("beyond-reservation", call)
             assert not made
         else:
             assert call() == made[-1]
@@ -197,7 +191,7 @@ class History(RuleBasedStateMachine):
         elif key in self.ended:
             self.ledger.end(key, "done")
         elif self.path.exists():
-            refusal(ProtocolError, "unknown-session", lambda: self.ledger.end(key, "done"))
+            refused("unknown-session", self.ledger.end, key, "done")
 
     @precondition(lambda self: self.budgets)
     @rule(study=studies)

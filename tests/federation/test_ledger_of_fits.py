@@ -11,10 +11,7 @@ from sklearn.base import clone
 import eigenveil
 from eigenveil.errors import (
     BudgetExceeded,
-    DataError,
     LedgerWarning,
-    OutputError,
-    PrivacyError,
 )
 from eigenveil.federation.ledger.ledger import Budget, Ledger
 from eigenveil.moments.source import ArrayRows
@@ -22,6 +19,7 @@ from eigenveil.noise.source import SecureSource
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.budget import counted
 from eigenveil.privacy.certificate import NOT_COUNTED
+from ledger_tools import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::eigenveil.errors.NoisyResultWarning")
 
@@ -97,11 +95,22 @@ class Unread(ArrayRows):
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 @pytest.mark.parametrize(("name", "given"), FITS, ids=IDS)
-def test_a_fit_is_charged_what_it_releases_and_a_second_is_refused(place, name, given, adjacency):
+def test_a_fit_is_charged_what_it_releases_and_a_second_is_refused(
+    place, name, given, adjacency, monkeypatch
+):
+    """Durably before any noise is drawn: at every draw another reader finds the round's charge."""
     given = {"ledger": place, "data_set": "x", "adjacency": adjacency} | given
+    ledger, drawn, found = Ledger(place), SecureSource.words, []
+
+    def words(self, *sizes):
+        found.append(sum(len(each.charges) for each in ledger.sessions()))
+        return drawn(self, *sizes)
+
+    monkeypatch.setattr(SecureSource, "words", words)
     model = fit_of(name, **given)
-    ledger = Ledger(place)
     (standing,), (session,) = ledger.standings(), ledger.sessions()
+    assert found[0] == 1
+    assert sorted(set(found)) == list(range(1, len(session.charges) + 1))
     assert session.outcome == "finished"
     assert session.releases()
     assert [r.name for r in session.releases()] == [r.name for r in model.certificate_.releases]
@@ -111,10 +120,10 @@ def test_a_fit_is_charged_what_it_releases_and_a_second_is_refused(place, name, 
     assert standing.reserved == Loss()
     assert model.certificate_.counted
     assert NOT_COUNTED not in model.guarantee_.caveats
-    with pytest.raises(BudgetExceeded, match="left: epsilon") as caught:
-        fit_of(name, **given)
-    assert "eigenveil ledger budget" in caught.value.hint
-    assert caught.value.spent is None
+    error = refused("over-budget", fit_of, name, **given)
+    assert "left: epsilon" in error.message
+    assert "eigenveil ledger budget" in error.hint
+    assert error.spent is None
     assert len(ledger.sessions()) == 1
     assert ledger.verify().holds
 
@@ -137,16 +146,8 @@ def test_a_replace_one_account_counts_add_remove_fits_for_a_changed_row(place, n
 
 def test_a_replace_one_fit_is_refused_by_an_add_remove_account(place):
     ledger = Ledger(place, budget=budget_of(3.0))
-    with pytest.raises(PrivacyError) as caught:
-        fit_of("PrivatePCA", ledger=ledger, adjacency="replace-one")
-    assert caught.value.code == "account-of-other-adjacency"
-
-
-def test_another_unit_is_refused(place):
-    Ledger(place).set_budget(budget_of(3.0, unit="patient"))
-    with pytest.raises(PrivacyError) as caught:
-        fit_of("PrivatePCA", ledger=place, data_set="x")
-    assert caught.value.code == "other-unit"
+    given = {"ledger": ledger, "adjacency": "replace-one"}
+    refused("account-of-other-adjacency", fit_of, "PrivatePCA", **given)
 
 
 def test_a_unit_is_its_account_s(place):
@@ -156,35 +157,15 @@ def test_a_unit_is_its_account_s(place):
     assert Ledger(place).budget("x").unit == "groups"
     Ledger(place).set_budget(budget_of(9.0, unit="groups"))
     eigenveil.PrivatePCA(ledger=place, data_set="x").fit(X, groups=groups)
-    with pytest.raises(PrivacyError) as caught:
-        eigenveil.PrivatePCA(ledger=place, data_set="x").fit(X)
-    assert caught.value.code == "other-unit"
+    refused("other-unit", eigenveil.PrivatePCA(ledger=place, data_set="x").fit, X)
 
 
-@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
-def test_what_the_budget_does_not_cover_is_refused_before_any_row_is_read(place, adjacency):
-    Ledger(place).set_budget(budget_of(0.5, adjacency=adjacency))
-    model = eigenveil.PrivatePCA(2, ledger=place, data_set="x", adjacency=adjacency)
-    with pytest.raises(BudgetExceeded):
-        model.fit_rows(Unread(X))
+def test_what_the_budget_does_not_cover_is_refused_before_any_row_is_read(place):
+    for adjacency in ("add-remove", "replace-one"):
+        Ledger(place).set_budget(budget_of(0.5, adjacency=adjacency))
+        model = eigenveil.PrivatePCA(2, ledger=place, data_set="x", adjacency=adjacency)
+        refused("over-budget", model.fit_rows, Unread(X))
     assert Ledger(place).sessions() == []
-
-
-@pytest.mark.parametrize(("name", "given"), FITS, ids=IDS)
-def test_the_charge_is_durable_before_any_noise_is_drawn(place, name, given, monkeypatch):
-    """At every draw another reader finds a charge that was not there at the draw before a round."""
-    drawn = SecureSource.words
-    found = []
-
-    def words(self, *sizes):
-        found.append(sum(len(each.charges) for each in Ledger(place).sessions()))
-        return drawn(self, *sizes)
-
-    monkeypatch.setattr(SecureSource, "words", words)
-    fit_of(name, ledger=place, data_set="x", **given)
-    rounds = sum(len(each.charges) for each in Ledger(place).sessions())
-    assert found[0] == 1
-    assert sorted(set(found)) == list(range(1, rounds + 1))
 
 
 def fit_of_rows(rows, **given):
@@ -286,17 +267,10 @@ def test_ledgers_of_sites_count(tmp_path):
 )
 def test_what_cannot_be_charged_is_one_sentence(place, tmp_path, given, code):
     (tmp_path / "text").write_text("x" * 5000)
-    places = {"PLACE": place, "FILE": str(tmp_path / "text")}
-    given = {
-        name: value.replace("PLACE", place).replace("FILE", places["FILE"])
-        if name == "ledger"
-        else value
-        for name, value in given.items()
-    }
-    with pytest.raises((DataError, OutputError)) as caught:
-        eigenveil.PrivatePCA(**given).fit_rows(Unread(X))
-    assert caught.value.code == code
-    assert caught.value.hint
+    if "ledger" in given:
+        named = given["ledger"].replace("PLACE", place).replace("FILE", str(tmp_path / "text"))
+        given = given | {"ledger": named}
+    assert refused(code, lambda: eigenveil.PrivatePCA(**given).fit_rows(Unread(X))).hint
 
 
 # -- what belongs to scikit-learn, and what leaves
@@ -382,8 +356,6 @@ def test_streams_are_merged_within_one_account_only(place):
     one, other = stream(place).partial_fit(X[:300]), stream(place).partial_fit(X[300:])
     foreign = [stream(place, data_set="y"), stream(None, data_set=None)]
     for each in foreign:
-        with pytest.raises(DataError) as caught:
-            one.merge(each.partial_fit(X))
-        assert caught.value.code == "merge-accounts"
+        refused("merge-accounts", one.merge, each.partial_fit(X))
     one.merge(other).release()
     assert [each.outcome for each in Ledger(place).sessions()] == ["finished", "merged", None]

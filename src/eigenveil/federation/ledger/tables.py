@@ -85,6 +85,11 @@ class Tables:
         """A statement with ``?`` for each value."""
         return self._connection.execute(statement, values)
 
+    def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """All rows at once: a query that is left in the middle, by an error, would hold a lock."""
+        found: list[tuple[Any, ...]] = self.run(statement, *values).fetchall()
+        return found
+
     # -- whether they are there
 
     def names(self) -> set[str]:
@@ -148,7 +153,7 @@ class Tables:
 
     def query_entries(self, rest: str, *values: object) -> Iterator[Entry]:
         """Entries as a query says that goes on so."""
-        for row in self.run(f"{_ENTRY} {rest}", *values):
+        for row in self.rows(f"{_ENTRY} {rest}", *values):
             yield opened(*row)
 
     def books(self) -> Books:
@@ -166,7 +171,7 @@ class Tables:
         """The numbers of the entries with which sessions began; of a study, or all."""
         query = "SELECT study, session, number FROM ledger_entries WHERE kind = 'begin'"
         of_study = () if study is None else (study,)
-        rows = self.run(f"{query}{' AND study = ?' if of_study else ''} ORDER BY number", *of_study)
+        rows = self.rows(f"{query}{' AND study = ?' if of_study else ''} ORDER BY number", *of_study)
         return {SessionKey(*key): number for *key, number in rows}
 
     def append(self, body: Body) -> Entry:
@@ -229,7 +234,7 @@ class Tables:
 
     def states(self) -> Iterator[tuple[SessionKey, bytes]]:
         """All that are stored."""
-        for study, session, state in self.run("SELECT study, session, state FROM ledger_states"):
+        for study, session, state in self.rows("SELECT study, session, state FROM ledger_states"):
             yield SessionKey(study, session), _only_bytes(state) or b""
 
     def reply(self, key: SessionKey, step: str, request_hash: str) -> bytes | None:
@@ -247,12 +252,12 @@ class Tables:
     def answers(self) -> Iterator[StoredAnswer]:
         """All answers on record."""
         query = "SELECT study, session, step, request_hash, reply_hash, reply IS NOT NULL"
-        for study, session, *more in self.run(f"{query} FROM ledger_replies"):
+        for study, session, *more in self.rows(f"{query} FROM ledger_replies"):
             yield StoredAnswer(SessionKey(study, session), *more)
 
     def answered(self, key: SessionKey, steps: Collection[str]) -> set[str]:
         """Those of the steps that have an answer, be it settled or not."""
-        rows = self.run(f"SELECT step FROM ledger_replies {_OF_SESSION}", *key)
+        rows = self.rows(f"SELECT step FROM ledger_replies {_OF_SESSION}", *key)
         return {step for (step,) in rows} & set(steps)
 
     def keep_reply(self, key: SessionKey, answer: AnswerBody, reply: bytes) -> None:
@@ -293,7 +298,7 @@ class SQLiteTables(Tables):
 
     def names(self) -> set[str]:
         """Of all tables there."""
-        return {name for (name,) in self.run("SELECT name FROM sqlite_master")}
+        return {name for (name,) in self.rows("SELECT name FROM sqlite_master")}
 
     def problem(self) -> str:
         """A session's entries are found through an index, which nothing else looks at."""

@@ -117,7 +117,7 @@ def _problem_with_notes(
 
 def _check_columns(tables: Tables) -> None:
     """A session's entries are found by columns that are outside the hash."""
-    names = tables.run("SELECT number, study, session FROM ledger_entries ORDER BY number")
+    names = tables.rows("SELECT number, study, session FROM ledger_entries ORDER BY number")
     for entry, (_, *filed) in zip(tables.entries(), names, strict=True):
         if [entry.body.get("study"), entry.body.get("session")] != filed:
             raise BrokenChain(entry.number, "is filed under another session")
