@@ -5,7 +5,6 @@ import sqlite3
 import sys
 
 import pytest
-from ledger_tools import begin
 
 from eigenveil.errors import BudgetExceeded
 from eigenveil.federation.ledger.books import Standing
@@ -14,6 +13,7 @@ from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.federation.ledger.placing import budget_left_text
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import Noise, ReleaseRecord
+from ledger_tools import begin
 
 STUDY = "9f" * 32
 RELEASE = ReleaseRecord(

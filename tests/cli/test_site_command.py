@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from ledger_tools import begin
 
 from eigenveil.app import federation
 from eigenveil.app.decisions import Owner
@@ -14,6 +13,7 @@ from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey
 from eigenveil.privacy.accountant import Loss
 from federation_tools import make_federation, study_of
+from ledger_tools import begin
 
 STUDY = study_of()
 

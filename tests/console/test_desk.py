@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from ledger_tools import begin
 
 from eigenveil.console.desk.lead import LeadDesk
 from eigenveil.console.desk.ledger import LedgerPages
@@ -21,6 +20,7 @@ from eigenveil.federation.study.file import read_study
 from eigenveil.models.task import TASKS
 from eigenveil.privacy.accountant import Loss
 from federation_tools import make_federation, study_of
+from ledger_tools import begin
 
 STUDY = study_of()
 PASSWORD = "four words without sense"

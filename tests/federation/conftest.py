@@ -1,11 +1,11 @@
 """One PostgreSQL server for all tests of a process; a site where approvers decide."""
 
 import pytest
-from ledger_tools import postgresql_server
 
 from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.ledger.ledger import Budget, Ledger
 from federation_tools import make_federation
+from ledger_tools import postgresql_server
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from ledger_tools import appointed, begin_run, refused
 
 from eigenveil.app.decisions import sentence_of
 from eigenveil.errors import EigenveilError
@@ -24,6 +23,7 @@ from eigenveil.federation.public_key import KeySigner
 from eigenveil.federation.signed import Signed
 from eigenveil.network.folder import PartyFolder
 from federation_tools import study_of
+from ledger_tools import appointed, begin_run, refused
 
 STUDY = study_of()
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from ledger_tools import appointed, begin_run, refused
 
 from eigenveil.errors import DecisionRefused
 from eigenveil.federation.approvals import studies as approvals
@@ -34,6 +33,7 @@ from eigenveil.federation.signed import Signed
 from eigenveil.network.folder import identity_of
 from eigenveil.network.parties import note_members
 from federation_tools import make_federation, study_of
+from ledger_tools import appointed, begin_run, refused
 
 STUDY = study_of()
 

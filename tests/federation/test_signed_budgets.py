@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from ledger_tools import appointed, begin, refused
 
 from eigenveil.federation.approvals.roster import Decider
 from eigenveil.federation.ledger.entries import BudgetDecisionBody, SessionKey
@@ -12,6 +11,7 @@ from eigenveil.federation.ledger.placing import capped
 from eigenveil.federation.public_key import KeySigner
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.elsewhere import Elsewhere
+from ledger_tools import appointed, begin, refused
 
 FIRST = Budget("default", "add-remove", 5.0, 1e-6)
 MORE, MOST = replace(FIRST, epsilon=7.0), replace(FIRST, epsilon=9.0)

@@ -171,7 +171,9 @@ class Tables:
         """The numbers of the entries with which sessions began; of a study, or all."""
         query = "SELECT study, session, number FROM ledger_entries WHERE kind = 'begin'"
         of_study = () if study is None else (study,)
-        rows = self.rows(f"{query}{' AND study = ?' if of_study else ''} ORDER BY number", *of_study)
+        rows = self.rows(
+            f"{query}{' AND study = ?' if of_study else ''} ORDER BY number", *of_study
+        )
         return {SessionKey(*key): number for *key, number in rows}
 
     def append(self, body: Body) -> Entry:
