@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from eigenveil.errors import BudgetExceeded, EigenveilError
+from eigenveil.federation.approvals.record import Record
 from eigenveil.federation.approvals.roster import Decider
 from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.federation.ledger.placing import Wanted
@@ -135,6 +136,18 @@ def filled(ledger):
     commit(ledger, key_of("s2"), "round 1", charges=[release(0.1)], settles=["keys"])
     commit(ledger, key_of("s2"), "round 2", state=b"secret")
     return ledger
+
+
+def slip_in(ledger, *bodies, make=False):
+    """As whoever can write the file and computes the chain: entries that nothing looked at."""
+    with ledger.store.writing(make=make) as tables:
+        for body in bodies:
+            tables.append(body)
+
+
+def record_of(ledger):
+    with ledger.store.reading() as tables:
+        return Record.of(tables.books(), tables.mark())
 
 
 def tamper(path, *statements):

@@ -31,9 +31,8 @@ from eigenveil.federation.ledger.placing import capped
 from eigenveil.federation.public_key import KeySigner
 from eigenveil.federation.signed import Signed
 from eigenveil.network.folder import identity_of
-from eigenveil.network.parties import note_members
 from federation_tools import make_federation, study_of
-from ledger_tools import appointed, begin_run, refused
+from ledger_tools import appointed, begin_run, refused, slip_in
 
 STUDY = study_of()
 
@@ -94,9 +93,7 @@ def forged(ledger, *bodies):
     assert before.holds
     whole = path.read_bytes()
     try:
-        with ledger.store.writing() as writer:
-            for body in bodies:
-                writer.append(body)
+        slip_in(ledger, *bodies)
         found = ledger.verify()
         assert not found.holds
         assert found.wrong > before.entries
@@ -146,11 +143,11 @@ def test_a_ledger_that_somebody_else_began_is_not_the_sites(party, tmp_path):
     """Whatever site and federation its list names: another's key, or the site's, has signed it."""
     ledger, stranger = Ledger(tmp_path / "planted.ledger"), KeySigner.new()
     desk = Decisions(party, ledger)
-    planted = desk._first_list(ledger.mark())
+    planted = desk._first_list(ledger.store.mark())
     mine = [planted.approvers[0].model_copy(update={"public_key": stranger.public_key.text})]
     planted = planted.model_copy(update={"approvers": tuple(mine)})
     body = ApproversBody(signed=Signed[ApproverList].by(planted, stranger))
-    ledger.add(lambda _: [body])
+    slip_in(ledger, body)
     assert "never signed by" in refused("approvers-not-signed", desk.begin).message
     key = desk.party.signer_now.public_key.text  # as where the site's keys were lost
     assert desk.renew(FIRST_OWNER, key, by=Decider(signer=stranger))
@@ -169,7 +166,7 @@ def test_a_list_of_another_place_by_the_approvers_themselves(desk, party, tmp_pa
     appointed(other, "mallory")
     signed = read_body(list(other.ledger.entries())[-1]).signed
     if not change.startswith("another ledger"):
-        own = {"ledger": desk.ledger.mark()}
+        own = {"ledger": desk.ledger.store.mark()}
         fields = own | ({"site": "south"} if change.endswith("site's") else {"number": 7})
         said = ApproverList.model_validate(signed.said.model_dump() | fields)
         signed = Signed[ApproverList].by(said, identity_of(party).signer)
@@ -190,7 +187,7 @@ def test_the_first_list_of_another_ledger(desk, tmp_path):
     """Its approvers would decide in a ledger that they never saw."""
     first = read_body(next(iter(desk.ledger.entries())))
     other = Ledger(tmp_path / "other.ledger", heads=None)
-    other.add(lambda _: [first])
+    slip_in(other, first, make=True)
     found = other.verify()
     assert (found.holds, found.wrong) == (False, 1)
     assert "made for another ledger" in found.explanation
@@ -284,11 +281,12 @@ def test_a_cut_tail_with_a_revocation_is_noticed(desk, party, tmp_path):
 
 def test_an_older_list_of_members_than_the_ledger_knows(desk, party):
     """A folder that was restored from a backup does not know who was revoked since."""
+    known, note = party.known, desk.ledger.note_members
+    number, digest = known.mark()
     for _ in range(2):
-        note_members(party.known, desk.ledger)
+        note(number, digest, known.not_before)
     assert [e.kind for e in desk.ledger.entries()].count("members") == 1
-    number, digest = party.known.mark()
-    desk.ledger.note_members(number + 1, "ab" * 32)
-    refused("older-members", note_members, party.known, desk.ledger)
+    note(number + 1, "ab" * 32, known.not_before)
+    refused("older-members", note, number, digest, known.not_before)
     with pytest.raises(BrokenChain, match="older list of members"):
         forged(desk.ledger, MembersBody(number=number, digest=digest))

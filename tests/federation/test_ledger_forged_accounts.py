@@ -6,13 +6,24 @@ Whoever can write the file can write any entry after the others, with its hash.
 from dataclasses import asdict, replace
 
 import pytest
-from ledger_tools import ADJACENCY, ROWS, begin, budget_of, commit, key_of, loss_of, release
 
+from eigenveil.federation.ledger.books import Books
 from eigenveil.federation.ledger.entries import BeginBody, ChargeBody
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.ledger.placing import capped
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.elsewhere import Elsewhere
+from ledger_tools import (
+    ADJACENCY,
+    ROWS,
+    begin,
+    budget_of,
+    commit,
+    key_of,
+    loss_of,
+    release,
+    slip_in,
+)
 
 KINDS = {
     "gaussian": budget_of(1.0),
@@ -45,12 +56,10 @@ def test_caps_that_a_budget_allows(budget, ledger):
 @pytest.mark.parametrize("part", asdict(Loss()))
 @pytest.mark.parametrize("budget", KINDS.values(), ids=KINDS)
 def test_caps_that_no_budget_allows(budget, part, ledger):
-    def forged(books):
-        body = capped(budget, books)
-        more = max(2e-9, 1.001 * getattr(body.caps, part))
-        return [body.model_copy(update={"caps": replace(body.caps, **{part: more})})]
-
-    ledger.add(forged)
+    body = capped(budget, Books())
+    more = max(2e-9, 1.001 * getattr(body.caps, part))
+    forged = body.model_copy(update={"caps": replace(body.caps, **{part: more})})
+    slip_in(ledger, forged, make=True)
     assert "Entry 1 gives an account more than its budget allows" in explained(ledger)
 
 
@@ -67,7 +76,7 @@ def test_a_session_that_there_is_no_room_for(ledger):
     ledger.set_budget(budget_of(1.0))
     begin(ledger, key_of(), Loss(mu_squared=0.04))
     assert ledger.verify().holds
-    ledger.add(lambda books: [begun(Loss(mu_squared=books.accounts[ROWS].caps.mu_squared))])
+    slip_in(ledger, begun(Loss(mu_squared=ledger.standings()[0].caps.mu_squared)))
     assert "Entry 3 begins a session that its account has no room for" in explained(ledger)
 
 
@@ -81,7 +90,7 @@ def test_charges_beyond_a_reservation(ledger):
         study=key_of().study, session=key_of().session, step="round 2", request="0" * 64,
         reply="0" * 64, state=None, releases=(one,),
     )  # fmt: skip
-    ledger.add(lambda _: [more])
+    slip_in(ledger, more)
     assert "Entry 2 begins a session that was charged more than it reserved" in explained(ledger)
 
 

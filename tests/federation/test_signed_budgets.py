@@ -11,7 +11,7 @@ from eigenveil.federation.ledger.placing import capped
 from eigenveil.federation.public_key import KeySigner
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.elsewhere import Elsewhere
-from ledger_tools import appointed, begin, refused
+from ledger_tools import appointed, begin, record_of, refused, slip_in
 
 FIRST = Budget("default", "add-remove", 5.0, 1e-6)
 MORE, MOST = replace(FIRST, epsilon=7.0), replace(FIRST, epsilon=9.0)
@@ -23,7 +23,7 @@ def ann(desk):
 
 
 def signers(ledger):
-    return [tuple(by.name for by in each.signed) for each in ledger.record().budgets]
+    return [tuple(by.name for by in each.signed) for each in record_of(ledger).budgets]
 
 
 def test_a_ledger_of_a_table_says_that_it_has_no_approvers(tmp_path):
@@ -91,7 +91,7 @@ def test_a_budget_that_was_slipped_in_does_not_hold(desk, ledger, ann, forged):
         signed = [e for e in ledger.entries() if e.kind == "budget-decision"][-1].body["signed"]
         changed = signed | {"said": signed["said"] | {"epsilon": MOST.epsilon}}
         slipped_in.append(BudgetDecisionBody.model_validate({"signed": changed}))
-    ledger.add(lambda books: [*slipped_in, capped(MOST, books)])
+    slip_in(ledger, *slipped_in, capped(MOST, ledger.books()))
     found = ledger.verify()
     assert not found.holds
     assert "does not hold" in found.explanation

@@ -30,8 +30,6 @@ __all__ = [
 
 
 class SessionKeys(Document):
-    """What a party signs of its keys of a session."""
-
     DOMAIN = "keys 3"
     federation: str
     members: str  # The digest of the list of members
@@ -51,7 +49,6 @@ class Identity:
     members: Membership
 
     def sign(self, text: bytes) -> bytes:
-        """A signature by the party's key."""
         return self.signer.sign(text)
 
     def verify(self, text: bytes, signature: bytes, *, role: str, name: str) -> None:
@@ -75,7 +72,6 @@ class Identity:
         self.verify(text, bytes.fromhex(proof.signature), role=role, name=name)
 
     def _text(self, keys: tuple[str, ...], context: Context, name: str) -> bytes:
-        """What is signed: these keys, of this party in this session, by this list of members."""
         return SessionKeys(
             federation=self.members.federation,
             members=self.members.digest,

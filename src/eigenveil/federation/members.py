@@ -82,7 +82,6 @@ class MemberEntry(Document):
     reason: Words = ""
 
     def is_in(self, time: datetime) -> bool:
-        """Whether it counts at a time."""
         return not self.revoked and (self.until is None or time < self.until)
 
 
@@ -115,7 +114,6 @@ class MemberList(Document):
 
     @property
     def head(self) -> ListHead:
-        """The newest."""
         return self.heads[-1].said
 
     @property
@@ -196,7 +194,6 @@ class Evidence(Document):
 
     @classmethod
     def of(cls, members: MemberList, names: Collection[str]) -> Evidence:
-        """Of the parties called so."""
         heads = [members.heads[0]]
         for each in members.heads[1:]:
             if each.said.registrar != heads[-1].said.registrar:
@@ -213,7 +210,6 @@ class Evidence(Document):
 
     @property
     def head(self) -> ListHead:
-        """The list's."""
         return self.heads[-1].said
 
     def check(self, origin: str) -> None:
@@ -239,17 +235,11 @@ class Membership(Protocol):
         ...
 
     @property
-    def digest(self) -> str:
-        """Names the list that is in use."""
-        ...
+    def digest(self) -> str: ...
 
-    def role(self, name: str) -> Role:
-        """A member's role."""
-        ...
+    def role(self, name: str) -> Role: ...
 
-    def key(self, *, role: str, name: str) -> PublicKey:
-        """What a member signs with."""
-        ...
+    def key(self, *, role: str, name: str) -> PublicKey: ...
 
     def sealing(self, name: str) -> str:
         """SHA-256, in hex, of what is sealed for a member with."""
@@ -263,7 +253,6 @@ class Membership(Protocol):
 def find(
     entries: Collection[MemberEntry], name: str, time: datetime, *, role: str | None = None
 ) -> MemberEntry:
-    """The entry of a party that is in."""
     named = [each for each in entries if each.name == name]
     if role is not None:
         named = [each for each in named if each.role == role]
@@ -278,7 +267,6 @@ def find(
 
 
 def check_time(head: ListHead, time: datetime) -> None:
-    """Raise where a list is not good now."""
     if time >= head.until:
         raise ProtocolError("expired-list", number=head.number, until=head.until, time=time)
     if time < head.since - SLACK:
@@ -286,7 +274,6 @@ def check_time(head: ListHead, time: datetime) -> None:
 
 
 def digest_of(digests: Iterable[str]) -> str:
-    """SHA-256 over digests in hex, in order."""
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
@@ -299,5 +286,4 @@ def plain_fingerprint(text: str) -> str:
 
 
 def bad_members(why: str) -> ProtocolError:
-    """What is raised for a list that does not hold."""
     return ProtocolError("bad-members", why=why)

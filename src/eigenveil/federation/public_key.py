@@ -50,12 +50,10 @@ class PublicKey:
 
     @classmethod
     def parse(cls, text: str) -> PublicKey:
-        """The key, if it is one."""
         return _parsed(text)
 
     @classmethod
     def of(cls, key: Ed25519PublicKey | EllipticCurvePublicKey) -> PublicKey:
-        """The line of a library's key."""
         if isinstance(key, Ed25519PublicKey):
             return cls.parse(f"{ED25519}:{key.public_bytes_raw().hex()}")
         point = key.public_bytes(Encoding.X962, PublicFormat.CompressedPoint)
@@ -84,7 +82,6 @@ class PublicKey:
         return f"{ED25519}:{point_of(u.to_bytes(32, 'little')).hex()}"
 
     def verify(self, text: bytes, signature: bytes) -> bool:
-        """Whether its holder signed a text."""
         if len(signature) != SIGNATURE_BYTES:
             return False
         key = self._key
@@ -113,9 +110,7 @@ class Signer(Protocol):
     """Signs for a party: a key in a file, or a plug-in's in a card."""
 
     @property
-    def public_key(self) -> PublicKey:
-        """What its signatures are checked with."""
-        ...
+    def public_key(self) -> PublicKey: ...
 
     def sign(self, text: bytes) -> bytes:
         """A signature of 64 bytes."""
@@ -135,11 +130,9 @@ class KeySigner:
 
     @property
     def public_key(self) -> PublicKey:
-        """What its signatures are checked with."""
         return PublicKey.of(self.private.public_key())
 
     def sign(self, text: bytes) -> bytes:
-        """A signature of 64 bytes."""
         if isinstance(self.private, Ed25519PrivateKey):
             return self.private.sign(text)
         r, s = decode_dss_signature(self.private.sign(text, ECDSA(SHA256())))

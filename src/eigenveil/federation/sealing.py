@@ -48,12 +48,10 @@ class SealingKey:
 
     @classmethod
     def generate(cls) -> SealingKey:
-        """A new one, of the operating system's entropy."""
         return cls(os.urandom(_RAW))
 
     @classmethod
     def from_raw(cls, raw: bytes) -> SealingKey:
-        """The key of 96 bytes."""
         return cls(raw)
 
     @cached_property
@@ -64,7 +62,6 @@ class SealingKey:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the public key, in hex."""
         return hashlib.sha256(self.public).hexdigest()
 
     def decrypt(self, sealed: bytes, info: bytes) -> bytes:
@@ -76,7 +73,6 @@ class SealingKey:
 
     @cached_property
     def halves(self) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
-        """The two keys that it is made of."""
         seed, scalar = self.raw[:64], self.raw[64:]
         kem = MLKEM768PrivateKey.from_seed_bytes(seed)
         return kem, X25519PrivateKey.from_private_bytes(scalar)
@@ -127,5 +123,4 @@ def point_of(key: bytes) -> bytes:
 
 
 def bad_key(why: str) -> ProtocolError:
-    """What is raised for a public key that is none."""
     return ProtocolError("bad-public-key", why=why)

@@ -34,13 +34,11 @@ class Document(BaseModel):
 
     @property
     def text(self) -> bytes:
-        """What is signed."""
         assert self.DOMAIN
         return f"eigenveil {self.DOMAIN}\n{canonical(self.model_dump(mode='json'))}".encode()
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what is signed, in hex."""
         return hashlib.sha256(self.text).hexdigest()
 
 
@@ -56,7 +54,6 @@ class Signed(BaseModel, Generic[T]):
 
     @classmethod
     def by(cls, said: T, *signers: Signer) -> Self:
-        """The document, signed by these."""
         return cls(said=said, signatures={}).also(*signers)
 
     @classmethod
@@ -73,17 +70,14 @@ class Signed(BaseModel, Generic[T]):
             raise ProtocolError("bad-document", what=f"{what[:1].upper()}{what[1:]}") from None
 
     def also(self, *signers: Signer) -> Self:
-        """The same, signed by these as well."""
         more = {each.public_key.text: each.sign(self.said.text).hex() for each in signers}
         return self.model_copy(update={"signatures": {**self.signatures, **more}})
 
     def holds(self, key: PublicKey) -> bool:
-        """Whether the holder of a key has signed it."""
         found = self.signatures.get(key.text)
         return found is not None and key.verify(self.said.text, bytes.fromhex(found))
 
     def check(self, key: PublicKey, who: str) -> None:
-        """Raise where the holder of a key has not signed it."""
         if not self.holds(key):
             raise ProtocolError("not-signed", who=who, what=self.said.DOMAIN.rpartition(" ")[0])
 
@@ -92,5 +86,4 @@ class Signed(BaseModel, Generic[T]):
         return canonical(self.fields()).encode()
 
     def fields(self) -> dict[str, Any]:
-        """As plain JSON values."""
         return self.model_dump(mode="json")

@@ -40,7 +40,6 @@ from eigenveil.network.endpoint import Say
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.folder import PartyFolder, identity_of, write_json
 from eigenveil.network.health import Activity
-from eigenveil.network.members import KnownMembers
 from eigenveil.network.orders import Order, is_session, kept_order, parties_of, read_order
 from eigenveil.network.questions import JOIN
 from eigenveil.network.sizes import Sizes
@@ -52,14 +51,6 @@ SILENT = 30 * 86400.0
 """Seconds, beside those of an answer, after which a run of which nothing comes is over."""
 _MOST_OPEN = 4
 _log = logging.getLogger(__name__)
-
-
-def note_members(members: KnownMembers, ledger: Ledger) -> None:
-    """Have a ledger know the newest list of members; raise where it knew a newer one."""
-    known = ledger.members()
-    if known is not None:
-        members.not_before(known.number, known.digest)
-    ledger.note_members(*members.mark())
 
 
 @dataclass(eq=False)
@@ -342,7 +333,7 @@ class SiteParty(StudyParty):
         study = run.order.study
         rows = self._open_rows(study)
         self._decisions.check_rows(study.hash, rows.paths)
-        note_members(self.members, self._ledger)
+        self._ledger.note_members(*self.members.mark(), self.members.not_before)
         return Site(
             name=self.name,
             terms=settle(study),

@@ -170,7 +170,7 @@ class SiteDesk:
     def _mark(self) -> str:
         """What decisions call the ledger, which is there."""
         assert self._ledger is not None
-        return Ledger(self._ledger).mark()
+        return Ledger(self._ledger).store.mark()
 
     def _studies(self) -> dict[str, Study]:
         """Studies that wait or were decided about, by hash; a file is read once."""

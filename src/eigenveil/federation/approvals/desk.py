@@ -45,6 +45,7 @@ from eigenveil.federation.ledger.entries import (
     SessionKey,
     budget_command,
 )
+from eigenveil.federation.ledger.file_marks import rows_digest
 from eigenveil.federation.ledger.placing import capped, check_budget, noted
 from eigenveil.federation.study.study import Study
 from eigenveil.files import Place
@@ -81,11 +82,15 @@ class Decisions(Roster):
         standing = self.standing(study)
         if standing.data_set != self.data_set:
             was = f"data set {standing.data_set!r}, and the site runs with {self.data_set!r}"
-        elif standing.rows and standing.rows != self.ledger.rows_digest(rows):
+        elif standing.rows and standing.rows != self._digest(rows):
             was = f"rows of {self.data_set!r} that have changed since, or are others"
         else:
             return
         raise DecisionRefused("other-rows", study=study[:12], was=was)
+
+    def _digest(self, rows: Sequence[Place]) -> str:
+        with self.ledger.store.reading() as tables:
+            return rows_digest(rows, tables.key())
 
     # -- deciding
 
@@ -113,7 +118,7 @@ class Decisions(Roster):
             runs=runs,
             until=until,
             data_set=self.data_set,
-            rows="" if any_rows or not self.rows else self.ledger.rows_digest(self.rows),
+            rows="" if any_rows or not self.rows else self._digest(self.rows),
         )
         if standing.approved:
             forget_waiting(self.party, known.hash)
@@ -195,12 +200,11 @@ class Decisions(Roster):
         return self.standing(study)
 
     def draft(self, action: Action, study: str, *, by: str, **fields: object) -> Decision:
-        """A decision for this site and ledger, now, to be signed."""
         return self._now_and_once(Decision, {"action": action, "study": study, "by": by, **fields})
 
     def add(self, signed: SignedDecision) -> None:
         """Record a signed decision; two at once take their turns."""
-        mark = self.ledger.mark()
+        mark = self.ledger.store.mark()
 
         def make(books: Books) -> Sequence[Body]:
             record, before = self._opened(books, mark)
@@ -208,7 +212,7 @@ class Decisions(Roster):
             _check_sensible(signed.said, record)
             return [*before, DecisionBody(signed=signed)]
 
-        self.ledger.add(make)
+        self._record(make)
 
     # -- budgets
 
@@ -228,7 +232,7 @@ class Decisions(Roster):
             body = noted(capped(budget, books), by=by.name, reason=reason)
             return [*before, BudgetDecisionBody(signed=signed), *([body] if enough else [])]
 
-        return self.ledger.add(make)[-1].kind == BudgetBody.kind
+        return self._record(make)[-1].kind == BudgetBody.kind
 
     # -- of the party
 

@@ -55,7 +55,6 @@ class Placed(Document):
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Where it counts."""
         return self.site, self.federation, self.ledger
 
 
@@ -121,7 +120,6 @@ class Approver(Document):
         return self
 
     def decides_at(self, time: datetime) -> bool:
-        """Whether a decision of this time counts."""
         return (
             self.role in DECIDING
             and self.since <= time
@@ -153,16 +151,13 @@ class ApproverList(Placed):
         return self
 
     def called(self, name: str) -> Approver | None:
-        """The one of this name."""
         return next((each for each in self.approvers if each.name == name), None)
 
     def deciding(self, time: datetime) -> tuple[Approver, ...]:
-        """Those whose decisions of this time count."""
         return tuple(each for each in self.approvers if each.decides_at(time))
 
     @property
     def whose(self) -> str:
-        """The site and its federation, for people."""
         return f"{self.site}, federation {self.federation[:16]}"
 
 

@@ -45,7 +45,6 @@ def make_key(path: str | Path, password: str, *, overwrite: bool = False) -> Key
 
 
 def open_key(path: str | Path, password: str) -> KeySigner:
-    """An approver's key from its file."""
     place = Path(path)
     text = _read(place, "Give the approver's key with --key.")
     try:

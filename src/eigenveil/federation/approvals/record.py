@@ -87,14 +87,11 @@ def _rows_of(each: Recorded) -> tuple[str, str]:
 
 
 def budget_in(decision: BudgetDecision) -> Budget:
-    """What an approver decided."""
     return Budget(**{each.name: getattr(decision, each.name) for each in fields(Budget)})
 
 
 @dataclass(frozen=True)
 class StudyStanding:
-    """Where a study stands at a site."""
-
     # "waiting" for a decision, "approved", "used" (all its runs have begun) or "expired": it waits
     # again; "refused" or "revoked". "second" when a second approver must agree, whatever there was
     # before, unless an approval still allows a run.
@@ -117,17 +114,14 @@ class StudyStanding:
 
     @property
     def approved(self) -> bool:
-        """Whether another run may begin."""
         return self.state == "approved"
 
     @property
     def waits(self) -> bool:
-        """Whether the owner is to decide."""
         return self.rule.waits
 
     @property
     def rule(self) -> StateRule:
-        """What its state means."""
         return STATES[self.state]
 
     @property
@@ -163,14 +157,11 @@ class Recorded:
 
     @property
     def decision(self) -> Decision:
-        """What was decided."""
         return self.signed.said
 
 
 @dataclass(frozen=True)
 class BudgetChange:
-    """A budget as it was set."""
-
     time: str  # When; UTC, ISO format
     body: BudgetBody  # What its entry holds
     signed: tuple[Approver, ...]  # Who signed it; empty where there are no approvers
@@ -202,7 +193,6 @@ class Record:
 
     @classmethod
     def of(cls, books: Books, ledger: str) -> Record:
-        """What a ledger's entries say."""
         record = cls(ledger, begun=dict(books.begun))
         for key, begun in books.begun.items():
             record._runs.setdefault(key.study, []).append(begun)
@@ -294,7 +284,6 @@ class Record:
         return bool(self._agreed(budget_in(signed.said)))
 
     def _agreed(self, budget: Budget) -> tuple[Approver, ...]:
-        """The approvers of a budget, where there are enough."""
         by = [each.said.by for each in self.waiting if budget_in(each.said) == budget]
         names = dict.fromkeys(by)
         if self.listed is None or len(names) < self.listed.needed:

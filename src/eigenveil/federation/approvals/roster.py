@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from eigenveil.federation.approvals.documents import (
 )
 from eigenveil.federation.approvals.record import Record
 from eigenveil.federation.ledger.books import Books
-from eigenveil.federation.ledger.entries import ApproversBody, Body
+from eigenveil.federation.ledger.entries import ApproversBody, Body, Entry
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.public_key import PublicKey, Signer
 from eigenveil.federation.signed import Signed
@@ -81,13 +81,23 @@ class Roster:
     # -- reading
 
     def record(self, study: str | None = None) -> Record:
-        found = self.ledger.record(study)
+        """What is signed here amounts to; of one study, with its own runs only.
+
+        The chain is not looked at: a decision holds by its signature, and ``begin`` and ``verify``
+        look at the whole chain.
+        """
+        kinds = "'decision', 'approvers', 'budget', 'budget-decision'"
+        with self.ledger.store.reading_if_any() as tables:
+            if tables is None:
+                return Record("")
+            books = Books.of(tables.entries(f"kind IN ({kinds})"))
+            books.begun = tables.begun(study)
+            found = Record.of(books, tables.mark())
         if found.listed is not None:
             self._check_place(found.listed)
         return found
 
     def approvers(self) -> ApproverList:
-        """Who decides; before the first entry the party itself, as owner."""
         return self.record().listed or self._first_list("0" * 64)
 
     def proposed(self) -> list[tuple[ApproverList, tuple[Approver, ...]]]:
@@ -118,9 +128,14 @@ class Roster:
             )
 
     def _pin(self) -> None:
-        mark = self.ledger.mark()
+        mark = self.ledger.store.mark()
         if self.record().listed is None:
-            self.ledger.add(lambda books: self._opened(books, mark)[1])
+            self._record(lambda books: self._opened(books, mark)[1])
+
+    def _record(self, make: Callable[[Books], Sequence[Body]]) -> list[Entry]:
+        """Record what follows from all that is recorded: one transaction, or nothing."""
+        with self.ledger.store.writing(make=True) as tables:
+            return [tables.append(each) for each in make(tables.signed_books())]
 
     def _signed_here(self, listed: SignedList) -> bool:
         """Whether the party has signed a list, with a key that it has, or had."""
@@ -196,7 +211,6 @@ class Roster:
         return self._change(by, approvers=changed)
 
     def _change(self, by: Decider, **fields: object) -> bool:
-        """Propose the next list, signed by one who decides."""
         self._pin()
         listed = self.approvers()
         changed = listed.model_dump() | {"number": listed.number + 1} | fields
@@ -212,7 +226,7 @@ class Roster:
             Record.of(books, new.ledger).take(signed, datetime.now(UTC))
             return [ApproversBody(signed=signed)]
 
-        self.ledger.add(make)
+        self._record(make)
         return self.approvers() == new
 
     def _signed(self, said: _T, by: Decider) -> Signed[_T]:
@@ -237,7 +251,7 @@ class Roster:
     def _now_and_once(self, kind: type[_T], fields: dict[str, Any]) -> _T:
         """A document for this site and ledger, with the time and a number that is used once."""
         once = {"time": datetime.now(UTC), "nonce": os.urandom(32).hex()}
-        return _made(kind, {**fields, **self._here(self.ledger.mark()), **once})
+        return _made(kind, {**fields, **self._here(self.ledger.store.mark()), **once})
 
 
 def _now() -> datetime:

@@ -23,17 +23,14 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def decided_study(party: SiteFolder, study_hash: str) -> Study | None:
-    """The site's own copy of a study that was decided about, or ``None``."""
     return _read(party.decided, study_hash)
 
 
 def waiting_study(party: SiteFolder, study_hash: str) -> Study | None:
-    """A study that was requested, or ``None``."""
     return _read(party.waiting, study_hash)
 
 
 def waiting_studies(party: SiteFolder) -> list[Study]:
-    """Studies that were requested and wait for a decision, by name."""
     return _all(party.waiting)
 
 
@@ -61,7 +58,6 @@ def keep(party: SiteFolder, study: Study) -> None:
 
 
 def forget_waiting(party: SiteFolder, study_hash: str) -> None:
-    """A study waits no more."""
     _place(party.waiting, study_hash).unlink(missing_ok=True)
 
 

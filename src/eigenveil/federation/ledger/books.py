@@ -74,7 +74,6 @@ class Standing:
 
     @property
     def left_pure(self) -> float:
-        """Epsilon of the largest pure study that is still covered."""
         return max(self.left.pure, pure_of_gaussian(self.left.mu_squared))
 
 
@@ -95,20 +94,16 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may still charge."""
         return self.outcome is None
 
     @property
     def charges(self) -> tuple[tuple[int, ChargeBody], ...]:
-        """Answers that release something, with their entries' numbers."""
         return tuple((n, body) for n, body in self.answers if isinstance(body, ChargeBody))
 
     def has_answered(self, step: str) -> bool:
-        """Whether a step has an answer, be it settled or not."""
         return any(body.step == step for _, body in self.answers)
 
     def releases(self) -> tuple[ReleaseRecord, ...]:
-        """All releases that were charged."""
         return tuple(record for _, charge in self.charges for record in charge.releases)
 
     def charged(self, more: Iterable[ReleaseRecord] = ()) -> Loss:
@@ -148,7 +143,6 @@ class Books:
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Self:
-        """All entries added up."""
         books = cls()
         for entry in entries:
             books.post(entry)
@@ -188,18 +182,15 @@ class Books:
                 self.sessions[body.key] = replace(session, outcome=body.outcome)
 
     def held(self, data_set: str) -> Loss:
-        """What all sessions take of an account together."""
         sessions = [session.held() for session in self.of_data_set(data_set)]
         return Loss.total([*sessions, *self._elsewhere(data_set)])
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was ever recorded."""
         return not any((self.accounts, self.files, self.sessions, self.decided, self.members))
 
     @property
     def has_approvers(self) -> bool:
-        """Whether approvers decide here."""
         return bool(self.decided) and isinstance(self.decided[0][2], ApproversBody)
 
     def is_untouched(self, data_set: str) -> bool:
@@ -220,11 +211,9 @@ class Books:
         ]
 
     def standings(self) -> list[Standing]:
-        """Where each account stands, in the order in which they were opened."""
         return [self.standing(data_set) for data_set in self.accounts]
 
     def standing(self, data_set: str) -> Standing:
-        """Where an account stands."""
         account, sessions = self.accounts[data_set], self.of_data_set(data_set)
         spent = [session.spent() for session in sessions]
         return Standing(
@@ -239,7 +228,6 @@ class Books:
         )
 
     def of_data_set(self, data_set: str) -> list[Session]:
-        """All sessions about a data set."""
         return [each for each in self.sessions.values() if each.terms.data_set == data_set]
 
     def _elsewhere(self, data_set: str) -> list[Loss]:

@@ -14,7 +14,6 @@ ACCOUNTS = ("data set", "neighbours", "budget", "delta", "spent")
 
 
 def account_cells(standing: Standing) -> tuple[str, ...]:
-    """An account in one line."""
     budget = standing.budget
     numbers = (budget.epsilon, budget.delta, standing.spent_epsilon)
     return (

@@ -53,7 +53,6 @@ def content_mark(file: Place, key: bytes) -> str:
 
 
 def marks_of(files: Sequence[Place], key: bytes) -> tuple[FileMark, ...]:
-    """Both digests of each file."""
     return tuple(FileMark(place_mark(file, key), content_mark(file, key)) for file in files)
 
 

@@ -90,7 +90,6 @@ class FitCharges:
         self._step = 0
 
     def charge(self, records: Sequence[ReleaseRecord]) -> None:
-        """Charge releases in every account, durably."""
         self._step += 1
         for key in self._keys:
             self._ledger.commit(
@@ -117,8 +116,6 @@ class FitCharges:
 
 @dataclass(frozen=True)
 class _Fit:
-    """A fit that is to begin in a ledger."""
-
     ledger: Ledger
     budget: Budget  # Of an account that is opened for it
     wanted: Wanted  # What it wants of each of its accounts

@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from eigenveil.errors import LedgerWarning, ProtocolError, callers_level
-from eigenveil.federation.approvals.record import Record, check_signed
 from eigenveil.federation.ledger.books import Books, Session, Standing
 from eigenveil.federation.ledger.display import ledger_html
 from eigenveil.federation.ledger.entries import (
     UNIT,
     AnswerBody,
     BeginBody,
-    Body,
     Budget,
     BudgetBody,
     ChargeBody,
@@ -32,7 +30,6 @@ from eigenveil.federation.ledger.entries import (
     MembersBody,
     SessionKey,
 )
-from eigenveil.federation.ledger.file_marks import rows_digest
 from eigenveil.federation.ledger.heads import HeadsFile
 from eigenveil.federation.ledger.placing import (
     Counted,
@@ -52,20 +49,10 @@ from eigenveil.federation.ledger.placing import (
 from eigenveil.federation.ledger.store import open_store
 from eigenveil.federation.ledger.tables import Tables
 from eigenveil.federation.ledger.verify import Verification, check
-from eigenveil.files import Place
 from eigenveil.privacy.elsewhere import Elsewhere
 from eigenveil.privacy.releases import ReleaseRecord
 
-__all__ = [
-    "Budget",
-    "Draft",
-    "Entry",
-    "Ledger",
-    "Session",
-    "SessionKey",
-    "Standing",
-    "Verification",
-]
+__all__ = ["Budget", "Draft", "Ledger", "Session", "SessionKey"]
 
 _PAGE = 500
 
@@ -103,13 +90,12 @@ class Ledger:
     durable : bool, default=True
         False only for a simulation's ledger, which is thrown away: a power failure may lose it.
     heads : HeadsFile, "usual" or None, default="usual"
-        A second place, by default a file of this user's outside the ledger's folder
-        (:class:`~eigenveil.federation.ledger.heads.UsualHeads`). Whatever a method returns, the
-        ledger's head (number and hash of the last entry) has been noted there before, so that
-        ``verify`` finds entries that were taken away. Before anything is written the head so far
-        is noted, if it is missing: where that fails, or the ledger was cut since, nothing is
-        charged. When the place fails after that, what was charged stays, and its answer waits until
-        it is requested again and the head is noted.
+        A second place, by default a file of this user's outside the ledger's folder. Whatever a
+        method returns, the ledger's head (number and hash of the last entry) has been noted there
+        before, so that ``verify`` finds entries that were taken away. Before anything is written
+        the head so far is noted: where that fails, or the ledger was cut since, nothing is charged.
+        When the place fails after that, what was charged stays, and its answer waits until it is
+        requested again and the head is noted.
     """
 
     def __init__(
@@ -273,7 +259,7 @@ class Ledger:
         check_names(*key)
         check_reservation(wanted)
         with self.store.writing(make=True) as tables:
-            books = _signed_books(tables)
+            books = tables.signed_books()
             if (known := books.sessions.get(key)) is not None:
                 check_open(known)
                 check_same(known, wanted)
@@ -402,53 +388,14 @@ class Ledger:
             return self._last[1]
         return tables.session(key)
 
-    # -- what is signed
-
-    def mark(self) -> str:
-        """What decisions call this ledger; it is made where there is none."""
-        with self.store.reading_if_any() as tables:
-            if tables is not None:
-                return tables.mark()
+    def note_members(
+        self, number: int, digest: str, not_before: Callable[[int, str], None]
+    ) -> None:
+        """Record a newer list of members; ``not_before`` is asked of the one that was seen last."""
         with self.store.writing(make=True) as tables:
-            return tables.mark()
-
-    def add(self, make: Callable[[Books], Sequence[Body]]) -> list[Entry]:
-        """Add what is signed: one transaction, in which what it follows from cannot change.
-
-        ``make`` is given all that is recorded, and returns what is to be added; when it raises,
-        nothing is. It may not use this ledger.
-        """
-        with self.store.writing(make=True) as tables:
-            return [tables.append(each) for each in make(_signed_books(tables))]
-
-    def record(self, study: str | None = None) -> Record:
-        """What its signed entries amount to, with a study's runs (all studies', without one).
-
-        The chain is not looked at: a decision holds by its signature, and ``begin`` and ``verify``
-        look at the whole chain.
-        """
-        kinds = "'decision', 'approvers', 'budget', 'budget-decision'"
-        with self.store.reading_if_any() as tables:
-            if tables is None:
-                return Record("")
-            books = Books.of(tables.entries(f"kind IN ({kinds})"))
-            books.begun = tables.begun(study)
-            return Record.of(books, tables.mark())
-
-    def rows_digest(self, places: Sequence[Place]) -> str:
-        """What approvals made for this ledger call a site's rows, by its files."""
-        with self.store.reading() as tables:
-            return rows_digest(places, tables.key())
-
-    def members(self) -> MembersBody | None:
-        """The newest list of the federation's members that was seen."""
-        with self.store.reading() as tables:
-            return _members(tables)
-
-    def note_members(self, number: int, digest: str) -> None:
-        """Record a newer list of members; an older one is no news."""
-        with self.store.writing(make=True) as tables:
-            known = _members(tables)
+            known = tables.of_kind(MembersBody).members
+            if known is not None:
+                not_before(known.number, known.digest)
             if known is None or known.number < number:
                 tables.append(MembersBody(number=number, digest=digest))
 
@@ -457,7 +404,12 @@ class Ledger:
     def entries(self) -> Iterator[Entry]:
         """All entries in order, as they are stored (``verify`` checks whether they hold)."""
         last = 0
-        while page := self._page_after(last):
+        while True:
+            with self.store.reading() as tables:
+                rest = "WHERE number > ? ORDER BY number LIMIT ?"
+                page = list(tables.query_entries(rest, last, _PAGE))
+            if not page:
+                return
             yield from page
             last = page[-1].number
 
@@ -483,27 +435,10 @@ class Ledger:
         with self.store.writing():
             pass
 
-    def _page_after(self, number: int) -> list[Entry]:
-        with self.store.reading() as tables:
-            rest = "WHERE number > ? ORDER BY number LIMIT ?"
-            return list(tables.query_entries(rest, number, _PAGE))
-
 
 def _budget(tables: Tables, data_set: str) -> Budget | None:
     account = tables.of_kind(BudgetBody).accounts.get(data_set)
     return None if account is None else account.budget
-
-
-def _members(tables: Tables) -> MembersBody | None:
-    return tables.of_kind(MembersBody).members
-
-
-def _signed_books(tables: Tables) -> Books:
-    """All entries added up, where the chain and all that approvers signed hold."""
-    books = tables.books()
-    if any(not isinstance(body, BudgetBody) for _, _, body in books.decided):
-        check_signed(books, tables.mark())
-    return books
 
 
 def _sha256(data: bytes) -> str:

@@ -39,8 +39,6 @@ _ROUNDING = 1e-4
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a session wants of an account."""
-
     data_set: str
     adjacency: Adjacency
     reserve: Loss  # The most that it may charge, under its own adjacency
@@ -96,7 +94,6 @@ def capped(budget: Budget, books: Books) -> BudgetBody:
 
 
 def noted(body: BudgetBody, *, by: str, reason: str) -> BudgetBody:
-    """A budget, and who sets it and why."""
     return body.model_copy(update={"by": printable(by), "reason": printable(reason)})
 
 
@@ -144,7 +141,6 @@ def covers(name: str, books: Books, wanted: Wanted) -> bool:
 
 
 def _open_sessions(name: str, books: Books, data_set: str) -> str:
-    """How to free what open sessions hold, where there are some."""
     studies = [each.key.study for each in books.of_data_set(data_set) if each.is_open]
     if not studies:
         return ""
@@ -160,7 +156,6 @@ def _open_sessions(name: str, books: Books, data_set: str) -> str:
 
 
 def budget_left_text(standing: Standing) -> str:
-    """What is left of an account, in words."""
     budget = standing.budget
     left, pure, aside_text = (
         _shown(number, budget.epsilon)
@@ -192,7 +187,6 @@ def _check_countable(name: str, budget: Budget, wanted: Wanted) -> None:
 
 
 def _ways(loss: Loss) -> Iterator[tuple[Loss, bool]]:
-    """How a loss may be counted, the cheaper way first."""
     if loss.mu_squared == 0:
         loss = loss.as_pure()
     yield loss, False
@@ -248,7 +242,6 @@ def _neighbours(budget: Budget) -> str:
 
 
 def check_open(session: Session) -> None:
-    """A session that has ended takes no more."""
     if not session.is_open:
         raise ProtocolError("session-ended", session=session.key.session, outcome=session.outcome)
 
@@ -292,7 +285,6 @@ def _losses(loss: Loss) -> str:
 
 
 def check_reservation(wanted: Wanted) -> None:
-    """A reservation must be a loss that can be counted."""
     for reserve in (wanted.reserve, wanted.replacing or wanted.reserve):
         if not (reserve.within(LARGEST_LOSS) and Loss().within(reserve)):
             raise PrivacyError("bad-reservation", losses=_losses(reserve))
@@ -301,7 +293,6 @@ def check_reservation(wanted: Wanted) -> None:
 
 
 def check_budget(budget: Budget) -> None:
-    """A budget must be one."""
     check_delta(budget.delta)
     if budget.epsilon != 0:  # 0 closes the data set
         check_epsilon(budget.epsilon)
@@ -336,5 +327,4 @@ def is_name(name: str) -> bool:
 
 
 def printable(note: str) -> str:
-    """A note as a terminal can show it."""
     return "".join(letter for letter in note if letter.isprintable())[:LONGEST_NAME]

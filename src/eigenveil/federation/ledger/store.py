@@ -70,8 +70,6 @@ def _store_of(name: str, *, durable: bool) -> LedgerStore:
 
 
 class LedgerStore:
-    """The place of a ledger, and transactions there."""
-
     name: str  # As it can be shown: without a password
     heads: HeadsFile | None = None
     is_file = False
@@ -123,6 +121,14 @@ class LedgerStore:
             return None
         found = self.heads.read()
         return found if found or self.heads.named else None
+
+    def mark(self) -> str:
+        """What decisions call this ledger; it is made where there is none."""
+        with self.reading_if_any() as tables:
+            if tables is not None:
+                return tables.mark()
+        with self.writing(make=True) as made:
+            return made.mark()
 
     def make(self) -> None:
         """Make the ledger where there is none; never among others' tables of a file."""
@@ -260,8 +266,6 @@ def _may_be_ledger(path: Path) -> bool:
 
 
 class ServerStore(LedgerStore):
-    """A PostgreSQL database."""
-
     def __init__(self, scheme: str, rest: str) -> None:
         self._scheme = scheme.removesuffix("+psycopg")
         self._url = f"{self._scheme}://{rest}"

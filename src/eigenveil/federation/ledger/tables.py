@@ -14,12 +14,14 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 
 from eigenveil.errors import DataError, ProtocolError
+from eigenveil.federation.approvals.record import check_signed
 from eigenveil.federation.ledger.books import Books, Session
 from eigenveil.federation.ledger.entries import (
     FIRST,
     LONGEST_NAME,
     AnswerBody,
     Body,
+    BudgetBody,
     EndBody,
     Entry,
     Head,
@@ -58,8 +60,6 @@ _OF_SESSION = "WHERE study = ? AND session = ?"
 
 
 class StoredAnswer(NamedTuple):
-    """An answer on record, without its bytes."""
-
     key: SessionKey
     step: str
     request_hash: str
@@ -93,18 +93,15 @@ class Tables:
     # -- whether they are there
 
     def names(self) -> set[str]:
-        """Of all tables there."""
         raise NotImplementedError
 
     def are_in(self, names: Collection[str]) -> bool:
-        """Whether there is a ledger among tables."""
         return "ledger_head" in names
 
     def take_turns(self) -> None:
         """Wait for others who make tables, which have no lock before they exist."""
 
     def make(self) -> None:
-        """Make an empty ledger."""
         for statement in (*_TABLES.format(bytes=self._bytes).split(";\n"), *self._refusals):
             self.run(statement)
         first = "INSERT INTO ledger_head (id, format, count, hash, key) VALUES (1, ?, 0, ?, ?)"
@@ -163,6 +160,13 @@ class Tables:
             self._books = Books.of(checked(self.entries(), count=head.count, last=head.hash))
         return self._books
 
+    def signed_books(self) -> Books:
+        """The same, where all that approvers signed holds as well."""
+        books = self.books()
+        if any(not isinstance(body, BudgetBody) for _, _, body in books.decided):
+            check_signed(books, self.mark())
+        return books
+
     def of_kind(self, kind: type[Body]) -> Books:
         """Entries of one kind added up; the chain is not looked at."""
         return Books.of(self.entries("kind = ?", kind.kind))
@@ -177,7 +181,6 @@ class Tables:
         return {SessionKey(*key): number for *key, number in rows}
 
     def append(self, body: Body) -> Entry:
-        """Add an entry, to the books as well where they were added up."""
         plain, now = body.plain(), datetime.now(UTC).isoformat(timespec="milliseconds")
         entry = seal(self.head.count + 1, now, body.kind, plain, self.head.hash)
         self.run(
@@ -196,13 +199,12 @@ class Tables:
         move = "UPDATE ledger_head SET count = ?, hash = ? WHERE id = 1"
         self.run(move, entry.number, entry.hash)
         if self._books is not None:
-            self._books.post(entry, body)
+            self._books.post(entry)
         return entry
 
     # -- a session: its entries, state and answers
 
     def session(self, key: SessionKey) -> Session:
-        """A session by its own entries; ProtocolError ``unknown-session``."""
         found = Books.of(self.entries("study = ? AND session = ?", *key)).sessions
         if key not in found:
             raise ProtocolError("unknown-session", session=key.session)
@@ -215,15 +217,12 @@ class Tables:
         return self.append(EndBody(study=key.study, session=key.session, outcome=outcome))
 
     def begin_state(self, key: SessionKey, state: bytes) -> None:
-        """Keep the first state of a session."""
         self.run("INSERT INTO ledger_states (study, session, state) VALUES (?, ?, ?)", *key, state)
 
     def change_state(self, key: SessionKey, state: bytes) -> None:
-        """Keep the next one."""
         self.run(f"UPDATE ledger_states SET state = ? {_OF_SESSION}", state, *key)
 
     def state(self, key: SessionKey) -> bytes:
-        """The state of an open session; DataError where it is lost."""
         row = self.run(f"SELECT state FROM ledger_states {_OF_SESSION}", *key).fetchone()
         state = None if row is None else _only_bytes(row[0])
         if state is None:
@@ -235,7 +234,6 @@ class Tables:
         return state
 
     def states(self) -> Iterator[tuple[SessionKey, bytes]]:
-        """All that are stored."""
         for study, session, state in self.rows("SELECT study, session, state FROM ledger_states"):
             yield SessionKey(study, session), _only_bytes(state) or b""
 
@@ -252,7 +250,6 @@ class Tables:
         return reply
 
     def answers(self) -> Iterator[StoredAnswer]:
-        """All answers on record."""
         query = "SELECT study, session, step, request_hash, reply_hash, reply IS NOT NULL"
         for study, session, *more in self.rows(f"{query} FROM ledger_replies"):
             yield StoredAnswer(SessionKey(study, session), *more)
@@ -263,7 +260,6 @@ class Tables:
         return {step for (step,) in rows} & set(steps)
 
     def keep_reply(self, key: SessionKey, answer: AnswerBody, reply: bytes) -> None:
-        """Keep an answer, to be given again."""
         self.run(
             "INSERT INTO ledger_replies (study, session, step, request_hash, reply_hash, reply) "
             "VALUES (?, ?, ?, ?, ?, ?)",
@@ -290,8 +286,6 @@ class Tables:
 
 
 class SQLiteTables(Tables):
-    """Those in a file."""
-
     _refusals = tuple(
         f"CREATE TRIGGER ledger_entries_no_{verb} BEFORE {verb} ON ledger_entries "
         f"BEGIN SELECT RAISE(ABORT, '{_NEVER}'); END"
@@ -299,7 +293,6 @@ class SQLiteTables(Tables):
     )
 
     def names(self) -> set[str]:
-        """Of all tables there."""
         return {name for (name,) in self.rows("SELECT name FROM sqlite_master")}
 
     def problem(self) -> str:
@@ -309,8 +302,6 @@ class SQLiteTables(Tables):
 
 
 class PostgreSQLTables(Tables):
-    """Those in a server's database."""
-
     _head_held = f"{Tables._head} FOR UPDATE"
     _bytes = "BYTEA"
     _refusals = (
@@ -321,7 +312,6 @@ class PostgreSQLTables(Tables):
     )
 
     def run(self, statement: str, *values: object) -> Any:
-        """A statement with ``?`` for each value."""
         return self._connection.execute(statement.replace("?", "%s"), values or None)
 
     def names(self) -> set[str]:
@@ -330,7 +320,6 @@ class PostgreSQLTables(Tables):
         return {"ledger_head"} if found else set()
 
     def take_turns(self) -> None:
-        """Wait for others who make tables, which have no lock before they exist."""
         self.run(f"SELECT pg_advisory_xact_lock({_TURNS})")
 
 

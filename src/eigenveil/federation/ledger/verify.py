@@ -28,8 +28,6 @@ _NOTHING_NOTED = (
 
 @dataclass(frozen=True)
 class Verification:
-    """Outcome of checking a ledger."""
-
     holds: bool
     entries: int  # How many the head counts
     last: str  # Hash of the last one: note it elsewhere to know this ledger again
