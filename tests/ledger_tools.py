@@ -236,16 +236,19 @@ class PostgreSQL:
 
     def url(self, *, schema=None):
         """An SQLAlchemy URL of an empty schema of its own, or of one that exists."""
-        import psycopg
-
         if schema is None:
             schema = f"s{next(self._schemas)}"
-            with psycopg.connect(self.dsn, autocommit=True) as connection:
+            with self.connected() as connection:
                 connection.execute(f"CREATE SCHEMA {schema}")
         return (
             f"postgresql+psycopg://owner@/postgres?host={self.folder}"
             f"&options=-csearch_path%3D{schema}"
         )
+
+    def connected(self):
+        import psycopg
+
+        return psycopg.connect(self.dsn, autocommit=True)
 
     def wait(self, seconds=60):
         """Until it answers."""

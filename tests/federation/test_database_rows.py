@@ -15,9 +15,10 @@ from eigenveil.errors import DataError
 from eigenveil.federation.ledger.file_marks import marks_of, usual_name
 from eigenveil.io import Query, open_rows
 from eigenveil.io.files import absolute
+from ledger_tools import refused
 
-ROWS = np.random.default_rng(3).normal(size=(5000, 3))
-PEOPLE = [f"p{row % 700}" for row in range(len(ROWS))]
+ROWS = np.random.default_rng(3).normal(size=(1500, 3))
+PEOPLE = [f"p{row % 400}" for row in range(len(ROWS))]
 ALL = "SELECT * FROM visits"
 
 
@@ -59,17 +60,13 @@ class Postgres:
         self.uri = f"postgresql://owner:hush@/postgres?host={server.folder}"
 
     def run(self, *statements):
-        import psycopg
-
-        with psycopg.connect(self._server.dsn, autocommit=True) as connection:
+        with self._server.connected() as connection:
             for statement in statements:
                 connection.execute(statement)
 
     def fill(self, rows):
-        import psycopg
-
         gc.collect()  # rows of the test before, which an exception's traceback may keep
-        with psycopg.connect(self._server.dsn, autocommit=True) as connection:
+        with self._server.connected() as connection:
             connection.execute("DROP TABLE IF EXISTS visits")
             connection.execute(
                 "CREATE TABLE visits (person text, a float8, b float8, c numeric(40, 20))"
@@ -79,9 +76,7 @@ class Postgres:
                     copy.write_row(row)
 
     def count(self):
-        import psycopg
-
-        with psycopg.connect(self._server.dsn) as connection:
+        with self._server.connected() as connection:
             return connection.execute("SELECT count(*) FROM visits").fetchone()[0]
 
 
@@ -150,12 +145,10 @@ WRITES = [
 ]
 
 
-@pytest.mark.parametrize("sql", WRITES)
-def test_a_query_that_writes_is_refused_and_writes_nothing(sql, database):
-    with pytest.raises(DataError) as caught:
-        values(open_rows([Query(sql, database.uri)]))
-    assert caught.value.code == "query-failed"
-    assert database.count() == len(ROWS)
+def test_a_query_that_writes_is_refused_and_writes_nothing(database):
+    for sql in WRITES:
+        refused("query-failed", lambda sql=sql: values(open_rows([Query(sql, database.uri)])))
+        assert database.count() == len(ROWS), sql
 
 
 def test_no_statement_but_the_first_is_run(database):
@@ -181,20 +174,15 @@ def test_a_function_that_writes_is_refused_by_the_transaction(server):
     assert database.count() == 1
 
 
-@pytest.mark.parametrize(
-    ("sql", "said"),
-    [
+def test_what_is_wrong_with_a_query_is_a_sentence(database):
+    for sql, said in (
         ("SELECT nothing FROM visits", "nothing"),
         ("SELECT * FROM nowhere", "nowhere"),
         ("SELECT FROM FROM", "syntax error"),
-    ],
-)
-def test_what_is_wrong_with_a_query_is_a_sentence(sql, said, database):
-    with pytest.raises(DataError) as caught:
-        open_rows([Query(sql, database.uri)])
-    assert caught.value.code == "query-failed"
-    assert said in caught.value.message
-    assert "hush" not in f"{caught.value.message}{caught.value.hint}"
+    ):
+        error = refused("query-failed", open_rows, [Query(sql, database.uri)])
+        assert said in error.message
+        assert "hush" not in f"{error.message}{error.hint}"
 
 
 def test_cells_are_in_no_message(server):
@@ -245,19 +233,15 @@ def test_a_ledger_knows_a_query_by_the_database_and_its_text():
     assert usual_name(queries[:1]).startswith("postgresql://host/db (query ")
 
 
-@pytest.mark.parametrize("uri", ["", "visits.db", "host=x password=hush", "postgresql://h:port/x"])
-def test_what_names_no_database_is_refused_unquoted(uri):
-    with pytest.raises(DataError) as caught:
-        Query(ALL, uri)
-    assert caught.value.code == "bad-database-url"
-    assert "hush" not in caught.value.message
+def test_what_names_no_database_is_refused_unquoted():
+    for uri in ("", "visits.db", "host=x password=hush", "postgresql://h:port/x"):
+        assert "hush" not in refused("bad-database-url", Query, ALL, uri).message
 
 
 def test_a_driver_that_promises_no_snapshot_is_refused(tmp_path):
     pytest.importorskip("adbc_driver_duckdb", reason="DuckDB is not installed")
-    with pytest.raises(DataError) as caught:
-        open_rows([Query("SELECT 1 AS a", f"duckdb:///{tmp_path}/x.db")])
-    assert caught.value.code == "query-failed"
+    query = Query("SELECT 1 AS a", f"duckdb:///{tmp_path}/x.db")
+    refused("query-failed", open_rows, [query])
     with pytest.raises(DataError, match="needs the library adbc_driver_nothing"):
         open_rows([Query("SELECT 1 AS a", "nothing://host/x")])
 
@@ -287,20 +271,13 @@ def test_a_fit_charges_the_query_and_a_transform_carries_units(database, tmp_pat
         assert b"hush" not in file.read_bytes()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--sql", ALL),
-        ("--from", "sqlite:///x.db"),
-        ("rows.csv", "--sql", ALL, "--from", "sqlite:///x.db"),
-        (),
-    ],
-)
-def test_a_query_is_given_whole_and_alone(words, tmp_path, run):
+def test_a_query_is_given_whole_and_alone(tmp_path, run):
     to = ("--out", tmp_path / "o.csv")
-    for command in (("schema", "check", "--schema", "s.toml"), ("transform", "result", *to)):
-        status, _, err = run(*command, *words)
-        assert status == 2, err
+    where = ("--from", "sqlite:///x.db")
+    for words in (("--sql", ALL), where, ("rows.csv", "--sql", ALL, *where), ()):
+        for command in (("schema", "check", "--schema", "s.toml"), ("transform", "result", *to)):
+            status, _, err = run(*command, *words)
+            assert status == 2, err
 
 
 def test_a_file_is_one_database_from_whatever_folder_it_is_named(tmp_path, monkeypatch):
@@ -354,15 +331,12 @@ def test_a_site_s_rows_may_be_what_its_database_answers(database, half, tmp_path
     query = ("--site", f"north={database.uri}", "--sql", "SELECT * FROM visits")
     south = ("--site", f"south={half}", "--columns", "a,b,c")
     for command in (["fit", "--protocol", "cape"], ["federate-tree"]):
-        books = tmp_path / f"{command[0]}-ledgers"
-        found = fitted(run, command, tmp_path / f"{command[0]}-query", *query, *south)
-        other = ("--site", f"north={rows}", *south, "--ledgers", books)
-        np.testing.assert_allclose(
-            found, fitted(run, command, tmp_path / f"{command[0]}-file", *other), rtol=1e-9
-        )
-        books = ("--ledgers", tmp_path / f"{command[0]}-queried")
-        fitted(run, command, tmp_path / f"{command[0]}-charged", *query, *south, *books)
+        place = tmp_path / command[0]
+        books = ("--ledgers", place / "ledgers")
+        found = fitted(run, command, place / "query", *query, *south, *books)
         assert b"hush" not in (books[1] / "north.ledger").read_bytes()
+        other = ("--site", f"north={rows}", *south)
+        np.testing.assert_allclose(found, fitted(run, command, place / "file", *other), rtol=1e-9)
 
 
 @pytest.mark.parametrize(

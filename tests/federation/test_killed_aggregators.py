@@ -11,7 +11,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from ledger_tools import budget_for
 
 from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federated.running import InProcess
@@ -28,6 +27,7 @@ from eigenveil.network.journal import Journal, Journaled
 from eigenveil.network.orders import sign_order
 from eigenveil.network.service import carry_to_the_end
 from federation_tools import identities
+from ledger_tools import budget_for
 from soak_tools import count, times
 
 NAMES = ("a", "b", "c")
