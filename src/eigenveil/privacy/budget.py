@@ -172,6 +172,8 @@ def as_gaussian(loss: Loss) -> Loss:
 
 def pure_of_gaussian(mu_squared: float) -> float:
     """Largest pure epsilon whose Gaussian equivalent is within ``mu_squared``: rounded down."""
+    if mu_squared == 0:  # squares of tiny numbers are zero, too
+        return 0.0
     return largest_that(lambda pure: gaussian_equivalent(pure) ** 2 <= mu_squared, LARGEST_EPSILON)
 
 
