@@ -67,7 +67,7 @@ def test_the_other_adjacency_is_no_second_purse(ledger_of):
             spent += spend(ledger, record, str(number), replacing=loss_of(record))
         assert spent == 3  # 3 * .15^2 < .268^2 < 4 * .15^2
         (standing,) = ledger.standings()
-        assert standing.spent.mu_squared == pytest.approx(3 * 0.15**2, rel=1e-6)
+        assert standing.spent.mu_squared == pytest.approx(3 * 0.15**2, rel=1e-9)
 
 
 def test_a_site_cannot_open_the_purse_anew(ledger_of):
@@ -95,4 +95,4 @@ def test_charges_under_add_remove_are_counted_for_a_changed_row(ledger_of):
     assert not spend(ledger, mean(0.135), "too much")
     assert spend(ledger, mean(0.13), "half")
     (standing,) = ledger.standings()
-    assert standing.spent.mu_squared == pytest.approx(0.26**2, rel=1e-6)
+    assert standing.spent.mu_squared == pytest.approx(0.26**2, rel=1e-9)
