@@ -19,10 +19,10 @@ from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.messages import decode, encode
 from eigenveil.federation.tree.messages import TreeKeys
 from eigenveil.federation.tree.nodes import Node
-from eigenveil.federation.tree.tree import MergeTree, Place
+from eigenveil.federation.tree.tree import MergeTree, TreePlace
 
 TREE = MergeTree(fan_out=3, depth=2)
-NODE = Place(1, 0)
+NODE = TreePlace(1, 0)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_party_signs_for_its_own_place_alone(study):
     another = study.codec("monday", TreeKeys.in_one_process())
     forged = leaf_message(another, 1, totals_of(study, 1))
     assert refused(node, forged) == "not-signed-by-sender"
-    mine = TreeKeys(keys._public, {Place(0, 0): keys._private[Place(0, 0)]})
+    mine = TreeKeys(keys._public, {TreePlace(0, 0): keys._private[TreePlace(0, 0)]})
     leaf = study.codec("monday", mine)
     assert node.take(leaf_message(leaf, 0, totals_of(study, 0)))
     with pytest.raises(ProtocolError) as caught:
@@ -109,9 +109,9 @@ def test_a_message_is_for_one_parent(study):
     codec = study.codec("monday", keys)
     data = leaf_message(codec, 0, totals_of(study, 0))
     said = data[:-64]
-    elsewhere = said + keys.sign(said, Place(0, 0), Place(1, 1))
+    elsewhere = said + keys.sign(said, TreePlace(0, 0), TreePlace(1, 1))
     assert refused(Node(codec, NODE), elsewhere) == "not-signed-by-sender"
-    assert refused(Node(codec, Place(1, 1)), data) == "not-a-child"
+    assert refused(Node(codec, TreePlace(1, 1)), data) == "not-a-child"
     for place in range(0, len(data), 97):
         changed = bytearray(data)
         changed[place] ^= 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eigenveil.audit import all_cases, audit, chosen
-from eigenveil.audit.case import Case, Claim, Randomness, Samples, Witness
+from eigenveil.audit.case import Case, ClaimedLoss, Randomness, Samples, Witness
 from eigenveil.audit.report import summary, write_findings
 from eigenveil.audit.run import judge, trials_of
 from eigenveil.errors import DataError, PrivacyError
@@ -31,7 +31,7 @@ def gaussian_case(mu, claimed, **more):
         adjacency="add-remove",
         test="the output",
         sampling="normal draws",
-        claim=Claim(epsilon=10.0, delta=0.01, mu=claimed, exact=True, whence="here"),
+        claim=ClaimedLoss(epsilon=10.0, delta=0.01, mu=claimed, exact=True, whence="here"),
         sample=sample,
         **more,
     )
@@ -138,7 +138,7 @@ def test_a_paper_that_states_no_mu_is_not_broken_by_it():
         ("published", 0.5, False),
         ("sound", 3.0, False),
     ):
-        claim = Claim(epsilon=epsilon, **stated)
+        claim = ClaimedLoss(epsilon=epsilon, **stated)
         case = replace(gaussian_case(1.0, 0.5), group=group, claim=claim)
         finding = judge(case, case.sample(20_000, Randomness()), false_alarm=1e-8)
         assert finding.holds is holds, finding.broken
@@ -158,7 +158,7 @@ def test_a_gaussian_bound_carries_to_epsilon_and_delta():
 
 
 def test_a_curve_of_an_approximate_claim_is_that_of_randomised_response():
-    claim = Claim(epsilon=1.0, delta=0.1, whence="here")
+    claim = ClaimedLoss(epsilon=1.0, delta=0.1, whence="here")
     curve = claim.curve(np.array([0.0, 1.0, 2.0]))
     assert curve[0] == pytest.approx(0.1 + 0.9 * (math.e - 1) / (math.e + 1))
     assert curve[1:] == pytest.approx([0.1, 0.1])

@@ -3,7 +3,7 @@
 import json
 
 import eigenveil.audit.run as registry
-from eigenveil.audit.case import Claim
+from eigenveil.audit.case import ClaimedLoss
 
 FILES = {"audit.csv", "audit.json", "audit.md", "audit.png", "audit.svg"}
 FEW = ("--trials", 3000, "--jobs", 1, "--seed", 1)
@@ -58,7 +58,7 @@ def test_a_broken_claim_of_ones_own_has_a_status_of_its_own(run, monkeypatch):
     from dataclasses import replace
 
     case = registry.all_cases()["row-sum-gaussian-add-remove"]
-    claim = Claim(epsilon=0.5, delta=0.01, mu=0.3, exact=True, whence="made up")
+    claim = ClaimedLoss(epsilon=0.5, delta=0.01, mu=0.3, exact=True, whence="made up")
     monkeypatch.setattr(registry, "chosen", lambda words: [replace(case, claim=claim)])
     status, printed, _ = run("audit", "row-sum", *FEW)
     assert status == 8

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ledger_tools import budget_for
 from process_sites import Fatal, Log, ProcessSites, Stage
 from roles_tools import known_to_all
 
@@ -26,8 +25,9 @@ from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
 from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.certificate import Claim, make_certificate
+from eigenveil.privacy.certificate import RequestedGuarantee, make_certificate
 from eigenveil.privacy.releases import ReleaseRecord
+from ledger_tools import budget_for
 from soak_tools import SOAK, count, times
 
 NAMES = ("a", "b", "c")
@@ -284,7 +284,7 @@ class House:
             plan=plan.model_dump(mode="json"),
             model="00" * 32,
             secure=True,
-            target=Claim(
+            target=RequestedGuarantee(
                 epsilon=self.study.epsilon,
                 delta=DELTA,
                 adjacency=self.study.adjacency,

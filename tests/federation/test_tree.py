@@ -31,7 +31,7 @@ from eigenveil.federation.tree import private
 from eigenveil.federation.tree.messages import TreeCodec
 from eigenveil.federation.tree.nodes import Merged, Node, publish
 from eigenveil.federation.tree.private import Leaf, make_tree_study
-from eigenveil.federation.tree.tree import MergeTree, Place
+from eigenveil.federation.tree.tree import MergeTree, TreePlace
 from eigenveil.linalg.subspace import Subspace, subspace_of
 from eigenveil.moments.rows import Block
 from eigenveil.noise.entries import coordinates
@@ -83,9 +83,9 @@ def test_every_leaf_has_one_way_up(data):
         for place in tree.places(level):
             assert 1 <= len(tree.children(place)) <= tree.fan_out
             assert all(tree.parent(child) == place for child in tree.children(place))
-            assert Place.of(place.name) == place
+            assert TreePlace.of(place.name) == place
     assert tree.parent(tree.root) is None
-    assert tree.children(Place(0, 0)) == ()
+    assert tree.children(TreePlace(0, 0)) == ()
 
 
 @given(st.integers(1, 3000), st.integers(2, 9))
@@ -109,11 +109,11 @@ def test_trees_that_cannot_be(fan_out, depth, leaves):
     "name", ["", "leaf", "leaf 07", "node 1", "leaf -1", "leaf \u0663", "root"]
 )
 def test_names_that_are_no_place(name):
-    assert Place.of(name) is None
+    assert TreePlace.of(name) is None
 
 
 def test_places_that_are_not_in_the_tree():
-    for place in (Place(0, 9), Place(1, 3), Place(3, 0)):
+    for place in (TreePlace(0, 9), TreePlace(1, 3), TreePlace(3, 0)):
         assert not TREE.holds(place)
         for query in (TREE.parent, TREE.children, TREE.under):
             with pytest.raises(DataError, match="The tree has no"):
@@ -241,7 +241,7 @@ class Driver(RuleBasedStateMachine):
         self.taken = {place: frozenset() for place in self.nodes}
         self.unsent = {place: frozenset() for place in self.nodes}
         self.sent = [  # (sender, bytes, leaves), everything that was ever sent
-            (Place(0, leaf), leaf_message(self.codec, leaf, value), frozenset([leaf]))
+            (TreePlace(0, leaf), leaf_message(self.codec, leaf, value), frozenset([leaf]))
             for leaf, value in enumerate(self.values)
         ]
         self.delivered, self.broken, self.closed = set(), set(), None
@@ -383,7 +383,7 @@ TestDriver = Driver.TestCase
 
 
 def test_states_of_other_kinds_are_refused_in_words(study):
-    node = Node(study.codec(SESSION, KEYS), Place(1, 0))
+    node = Node(study.codec(SESSION, KEYS), TreePlace(1, 0))
     ours = leaf_message(study.codec(SESSION, KEYS), 1, totals_of(study, 1))
 
     def other(**fields):
@@ -415,7 +415,7 @@ def test_states_of_other_kinds_are_refused_in_words(study):
         node.take(mixed)
     wide = TreeCodec(TREE, Subspaces(features=4, rank=2), study.hash, SESSION, KEYS)
     message = leaf_message(wide, 1, Subspace(np.eye(4)[:, :2], np.ones(2)))
-    assert refused(Node(plain, Place(1, 0)), message) == "other-sketch"
+    assert refused(Node(plain, TreePlace(1, 0)), message) == "other-sketch"
 
 
 def test_the_same_study_has_the_same_hash(study):
@@ -427,22 +427,22 @@ def test_the_same_study_has_the_same_hash(study):
 def test_who_is_no_child_is_refused(study):
     codec = study.codec(SESSION, KEYS)
     message = leaf_message(codec, 1, totals_of(study, 1))
-    for place in (Place(1, 1), TREE.root):
+    for place in (TreePlace(1, 1), TREE.root):
         assert refused(Node(codec, place), message) == "not-a-child"
-    node = Node(codec, Place(1, 0))
+    node = Node(codec, TreePlace(1, 0))
     for sender in ("leaf 9", "node 1.0", "node 2.0", "leaf 99"):
         assert refused(node, changed(message, sender=sender)) == "not-a-child"
     for sender in ("aggregator", "leaf 01", "", "leaf 1 "):
         assert refused(node, changed(message, sender=sender)) == "malformed"
     with pytest.raises(ProtocolError, match="no children"):
-        Node(codec, Place(0, 1))
+        Node(codec, TreePlace(0, 1))
     with pytest.raises(ProtocolError, match="not the root"):
         node.result()
 
 
 def test_a_message_that_changes_under_its_number_is_refused(study):
     codec = study.codec(SESSION, KEYS)
-    node = Node(codec, Place(1, 0))
+    node = Node(codec, TreePlace(1, 0))
     assert node.take(leaf_message(codec, 1, totals_of(study, 1)))
     assert refused(node, leaf_message(codec, 1, totals_of(study, 2))) == "message-differs"
     assert refused(node, leaf_message(codec, 1, totals_of(study, 1), serial=1)) == "leaf-twice"
@@ -464,7 +464,7 @@ MALFORMED_BODIES = [
 def test_malformed_bodies_are_refused(study, body):
     codec = study.codec(SESSION, KEYS)
     message = leaf_message(codec, 1, totals_of(study, 1))
-    code = refused(Node(codec, Place(1, 0)), changed(message, body=body))
+    code = refused(Node(codec, TreePlace(1, 0)), changed(message, body=body))
     assert code in ("malformed", "other-kind", "other-sketch")
 
 
@@ -472,7 +472,7 @@ def test_malformed_bodies_are_refused(study, body):
 def test_smallest_messages_that_cannot_be_are_refused(study, least):
     """A node with one leaf cannot have been sent two by one child."""
     codec = study.codec(SESSION, KEYS)
-    node = Node(codec, Place(1, 0))
+    node = Node(codec, TreePlace(1, 0))
     node.take(leaf_message(codec, 1, totals_of(study, 1)))
     message = node.send()
     assert (
@@ -483,7 +483,7 @@ def test_smallest_messages_that_cannot_be_are_refused(study, least):
 
 def test_malformed_arrays_are_refused(study):
     codec = study.codec(SESSION, KEYS)
-    node = Node(codec, Place(1, 0))
+    node = Node(codec, TreePlace(1, 0))
     message = leaf_message(codec, 1, totals_of(study, 1))
     bits = {"none": [0], "beyond": [0b01000000], "both": [0b11000000], "long": [0b10000000, 0]}
     for name, packed in bits.items():
@@ -502,7 +502,7 @@ def test_malformed_arrays_are_refused(study):
 
 def test_malformed_subspaces_are_refused():
     codec = TreeCodec(TREE, Subspaces(features=3, rank=2), "study", SESSION, KEYS)
-    node = Node(codec, Place(1, 0))
+    node = Node(codec, TreePlace(1, 0))
     message = leaf_message(codec, 1, Subspace(np.eye(3)[:, :2], np.array([2.0, 1.0])))
     eye = np.eye(3)
     for arrays in (
@@ -529,7 +529,7 @@ def test_no_bytes_crash_a_node(data):
     """Whatever arrives is taken, or refused with nothing changed."""
     agreed = study_of(TREE, lost=2)
     codec = agreed.codec(SESSION, KEYS)
-    node = Node(codec, Place(1, 0))
+    node = Node(codec, TreePlace(1, 0))
     node.take(leaf_message(codec, 0, totals_of(agreed, 0)))
     message = bytearray(leaf_message(codec, 1, totals_of(agreed, 1)))
     end = 8 + int.from_bytes(message[4:8], "little") + 8
@@ -555,8 +555,10 @@ def test_no_bytes_crash_a_node(data):
 def test_headers_of_nobody_are_refused(study, header):
     text = header.encode()
     data = b"EVM1" + len(text).to_bytes(4, "little") + text
-    assert refused(Node(study.codec(SESSION, KEYS), Place(1, 0)), data) == "malformed"
-    assert refused(Node(study.codec(SESSION, KEYS), Place(1, 0)), not_of_a_tree({})) == "malformed"
+    assert refused(Node(study.codec(SESSION, KEYS), TreePlace(1, 0)), data) == "malformed"
+    assert (
+        refused(Node(study.codec(SESSION, KEYS), TreePlace(1, 0)), not_of_a_tree({})) == "malformed"
+    )
 
 
 # -- leaves
@@ -626,7 +628,7 @@ def test_without_noise_the_root_has_the_sum_over_all_rows(data):
                 leaf.partial_fit(part)
             messages.append(leaf.send())
     values = [
-        codec.read(message, receiver=tree.parent(Place(0, number))).value
+        codec.read(message, receiver=tree.parent(TreePlace(0, number))).value
         for number, message in enumerate(messages)
     ]
     merged = climb(codec, values, chance_of(data)).merged

@@ -11,7 +11,7 @@ from eigenveil.federation.protocol.messages import Message, decode, encode
 from eigenveil.federation.tree.messages import TreeKeys, TreeMessage
 from eigenveil.federation.tree.nodes import Merged, Node
 from eigenveil.federation.tree.private import make_tree_study
-from eigenveil.federation.tree.tree import MergeTree, Place
+from eigenveil.federation.tree.tree import MergeTree, TreePlace
 
 LIMIT = 1 << 24
 KEYS = TreeKeys.in_one_process()
@@ -35,7 +35,7 @@ def totals_of(study, number):
 
 
 def leaf_message(codec, number, value, *, serial=0):
-    return codec.write(TreeMessage(Place(0, number), serial, np.ones(1, dtype=bool), (), value))
+    return codec.write(TreeMessage(TreePlace(0, number), serial, np.ones(1, dtype=bool), (), value))
 
 
 def signed(data, sender, receiver):
@@ -43,7 +43,7 @@ def signed(data, sender, receiver):
     return data + KEYS.sign(data, sender, receiver)
 
 
-def changed(data, *, to=Place(1, 0), body=None, arrays=None, drop=(), **header):  # noqa: B008
+def changed(data, *, to=TreePlace(1, 0), body=None, arrays=None, drop=(), **header):  # noqa: B008
     """A message with some fields of its body, arrays or header changed, signed again.
 
     Where it names nobody of a tree as its sender, the signature is that of the one before.
@@ -55,7 +55,7 @@ def changed(data, *, to=Place(1, 0), body=None, arrays=None, drop=(), **header):
     made = replace(
         found, body={**found.body, **(body or {})}, arrays={**kept, **(arrays or {})}, **header
     )
-    return signed(encode(made), Place.of(made.sender) or Place.of(sender), to)
+    return signed(encode(made), TreePlace.of(made.sender) or TreePlace.of(sender), to)
 
 
 def not_of_a_tree(body):
@@ -81,7 +81,7 @@ def climb(codec, values, chance, *, node=Node, silent=(), lost=(), repeats=0.2):
     nodes = {p: node(codec, p) for level in range(1, tree.depth + 1) for p in tree.places(level)}
     waiting = {place: set() for place in nodes}
     flying = [
-        (Place(0, leaf), leaf_message(codec, leaf, values[leaf]), frozenset([leaf]))
+        (TreePlace(0, leaf), leaf_message(codec, leaf, values[leaf]), frozenset([leaf]))
         for leaf in range(tree.leaf_count)
         if leaf not in lost
     ]
@@ -122,7 +122,7 @@ def arriving(tree, lost, silent):
     """Leaves with nobody silent above them."""
     found = set()
     for leaf in set(range(tree.leaf_count)) - set(lost):
-        place = Place(0, leaf)
+        place = TreePlace(0, leaf)
         while place is not None and place not in silent:
             place = tree.parent(place)
         if place is None:

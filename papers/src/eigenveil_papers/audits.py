@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.optimize import brentq
 
-from eigenveil.audit.case import Case, Claim, FloatArray, Randomness, Samples, Witness
+from eigenveil.audit.case import Case, ClaimedLoss, FloatArray, Randomness, Samples, Witness
 from eigenveil.privacy.accountant import classic_sigma, epsilon_of_mu, mu_of_epsilon
 from eigenveil_papers import published
 from eigenveil_papers.published.orthogonal import (
@@ -29,21 +29,21 @@ SQRT2 = math.sqrt(2.0)
 
 RUN_BY_RUN = "the published function, run by run"
 
-Draw = Callable[[published.SecondMoment, np.random.Generator], float]
+Draw = Callable[[published.PublishedMoment, np.random.Generator], float]
 
 
-def moment(weights: list[float], rows: int) -> published.SecondMoment:
+def moment(weights: list[float], rows: int) -> published.PublishedMoment:
     """The second moment of so many rows, ``weights`` of them along each axis."""
     mean = np.diag(weights) / rows
-    return published.SecondMoment(mean=mean, rows=rows, row_bound=1.0, public_bound=True)
+    return published.PublishedMoment(mean=mean, rows=rows, row_bound=1.0, public_bound=True)
 
 
 @dataclass(frozen=True)
 class MomentAttack:
     """A statistic of what an algorithm releases for two second moments, run by run."""
 
-    first: published.SecondMoment
-    second: published.SecondMoment
+    first: published.PublishedMoment
+    second: published.PublishedMoment
     draw: Draw
 
     def sample(self, trials: int, randomness: Randomness) -> Samples:
@@ -61,10 +61,10 @@ def diagonal(matrix: FloatArray) -> float:
     return float(matrix[0, 0] - matrix[1, 1])
 
 
-def mu_claim(epsilon: float, delta: float, whence: str) -> Claim:
+def mu_claim(epsilon: float, delta: float, whence: str) -> ClaimedLoss:
     """Of the classic calibration: its own sensitivity over its own deviation."""
     mu = 1.0 / classic_sigma(1.0, epsilon, delta, reproduction=True)
-    return Claim(epsilon=epsilon, delta=delta, mu=mu, whence=whence)
+    return ClaimedLoss(epsilon=epsilon, delta=delta, mu=mu, whence=whence)
 
 
 # Tensors: the whitening is the pair moment's, and with all directions it is the pair moment
@@ -72,7 +72,7 @@ def mu_claim(epsilon: float, delta: float, whence: str) -> Claim:
 TENSOR_ROWS = 600
 
 
-def tensor_moments(data: published.SecondMoment) -> tuple[Moments, Sensitivities]:
+def tensor_moments(data: published.PublishedMoment) -> tuple[Moments, Sensitivities]:
     """Of a mixture without noise of its own, the triple moment 0."""
     size = data.features
     return (
@@ -87,7 +87,7 @@ def pair_of(found: PublishedTensor) -> FloatArray:
     return np.asarray(colouring @ colouring.T)
 
 
-def two_axes() -> tuple[published.SecondMoment, published.SecondMoment]:
+def two_axes() -> tuple[published.PublishedMoment, published.PublishedMoment]:
     """Rows along two axes, half along each, and one of them replaced by one along the other."""
     half = TENSOR_ROWS / 2
     return moment([half, half], TENSOR_ROWS), moment([half - 1, half + 1], TENSOR_ROWS)
@@ -112,7 +112,7 @@ NOT_AUDITED = {
     "PublishedMean": "a result",
     "PublishedPCA": "a result",
     "PublishedTensor": "a result",
-    "SecondMoment": "exact, not released",
+    "PublishedMoment": "exact, not released",
     "second_moment": "exact, not released",
     "second_moments": "exact, not released",
 }
@@ -121,7 +121,9 @@ NOT_AUDITED = {
 # One curator
 
 
-def _analyze_gauss(epsilon: float, data: published.SecondMoment, rng: np.random.Generator) -> float:
+def _analyze_gauss(
+    epsilon: float, data: published.PublishedMoment, rng: np.random.Generator
+) -> float:
     found = published.analyze_gauss(
         data, n_components=1, epsilon=epsilon, delta=DELTA, random_state=rng
     )
@@ -129,7 +131,7 @@ def _analyze_gauss(epsilon: float, data: published.SecondMoment, rng: np.random.
     return diagonal(found.released)
 
 
-def _along(epsilon: float, data: published.SecondMoment, rng: np.random.Generator) -> float:
+def _along(epsilon: float, data: published.PublishedMoment, rng: np.random.Generator) -> float:
     found = published.analyze_gauss(
         data, n_components=1, epsilon=epsilon, delta=DELTA, random_state=rng
     )
@@ -137,7 +139,7 @@ def _along(epsilon: float, data: published.SecondMoment, rng: np.random.Generato
     return float(found.released[0, 0])
 
 
-def _sulq(symmetric: bool, data: published.SecondMoment, rng: np.random.Generator) -> float:
+def _sulq(symmetric: bool, data: published.PublishedMoment, rng: np.random.Generator) -> float:
     found = published.mod_sulq(
         np.repeat(np.eye(2), np.rint(np.diag(data.total)).astype(int), axis=0),
         n_components=1,
@@ -151,13 +153,13 @@ def _sulq(symmetric: bool, data: published.SecondMoment, rng: np.random.Generato
     return diagonal(found.released)
 
 
-def _wishart(data: published.SecondMoment, rng: np.random.Generator) -> float:
+def _wishart(data: published.PublishedMoment, rng: np.random.Generator) -> float:
     found = published.wishart_sn(data, n_components=1, epsilon=EPSILON, random_state=rng)
     assert found.released is not None
     return float(np.linalg.eigvalsh(found.released - np.eye(2))[0])
 
 
-def _ppca(data: published.SecondMoment, rng: np.random.Generator) -> float:
+def _ppca(data: published.PublishedMoment, rng: np.random.Generator) -> float:
     found = published.ppca(data, n_components=2, epsilon=EPSILON, burn_in=5, random_state=rng)
     along = np.sum(found.components**2, axis=0)
     return float(along[0] - along[1])
@@ -166,7 +168,7 @@ def _ppca(data: published.SecondMoment, rng: np.random.Generator) -> float:
 _POWER_FEATURES, _POWER_ROUNDS, _POWER_ROWS = 64, 2, 10**6
 
 
-def _power(delta: float, data: published.SecondMoment, rng: np.random.Generator) -> float:
+def _power(delta: float, data: published.PublishedMoment, rng: np.random.Generator) -> float:
     found = published.private_power(
         data,
         n_components=1,
@@ -179,17 +181,17 @@ def _power(delta: float, data: published.SecondMoment, rng: np.random.Generator)
     return float(found.strengths[0] * abs(found.components[0] @ direction) - _POWER_ROWS)
 
 
-def _power_moment(other: float) -> published.SecondMoment:
+def _power_moment(other: float) -> published.PublishedMoment:
     """Rows along the diagonal of the space, but for ``other`` rows along the first two axes."""
     direction = np.full(_POWER_FEATURES, _POWER_FEATURES**-0.5)
     across = np.zeros(_POWER_FEATURES)
     across[:2] = 1 / SQRT2, -1 / SQRT2
     mean = np.outer(direction, direction) * (1 - other / _POWER_ROWS)
     mean += np.outer(across, across) * (other / _POWER_ROWS)
-    return published.SecondMoment(mean=mean, rows=_POWER_ROWS, row_bound=1.0, public_bound=True)
+    return published.PublishedMoment(mean=mean, rows=_POWER_ROWS, row_bound=1.0, public_bound=True)
 
 
-def _fpca(data: published.SecondMoment, rng: np.random.Generator) -> float:
+def _fpca(data: published.PublishedMoment, rng: np.random.Generator) -> float:
     rows = np.repeat(np.eye(2), np.rint(np.diag(data.total)).astype(int), axis=0)
     found = published.fpca(
         rows,
@@ -207,14 +209,14 @@ def _fpca(data: published.SecondMoment, rng: np.random.Generator) -> float:
 # Tensors
 
 
-def _agn(data: published.SecondMoment, rng: np.random.Generator) -> float:
+def _agn(data: published.PublishedMoment, rng: np.random.Generator) -> float:
     found = published.agn(
         *tensor_moments(data), data.features, epsilon=TENSOR_EPSILON, delta=DELTA, rng=rng
     )
     return diagonal(pair_of(found))
 
 
-def _avn(data: published.SecondMoment, rng: np.random.Generator) -> float:
+def _avn(data: published.PublishedMoment, rng: np.random.Generator) -> float:
     found = published.avn(
         *tensor_moments(data), data.features, epsilon=TENSOR_EPSILON, delta=DELTA, rng=rng
     )
@@ -291,7 +293,9 @@ def _of_one_curator() -> list[Case]:
         _replaced,
         mechanism="mod-sulq",
         test="the released matrix along the difference of the two rows' squares",
-        claim=Claim(epsilon=EPSILON, delta=DELTA, mu=need, whence="002 lemma 2; mu is the need"),
+        claim=ClaimedLoss(
+            epsilon=EPSILON, delta=DELTA, mu=need, whence="002 lemma 2; mu is the need"
+        ),
         share=0.1,
         covers=("mod_sulq",),
     )
@@ -302,7 +306,7 @@ def _of_one_curator() -> list[Case]:
             title="SN (Wishart)",
             test="smallest eigenvalue of the released matrix less the larger of the two sums (a "
             "row against a row of zeros)",
-            claim=Claim(epsilon=EPSILON, delta=0.0, whence="003 theorem 1"),
+            claim=ClaimedLoss(epsilon=EPSILON, delta=0.0, whence="003 theorem 1"),
             sample=MomentAttack(moment([0.0, 1.0], 2), both, _wishart).sample,
             share=0.25,
             witness=Witness(
@@ -327,7 +331,7 @@ def _of_one_curator() -> list[Case]:
             mechanism="fpca",
             title="Federated-PCA",
             test="squared part of the released direction along the row that is replaced",
-            claim=Claim(epsilon=EPSILON, delta=DELTA, whence="002 lemma 2"),
+            claim=ClaimedLoss(epsilon=EPSILON, delta=DELTA, whence="002 lemma 2"),
             sample=MomentAttack(both, replaced, _fpca).sample,
             share=0.1,
             covers=("fpca",),
@@ -338,7 +342,9 @@ def _of_one_curator() -> list[Case]:
             title="PPCA, 5 Gibbs sweeps",
             test="squared part of the subspace along one row less that along the other (likelihood "
             "ratio of the exact law)",
-            claim=Claim(epsilon=EPSILON, delta=0.0, whence="003 section 6; Chaudhuri et al. 2013"),
+            claim=ClaimedLoss(
+                epsilon=EPSILON, delta=0.0, whence="003 section 6; Chaudhuri et al. 2013"
+            ),
             sample=MomentAttack(
                 moment([1.0, 0.0, 0.0], 1), moment([0.0, 1.0, 0.0], 1), _ppca
             ).sample,
@@ -353,7 +359,7 @@ def _of_one_curator() -> list[Case]:
                 mechanism="private-power",
                 title=f"private power, {name}",
                 test="the last product along the direction that nearly all rows have",
-                claim=Claim(epsilon=EPSILON, delta=delta, whence="003 section 3"),
+                claim=ClaimedLoss(epsilon=EPSILON, delta=delta, whence="003 section 3"),
                 sample=MomentAttack(
                     _power_moment(0.0), _power_moment(1.0), partial(_power, delta)
                 ).sample,
@@ -390,7 +396,7 @@ def _of_tensors() -> list[Case]:
 # -- The papers' protocols of several sites against their own claims: what the aggregator sees.
 
 
-def _dpdispca(data: published.SecondMoment, rng: np.random.Generator) -> float:
+def _dpdispca(data: published.PublishedMoment, rng: np.random.Generator) -> float:
     found = published.dpdispca(
         [data],
         n_components=1,
@@ -475,7 +481,7 @@ class GaussianView:
 def _capepca(
     noise: Literal["literal", "symmetric"],
     sites: int,
-    data: published.SecondMoment,
+    data: published.PublishedMoment,
     rng: np.random.Generator,
 ) -> FloatArray:
     rest = moment([1.0] * data.features, data.rows)
@@ -494,7 +500,7 @@ def _capepca(
 
 def _capeagn(
     noise: Literal["literal", "symmetric"],
-    data: published.SecondMoment,
+    data: published.PublishedMoment,
     rng: np.random.Generator,
 ) -> FloatArray:
     given, sensitivities = tensor_moments(data)
@@ -539,7 +545,7 @@ def sample_cape(view: GaussianView, trials: int, randomness: Randomness) -> Samp
     )
 
 
-def crossed_axes(rows: int) -> tuple[published.SecondMoment, published.SecondMoment]:
+def crossed_axes(rows: int) -> tuple[published.PublishedMoment, published.PublishedMoment]:
     """Rows half along each of two axes' bisectors, and one replaced by one along the other's."""
     across = np.array([[0.0, 1.0], [1.0, 0.0]])
     first = moment([rows / 2] * 2, rows)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from eigenveil.app.parts import Part, TablePart, whole
 from eigenveil.errors import DataError, OutputError, of_system
+from eigenveil.federation.masks import MASKS
 from eigenveil.federation.members import MemberList, Role, plain_fingerprint
 from eigenveil.federation.protocol.terms import active_sites
 from eigenveil.federation.public_key import PublicKey
@@ -148,7 +149,7 @@ def begin(folder: Path, name: str, *, address: str = "") -> Members:
 def parties_of(study: Study) -> dict[str, Role]:
     """Every party that a study needs, by name."""
     found: dict[str, Role] = {"aggregator": "aggregator", "lead": "lead"}
-    if study.masks == "helper":
+    if MASKS[study.masks].needs_helper:
         found["helper"] = "helper"
     return found | dict.fromkeys(active_sites(study), "site")
 

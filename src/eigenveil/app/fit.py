@@ -29,7 +29,7 @@ from eigenveil.errors import DataError, OutputError, WrongOption, of_system
 from eigenveil.federated.running import check_sites, requested_budget
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.ledger.placing import budget_left_text
-from eigenveil.federation.protocol.certificates import Signed
+from eigenveil.federation.protocol.certificates import CheckedSignatures
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.file import read_study as read_study
 from eigenveil.federation.study.file import write_toml
@@ -119,7 +119,7 @@ class Fitted:
 class FittedStudy(Fitted):
     """The model of a study between organisations, and who has signed its certificate."""
 
-    signed: Signed | None = None
+    signed: CheckedSignatures | None = None
     run: str = ""
 
     def as_json(self) -> dict[str, Any]:

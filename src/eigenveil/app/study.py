@@ -16,7 +16,7 @@ from eigenveil.io.stopping import Stop
 from eigenveil.planning.protocol import choose_protocol
 
 if TYPE_CHECKING:
-    from eigenveil.federation.protocol.certificates import Signed
+    from eigenveil.federation.protocol.certificates import CheckedSignatures
     from eigenveil.network.lead import LeadSession, StudyStatus
 
 _EVERY = 0.2
@@ -57,7 +57,7 @@ class Finished:
 
     run: str
     model: Any
-    signed: Signed
+    signed: CheckedSignatures
 
 
 Event = Started | Moved | Ended | Finished

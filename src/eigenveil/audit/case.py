@@ -34,7 +34,7 @@ class Samples(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
+class ClaimedLoss:
     epsilon: float
     delta: float
     # The Gaussian-DP claim. Of a published algorithm, that of its own calculation: the sensitivity
@@ -82,7 +82,7 @@ class Case:
     view: str = "outsider"  # The adversary
     test: str  # The adversary's statistic
     sampling: str  # Which code draws the outputs
-    claim: Claim
+    claim: ClaimedLoss
     sample: Callable[[int, Randomness], Samples]  # `sample(trials, randomness) -> Samples`
     # The loss that a proof gives, of Gaussian mechanisms as mu, else as epsilon, where it is not
     # the claim

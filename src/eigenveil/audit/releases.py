@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.audit.case import Claim, FloatArray, Randomness, Samples, joined
+from eigenveil.audit.case import ClaimedLoss, FloatArray, Randomness, Samples, joined
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import release_sum, release_vectors
 from eigenveil.moments.rows import Block
@@ -141,7 +141,7 @@ class Attack:
             summed(rows, self.make), self.kind, loss=self.loss, adjacency=self.adjacency
         )
 
-    def claim(self) -> Claim:
+    def claim(self) -> ClaimedLoss:
         return release_claim(self.record(), "docs/proofs, from the record alone")
 
     def sample(
@@ -228,8 +228,10 @@ def audited_record(
     )
 
 
-def release_claim(record: ReleaseRecord, whence: str) -> Claim:
+def release_claim(record: ReleaseRecord, whence: str) -> ClaimedLoss:
     if record.pure:
-        return Claim(epsilon=record.epsilon(), delta=0.0, whence=whence)
+        return ClaimedLoss(epsilon=record.epsilon(), delta=0.0, whence=whence)
     mu = record.mu()
-    return Claim(epsilon=epsilon_of_mu(mu, DELTA), delta=DELTA, mu=mu, exact=True, whence=whence)
+    return ClaimedLoss(
+        epsilon=epsilon_of_mu(mu, DELTA), delta=DELTA, mu=mu, exact=True, whence=whence
+    )

@@ -200,7 +200,7 @@ def audit(
         return []
     false_alarm = (1.0 - confidence) / len(cases)
     _check_enough(cases, trials, false_alarm)
-    drawn: dict[str, list[_Drawn]] = {case.name: [] for case in cases}
+    drawn: dict[str, list[_DrawnPart]] = {case.name: [] for case in cases}
     tasks = [
         (case.name, start, min(_CHUNK, trials_of(case, trials) - start), seed)
         for case in cases
@@ -229,14 +229,14 @@ def trials_of(case: Case, trials: int) -> int:
 _Task = tuple[str, int, int, int | None]  # A case's name, the first output, how many, the seed
 
 
-class _Drawn(NamedTuple):
+class _DrawnPart(NamedTuple):
     name: str
     start: int
     samples: Samples
     seconds: float
 
 
-def _run(tasks: Sequence[_Task], cases: Sequence[Case], jobs: int) -> Iterator[_Drawn]:
+def _run(tasks: Sequence[_Task], cases: Sequence[Case], jobs: int) -> Iterator[_DrawnPart]:
     registered = all(all_cases().get(case.name) is case for case in cases)
     if jobs == 1 or len(tasks) == 1 or not registered:  # a case of one's own is not sent
         own = {case.name: case for case in cases}
@@ -265,18 +265,18 @@ def _run(tasks: Sequence[_Task], cases: Sequence[Case], jobs: int) -> Iterator[_
                 os.environ[name] = value
 
 
-def _drawn_by_name(task: _Task) -> _Drawn:
+def _drawn_by_name(task: _Task) -> _DrawnPart:
     return _draw(all_cases()[task[0]], task)
 
 
-def _draw(case: Case, task: _Task) -> _Drawn:
+def _draw(case: Case, task: _Task) -> _DrawnPart:
     name, start, count, seed = task
     entropy = None
     if seed is not None:  # the same outputs whatever else is audited, and in whatever order
         entropy = np.random.SeedSequence([seed, zlib.crc32(name.encode()), start])
     begun = time.process_time()
     samples = case.sample(count, Randomness(entropy))
-    return _Drawn(name, start, samples, time.process_time() - begun)
+    return _DrawnPart(name, start, samples, time.process_time() - begun)
 
 
 def _check(trials: int, confidence: float, jobs: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.audit.case import Claim, FloatArray, Randomness, Samples, joined
+from eigenveil.audit.case import ClaimedLoss, FloatArray, Randomness, Samples, joined
 from eigenveil.audit.releases import (
     DELTA,
     Make,
@@ -52,10 +52,10 @@ from eigenveil.privacy.views import (
 _MOST_VALUES = 1 << 18
 
 
-def guaranteed(found: Guarantee, whence: str) -> Claim:
+def guaranteed(found: Guarantee, whence: str) -> ClaimedLoss:
     """A guarantee of the package as a claim."""
     mu = found.mu
-    return Claim(
+    return ClaimedLoss(
         epsilon=found.epsilon, delta=found.delta, mu=mu, exact=mu is not None, whence=whence
     )
 
@@ -78,7 +78,7 @@ class ViewAttack:
         """Of the sum, its noise in as many shares as the federation counts on."""
         return audited_record(self.make(), self.kind, sharing=self.federation.sharing())
 
-    def claim(self) -> Claim:
+    def claim(self) -> ClaimedLoss:
         """The guarantee of the view, as a study's certificate states it."""
         delta = 0.0 if self.record.pure else DELTA
         found = guarantees([self.record], self.federation, delta=delta, adjacency="add-remove")
@@ -226,7 +226,7 @@ class TreeAttack:
     def record(self) -> ReleaseRecord:
         return audited_record(self.make(), sharing=Sharing(noise_parts=self.noise_parts))
 
-    def claim(self) -> Claim:
+    def claim(self) -> ClaimedLoss:
         found = tree_guarantees([self.record], self.run, delta=DELTA, adjacency="add-remove")
         return guaranteed(found[self.view], "privacy.tree_views (docs/proofs/tree.md)")
 
@@ -264,7 +264,7 @@ class StreamAttack:
             return audited_record(self.make(), sharing=Sharing(disjoint=True))
         return audited_record(self.make(), sharing=Sharing(stream=best_factor(self.blocks)))
 
-    def claim(self) -> Claim:
+    def claim(self) -> ClaimedLoss:
         return release_claim(self.record, "docs/proofs/streams.md, from the record alone")
 
     def weights(self) -> FloatArray:

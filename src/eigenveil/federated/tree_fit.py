@@ -11,7 +11,7 @@ from eigenveil.federation.tree.contents import Totals
 from eigenveil.federation.tree.messages import TreeCodec, TreeKeys
 from eigenveil.federation.tree.nodes import Merged, Node, publish
 from eigenveil.federation.tree.private import Leaf, TreeStudy
-from eigenveil.federation.tree.tree import MergeTree, Place
+from eigenveil.federation.tree.tree import MergeTree, TreePlace
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.driver import Charges
 from eigenveil.models.result import EstimatorSpec, Result
@@ -92,7 +92,7 @@ def _merged(tree: MergeTree, codec: TreeCodec[Totals], leaves: Sequence[Leaf]) -
     levels = range(1, tree.depth + 1)
     nodes = {place: Node(codec, place) for level in levels for place in tree.places(level)}
 
-    def deliver(sender: Place, message: bytes | None) -> None:
+    def deliver(sender: TreePlace, message: bytes | None) -> None:
         parent = tree.parent(sender)
         if message is not None and parent is not None:
             nodes[parent].take(message)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import PrivacyError
 from eigenveil.models.options import options_of
 from eigenveil.models.plan import BasePlan
-from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
+from eigenveil.privacy.certificate import Certificate, RequestedGuarantee, make_certificate
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
 
@@ -237,9 +237,9 @@ def _stopped(factors: Any) -> str | None:
     return getattr(factors, "stopped", None) or None
 
 
-def claim_of(plan: BasePlan, *, view: str) -> Claim:
+def claim_of(plan: BasePlan, *, view: str) -> RequestedGuarantee:
     """What a run of a plan promises."""
-    return Claim(
+    return RequestedGuarantee(
         epsilon=plan.epsilon,
         delta=plan.delta,
         adjacency=plan.adjacency,

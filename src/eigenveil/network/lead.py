@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.members import Evidence
-from eigenveil.federation.protocol.certificates import Signed, check_count, who_signed
+from eigenveil.federation.protocol.certificates import CheckedSignatures, check_count, who_signed
 from eigenveil.federation.protocol.messages import AGGREGATOR
 from eigenveil.federation.study.study import Study
 from eigenveil.files import replacing
@@ -144,7 +144,7 @@ class LeadSession:
         *,
         choice: str = "",
         signatures: int | None = None,
-    ) -> tuple[Any, Signed]:
+    ) -> tuple[Any, CheckedSignatures]:
         """The fitted model of a finished run, and who signed its certificate.
 
         It must be of this run, and of ``study`` where one is given, and be signed by all sites, or

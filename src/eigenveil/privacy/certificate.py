@@ -86,7 +86,7 @@ def rule_of_rows(plan: Mapping[str, Any]) -> str:
     return MISSING_LEFT_OUT if chosen else LEFT_OUT.format("a missing or infinite entry")
 
 
-class Claim(BaseModel):
+class RequestedGuarantee(BaseModel):
     """What the run promises."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -137,7 +137,7 @@ class Certificate(Settled):
     counted: bool = False
     cluster: bool = False
     newlines_in_cells: bool = False
-    target: Claim
+    target: RequestedGuarantee
     releases: tuple[ReleaseRecord, ...]
     stopped: str | None = None
     proofs: tuple[str, ...] = ()
@@ -235,7 +235,7 @@ def make_certificate(
     *,
     plan: dict[str, Any],
     secure: bool,
-    target: Claim,
+    target: RequestedGuarantee,
     releases: Sequence[ReleaseRecord],
     **known: Any,
 ) -> Certificate:

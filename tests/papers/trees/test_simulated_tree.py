@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.federation.tree.private import make_tree_study
-from eigenveil.federation.tree.tree import MergeTree, Place
+from eigenveil.federation.tree.tree import MergeTree, TreePlace
 from eigenveil.linalg.subspace import captured_energy, subspace_of
 from eigenveil_papers.trees import faults
 from eigenveil_papers.trees.faults import FaultPlan
@@ -43,7 +43,7 @@ def test_fates_are_as_many_as_asked_for(lost, late, silent, seed):
     assert len(fault_plan.silent) == silent
     assert all(1 <= place.level < TREE.depth and TREE.holds(place) for place in fault_plan.silent)
     for leaf in range(20):
-        above = {Place(1, leaf // 3), Place(2, leaf // 9)}
+        above = {TreePlace(1, leaf // 3), TreePlace(2, leaf // 9)}
         assert fault_plan.arrives(TREE, leaf) == (
             leaf not in fault_plan.lost and not above & fault_plan.silent
         )

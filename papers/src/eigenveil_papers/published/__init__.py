@@ -9,7 +9,7 @@ from eigenveil_papers.published.cape_pca import PublishedMean, cape, capepca
 from eigenveil_papers.published.distributed import dispca, djica, dpdispca, full, local, pooled
 from eigenveil_papers.published.federated_pca import fpca
 from eigenveil_papers.published.gibbs import ppca
-from eigenveil_papers.published.moments import SecondMoment, second_moment, second_moments
+from eigenveil_papers.published.moments import PublishedMoment, second_moment, second_moments
 from eigenveil_papers.published.orthogonal import PublishedTensor, agn, avn, capeagn
 from eigenveil_papers.published.power import private_power
 from eigenveil_papers.published.result import PublishedPCA
@@ -18,9 +18,9 @@ from eigenveil_papers.published.sulq import mod_sulq
 
 __all__ = [
     "PublishedMean",
+    "PublishedMoment",
     "PublishedPCA",
     "PublishedTensor",
-    "SecondMoment",
     "agn",
     "analyze_gauss",
     "avn",

@@ -20,8 +20,8 @@ from eigenveil.errors import DataError
 from eigenveil.linalg.eigen import left_singular
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil_papers.published.moments import (
+    PublishedMoment,
     RankBy,
-    SecondMoment,
     Sites,
     check_components,
     leading,
@@ -254,7 +254,7 @@ def pooled(
 
 def _prepared(
     sites: Sites, row_bound: float | None, n_components: int, intermediate: int = 1
-) -> list[SecondMoment]:
+) -> list[PublishedMoment]:
     moments = second_moments(sites, row_bound=row_bound)
     check_components(n_components, moments[0].features)
     check_components(intermediate, moments[0].features, name="intermediate components")
@@ -262,7 +262,7 @@ def _prepared(
 
 
 def _noisy(
-    moments: Sequence[SecondMoment], epsilon: float, delta: float, random_state: Seed
+    moments: Sequence[PublishedMoment], epsilon: float, delta: float, random_state: Seed
 ) -> tuple[list[float], list[FloatArray]]:
     """Each site's deviation, and its second moment with noise of it."""
     rng = np.random.default_rng(random_state)
@@ -284,7 +284,7 @@ def _proxy(messages: Sequence[FloatArray]) -> FloatArray:
 
 
 def _site_claim(
-    epsilon: float, delta: float, moments: Sequence[SecondMoment], *, view: str = "aggregator"
+    epsilon: float, delta: float, moments: Sequence[PublishedMoment], *, view: str = "aggregator"
 ) -> Guarantee:
     return gauss_claim(
         epsilon, delta, public_bound=all(each.public_bound for each in moments), view=view

@@ -87,12 +87,12 @@ def leading(
 
 # -- The second moment that most of the papers' algorithms start from: once for many runs.
 #
-# Every function that takes rows takes a :class:`SecondMoment` of them as well, and one that takes
+# Every function that takes rows takes a :class:`PublishedMoment` of them as well; one that takes
 # sites takes one for each site: an experiment makes them once and runs all algorithms on them.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SecondMoment:
+class PublishedMoment:
     """The mean of ``x x'`` over rows that were divided by a bound. Exact: not private."""
 
     mean: FloatArray  # `X'X / n` of the rows divided by `row_bound`
@@ -116,11 +116,11 @@ class SecondMoment:
         return np.asarray(np.maximum(np.linalg.eigvalsh(self.mean)[::-1], 0.0))
 
 
-Rows = ArrayLike | SecondMoment
-Sites = Sequence[ArrayLike | SecondMoment]
+Rows = ArrayLike | PublishedMoment
+Sites = Sequence[ArrayLike | PublishedMoment]
 
 
-def second_moment(X: Rows, *, row_bound: float | None = None) -> SecondMoment:
+def second_moment(X: Rows, *, row_bound: float | None = None) -> PublishedMoment:
     """The second moment of rows; one that was made before is returned as it is.
 
     Parameters
@@ -131,7 +131,7 @@ def second_moment(X: Rows, *, row_bound: float | None = None) -> SecondMoment:
         A public bound on the rows' norms, by which they are divided: the papers take norms up to 1.
         Without one it is the largest norm found, which is not private.
     """
-    if isinstance(X, SecondMoment):
+    if isinstance(X, PublishedMoment):
         if row_bound not in (None, X.row_bound):
             raise DataError("divided-already", bound=X.row_bound, other=row_bound)
         return X
@@ -140,7 +140,7 @@ def second_moment(X: Rows, *, row_bound: float | None = None) -> SecondMoment:
     return _of_rows(rows, bound, public=row_bound is not None)
 
 
-def second_moments(sites: Sites, *, row_bound: float | None = None) -> list[SecondMoment]:
+def second_moments(sites: Sites, *, row_bound: float | None = None) -> list[PublishedMoment]:
     """The second moment of each site's rows, all divided by one bound.
 
     Parameters
@@ -153,8 +153,8 @@ def second_moments(sites: Sites, *, row_bound: float | None = None) -> list[Seco
     given = list(sites)
     if not given:
         raise DataError("no-sites")
-    made = [each for each in given if isinstance(each, SecondMoment)]
-    rows = [finite_rows(each) for each in given if not isinstance(each, SecondMoment)]
+    made = [each for each in given if isinstance(each, PublishedMoment)]
+    rows = [finite_rows(each) for each in given if not isinstance(each, PublishedMoment)]
     if made and rows:
         raise DataError("moments-of-other-sites", made=len(made), rows=len(rows))
     if rows:
@@ -166,10 +166,10 @@ def second_moments(sites: Sites, *, row_bound: float | None = None) -> list[Seco
     return [second_moment(each, row_bound=row_bound) for each in made]
 
 
-def pooled_moment(sites: Sequence[SecondMoment]) -> SecondMoment:
+def pooled_moment(sites: Sequence[PublishedMoment]) -> PublishedMoment:
     """The second moment of all sites' rows together."""
     rows = sum(site.rows for site in sites)
-    return SecondMoment(
+    return PublishedMoment(
         mean=np.asarray(sum(site.mean * (site.rows / rows) for site in sites)),
         rows=rows,
         row_bound=sites[0].row_bound,
@@ -215,10 +215,10 @@ def check_components(wanted: int, features: int, *, name: str = "components") ->
         raise DataError("components", features=features, wanted=wanted, what=name)
 
 
-def _of_rows(rows: FloatArray, bound: float, *, public: bool) -> SecondMoment:
+def _of_rows(rows: FloatArray, bound: float, *, public: bool) -> PublishedMoment:
     scaled, _ = rows_within(rows, bound)
     mean = scaled.T @ scaled / len(scaled)
-    return SecondMoment(mean=mean, rows=len(scaled), row_bound=bound, public_bound=public)
+    return PublishedMoment(mean=mean, rows=len(scaled), row_bound=bound, public_bound=public)
 
 
 def _check_alike(values: Sequence[float], name: str) -> None:

@@ -15,7 +15,12 @@ import numpy as np
 from eigenveil.errors import DataError
 from eigenveil.linalg.eigen import fix_signs, orthonormal_basis
 from eigenveil.privacy.accountant import check_delta, check_epsilon
-from eigenveil_papers.published.moments import Rows, SecondMoment, check_components, second_moment
+from eigenveil_papers.published.moments import (
+    PublishedMoment,
+    Rows,
+    check_components,
+    second_moment,
+)
 from eigenveil_papers.published.result import ONE_ENTRY, ROUNDS, PublishedPCA, Seed, claimed
 from eigenveil_papers.published.trackers import checked_count
 
@@ -100,7 +105,7 @@ def noise_scale(
     return math.sqrt(4 * components * rounds * math.log(1 / delta)) / epsilon
 
 
-def rounds(moment: SecondMoment, n_components: int) -> int:
+def rounds(moment: PublishedMoment, n_components: int) -> int:
     """L, from the exact singular values of the rows: ``s_K / (s_K - s_{K+1}) ln D``, rounded up."""
     roots = np.sqrt(np.append(moment.spectrum, 0.0))
     last, after = float(roots[n_components - 1]), float(roots[n_components])

@@ -17,7 +17,7 @@ from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.models.model_options import OF_SKETCH
 from eigenveil.models.pca.federated import FederatedPCA
 from eigenveil_papers.published import (
-    SecondMoment,
+    PublishedMoment,
     capepca,
     dispca,
     djica,
@@ -73,7 +73,7 @@ class Split:
         self.rows = np.array_split(prepared, sites)
         self.raw = np.array_split(raw, sites)
         self.together = prepared
-        self.moments: list[SecondMoment] = second_moments(self.rows, row_bound=1.0)
+        self.moments: list[PublishedMoment] = second_moments(self.rows, row_bound=1.0)
         self.mean = pooled_moment(self.moments).mean
         values, self.exact = leading_eigenpairs(self.mean, components)
         self.best = float(np.sum(values))

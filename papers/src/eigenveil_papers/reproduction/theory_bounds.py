@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from eigenveil_papers.published import SecondMoment, capepca, second_moment, wishart_sn
+from eigenveil_papers.published import PublishedMoment, capepca, second_moment, wishart_sn
 from eigenveil_papers.published.moments import pooled_moment
 from eigenveil_papers.published.sn import gauss_deviation
 from eigenveil_papers.reproduction.experiment import (
@@ -105,7 +105,9 @@ def strong_rows(rng: np.random.Generator, count: int, features: int) -> FloatArr
     return np.asarray(rng.standard_normal((count, features)) * np.sqrt(variances))
 
 
-def _sn(moment: SecondMoment, epsilon: float, rng: np.random.Generator) -> tuple[FloatArray, float]:
+def _sn(
+    moment: PublishedMoment, epsilon: float, rng: np.random.Generator
+) -> tuple[FloatArray, float]:
     """The noisy sum, and a bound on the noise's norm."""
     made = wishart_sn(moment, n_components=1, epsilon=epsilon, random_state=rng)
     assert made.released is not None
@@ -113,7 +115,7 @@ def _sn(moment: SecondMoment, epsilon: float, rng: np.random.Generator) -> tuple
 
 
 def _capepca(
-    sites: Sequence[SecondMoment], epsilon: float, rng: np.random.Generator
+    sites: Sequence[PublishedMoment], epsilon: float, rng: np.random.Generator
 ) -> tuple[FloatArray, float]:
     """The noisy mean, and a bound on the noise's norm."""
     made = capepca(sites, n_components=1, epsilon=epsilon, delta=_DELTA, random_state=rng)

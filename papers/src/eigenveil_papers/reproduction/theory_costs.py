@@ -18,7 +18,7 @@ from eigenveil_papers.published.cape_pca import (
     times_claimed,
     unequal_plan,
 )
-from eigenveil_papers.published.moments import SecondMoment, pooled_moment, unique_entries
+from eigenveil_papers.published.moments import PublishedMoment, pooled_moment, unique_entries
 from eigenveil_papers.published.orthogonal import gaussian_moments, gaussian_sensitivities
 from eigenveil_papers.published.sn import gauss_deviation
 from eigenveil_papers.reproduction.experiment import (
@@ -42,7 +42,9 @@ _WORD = 8  # bytes of a number, to compare this package's messages
 # -- Communication: every array that goes from one party to another is counted.
 
 
-def _moments(rng: np.random.Generator, features: int, sites: int, rows: int) -> list[SecondMoment]:
+def _moments(
+    rng: np.random.Generator, features: int, sites: int, rows: int
+) -> list[PublishedMoment]:
     return second_moments(list(rng.standard_normal((sites, rows, features))))
 
 

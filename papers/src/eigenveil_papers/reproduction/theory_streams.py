@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from eigenveil_papers.published import SecondMoment, mod_sulq
+from eigenveil_papers.published import PublishedMoment, mod_sulq
 from eigenveil_papers.published.federated_pca import streaming_mod_sulq
 from eigenveil_papers.published.sulq import omega, smallest_batch
 from eigenveil_papers.reproduction.experiment import (
@@ -50,7 +50,9 @@ def overlaps(rng: np.random.Generator, *, features: int, draws: int) -> Iterator
     block = np.diag(np.sqrt(features * spectrum))
     for share in _SHARES:
         rows = max(1, round(share * order(features)))
-        moment = SecondMoment(mean=np.diag(spectrum), rows=rows, row_bound=1.0, public_bound=True)
+        moment = PublishedMoment(
+            mean=np.diag(spectrum), rows=rows, row_bound=1.0, public_bound=True
+        )
         mask = omega(_EPSILON, _DELTA, features, rows)
         found: dict[str, list[float]] = {method: [] for method in METHODS}
         for _ in range(draws):

@@ -13,7 +13,7 @@ from eigenveil.errors import DataError
 from eigenveil.federation.tree.contents import Totals
 from eigenveil.federation.tree.nodes import release_sums
 from eigenveil.federation.tree.private import TreeStudy
-from eigenveil.federation.tree.tree import MergeTree, Place
+from eigenveil.federation.tree.tree import MergeTree, TreePlace
 from eigenveil.linalg.eigen import leading_eigenpairs, left_singular
 from eigenveil.linalg.subspace import Subspace
 
@@ -24,7 +24,7 @@ class FaultPlan:
 
     lost: frozenset[int]
     late: tuple[int, ...]
-    silent: frozenset[Place]
+    silent: frozenset[TreePlace]
 
     @classmethod
     def drawn(
@@ -67,7 +67,7 @@ class FaultPlan:
         """Whether a leaf's rows are in the result."""
         if leaf in self.lost:
             return False
-        place: Place | None = Place(0, leaf)
+        place: TreePlace | None = TreePlace(0, leaf)
         while place is not None:
             if place in self.silent:
                 return False
@@ -98,13 +98,13 @@ class Errors:
         self._lock = threading.Lock()
         tree = study.tree
         self._chosen = frozenset(
-            Place(level, number)
+            TreePlace(level, number)
             for level in range(tree.depth)
             for number in rng.permutation(tree.nodes(level))[:_MOST_PARTIES].tolist()
         )
-        self._bases: dict[Place, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        self._bases: dict[TreePlace, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
 
-    def wants(self, place: Place) -> bool:
+    def wants(self, place: TreePlace) -> bool:
         """Whether this party is looked at."""
         return self._measures and place in self._chosen
 
@@ -124,7 +124,7 @@ class Errors:
         decompose = leading_eigenpairs if plan.way.columns(plan) is None else left_singular
         return decompose(moment.values, plan.n_components)[1]
 
-    def keep(self, place: Place, components: NDArray[np.float64], merged: Subspace) -> None:
+    def keep(self, place: TreePlace, components: NDArray[np.float64], merged: Subspace) -> None:
         """What a party knows: private components (K, D), and a subspace without noise."""
         if self._measures:
             plain = merged.basis[:, : self._study.plan.n_components].T

@@ -19,7 +19,7 @@ from eigenveil.federation.tree.messages import TreeCodec, TreeKeys, TreeMessage
 from eigenveil.federation.tree.nodes import Node, publish
 from eigenveil.federation.tree.private import Leaf, TreeStudy
 from eigenveil.federation.tree.rounds import TreeRounds
-from eigenveil.federation.tree.tree import Place
+from eigenveil.federation.tree.tree import TreePlace
 from eigenveil.linalg.subspace import Subspace, subspace_of
 from eigenveil.linalg.threads import single_threaded_blas
 from eigenveil.moments.engine import check_block
@@ -114,7 +114,9 @@ class _Tally:
 class _Pair:
     """A party of the tree that merges the private sums, and one that merges the subspaces."""
 
-    def __init__(self, codec: TreeCodec[Totals], plain: TreeCodec[Subspace], place: Place) -> None:
+    def __init__(
+        self, codec: TreeCodec[Totals], plain: TreeCodec[Subspace], place: TreePlace
+    ) -> None:
         self.sums, self.subspaces = Node(codec, place), Node(plain, place)
         self.seconds, self.sent = 0.0, 0
 
@@ -194,7 +196,7 @@ class _Run:
         self.rows, self.turn, self.refreshed = rows, turn, refreshed
         self.seed, self.rank = seed, kept
         self.errors = Errors(study, rng)
-        self.pairs: dict[Place, _Pair] = {}
+        self.pairs: dict[TreePlace, _Pair] = {}
         self.tallies = [_Tally() for _ in range(self.tree.depth + 1)]
         self.leaf_seconds: list[float] = []
 
@@ -208,11 +210,11 @@ class _Run:
         made = self._made([*leaves, *self.fault_plan.late], pool, 2 * workers, progress)
         for step in steps:
             if step.level == 0:
-                self._deliver(Place(0, step.number), *next(made))
+                self._deliver(TreePlace(0, step.number), *next(made))
             else:
                 self._send(step)
         for leaf in self.fault_plan.late:
-            self._deliver(Place(0, leaf), *next(made))
+            self._deliver(TreePlace(0, leaf), *next(made))
         for level in range(1, self.tree.depth):  # supplements
             for place in self.tree.places(level):
                 self._send(place)
@@ -242,7 +244,7 @@ class _Run:
             workers=workers,
         )
 
-    def _order(self) -> Iterator[Place]:
+    def _order(self) -> Iterator[TreePlace]:
         """Leaves that arrive in time, and nodes when they send, sub-tree by sub-tree at random.
 
         A node sends once all of its children have had their time; so only the nodes on one way up
@@ -250,7 +252,7 @@ class _Run:
         """
         late = frozenset(self.fault_plan.late)
 
-        def below(place: Place) -> Iterator[Place]:
+        def below(place: TreePlace) -> Iterator[TreePlace]:
             if place.level == 0:
                 if place.number not in self.fault_plan.lost and place.number not in late:
                     yield place
@@ -298,7 +300,7 @@ class _Run:
         sums = leaf.partial_fit(rows).send()
         added = time.thread_time()
         subspace = subspace_of(rows, rank=self.rank)
-        message = TreeMessage(Place(0, number), 0, np.ones(1, dtype=bool), (), subspace)
+        message = TreeMessage(TreePlace(0, number), 0, np.ones(1, dtype=bool), (), subspace)
         plain = self.plain.write(message)
         merged = time.thread_time()
         if self.fault_plan.arrives(self.tree, number):
@@ -314,12 +316,12 @@ class _Run:
             return SecureSource()
         return SeededSource(np.random.default_rng([self.seed, 2, self._place(number)]))
 
-    def _pair(self, place: Place) -> _Pair:
+    def _pair(self, place: TreePlace) -> _Pair:
         if place not in self.pairs:
             self.pairs[place] = _Pair(self.codec, self.plain, place)
         return self.pairs[place]
 
-    def _deliver(self, sender: Place, sums: bytes, subspace: bytes) -> None:
+    def _deliver(self, sender: TreePlace, sums: bytes, subspace: bytes) -> None:
         """Hand a party's messages to its parent."""
         parent = self.tree.parent(sender)
         assert parent is not None
@@ -337,7 +339,7 @@ class _Run:
         if sender.level == 0 or self._pair(sender).sent == 1:
             self._measure(sender, sums, subspace)
 
-    def _send(self, place: Place) -> None:
+    def _send(self, place: TreePlace) -> None:
         """Let a node send what it has, if it has anything."""
         pair = self._pair(place)
         if place in self.fault_plan.silent or pair.sums.waiting == 0:
@@ -354,7 +356,7 @@ class _Run:
         self.tallies[place.level].sent += pair.sent == 1
         self._deliver(place, sums, subspace)
 
-    def _measure(self, sender: Place, sums: bytes, subspace: bytes) -> None:
+    def _measure(self, sender: TreePlace, sums: bytes, subspace: bytes) -> None:
         """Keep a message's result for the components, of some of the parties of a level."""
         if not self.errors.wants(sender):
             return

@@ -21,7 +21,13 @@ from eigenveil.federation.study.study import parse_study
 from eigenveil.models.certify import check_against_plan, how_far, plan_of
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.streaming.plan import StreamPlan
-from eigenveil.privacy.certificate import Certificate, Claim, Signature, Signatures, plan_hash
+from eigenveil.privacy.certificate import (
+    Certificate,
+    RequestedGuarantee,
+    Signature,
+    Signatures,
+    plan_hash,
+)
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ALONE, ReleaseRecord
 from eigenveil.privacy.tree_views import TreeRun
@@ -34,7 +40,7 @@ WHAT_SITES_SIGN = (
 
 
 @dataclass(frozen=True)
-class Signed:
+class CheckedSignatures:
     """Whose signatures a certificate has; all of them hold."""
 
     session: str
@@ -91,7 +97,7 @@ def signatures_of(identity: Identity, session: str, by: tuple[Signature, ...]) -
     return Signatures(session=session, by=by, members=evidence.model_dump(mode="json"))
 
 
-def who_signed(certificate: Certificate, registrar: str | None) -> Signed | None:
+def who_signed(certificate: Certificate, registrar: str | None) -> CheckedSignatures | None:
     """Whose signatures a certificate has; ``None`` where nobody's were expected.
 
     The list of members that it brings is the one that the study ran with: that it has expired
@@ -127,7 +133,7 @@ def who_signed(certificate: Certificate, registrar: str | None) -> Signed | None
             raise _bad(error.message.rstrip(".")) from None
         if not key.verify(text, bytes.fromhex(each.signature)):
             raise _bad(f"The signature of {each.role} {each.name} does not hold")
-    return Signed(
+    return CheckedSignatures(
         session=signatures.session,
         aggregator=aggregators[0],
         sites=tuple(name for name in expected if name in signed),
@@ -136,7 +142,7 @@ def who_signed(certificate: Certificate, registrar: str | None) -> Signed | None
     )
 
 
-def check_count(signed: Signed | None, signatures: int | None) -> None:
+def check_count(signed: CheckedSignatures | None, signatures: int | None) -> None:
     """Raise unless all sites signed a study between organisations, or as many as were wanted."""
     if signed is None:
         if signatures:
@@ -171,7 +177,7 @@ class Verdict:
     guarantee: Guarantee | None
     explanation: str
     views: Mapping[str, Guarantee] = field(default_factory=dict)
-    signed: Signed | None = None
+    signed: CheckedSignatures | None = None
 
 
 def check(
@@ -284,7 +290,7 @@ def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None
     )
 
 
-def _compared(guarantee: Guarantee, target: Claim) -> tuple[str, str]:
+def _compared(guarantee: Guarantee, target: RequestedGuarantee) -> tuple[str, str]:
     """The verdict's word and what explains it."""
     numbers = (
         f"recomputed epsilon = {guarantee.epsilon:.9g} at delta = {guarantee.delta:.3g}, "

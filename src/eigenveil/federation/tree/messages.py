@@ -24,14 +24,14 @@ from eigenveil.federation.protocol.messages import MAGIC, Message, decode, encod
 from eigenveil.federation.public_key import SIGNATURE_BYTES
 from eigenveil.federation.signed import Document
 from eigenveil.federation.tree.contents import Content, Value
-from eigenveil.federation.tree.tree import MergeTree, Place
+from eigenveil.federation.tree.tree import MergeTree, TreePlace
 
 
 class TreeKeys:
     """The keys of a run, as one process has them."""
 
     def __init__(
-        self, public: Callable[[Place], bytes], private: Mapping[Place, Ed25519PrivateKey]
+        self, public: Callable[[TreePlace], bytes], private: Mapping[TreePlace, Ed25519PrivateKey]
     ) -> None:
         self._public, self._private = public, private
 
@@ -41,7 +41,7 @@ class TreeKeys:
         drawn = _Drawn()
         return cls(lambda place: drawn[place].public_key().public_bytes_raw(), drawn)
 
-    def sign(self, message: bytes, sender: Place, receiver: Place) -> bytes:
+    def sign(self, message: bytes, sender: TreePlace, receiver: TreePlace) -> bytes:
         """The signature of a message, 64 bytes."""
         try:
             private = self._private[sender]
@@ -49,7 +49,9 @@ class TreeKeys:
             raise ProtocolError("no-key", party=sender.name) from None
         return private.sign(_text(message, receiver))
 
-    def check(self, message: bytes, signature: bytes, sender: Place, receiver: Place) -> None:
+    def check(
+        self, message: bytes, signature: bytes, sender: TreePlace, receiver: TreePlace
+    ) -> None:
         """That the party at ``sender`` has sent this message to ``receiver``."""
         try:
             key = Ed25519PublicKey.from_public_bytes(self._public(sender))
@@ -60,8 +62,8 @@ class TreeKeys:
             ) from None
 
 
-class _Drawn(dict[Place, Ed25519PrivateKey]):
-    def __missing__(self, place: Place) -> Ed25519PrivateKey:
+class _Drawn(dict[TreePlace, Ed25519PrivateKey]):
+    def __missing__(self, place: TreePlace) -> Ed25519PrivateKey:
         return self.setdefault(place, Ed25519PrivateKey.generate())
 
 
@@ -73,7 +75,7 @@ class Sent(Document):
     receiver: str
 
 
-def _text(message: bytes, receiver: Place) -> bytes:
+def _text(message: bytes, receiver: TreePlace) -> bytes:
     return Sent(message=hashlib.sha256(message).hexdigest(), receiver=receiver.name).text
 
 
@@ -106,7 +108,7 @@ class _TreeBody(BaseModel):
 class TreeMessage(Generic[Value]):
     """What a party sends its parent."""
 
-    sender: Place
+    sender: TreePlace
     serial: int  # 0 for a party's first message, 1 for its first supplement, and so on
     leaves: Leaves  # Of the leaves under the sender, those that are in the state
     # For each level from 1 to the sender's own: the fewest leaves in any message that a party of
@@ -151,7 +153,7 @@ class TreeCodec(Generic[Value]):
         )
         return data + self.keys.sign(data, content_message.sender, receiver)
 
-    def read(self, data: bytes, *, receiver: Place) -> TreeMessage[Value]:
+    def read(self, data: bytes, *, receiver: TreePlace) -> TreeMessage[Value]:
         """The content of a message for ``receiver``."""
         limit = self.content.message_bytes + self.tree.leaf_count // 8 + 1 + _LARGEST_HEADER
         sender = _sender_of(data[: _LARGEST_HEADER + 8])
@@ -172,7 +174,7 @@ class TreeCodec(Generic[Value]):
         _check_least(sender, body.least, int(np.count_nonzero(leaves)))
         return TreeMessage(sender, body.serial, leaves, body.least, self.content.read(message))
 
-    def _check_content(self, sender: Place, body: _TreeBody) -> None:
+    def _check_content(self, sender: TreePlace, body: _TreeBody) -> None:
         if body.kind != self.content.kind:
             raise ProtocolError(
                 "other-kind", sender=sender.name, kind=body.kind, own=self.content.kind
@@ -180,7 +182,7 @@ class TreeCodec(Generic[Value]):
         if body.request_digest != self.content.request_digest:
             raise ProtocolError("other-sketch", sender=sender.name)
 
-    def _leaves(self, sender: Place, message: Message) -> Leaves:
+    def _leaves(self, sender: TreePlace, message: Message) -> Leaves:
         count = len(self.tree.under(sender))
         packed = message.array("leaves", dtype="b1", shape=(-(-count // 8),))
         bits = np.unpackbits(packed).astype(bool)
@@ -189,18 +191,18 @@ class TreeCodec(Generic[Value]):
         return bits[:count]
 
 
-def _check_least(sender: Place, least: tuple[int, ...], count: int) -> None:
+def _check_least(sender: TreePlace, least: tuple[int, ...], count: int) -> None:
     """A message at one level is a sum of whole messages of the level below."""
     steps = (1, *least, count)
     if len(least) != sender.level or any(a > b for a, b in pairwise(steps)):
         raise _malformed(sender, "list of smallest messages")
 
 
-def _malformed(sender: Place, what: str) -> ProtocolError:
+def _malformed(sender: TreePlace, what: str) -> ProtocolError:
     return ProtocolError("malformed", sender=sender.name, what=what)
 
 
-def _sender_of(start: bytes) -> Place | None:
+def _sender_of(start: bytes) -> TreePlace | None:
     """The sender in the message that starts so."""
     size = int.from_bytes(start[4:8], "little")
     if start[:4] != MAGIC or size > len(start) - 8:
@@ -209,4 +211,4 @@ def _sender_of(start: bytes) -> Place | None:
         sender = json.loads(start[8 : 8 + size])["sender"]
     except (ValueError, RecursionError, KeyError, TypeError):
         return None
-    return Place.of(sender) if isinstance(sender, str) else None
+    return TreePlace.of(sender) if isinstance(sender, str) else None

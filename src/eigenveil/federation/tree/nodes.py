@@ -16,7 +16,7 @@ from eigenveil.errors import ProtocolError
 from eigenveil.federation.tree.contents import Totals, Value
 from eigenveil.federation.tree.messages import Leaves, TreeCodec, TreeMessage
 from eigenveil.federation.tree.private import TreeStudy
-from eigenveil.federation.tree.tree import Place
+from eigenveil.federation.tree.tree import TreePlace
 from eigenveil.models.pca.variances import PCAFactors
 from eigenveil.models.result import certificate_of, frozen
 from eigenveil.models.rounds import Answers
@@ -43,14 +43,14 @@ class Merged(Generic[Value]):
 class Node(Generic[Value]):
     """An inner aggregator, or the root."""
 
-    def __init__(self, codec: TreeCodec[Value], place: Place) -> None:
+    def __init__(self, codec: TreeCodec[Value], place: TreePlace) -> None:
         self.codec, self.place = codec, place
         self._first = codec.tree.under(place).start
         count = len(codec.tree.under(place))
         if place.level < 1:
             raise ProtocolError("a-leaf", name=place.name)
         self.leaves: Leaves = np.zeros(count, dtype=bool)
-        self._heard: dict[tuple[Place, int], bytes] = {}
+        self._heard: dict[tuple[TreePlace, int], bytes] = {}
         self._serial = 0
         self._closed: Merged[Value] | None = None
         self._forget()

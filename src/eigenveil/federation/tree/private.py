@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from eigenveil.errors import DataError, ProtocolError
 from eigenveil.federation.tree.contents import Sums, Totals
 from eigenveil.federation.tree.messages import TreeCodec, TreeKeys, TreeMessage
-from eigenveil.federation.tree.tree import MergeTree, Place
+from eigenveil.federation.tree.tree import MergeTree, TreePlace
 from eigenveil.models.driver import warn_owner
 from eigenveil.models.options import Options
 from eigenveil.models.rounds import Round
@@ -127,7 +127,7 @@ class Leaf:
         session: str,
         keys: TreeKeys,
     ) -> None:
-        self.place = Place(0, index)
+        self.place = TreePlace(0, index)
         study.tree.parent(self.place)  # raises where there is no such leaf
         self._study, self._source, self._keys = study, source, keys
         self._codec = study.codec(session, keys)

@@ -18,7 +18,7 @@ _MOST_DEPTH = 20
 _NAME = re.compile(r"(?a:leaf (\d{1,7})|node (\d{1,2})\.(\d{1,7}))")
 
 
-class Place(NamedTuple):
+class TreePlace(NamedTuple):
     """Where a party stands: its level (0: a leaf), and its number within the level, from 0."""
 
     level: int
@@ -30,7 +30,7 @@ class Place(NamedTuple):
         return f"leaf {self.number}" if self.level == 0 else f"node {self.level}.{self.number}"
 
     @classmethod
-    def of(cls, name: str) -> Place | None:
+    def of(cls, name: str) -> TreePlace | None:
         """The place of this name, or ``None`` where the text names none."""
         found = _NAME.fullmatch(name)
         if found is None:
@@ -95,45 +95,45 @@ class MergeTree:
         return int(self.fan_out**self.depth) if self.leaves is None else self.leaves
 
     @property
-    def root(self) -> Place:
+    def root(self) -> TreePlace:
         """Where everything ends."""
-        return Place(self.depth, 0)
+        return TreePlace(self.depth, 0)
 
     def nodes(self, level: int) -> int:
         """Number of parties at a level, 0 to ``depth``."""
         return int(-(-self.leaf_count // self.fan_out**level))
 
-    def places(self, level: int) -> Iterator[Place]:
+    def places(self, level: int) -> Iterator[TreePlace]:
         """The parties of a level, in order."""
-        return (Place(level, number) for number in range(self.nodes(level)))
+        return (TreePlace(level, number) for number in range(self.nodes(level)))
 
-    def holds(self, place: Place) -> bool:
+    def holds(self, place: TreePlace) -> bool:
         """Whether there is such a party."""
         return 0 <= place.level <= self.depth and 0 <= place.number < self.nodes(place.level)
 
-    def parent(self, place: Place) -> Place | None:
+    def parent(self, place: TreePlace) -> TreePlace | None:
         """To whom a party sends; ``None`` for the root."""
         self._check(place)
         if place.level == self.depth:
             return None
-        return Place(place.level + 1, place.number // self.fan_out)
+        return TreePlace(place.level + 1, place.number // self.fan_out)
 
-    def children(self, place: Place) -> tuple[Place, ...]:
+    def children(self, place: TreePlace) -> tuple[TreePlace, ...]:
         """Who sends to a party; nobody to a leaf."""
         self._check(place)
         if place.level == 0:
             return ()
         first = place.number * self.fan_out
         last = min(first + self.fan_out, self.nodes(place.level - 1))
-        return tuple(Place(place.level - 1, number) for number in range(first, last))
+        return tuple(TreePlace(place.level - 1, number) for number in range(first, last))
 
-    def under(self, place: Place) -> range:
+    def under(self, place: TreePlace) -> range:
         """Numbers of the leaves under a party; of a leaf, its own."""
         self._check(place)
         width = self.fan_out**place.level
         return range(place.number * width, min((place.number + 1) * width, self.leaf_count))
 
-    def _check(self, place: Place) -> None:
+    def _check(self, place: TreePlace) -> None:
         if not self.holds(place):
             raise DataError(
                 "no-such-place", name=place.name, leaf_count=self.leaf_count, depth=self.depth

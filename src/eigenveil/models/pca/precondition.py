@@ -82,7 +82,7 @@ class SecondLook:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _FirstLook:
     """What the first release says of S: ``vectors @ mean @ vectors.T``, and how surely."""
 
     vectors: Array
@@ -204,7 +204,7 @@ def even_weights(strengths: Array) -> Array:
 # -- What the first release says
 
 
-def _known(first: Array, error: float, rows: float) -> _Known:
+def _known(first: Array, error: float, rows: float) -> _FirstLook:
     size = first.shape[0]
     flat = np.full((size, size), 0.5 * error**2)
     clean = denoised(first, None, flat)
@@ -232,7 +232,7 @@ def _known(first: Array, error: float, rows: float) -> _Known:
         weak = np.maximum(weak, _LEAST_ENERGY * rest / (size - r))
         basis = np.concatenate([basis[:, :r], other], axis=1)
         hidden = _hidden(other.T @ clean.left @ other, rest, error, math.sqrt(e2) + clean.level)
-    return _Known(basis, np.concatenate([shown, weak]), r, flat, hidden)
+    return _FirstLook(basis, np.concatenate([shown, weak]), r, flat, hidden)
 
 
 def _hidden(inner: Array, rest: float, error: float, e: float) -> Array:
@@ -307,7 +307,7 @@ def _ratios(shares: Array, weights: Array) -> Array:
     return np.asarray((product * _PLACES / growth).sum(axis=1) * _STEP)
 
 
-def _worth(known: _Known, noise: Array, components: int) -> float:
+def _worth(known: _FirstLook, noise: Array, components: int) -> float:
     """Expected energy of the K leading directions of what is known after the second release.
 
     ``noise``, shape (D, D), is what the second release adds to an entry.
@@ -318,7 +318,7 @@ def _worth(known: _Known, noise: Array, components: int) -> float:
     return worth + (_worth_of_hidden(known, noise, wanted) if wanted else 0.0)
 
 
-def _worth_and_slope(known: _Known, after: Array, components: int) -> tuple[float, Array]:
+def _worth_and_slope(known: _FirstLook, after: Array, components: int) -> tuple[float, Array]:
     """That of the directions that stand above the noise, and its derivative by ``after``.
 
     An eigenvalue of ``diag(l) + M``, entries of M independent of variance m, solves
@@ -342,7 +342,7 @@ def _worth_and_slope(known: _Known, after: Array, components: int) -> tuple[floa
     return float(np.sum(strong) + np.sum(rise)), -(part**2) / apart / slope[:, None]
 
 
-def _sides(known: _Known, components: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _sides(known: _FirstLook, components: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Directions that count, those that stand above the noise, and those that do not."""
     count = min(known.resolved, components)
     order = np.arange(known.energies.size)
@@ -350,7 +350,7 @@ def _sides(known: _Known, components: int) -> tuple[NDArray[np.intp], NDArray[np
     return order[:count], order[count:]
 
 
-def _worth_of_hidden(known: _Known, noise: Array, wanted: int) -> float:
+def _worth_of_hidden(known: _FirstLook, noise: Array, wanted: int) -> float:
     """What as many directions of the rest will capture that do not stand above the noise yet.
 
     A direction of strength theta in noise whose rows' variances add up to ``e^2`` keeps
@@ -374,7 +374,7 @@ def _loss(worth: float, best: float) -> float:
 # -- Weights
 
 
-def _families(known: _Known, later: float, components: int, rows: float) -> dict[str, Array]:
+def _families(known: _FirstLook, later: float, components: int, rows: float) -> dict[str, Array]:
     """Squared weights by name of candidate."""
     q = min(known.resolved, components)
     if known.resolved >= components:
@@ -397,7 +397,7 @@ def _inverse(energies: Array, count: int, share: float) -> Array:
     return squared
 
 
-def _searched(known: _Known, start: Array, later: float, components: int, rows: float) -> Array:
+def _searched(known: _FirstLook, start: Array, later: float, components: int, rows: float) -> Array:
     """Weights of the most worth near ``start``, by quasi-Newton steps in their logarithms."""
     energies = known.energies
     inside, outside = _sides(known, components)
