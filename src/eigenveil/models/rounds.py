@@ -1,6 +1,6 @@
 """Parts of the generators of rounds: a round yields queries for noisy sums and gets the answers.
 
-Nothing here sees a row. A round is a tuple of :class:`Query`; whoever drives the generator adds up
+Nothing here sees a row. A round is a tuple of :class:`SumQuery`; whoever drives the generator adds up
 the rows in one pass, releases each sum, and sends the releases back. One data set, many sites and
 trees differ only in the driver (privacy.md, section 8).
 """
@@ -49,7 +49,7 @@ _HIDDEN_PART = 0.1
 
 
 @dataclass(frozen=True)
-class Query:
+class SumQuery:
     """One noisy sum: an empty accumulator and the record its release must have."""
 
     accumulator: Accumulator
@@ -60,7 +60,7 @@ class Query:
         return self.record.name
 
 
-Round = tuple[Query, ...]
+Round = tuple[SumQuery, ...]
 Answers = Mapping[str, Release]
 
 
@@ -123,7 +123,7 @@ class RoundState(Generic[PlanT]):
             self.preparation = replace(self.preparation, holes=True)
         rehearse(self.plan, self.budgets, self.sharing)  # nothing fails after a first release
 
-    def query(self, name: str, accumulator: Accumulator) -> Query:
+    def query(self, name: str, accumulator: Accumulator) -> SumQuery:
         """Ask for a sum under the name, and with the budget, that the plan's schedule gives it."""
         planned = self.plan.planned(name)
         record = calibrated_record(
@@ -136,7 +136,7 @@ class RoundState(Generic[PlanT]):
             draws=planned.draws,
             sharing=self.sharing.get(planned.step, ALONE),
         )
-        return Query(accumulator, record)
+        return SumQuery(accumulator, record)
 
     @property
     def arithmetic(self) -> Precision:

@@ -20,7 +20,7 @@ from eigenveil.models.driver import drive as drive_rounds
 from eigenveil.models.model_options import DEFAULT_SPECTRUM as DEFAULT_SPECTRUM
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.rounds import Answers, Query, Round
+from eigenveil.models.rounds import Answers, Round, SumQuery
 from eigenveil.models.schedule import Step
 from eigenveil.models.shapes import planned_sizes
 from eigenveil.models.tensors.plan import TensorPlan
@@ -229,13 +229,15 @@ def _each_by_itself(
     return replace(how, louder={**how.louder, "moment": sites / simulated}, drive=drive), note
 
 
-def _released(query: Query, rows: ArrayRows, noise: TrialNoise) -> Release:
+def _released(query: SumQuery, rows: ArrayRows, noise: TrialNoise) -> Release:
     accumulator = query.accumulator.empty()
     accumulate(rows, [accumulator])
     return noise.release(query, accumulator)
 
 
-def _sum_of_factors(query: Query, parts: list[ArrayRows], rank: int, noise: TrialNoise) -> Release:
+def _sum_of_factors(
+    query: SumQuery, parts: list[ArrayRows], rank: int, noise: TrialNoise
+) -> Release:
     total = np.zeros(query.accumulator.shape)
     for rows in parts:
         noisy = _released(query, rows, noise).values

@@ -20,7 +20,7 @@ from eigenveil.errors import PrivacyError
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.driver import drive, rounds_of
 from eigenveil.models.mixture.plan import MixturePlan
-from eigenveil.models.rounds import Answers, Query, Round
+from eigenveil.models.rounds import Answers, Round, SumQuery
 from eigenveil.models.schedule import Step
 from eigenveil.models.shapes import COUNT_WEIGHT
 from eigenveil.models.tensors.plan import TensorPlan
@@ -128,7 +128,7 @@ class _Data(ABC):
     def __init__(self, plan: TensorPlan, rows: int) -> None:
         self.plan, self.rows = plan, rows
 
-    def values(self, query: Query) -> NDArray[np.float64]:
+    def values(self, query: SumQuery) -> NDArray[np.float64]:
         sums = query.accumulator
         values = np.zeros(sums.shape)
         match sums:

@@ -21,7 +21,7 @@ from eigenveil.errors import PrivacyError
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.driver import drive
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.rounds import Answers, Query, Round
+from eigenveil.models.rounds import Answers, Round, SumQuery
 from eigenveil.models.schedule import Step
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.engine import accumulate
@@ -129,7 +129,7 @@ class TrialNoise:
     seed: tuple[int, ...]
     _drawn: Counter[str] = field(default_factory=Counter)
 
-    def release(self, query: Query, total: Accumulator) -> Release:
+    def release(self, query: SumQuery, total: Accumulator) -> Release:
         """What a query releases of a sum over rows."""
         record = query.record
         self._drawn[query.name] += 1

@@ -17,7 +17,7 @@ from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.protocols.base import SentSum
 from eigenveil.linalg.threads import small_matrix_threads
-from eigenveil.models.rounds import Query
+from eigenveil.models.rounds import SumQuery
 from eigenveil.models.schedule import Planned
 from eigenveil.moments.accumulators import Accumulator, share_rules
 from eigenveil.moments.describe import rebuild
@@ -117,7 +117,7 @@ def marked_where_wrapped(factors: Any, records: Sequence[ReleaseRecord]) -> Any:
 class RoundTotals:
     """Sums over the messages that have arrived."""
 
-    def __init__(self, terms: Terms, queries: Sequence[Query]) -> None:
+    def __init__(self, terms: Terms, queries: Sequence[SumQuery]) -> None:
         self._plan, self._queries = terms.plan, queries
         steps = [terms.step_of(query.name) for query in queries]
         self._sent = [terms.protocol.sent_of(step) for step in steps]
@@ -132,7 +132,7 @@ class RoundTotals:
         self._shapes = shapes
         self.message_bytes = sum(8 * math.prod(shape) for shape in shapes)
 
-    def _each(self) -> Iterator[tuple[SentSum, Query]]:
+    def _each(self) -> Iterator[tuple[SentSum, SumQuery]]:
         return zip(self._sent, self._queries, strict=True)
 
     def add(self, message: Message) -> None:

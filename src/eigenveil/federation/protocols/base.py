@@ -17,7 +17,7 @@ from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.views import MOMENT_VIEWS
 
 if TYPE_CHECKING:
-    from eigenveil.models.rounds import Query
+    from eigenveil.models.rounds import SumQuery
     from eigenveil.moments.accumulators import Accumulator
 
 
@@ -27,7 +27,7 @@ class SentSum:
     name: ClassVar[str] = "sum"  # Of its array in a message, and the array's type
     dtype: ClassVar[str] = "u8"
 
-    def shape(self, query: Query, plan: BasePlan) -> tuple[int, ...]:
+    def shape(self, query: SumQuery, plan: BasePlan) -> tuple[int, ...]:
         """Of what one site sends."""
         del plan
         return (query.accumulator.size,)
@@ -43,7 +43,7 @@ class SentSum:
         del accumulator, record, plan
         return integers.view(np.uint64)
 
-    def total(self, query: Query) -> NDArray[Any]:
+    def total(self, query: SumQuery) -> NDArray[Any]:
         """Nothing, to which arrays are added."""
         return np.zeros(query.accumulator.size, dtype=np.uint64)
 
@@ -55,7 +55,7 @@ class SentSum:
         total += array
 
     def release(
-        self, query: Query, total: NDArray[Any], plan: BasePlan, *, arrived: int
+        self, query: SumQuery, total: NDArray[Any], plan: BasePlan, *, arrived: int
     ) -> Release:
         """What so many sites' release together."""
         accumulator = query.accumulator

@@ -17,7 +17,7 @@ from eigenveil.noise.entries import from_coordinates
 from eigenveil.privacy.releases import ReleaseRecord
 
 if TYPE_CHECKING:
-    from eigenveil.models.rounds import Query
+    from eigenveil.models.rounds import SumQuery
     from eigenveil.moments.accumulators import Accumulator
 
 # Sums over rows of norm 1 are below 2**62, and so are the squares of a factor's entries.
@@ -30,7 +30,7 @@ class SentFactor(SentSum):
     name = "factor"
     dtype = "f8"
 
-    def shape(self, query: Query, plan: BasePlan) -> tuple[int, ...]:
+    def shape(self, query: SumQuery, plan: BasePlan) -> tuple[int, ...]:
         """As many columns as the study has."""
         del query
         return (plan.features, plan.sketch_columns)
@@ -46,7 +46,7 @@ class SentFactor(SentSum):
         whole = from_coordinates(accumulator.layout, accumulator.shape, integers)
         return truncated_root(release_of(record, whole).values, plan.sketch_columns)
 
-    def total(self, query: Query) -> NDArray[Any]:
+    def total(self, query: SumQuery) -> NDArray[Any]:
         """A moment of zeros."""
         return np.zeros(query.accumulator.shape)
 
@@ -60,7 +60,7 @@ class SentFactor(SentSum):
         total += array @ array.T
 
     def release(
-        self, query: Query, total: NDArray[Any], plan: BasePlan, *, arrived: int
+        self, query: SumQuery, total: NDArray[Any], plan: BasePlan, *, arrived: int
     ) -> Release:
         """The sum, with the edge of noise that was cut."""
         edge = truncated_edge(

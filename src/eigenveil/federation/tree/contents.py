@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.federation.protocol.messages import Message
-from eigenveil.models.rounds import Query
+from eigenveil.models.rounds import SumQuery
 
 Totals = tuple[NDArray[np.uint64], ...]
 Value = TypeVar("Value")
@@ -42,7 +42,7 @@ class Sums(Content[Totals]):
 
     kind = "sums"
 
-    def __init__(self, queries: Sequence[Query]) -> None:
+    def __init__(self, queries: Sequence[SumQuery]) -> None:
         self.sizes = tuple(query.accumulator.size for query in queries)
         self.request_digest = digest_of([_description(query) for query in queries])
         self.message_bytes = 8 * sum(self.sizes)
@@ -67,7 +67,7 @@ class Sums(Content[Totals]):
         return first
 
 
-def _description(query: Query) -> list[Any]:
+def _description(query: SumQuery) -> list[Any]:
     """Everything that decides what a sum is, and what noise it has."""
     sums = query.accumulator
     return [

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from eigenveil.models.options import Options
 from eigenveil.models.pca.plan import COVARIATES, JOINT_SCALE, Plan
-from eigenveil.models.rounds import Answers, Query, Round, RoundState
+from eigenveil.models.rounds import Answers, Round, RoundState, SumQuery
 from eigenveil.models.scale import NormScale
 from eigenveil.moments.accumulators import SecondMoment
 from eigenveil.moments.rows import LARGEST_EFFECT, Effects, Precision
@@ -78,7 +78,7 @@ def find_effects(
     return scale
 
 
-def _joint_moment(state: RoundState[Any], bound: float, precision: Precision) -> Query:
+def _joint_moment(state: RoundState[Any], bound: float, precision: Precision) -> SumQuery:
     extra_bits = state.coarser(precision, "covariates")
     rule = state.rule(bound, precision=precision, extra_bits=extra_bits)
     return state.query(COVARIATES, SecondMoment(rule, features=state.plan.features))
