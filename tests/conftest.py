@@ -104,6 +104,11 @@ def run(capsys, next_ledger):
     return call
 
 
+def pytest_collection_modifyitems(items):
+    """First what forks this process hundreds of times, as long as it is small."""
+    items.sort(key=lambda item: not item.path.stem.startswith("test_killed"))
+
+
 NEEDS = tuple(filter(None, os.environ.get("EIGENVEIL_NEEDS", "").lower().split(",")))
 
 
