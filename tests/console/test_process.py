@@ -235,8 +235,13 @@ def begun(runs, run):
     return found
 
 
-def test_a_run_is_stopped_as_by_a_key(runs, slow):
-    run = begun(runs, start(runs, slow))
+@pytest.mark.parametrize("ignored", [False, True], ids=["", "the console ignores it"])
+def test_a_run_is_stopped_as_by_a_key(runs, slow, ignored):
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
+    try:
+        run = begun(runs, start(runs, slow))
+    finally:
+        signal.signal(signal.SIGINT, usual)
     runs.stop(run)
     found = ended(runs, run)
     assert found.state == "stopped"

@@ -11,7 +11,7 @@ from eigenveil.privacy.certificate import (
     LARGEST_NORM,
     NOT_COUNTED,
     SEEDED,
-    Claim,
+    RequestedGuarantee,
     make_certificate,
     read_certificate,
 )
@@ -36,7 +36,7 @@ def certificate(run="gaussian", *, secure=True, plan=PLAN):
         plan=plan,
         model="00" * 32,
         secure=secure,
-        target=Claim(epsilon=epsilon, delta=delta, adjacency="add-remove"),
+        target=RequestedGuarantee(epsilon=epsilon, delta=delta, adjacency="add-remove"),
         releases=list(releases),
         counted=True,
     )

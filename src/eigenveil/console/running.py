@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -171,6 +172,8 @@ def main(folder: Path, events: Events) -> None:
 
 if __name__ == "__main__":
     pa.enable_signal_handlers(False)  # its own lose a stop that comes while a file is read
+    # a console that a shell started in the background ignores the key, and so would its runs
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     handle = os.dup(1)
     os.dup2(2, 1)
     main(Path(sys.argv[1]), Events(handle))

@@ -1,8 +1,8 @@
 """Parts of the generators of rounds: a round yields queries for noisy sums and gets the answers.
 
-Nothing here sees a row. A round is a tuple of :class:`SumQuery`; whoever drives the generator adds
-up the rows in one pass, releases each sum, and sends the releases back. One data set, many sites and
-trees differ only in the driver (privacy.md, section 8).
+Nothing here sees a row. A round is a tuple of :class:`SumQuery`; whoever drives the generator
+adds up the rows in one pass, releases each sum, and sends the releases back. One data set, many
+sites and trees differ only in the driver (privacy.md, section 8).
 """
 
 from __future__ import annotations
