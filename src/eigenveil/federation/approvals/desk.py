@@ -1,7 +1,8 @@
 """Decisions about studies and budgets at a site: made by approvers, signed, kept in the ledger.
 
 >>> decisions = Decisions(party, ledger)                                      # doctest: +SKIP
->>> steward = Decider("steward", open_key(party.approver_keys / "steward.key", password))
+>>> key = open_key(party.approver_keys / "steward.key", password)             # doctest: +SKIP
+>>> steward = Decider("steward", key)                                         # doctest: +SKIP
 >>> decisions.approve(study, steward, purpose="audit", runs=3)                # doctest: +SKIP
 >>> decisions.standing(study.hash).left                                       # doctest: +SKIP
 3
