@@ -1,9 +1,9 @@
 """How much is tried: a tenth in ``make test``, all of it in ``make nightly``.
 
 ``EIGENVEIL_SOAK`` is the part of the full counts, .1 by default: ``times(20_000)`` is 2,000 in
-``make test``. It is the only factor: hypothesis tries ``settings(max_examples=times(...))``, too,
-and finds new examples where it is 1. What was tried is counted; with ``EIGENVEIL_COUNTS`` naming a
-file, outcomes and counts are written there.
+``make test``, ``seldom(20_000)`` 500. It is the only factor: hypothesis tries
+``settings(max_examples=times(...))``, too, and finds new examples where it is 1. What was tried is
+counted; with ``EIGENVEIL_COUNTS`` naming a file, outcomes and counts are written there.
 """
 
 import json
@@ -22,9 +22,14 @@ KINDS = (
 _COUNTS: Counter = Counter()
 
 
-def times(full: int) -> int:
+def times(full: float) -> int:
     """How often now what ``make nightly`` does ``full`` times; at least once."""
     return max(1, math.ceil(full * SOAK - 1e-9))
+
+
+def seldom(full: int) -> int:
+    """The same of what takes seconds a time: a fortieth in ``make test``."""
+    return times(full if SOAK >= 1 else full / 4)
 
 
 MANY = times(MESSAGES)

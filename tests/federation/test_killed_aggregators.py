@@ -28,7 +28,7 @@ from eigenveil.network.orders import sign_order
 from eigenveil.network.service import carry_to_the_end
 from federation_tools import identities
 from ledger_tools import budget_for
-from soak_tools import count, times
+from soak_tools import count, seldom
 
 NAMES = ("a", "b", "c")
 WHO = identities(NAMES)
@@ -232,7 +232,7 @@ def lives(machine, seed):
 @pytest.mark.parametrize("dropouts", [0, 1])
 def test_killed_at_any_moment(tmp_path, dropouts):
     study = study_of(dropouts=dropouts)
-    for seed in range(times(240)):
+    for seed in range(seldom(240)):
         machine = Machine(tmp_path / f"{dropouts}-{seed}", study)
         outcome = lives(machine, seed)
         assert not isinstance(outcome, str), outcome
@@ -244,7 +244,7 @@ def test_killed_at_any_moment(tmp_path, dropouts):
 
 def test_a_helper_that_is_killed_as_well_gives_the_same_masks(tmp_path):
     study = study_of(masks="helper")
-    for seed in range(times(100)):
+    for seed in range(seldom(100)):
         machine = Machine(tmp_path / f"helper-{seed}", study)
         outcome = lives(machine, seed)
         assert not isinstance(outcome, str), outcome
@@ -268,7 +268,7 @@ def test_killed_at_each_event(tmp_path):
     whole = Machine(tmp_path / "whole", study)
     assert whole.live(0)
     events = int((whole.folder / "events").read_text()) + 1
-    for event in range(1, events + 1, max(1, events // times(events))):
+    for event in range(1, events + 1, max(1, events // seldom(events))):
         machine = Machine(tmp_path / f"event-{event}", study)
         assert machine.live(event) is None
         outcome = machine.live(0)

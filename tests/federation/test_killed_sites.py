@@ -28,7 +28,7 @@ from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.certificate import RequestedGuarantee, make_certificate
 from eigenveil.privacy.releases import ReleaseRecord
 from ledger_tools import budget_for
-from soak_tools import SOAK, count, times
+from soak_tools import SOAK, count, seldom, times
 
 NAMES = ("a", "b", "c")
 DATA_SET = "default"
@@ -348,7 +348,7 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 def test_sites_die_between_any_two_steps(tmp_path, dropouts):
     """At events spread evenly over a whole life, several times in each study."""
     spread = (round_number * GOLDEN % 1 for round_number in itertools.count(1))
-    for number in range(times(120)):
+    for number in range(seldom(120)):
         house = House(tmp_path / f"house-{number}", dropouts)
         total = min(lives(house)[0].values())
         for _ in range(3):

@@ -26,6 +26,7 @@ SECTION = "[tool.eigenveil.house.{}]\n"
 LONG_FILE, LONG_FUNCTION, MANY_ARGUMENTS = 450, 60, 7
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
+LOOKED_AT = (*FUNCTIONS, *IMPORTS, ast.ClassDef, ast.Compare, ast.Match, ast.Constant)
 REGISTERED = re.compile(r"(eigenveil\.)?([a-z_]\w*(?:\.[a-z_]\w*)*):[A-Za-z_]\w*")
 # whose names are compared: the words that such a comparison has, and the folders of the thing
 _OF_SITES, _OF_TABLE = options_of("pca", "sites"), options_of("pca", "table")
@@ -72,8 +73,13 @@ def room_of(path):
 
 @cache
 def everything():
-    """All nodes of all modules, with the module that each is in."""
-    return [(module, node) for module, (_, tree) in modules().items() for node in ast.walk(tree)]
+    """All nodes of all modules that a count looks at, with the module that each is in."""
+    return [
+        (module, node)
+        for module, (_, tree) in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, LOOKED_AT)
+    ]
 
 
 def nodes(*kinds):

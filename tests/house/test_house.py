@@ -25,10 +25,6 @@ FOUND = [
 ]
 
 
-def test_nothing_is_above_its_budget():
-    assert not list(house.too_many(house.numbers(), house.budgets()))
-
-
 @pytest.mark.parametrize("walk", crossings.WALKS)
 def test_calls_between_rooms_stay_within_their_budget(walk):
     found, releases = crossings.of_walk(walk)
