@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from console_tools import Visitor
 
+import eigenveil.console.running as running
 import eigenveil.console.runs as console_runs
 import eigenveil.console.workers as workers
 from eigenveil.cli.app import main
@@ -191,40 +193,50 @@ def ended(runs, run, *, seconds=120):
     return found
 
 
-@pytest.mark.parametrize(
-    ("kind", "given"),
-    [("pca", {}), ("pca:stream", {"block_size": "100", "publish": "blocks"}), ("pca:stream", {})],
-)
-def test_a_run_is_a_process_that_tells_events_and_leaves_a_result(runs, table, kind, given):
-    run = start(runs, table, kind, **given)
-    assert run.state == "running"
-    found = ended(runs, run)
-    assert found.state == "finished", found.events
-    assert (runs.result(found) / "certificate.json").is_file()
-    assert any(each["count"] == 500 for each in found.told("advanced"))
-    assert found.ended >= found.begun
-    (standing,) = Ledger(table.ledger).standings()
+def is_whole(runs, run, rows):
+    """A run ended with a result, told its rows, and its ledger holds what it cost."""
+    assert run.state == "finished", run.events
+    assert (runs.result(run) / "certificate.json").is_file()
+    assert any(each["count"] == 500 for each in run.told("advanced"))
+    assert run.ended >= run.begun
+    (standing,) = Ledger(rows.ledger).standings()
     assert standing.spent_epsilon > 0
-    assert not [each for each in Ledger(table.ledger).sessions() if each.is_open]
+    assert not [each for each in Ledger(rows.ledger).sessions() if each.is_open]
     assert runs.all()[0].name == run.name
 
 
+def test_a_run_is_a_process_that_tells_events_and_leaves_a_result(runs, table):
+    run = start(runs, table)
+    assert run.state == "running"
+    is_whole(runs, ended(runs, run), table)
+
+
+@pytest.fixture
+def inside(monkeypatch):
+    """Runs are done in this process, and have ended once they are started."""
+
+    def run(words, *, stdout, **_):
+        running.main(Path(words[-1]), running.Events(os.dup(stdout.fileno())))
+        return subprocess.Popen(["true"])
+
+    monkeypatch.setattr(console_runs, "subprocess", SimpleNamespace(Popen=run, DEVNULL=None))
+
+
+@pytest.mark.usefixtures("inside")
+@pytest.mark.parametrize("given", [{"block_size": "100", "publish": "blocks"}, {}], ids=str)
+def test_a_stream_leaves_a_result(runs, table, given):
+    run = start(runs, table, "pca:stream", **given)
+    is_whole(runs, run, table)
+
+
+@pytest.mark.usefixtures("inside")
 def test_a_run_that_cannot_be_says_why_and_charges_nothing(runs, table):
     run = start(runs, Rows(data=("no-such.csv",), ledger=table.ledger))
-    (failed,) = ended(runs, run).told("failed")
+    (failed,) = run.told("failed")
     assert failed["code"]
     assert "no-such.csv" in failed["message"]
     assert runs.result(run) is None
     assert not Path(table.ledger).exists()
-
-
-@pytest.fixture
-def slow(tmp_path):
-    """Rows that take a while."""
-    file = tmp_path / "slow.csv"
-    with file.open("w") as out:
-        out.write("a,b,c,d\n" + "1,2,3,4\n" * 3_000_000)
-    return Rows(data=(str(file),), ledger=str(tmp_path / "slow.ledger"))
 
 
 def begun(runs, run):
@@ -235,11 +247,13 @@ def begun(runs, run):
     return found
 
 
-@pytest.mark.parametrize("ignored", [False, True], ids=["", "the console ignores it"])
-def test_a_run_is_stopped_as_by_a_key(runs, slow, ignored):
-    usual = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
+def test_a_run_is_stopped_as_by_a_key(runs, tmp_path):
+    """Also where the console ignores the key."""
+    file = tmp_path / "slow.csv"
+    file.write_text("a,b,c,d\n" + "1,2,3,4\n" * 3_000_000)
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        run = begun(runs, start(runs, slow))
+        run = begun(runs, start(runs, Rows(data=(str(file),), ledger=str(tmp_path / "l"))))
     finally:
         signal.signal(signal.SIGINT, usual)
     runs.stop(run)
@@ -250,28 +264,33 @@ def test_a_run_is_stopped_as_by_a_key(runs, slow, ignored):
     runs.stop(found)  # there is nothing to stop
 
 
-def test_a_run_outlives_the_console_and_is_lost_where_it_is_killed(tmp_path, slow):
+@pytest.fixture
+def endless(tmp_path, monkeypatch):
+    """Runs begin and do nothing."""
+    script = tmp_path / "endless"
+    began = '{"event": "began", "time": 1, "process": %d}\\n'
+    script.write_text(f"#!/bin/sh\nprintf '{began}' $$\nexec sleep 600\n")
+    script.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(script))
+
+
+@pytest.mark.usefixtures("endless")
+def test_a_run_outlives_the_console_and_is_lost_where_it_is_killed(tmp_path, table, monkeypatch):
     visitor = Visitor(tmp_path)
     runs = visitor.console.runs
-    run = begun(runs, start(runs, slow))
+    run = begun(runs, start(runs, table))
     later = Runs(runs.folder)  # a console that was started again
     assert later.named(run.name).state == "running"
+    assert console_runs.MOST_RUNNING < 10
+    monkeypatch.setattr(console_runs, "MOST_RUNNING", 1)
+    with pytest.raises(OutputError) as refused:
+        start(later, table)
+    assert refused.value.code == "too-many-runs"
     (began,) = run.told("began")
     os.kill(began["process"], signal.SIGKILL)
     assert ended(later, run).state == "lost"
     page = visitor.browser("ann").get(f"/runs/{run.name}")
     assert "ended without a word" in page.text
-
-
-def test_so_many_runs_go_on_at_once(runs, slow, monkeypatch):
-    assert console_runs.MOST_RUNNING < 10
-    monkeypatch.setattr(console_runs, "MOST_RUNNING", 1)
-    run = start(runs, slow)
-    with pytest.raises(OutputError) as refused:
-        start(runs, slow)
-    assert refused.value.code == "too-many-runs"
-    os.kill(begun(runs, run).told("began")[0]["process"], signal.SIGKILL)
-    ended(runs, run)
 
 
 def test_runs_have_names_of_their_own_and_broken_ones_are_not_shown(runs):
