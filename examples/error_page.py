@@ -57,48 +57,49 @@ Where a message names a row or a column:
 
 
 @functools.cache
-def _trees() -> list[ast.Module]:
+def _nodes() -> list[tuple[Path, ast.AST]]:
+    """All nodes of the kinds that are looked at, with their files."""
+    kinds = (ast.Call, ast.Tuple, ast.ClassDef, ast.FunctionDef)
     return [
-        ast.parse(file.read_text(encoding="utf-8"))
-        for package in PACKAGES
-        for file in sorted(package.rglob("*.py"))
+        (file, node)
+        for file in sorted(file for package in PACKAGES for file in package.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, kinds)
     ]
 
 
 def uses() -> Iterator[tuple[str, str]]:
     """Every code that the package raises, with the class that is raised."""
-    for tree in _trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                yield from _of_call(node)
-            elif isinstance(node, ast.Tuple):
-                yield from _of_row(node)
-            elif isinstance(node, ast.ClassDef):
-                yield from _of_class(node)
-            elif isinstance(node, ast.FunctionDef) and node.name == "_public_text":
-                for each in ast.walk(node):  # what a site says to the aggregator
-                    if isinstance(each, ast.Return) and isinstance(each.value, ast.Tuple):
-                        for code in _texts(each.value.elts[0]):
-                            yield code, "ProtocolError"
+    for _, node in _nodes():
+        if isinstance(node, ast.Call):
+            yield from _of_call(node)
+        elif isinstance(node, ast.Tuple):
+            yield from _of_row(node)
+        elif isinstance(node, ast.ClassDef):
+            yield from _of_class(node)
+        elif isinstance(node, ast.FunctionDef) and node.name == "_public_text":
+            for each in ast.walk(node):  # what a site says to the aggregator
+                if isinstance(each, ast.Return) and isinstance(each.value, ast.Tuple):
+                    for code in _texts(each.value.elts[0]):
+                        yield code, "ProtocolError"
     for code in channel.CODES:  # what parties say to the aggregator
         yield code, "ProtocolError"
 
 
 def constructions() -> Iterator[tuple[str, str, set[str], bool]]:
     """Each error that is made of a code: where, the code, the facts, and whether that is all."""
-    for file in sorted(file for package in PACKAGES for file in package.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call):
-                continue
-            of_option = _called(node) == "refused" and len(node.args) == 2
-            if not of_option and _called(node) not in _classes():
-                continue
-            given = {word.arg for word in node.keywords if word.arg is not None}
-            whole = len(given) == len(node.keywords)
-            if of_option:
-                given = (given - {"owner"}) | {"option"}
-            for code in _codes(node.args[of_option : of_option + 1]):
-                yield f"{file.name}:{node.lineno}", code, given, whole
+    for file, node in _nodes():
+        if not isinstance(node, ast.Call):
+            continue
+        of_option = _called(node) == "refused" and len(node.args) == 2
+        if not of_option and _called(node) not in _classes():
+            continue
+        given = {word.arg for word in node.keywords if word.arg is not None}
+        whole = len(given) == len(node.keywords)
+        if of_option:
+            given = (given - {"owner"}) | {"option"}
+        for code in _codes(node.args[of_option : of_option + 1]):
+            yield f"{file.name}:{node.lineno}", code, given, whole
 
 
 def statuses() -> dict[str, list[int]]:
@@ -131,15 +132,14 @@ def _classes() -> dict[str, int]:
     """Exit status of each class of errors, as its source says."""
     bases: dict[str, list[str]] = {}
     stated: dict[str, int] = {}
-    for tree in _trees():
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.ClassDef):
-                continue
-            bases[node.name] = [base.id for base in node.bases if isinstance(base, ast.Name)]
-            for line in node.body:
-                target = line.targets[0] if isinstance(line, ast.Assign) else None
-                if isinstance(target, ast.Name) and target.id == "exit_status":
-                    stated[node.name] = ast.literal_eval(line.value)  # type: ignore[attr-defined]
+    for _, node in _nodes():
+        if not isinstance(node, ast.ClassDef):
+            continue
+        bases[node.name] = [base.id for base in node.bases if isinstance(base, ast.Name)]
+        for line in node.body:
+            target = line.targets[0] if isinstance(line, ast.Assign) else None
+            if isinstance(target, ast.Name) and target.id == "exit_status":
+                stated[node.name] = ast.literal_eval(line.value)  # type: ignore[attr-defined]
     stated["EigenveilError"] = EigenveilError.exit_status
 
     def of(name: str) -> int | None:

@@ -31,7 +31,7 @@ D = 4
 NAMES, UNIT = ("a", "b", "c", "d"), "who"
 NUMBERS = (0, 1e-9, 1e-6, 0.05, 0.5, 1.0, 3.0, 30.0)
 FITS = [(task.name, path) for task in TASKS.values() for path in task.estimators]
-EACH = soak_tools.times(300)
+EACH = soak_tools.times(200)
 
 
 def of_shares(domain):

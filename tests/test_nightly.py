@@ -22,6 +22,7 @@ def test_a_part_that_ends_without_results_has_failed(tmp_path, monkeypatch, caps
     for name in ("ROOT", "TESTS"):
         monkeypatch.setattr(nightly, name, tmp_path)
     monkeypatch.setattr(nightly, "commit", lambda: "abc")
+    monkeypatch.setitem(nightly.SPREAD, "noise", ["-n", "0"])
     assert nightly.main(["noise"]) == 1  # there are no tests in that folder
     assert "FAILED: noise" in capsys.readouterr().out
     assert nightly.main(["nothing"]) == 2

@@ -125,11 +125,16 @@ def find(wanted, sought="epsilon", rows=ROWS, fits=5, **options):
     ("wanted", "options"),
     [
         (0.95, {}),
-        (0.95, {"delta": 0.0}),
-        (0.9, {"adjacency": "replace-one"}),
-        (0.9, {"unit": "person", "max_rows_per_unit": 2}),
-        (0.9, {"scale": "private"}),
         (0.95, {"mechanism": "sketch"}),
+        *(
+            pytest.param(wanted, options, marks=pytest.mark.thorough)
+            for wanted, options in (
+                (0.95, {"delta": 0.0}),
+                (0.9, {"adjacency": "replace-one"}),
+                (0.9, {"unit": "person", "max_rows_per_unit": 2}),
+                (0.9, {"scale": "private"}),
+            )
+        ),
     ],
     ids=str,
 )
