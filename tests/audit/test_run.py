@@ -107,8 +107,8 @@ def test_a_seed_gives_the_same_outputs_whatever_else_is_audited():
 
 
 def test_processes_give_what_one_process_gives():
-    one = audit(chosen(QUICK[:2]), trials=6000, seed=3)
-    two = audit(chosen(QUICK[:2]), trials=6000, seed=3, jobs=2)
+    one = audit(chosen(QUICK[:2]), trials=1500, seed=3)
+    two = audit(chosen(QUICK[:2]), trials=1500, seed=3, jobs=2)
     assert [finding.mu for finding in one] == [finding.mu for finding in two]
 
 
