@@ -32,8 +32,10 @@ from eigenveil import (
 from eigenveil.models.explained import MeanLeft
 from eigenveil.models.pca import variances
 from eigenveil.models.tensors import whitening
+from soak_tools import SOAK
 
 MOST = {40: 8, 20: 7, 8: 5}  # fits that may err, of so many
+FEW = 8 if SOAK < 1 else 40  # where what was wrong erred in nearly all
 
 
 def fits_that_err(model, given, errs, fits):
@@ -79,10 +81,16 @@ def of_no_variance(rows):
     return errs
 
 
+def fits_of(name):
+    """In half of the fits to vitals-500 what was wrong erred."""
+    return 40 if name == "vitals-500" else FEW
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_what_is_usable_is_in_the_rows(name):
-    rows, options = TABLES[name]
-    assert fits_that_err(PrivatePCA(4, **options), rows, of_no_variance(rows), 40) <= MOST[40]
+    (rows, options), fits = TABLES[name], fits_of(name)
+    model = PrivatePCA(4, **options)
+    assert fits_that_err(model, rows, of_no_variance(rows), fits) <= MOST[fits]
 
 
 @pytest.mark.parametrize("protocol", ["cape", "sketch"])
@@ -96,8 +104,9 @@ def test_likewise_of_many_sites(protocol):
 def test_a_floor_of_the_noise_alone_would_be_found(name, monkeypatch):
     monkeypatch.setattr(variances, "offset_left", lambda *_: 0.0)
     monkeypatch.setattr(MeanLeft, "outer", lambda self, basis=None: 0.0)
-    rows, options = TABLES[name]
-    assert fits_that_err(PrivatePCA(4, **options), rows, of_no_variance(rows), 40) > MOST[40]
+    (rows, options), fits = TABLES[name], fits_of(name)
+    model = PrivatePCA(4, **options)
+    assert fits_that_err(model, rows, of_no_variance(rows), fits) > MOST[fits]
 
 
 # -- clusters and topics
@@ -148,7 +157,7 @@ def test_what_is_usable_of_a_mixture_is_a_cluster(components, rows, apart, epsil
 def test_what_is_usable_of_topics_is_one(rows, words, epsilon):
     table, topics = documents(rows, words)
     model = PrivateTopicModel(4, epsilon=epsilon)
-    assert fits_that_err(model, table, none_of(topics, 1), 20) <= MOST[20]
+    assert fits_that_err(model, table, none_of(topics, 1), FEW) <= MOST[FEW]
 
 
 def test_a_mixture_of_many_sites():

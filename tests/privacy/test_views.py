@@ -124,7 +124,7 @@ def helper_mu(sites, variance, *, noise_variance, colluding, missing=()):
     )
 
 
-@pytest.mark.parametrize("sites", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("sites", [1, 2, 3, 5])
 @pytest.mark.parametrize("variance", [0.25, 3.0, 1e12])
 def test_the_helpers_masks_leave_the_closed_form_whoever_colludes(sites, variance):
     for others in sets_of_others(sites):
@@ -145,7 +145,7 @@ def without(adjacency, others):
     return adjacency[np.ix_(stay, stay)]
 
 
-@pytest.mark.parametrize(("sites", "reach"), [(2, 1), (4, 2), (5, 2), (6, 1), (7, 1), (7, 2)])
+@pytest.mark.parametrize(("sites", "reach"), [(2, 1), (4, 2), (5, 2), (6, 1), (6, 2)])
 @pytest.mark.parametrize("variance", [0.5, 1e12])
 def test_pairwise_masks_leave_the_graph_of_the_honest_sites(sites, reach, variance):
     """Conditioning on all that colluders know is taking their nodes out of the graph."""
