@@ -8,6 +8,7 @@ a mutant does not slip through by luck either.
 """
 
 import inspect
+import itertools
 import math
 import textwrap
 
@@ -28,6 +29,11 @@ def ended_early(fit, ended):
     found = [each for each in (fit() for _ in range(9)) if ended(each)]
     assert len(found) >= 5, f"{len(found)} of 9 fits ended early"
     return found
+
+
+def at_least(wanted, outcomes):
+    """Whether so many of the outcomes are true: drawn one by one until it is certain."""
+    return sum(1 for _ in itertools.islice(filter(None, outcomes), wanted)) == wanted
 
 
 def together(*p_values):

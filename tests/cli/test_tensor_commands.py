@@ -157,7 +157,7 @@ def test_a_study_of_topics_is_checked_and_planned(files, tmp_path, run):
     for words in ("cape *", "sketch", "local", "pair moment", "words at most", "against"):
         assert words in out
     assert "energy" not in out
-    found = json.loads(run("study", "plan", file, "--json")[1])
+    found = json.loads(run("study", "plan", file, "--fits", 1, "--json")[1])
     assert found["round_bytes"] == [8 * 323, 8 * 78, 8 * 323, 8 * 286]
     assert found["needs"] is None
     assert {each["protocol"] for each in found["forecasts"]} == {"cape", "sketch", "local"}

@@ -127,11 +127,33 @@ def test_streams_choose_at_every_release():
 
 @pytest.mark.parametrize(("text", "value"), [("0.8", 0.8), ("auto", "auto")])
 def test_on_the_command_line(tmp_path, capsys, text, value):
-    np.save(tmp_path / "rows.npy", X[:4000])
+    np.save(tmp_path / "rows.npy", X[:2000])
     rows, out = str(tmp_path / "rows.npy"), str(tmp_path / "result")
     for words in (
-        ["fit", rows, "--components", text, "--epsilon", "20", "--out", out, "--quiet"],
-        ["plan", "--rows", "4000", "--features", "8", "--components", text, "--json"],
+        [
+            "fit",
+            rows,
+            "--components",
+            text,
+            "--epsilon",
+            "20",
+            "--out",
+            out,
+            "--no-plots",
+            "--quiet",
+        ],
+        [
+            "plan",
+            "--rows",
+            "4000",
+            "--features",
+            "8",
+            "--components",
+            text,
+            "--json",
+            "--fits",
+            "1",
+        ],
     ):
         with pytest.raises(SystemExit) as ended:
             main(words)

@@ -170,9 +170,9 @@ def test_predicted_losses_are_those_that_are_measured() -> None:
 
 @pytest.mark.parametrize("preconditioned", [False, True])
 def test_noise_alone_stays_below_the_edge(preconditioned: bool) -> None:
-    """The floor is passed once in a hundred times; 14 in 100 are, by chance, less than 1e-9."""
+    """The floor is passed once in a hundred times; 10 in 50 are, by chance, less than 1e-9."""
     rng = np.random.default_rng()
-    size, fits, passed = 16, 100, 0
+    size, fits, passed = 16, 50, 0
     rows = unit_rows(rng, 3000, np.array([1.0, 0.5] + [0.0] * (size - 2)))
     exact = rows.T @ rows if preconditioned else np.zeros((size, size))
     for _ in range(fits):
@@ -186,8 +186,8 @@ def test_noise_alone_stays_below_the_edge(preconditioned: bool) -> None:
         signals = 2 if preconditioned else 0
         shown = (np.linalg.eigvalsh(each)[-1 - signals] for each in (both.mean, both.matrix))
         passed += bool(max(shown) > floor)
-    assert binom.sf(13, fits, 0.01) < 1e-9
-    assert passed < 14
+    assert binom.sf(9, fits, 0.01) < 1e-9
+    assert passed < 10
 
 
 def test_columns_without_energy_are_denoised() -> None:

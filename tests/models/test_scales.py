@@ -199,12 +199,17 @@ def energy(model, rows):
     [
         {},
         {"delta": 0.0, "epsilon": 40.0, "n_components": 2},
-        {"adjacency": "replace-one"},
-        {"row_norm": "auto"},
         {"mechanism": "sketch"},
-        {"mechanism": "wishart"},
-        {"budget_split": {"columns": 0.3, "scale": 0.1, "center": 0.1, "moment": 0.5}},
         {"row_bound": 6.0},
+        *(
+            pytest.param(options, marks=pytest.mark.thorough)
+            for options in (
+                {"adjacency": "replace-one"},
+                {"row_norm": "auto"},
+                {"mechanism": "wishart"},
+                {"budget_split": {"columns": 0.3, "scale": 0.1, "center": 0.1, "moment": 0.5}},
+            )
+        ),
     ],
     ids=str,
 )

@@ -27,6 +27,7 @@ from eigenveil.models.topics.plan import TopicPlan
 from matching_tools import matched
 from results_tools import with_factors
 from soak_tools import times
+from statistics_tools import at_least
 
 
 class Corpus:
@@ -153,15 +154,16 @@ def test_auto_finds_how_many_there_are(count):
 
     Six of ten are wrong less than once in a million unless more than one in 25 is.
     """
-    found = []
-    for _ in range(10):
+
+    def right():
         corpus = Corpus(count, own=5)
         model = PrivateTopicModel(epsilon=2.0).fit(corpus.counts)
-        found.append(model.n_components_)
         if model.n_components_ == count:
             assert_recovered(model, corpus)
             assert check(model.certificate_).holds
-    assert np.count_nonzero(np.array(found) == count) >= 5
+        return model.n_components_ == count
+
+    assert at_least(5, (right() for _ in range(10)))
 
 
 def test_topics_that_do_not_stand_above_the_noise_are_left_out():
