@@ -8,12 +8,14 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pyarrow.csv
 import pytest
 
 from eigenveil import StreamingPCA
+from eigenveil.cli.app import main
 from eigenveil.linalg.subspace import subspace_distance
 from eigenveil.models.streaming.private import PrivateStreamingPCA
 
@@ -162,14 +164,28 @@ def test_a_stream_released_at_its_end_tells_no_exact_number(file, tmp_path, run)
     assert "200 rows" not in said
 
 
+def watch(words):
+    """The command in a forked process, where another program would load everything again."""
+    os.closerange(3, 4096)
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, mode) for n, mode in enumerate("rww"))
+    status = 1
+    try:
+        main(["watch", *map(str, words)])
+    except SystemExit as ended:
+        status = ended.code
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
 @contextmanager
-def watching(*words, **options):
+def watching(*words, stdin):
     """The command as a process of its own, ended by force if it gets stuck."""
-    code = "from eigenveil.cli.app import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "watch", *(str(word) for word in words)],
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options},
-    )
+        ["true"], preexec_fn=partial(watch, words), stdin=stdin,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     guard = threading.Timer(_PATIENCE, process.kill)
     guard.start()
     try:
