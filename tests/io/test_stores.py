@@ -270,7 +270,7 @@ def test_a_store_that_stops_in_the_middle_is_given_up(put, matrix, tmp_path, mon
             return getattr(self._file, name)
 
         def read(self, size):
-            goes_on.wait(20)
+            goes_on.wait(2)
             return self._file.read(size)
 
     monkeypatch.setattr(stores.ObjectStore, "open", lambda self, path: Stopping(usual(self, path)))
@@ -356,7 +356,7 @@ def test_a_driver_that_stalls_is_given_up_within_the_stated_time(faked, monkeypa
     monkeypatch.setattr(stores, "PATIENCE", 0.3)
 
     def stalls(*_, **__):
-        goes_on.wait(20)
+        goes_on.wait(2)
         return {}
 
     monkeypatch.setattr(Driver, "info", stalls)
@@ -388,7 +388,7 @@ def test_a_store_that_arrow_reads_is_never_waited_for_longer(scheme, monkeypatch
     """Without credentials and servers: whatever Arrow does, a sentence comes in time."""
     goes_on = threading.Event()
     monkeypatch.setattr(stores, "PATIENCE", 0.3)
-    monkeypatch.setattr(stores, "_arrow", lambda parts: goes_on.wait(20))
+    monkeypatch.setattr(stores, "_arrow", lambda parts: goes_on.wait(2))
     with pytest.raises(DataError, match=r"cannot be reached.*did not answer within 0\.3 seconds"):
         open_rows([f"{scheme}://bucket/x.csv"])
     goes_on.set()
