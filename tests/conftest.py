@@ -83,6 +83,19 @@ def _a_ledger_of_its_own_for_each_test(next_ledger):
 
 
 @pytest.fixture
+def parties(tmp_path):
+    """Sites, a lead and an aggregator of one federation."""
+    from federation_tools import make_federation
+
+    return make_federation(tmp_path / "parties")
+
+
+@pytest.fixture
+def party(parties):
+    return parties["north"]
+
+
+@pytest.fixture
 def run(capsys, next_ledger):
     """Call the command line: exit status, standard output, standard error.
 

@@ -12,20 +12,10 @@ from eigenveil.federation.approvals import studies as approvals
 from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey
 from eigenveil.privacy.accountant import Loss
-from federation_tools import make_federation, study_of
+from federation_tools import study_of
 from ledger_tools import begin
 
 STUDY = study_of()
-
-
-@pytest.fixture
-def parties(tmp_path):
-    return make_federation(tmp_path / "parties")
-
-
-@pytest.fixture
-def party(parties):
-    return parties["north"]
 
 
 @pytest.fixture

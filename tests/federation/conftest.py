@@ -4,7 +4,6 @@ import pytest
 
 from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.ledger.ledger import Budget, Ledger
-from federation_tools import make_federation
 from ledger_tools import postgresql_server
 
 
@@ -17,16 +16,6 @@ def server():
         with psycopg.connect(running.dsn, autocommit=True) as connection:
             connection.execute("CREATE ROLE north LOGIN")
         yield running
-
-
-@pytest.fixture
-def parties(tmp_path):
-    return make_federation(tmp_path / "parties")
-
-
-@pytest.fixture
-def party(parties):
-    return parties["north"]
 
 
 @pytest.fixture
