@@ -16,6 +16,7 @@ COUNTED = ("fit", "documents.npz", *TOPICS, "--out", "out")
 PLAN = ("plan", "--rows", 1000, "--features", 100)
 NEW = ("study", "new", "out", "--site", "a", "--features", 4)
 WATCH = ("watch", "rows.csv")
+PLAN_COVARIANCE = ("plan", "--task", "covariance", "--features", 5)
 LARGE = ("plan", "--rows", 2000, "--features", 8)
 TREE = ("federate-tree", "--site", "a=rows.csv", "--site", "b=b.csv", "--out", "out")
 REFUSED = [
@@ -147,6 +148,9 @@ REFUSED = [
     (("study", "check", "s.toml", "--site", "north"), 3, "SITE=FILE"),
     (("study", "check", "s.toml", *["--site", "north=rows.csv"] * 2), 3, "twice"),
     (("study", "plan", "s.toml", "--rows", 0), 3, "rows = 0"),
+    ((*PLAN_COVARIANCE, "--rows", 0), 3, "rows = 0"),
+    ((*PLAN_COVARIANCE, "--rows", 9, "--spectrum", "flat"), 3, "flat"),
+    ((*PLAN_COVARIANCE, "--rows", 9, "--mean-norm", 1), 2, "--mean-norm"),
     (("study", "plan", "s.toml", "--spectrum", "other:1"), 3, "other:1"),
     (("study", "plan", "s.toml", "--quality", 0.9), 2, "--rows"),
     (("schema", "new", "rows.csv", "--out", "s.toml", "--yes"), 7, "exists"),

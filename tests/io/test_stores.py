@@ -21,6 +21,7 @@ from row_formats import ALL, NAMED, NAMES, labels_of, values
 from eigenveil.errors import DataError
 from eigenveil.federation.ledger.file_marks import marks_of, usual_name
 from eigenveil.io import open_rows, stores
+from eigenveil.io.files import Lent
 
 
 @pytest.fixture(scope="module")
@@ -260,6 +261,7 @@ def test_a_store_that_stops_in_the_middle_is_given_up(put, matrix, tmp_path, mon
     rows = open_rows([f"{put(folder, 'stops')}/rows.csv"])
     goes_on = threading.Event()
     monkeypatch.setattr(stores, "PATIENCE", 0.3)
+    monkeypatch.setattr(Lent, "_LONGEST", 0.3)
     usual = stores.ObjectStore.open
 
     class Stopping:

@@ -130,33 +130,11 @@ def test_on_the_command_line(tmp_path, capsys, text, value):
     np.save(tmp_path / "rows.npy", X[:2000])
     rows, out = str(tmp_path / "rows.npy"), str(tmp_path / "result")
     for words in (
-        [
-            "fit",
-            rows,
-            "--components",
-            text,
-            "--epsilon",
-            "20",
-            "--out",
-            out,
-            "--no-plots",
-            "--quiet",
-        ],
-        [
-            "plan",
-            "--rows",
-            "4000",
-            "--features",
-            "8",
-            "--components",
-            text,
-            "--json",
-            "--fits",
-            "1",
-        ],
+        f"fit {rows} --components {text} --epsilon 20 --out {out} --no-plots --quiet",
+        f"plan --rows 4000 --features 8 --components {text} --json --fits 1",
     ):
         with pytest.raises(SystemExit) as ended:
-            main(words)
+            main(words.split())
         assert ended.value.code == 0
     assert PrivatePCA.load(tmp_path / "result" / "model.npz").n_components == value
     named = {one["mechanism"]: one for one in json.loads(capsys.readouterr().out)}

@@ -78,19 +78,8 @@ def assert_recovered(model, corpus, *, near=0.04):
 # Recovery
 
 
-def test_topics_are_found_and_certified():
-    corpus = Corpus()
-    model = PrivateTopicModel(3, epsilon=2.0, delta=1e-6).fit(corpus.counts)
-    assert_recovered(model, corpus)
-    assert model.n_components_ == 3
-    assert model.usable_.tolist() == [True] * 3
-    assert model.converged_
-    assert model.components_ is model.topics_
-    assert model.guarantee_.certified
-    assert check(model.certificate_).word == "VALID"
-
-
 KINDS_OF_FITS = [
+    ({}, {}, 0.04),
     ({"longest": 3}, {}, 0.06),
     ({"words": 3}, {}, 0.04),
     ({"count": 1, "own": 5}, {}, 0.04),  # a long document has no more to say than a short one
@@ -108,6 +97,10 @@ def test_topics_are_found_whatever_is_asked(made, options, near):
     corpus = Corpus(**made)
     model = PrivateTopicModel(len(corpus.topics), **{"epsilon": 2.0} | options).fit(corpus.counts)
     assert_recovered(model, corpus, near=near)
+    assert model.n_components_ == len(corpus.topics)
+    assert model.usable_.all()
+    assert model.converged_
+    assert model.components_ is model.topics_
     released = {record.statistic for record in model.certificate_.releases}
     assert ("norm-histogram" in released) == options.get("clip_documents", True)
     assert (model.guarantee_.mu is None) == (options.get("delta") == 0.0)
