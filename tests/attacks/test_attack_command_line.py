@@ -19,6 +19,7 @@ from eigenveil import PrivateGaussianMixture, PrivatePCA, PrivateTopicModel
 from eigenveil.cli import app as commands
 from eigenveil.cli.app import app
 from eigenveil.errors import EigenveilError
+from soak_tools import SOAK
 
 
 class _Drawn(Exception):
@@ -130,7 +131,8 @@ WRONG = {
 def test_arrays_that_are_no_part_of_a_model(model, wrong, tmp_path):
     with np.load(model) as stored:
         arrays = dict(stored)
-    for name, array in arrays.items():
+    which = list(WRONG).index(wrong) % 3
+    for name, array in arrays.items() if SOAK >= 1 else list(arrays.items())[which::3]:
         if name == "header" or array.dtype.kind not in "fiu" or array.ndim == 0:
             continue
         file = tmp_path / "model.npz"

@@ -66,10 +66,7 @@ def under(kernel):
 
 @pytest.mark.parametrize(
     "kernel",
-    [
-        each if each in ("", "Prescott", "Haswell") else pytest.param(each, marks=THOROUGH)
-        for each in KERNELS
-    ],
+    [each if each in ("", "Prescott") else pytest.param(each, marks=THOROUGH) for each in KERNELS],
 )
 def test_a_zero_row_moves_no_other_row(kernel):
     found = under(kernel)

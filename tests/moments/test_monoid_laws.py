@@ -14,7 +14,7 @@ from eigenveil.moments.engine import accumulate
 from eigenveil.moments.histograms import NormHistogram
 from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.source import ArrayRows
-from soak_tools import times
+from soak_tools import seldom, times
 
 D = 5
 every_sum = pytest.mark.parametrize("summed", EVERY_SUM.values(), ids=EVERY_SUM)
@@ -22,7 +22,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 every_precision = pytest.mark.parametrize("precision", PRECISIONS)
 
 
-def cut_up(data, summed, most=50):
+def cut_up(data, summed, most=20):
     """Rows, and the same rows cut into blocks."""
     count = data.draw(st.integers(0, most))
     rows = summed.rows(count, D, data.draw(SEEDS))
@@ -48,7 +48,7 @@ def test_a_sum_is_that_of_its_rows_in_any_blocks_and_order(summed, data):
 @settings(max_examples=times(100))
 @given(data=st.data())
 def test_merge_is_associative_and_commutative_with_fresh_as_identity(summed, data):
-    parts = [cut_up(data, summed, 20)[0] for _ in range(3)]
+    parts = [cut_up(data, summed, 8)[0] for _ in range(3)]
     whole = summed.over(*parts)
     a, b, c = map(summed.over, parts)
     b.merge(c)
@@ -83,22 +83,23 @@ def test_reading_and_settling_change_nothing(summed, data):
 
 
 @every_precision
-@given(threads=st.sampled_from([1, 2, 3, 8]), seed=SEEDS, rows_a_block=st.integers(1, 200))
+@settings(max_examples=seldom(60))
+@given(threads=st.sampled_from([1, 2, 3, 8]), seed=SEEDS, rows_a_block=st.integers(1, 60))
 def test_any_number_of_threads_gives_the_same_integers(threads, precision, seed, rows_a_block):
-    rows = nasty_rows(500, D, seed, precision)
+    rows = nasty_rows(150, D, seed, precision)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "sched_getaffinity", lambda _: set(range(threads)))
         sums = [make(kind, D, precision) for kind in KINDS]
         reported = []
         source = ArrayRows(rows, rows_a_block=rows_a_block)
-        assert accumulate(source, sums, progress=reported.append).rows == 500 == sum(reported)
+        assert accumulate(source, sums, progress=reported.append).rows == 150 == sum(reported)
     for kind, parallel in zip(KINDS, sums, strict=True):
         assert same(parallel, EVERY_SUM[f"{kind}, {precision}"].over(rows))
 
 
 @every_kind
 def test_sums_with_a_center_are_order_free_too(kind):
-    rows = np.random.default_rng().standard_normal((700, D)) + 3
+    rows = np.random.default_rng().standard_normal((60, D)) + 3
     center = rows.mean(axis=0)
     sums = [make(kind, D, center=center, bound=1.5) for _ in range(2)]
     sums[0].update(Block(rows))
@@ -135,7 +136,7 @@ def merges(name, other, features):
 @pytest.mark.parametrize("name", EVERY_SUM)
 def test_sums_of_different_kinds_sizes_or_grids_do_not_merge(name):
     for other, summed in EVERY_SUM.items():
-        for features in (4, D, D + 1):  # at 4 the sizes of two kinds agree
+        for features in (4, D):  # at 4 the sizes of two kinds agree
             if not merges(name, other, features):
                 refuses(EVERY_SUM[name].make(D), summed.make(features))
 

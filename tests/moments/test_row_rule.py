@@ -14,6 +14,7 @@ from eigenveil.moments.accumulators import RowSum
 from eigenveil.moments.histograms import ColumnHistogram, NormHistogram
 from eigenveil.moments.norms import integer_rows
 from eigenveil.moments.rows import DTYPE, Block, Preparation, RowRule, row_norms
+from soak_tools import times
 
 WIDTHS = (1, 7, 64, 785)
 
@@ -116,7 +117,7 @@ def test_prepared_rows_are_close_to_the_rows(features, precision, seed):
 @pytest.mark.parametrize("features", WIDTHS)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("centered", [False, True])
-@settings(max_examples=5)
+@settings(max_examples=times(20))
 @given(seed=SEEDS)
 def test_a_row_does_not_depend_on_its_place_or_its_neighbours(features, precision, centered, seed):
     rows = nasty_rows(33, features, seed, precision)

@@ -39,7 +39,7 @@ from eigenveil.moments.rows import Block, RowRule, RowWeights
 from eigenveil.moments.source import ArrayRows, SparseRows
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.tables.units import LabelledRows, UnitRows
-from soak_tools import times
+from soak_tools import seldom
 
 D = 4
 SEEN = random_basis(D, 3)
@@ -149,7 +149,7 @@ every_case = pytest.mark.parametrize(("kind", "noise"), CASES)
 
 
 @every_case
-@settings(max_examples=times(125))
+@settings(max_examples=seldom(125))
 @given(
     seed=SEEDS,
     rows=st.integers(1, 40),
@@ -170,7 +170,7 @@ def test_a_unit_more_moves_a_sum_by_no_more_than_recorded(
 
 
 @every_case
-@settings(max_examples=times(125))
+@settings(max_examples=seldom(125))
 @given(
     seed=SEEDS,
     rows=st.integers(1, 30),

@@ -88,15 +88,15 @@ def entry_by_entry(noise):
 
 
 def test_entries_are_independent_with_the_stated_variances():
-    noise = tensors(6000, 4)
+    noise = tensors(2500, 4)
     assert entry_by_entry(noise) > FALSE_ALARM
-    assert entry_by_entry(tensors(6000, 4, draw=published)) < REJECTED
+    assert entry_by_entry(tensors(2500, 4, draw=published)) < REJECTED
     for factor in OFF_BY_30_PERCENT:
         assert entry_by_entry(math.sqrt(factor) * noise) < REJECTED
 
 
 def test_coordinates_are_isotropic_in_any_basis():
-    noise = through(orthonormal(4, 4), tensors(6000, 4))
+    noise = through(orthonormal(4, 4), tensors(2500, 4))
     assert isotropic(isometric(noise), 1.0) > FALSE_ALARM
     for factor in OFF_BY_30_PERCENT:
         assert isotropic(isometric(factor * noise), 1.0) < REJECTED
@@ -132,7 +132,7 @@ def test_it_is_the_symmetrised_tensor_of_independent_entries():
 
 def projected(draw, scale=1.0):
     """Noise of 6 features seen through 3 orthonormal columns."""
-    return through(scale * orthonormal(6, 3), tensors(6000, 6, draw=draw))
+    return through(scale * orthonormal(6, 3), tensors(2500, 6, draw=draw))
 
 
 def test_noise_of_many_features_seen_through_few_is_the_noise_of_few():
@@ -182,7 +182,7 @@ def vector_tensors(count, *, draw=vector_tensor, noise_parts=1):
 
 
 def test_vector_noise_has_the_radius_and_direction_of_its_dimension():
-    assert vector_law(vector_tensors(6000)) > FALSE_ALARM
+    assert vector_law(vector_tensors(3000)) > FALSE_ALARM
 
 
 @pytest.mark.thorough

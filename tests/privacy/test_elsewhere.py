@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 from eigenveil import Budget, BudgetExceeded, DataError, Ledger, PrivacyError
 from eigenveil.privacy.accountant import Loss, delta_of_mu
 from eigenveil.privacy.elsewhere import Elsewhere, Statement, from_event, mu_of_rho
+from soak_tools import times
 
 DELTA = 1e-6
 
@@ -63,7 +64,7 @@ def test_whatever_is_zcdp_is_dominated(size):
     """Of random laws, rho is the largest divergence over its order; delta is exact."""
     rng = np.random.default_rng(size)
     orders = np.concatenate([[1.0 + 1e-6], np.geomspace(1.01, 300.0, 60)])
-    for _ in range(60):
+    for _ in range(times(200)):
         p, q = rng.dirichlet(np.full(size, 0.7), 2) + 1e-9
         p, q = p / p.sum(), q / q.sum()
         rho = max(

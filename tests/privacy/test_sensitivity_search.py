@@ -101,10 +101,10 @@ def worst(contribution, norm, count_weight, adjacency):
         s * v for v in (*BASIS.T, 0.03 * first + outside, 0.03 * first - outside) for s in (1, -1)
     ]
     starts = [np.concatenate(pair) for pair in product(axes, repeat=rows)]
-    starts += list(np.random.default_rng().standard_normal((30, rows * D)))
+    starts += list(np.random.default_rng().standard_normal((8, rows * D)))
     best = max(starts, key=change)
     found = [change(best)]
-    for start in [best, *starts[-30:]]:
+    for start in [best, *starts[-8:]]:
         found.append(-minimize(lambda z: -change(z), start, method="Nelder-Mead").fun)
     return max(found)
 
@@ -194,7 +194,7 @@ def test_other_histograms_of_columns_are_rejected(function, old, new):
 
 def bingham_loss(moment_, one, two):
     """Largest log ratio of the densities exp(u' A u) on the circle, by quadrature."""
-    angle = (np.arange(40_000) + 0.5) * (math.pi / 40_000)
+    angle = (np.arange(4_000) + 0.5) * (math.pi / 4_000)
     u = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     logs = []
     for extra in (one, two):
@@ -233,7 +233,7 @@ def third_moment(variance):
 def climb(change, starts):
     """The largest change, uphill from the best starts, and from others: the best lie together."""
     best = [*sorted(starts, key=change)[-4:], *starts[:8]]
-    options = {"maxiter": 1000, "xatol": 1e-6, "fatol": 1e-9}
+    options = {"maxiter": 1000, "xatol": 1e-2, "fatol": 1e-3}
     return max(
         -minimize(lambda z: -change(z), start, method="Nelder-Mead", options=options).fun
         for start in best
