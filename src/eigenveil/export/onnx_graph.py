@@ -7,7 +7,6 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigenveil.models.as_sklearn import not_exportable, precision_factors
 from eigenveil.models.mixture.estimator import FittedMixture
@@ -75,26 +74,19 @@ def _pca(model: FittedPCA, graph: _Graph) -> str:
 
 
 def _mixture(model: FittedMixture, graph: _Graph) -> str:
-    kind, means = model._kind, model.means_
-    factors = precision_factors(np.array(model.covariances_), kind)
+    covariances, factors = model._covariances, precision_factors(model)
     logs = []
-    for number, (mean, weight) in enumerate(zip(means, model.weights_, strict=True)):
-        factor = factors if kind == "tied" else factors[number]
+    for number, (mean, weight) in enumerate(zip(model.means_, model.weights_, strict=True)):
+        factor = factors if covariances.shared else factors[number]
         apart = graph.add("Sub", "X", graph.constant(mean))
-        if kind in ("full", "tied"):
+        if covariances.matrices:
             apart = graph.add("MatMul", apart, graph.constant(factor))
         else:
-            apart = graph.add("Mul", apart, graph.constant(np.asarray(factor)))
+            apart = graph.add("Mul", apart, graph.constant(factor))
         square = graph.add("Mul", apart, apart)
         distance = graph.add("ReduceSum", square, graph.constant(np.array([1])), keepdims=1)
         half = graph.add("Mul", distance, graph.constant(np.array(-0.5)))
-        level = math.log(weight) + _log_determinant(np.asarray(factor), mean.size, kind)
+        level = math.log(weight) + covariances.log_determinant(factor)
         logs.append(graph.add("Add", half, graph.constant(np.array(level))))
     joint = graph.add("Concat", *logs, axis=1)
     return graph.add("Softmax", joint, axis=1, to="probabilities")
-
-
-def _log_determinant(factor: NDArray[np.float64], features: int, kind: str) -> float:
-    if kind == "spherical":
-        return features * math.log(float(factor))
-    return float(np.sum(np.log(factor if kind == "diag" else np.diagonal(factor))))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.decomposition import PCA
@@ -56,13 +55,13 @@ def pca_of(model: Any) -> PCA | Pipeline:
 
 
 def mixture_of(model: Any) -> GaussianMixture:
-    kind, covariances = model._kind, np.array(model.covariances_)
-    made = GaussianMixture(len(model.weights_), covariance_type=kind)
+    made = GaussianMixture(len(model.weights_), covariance_type=model._covariances.name)
     made.weights_, made.means_ = np.array(model.weights_), np.array(model.means_)
-    made.covariances_ = covariances
-    made.precisions_cholesky_ = precision_factors(covariances, kind)
-    factors = made.precisions_cholesky_
-    made.precisions_ = factors @ np.swapaxes(factors, -1, -2) if _squares(kind) else factors**2
+    made.covariances_ = np.array(model.covariances_)
+    made.precisions_cholesky_ = factors = precision_factors(model)
+    made.precisions_ = (
+        factors @ np.swapaxes(factors, -1, -2) if model._covariances.matrices else factors**2
+    )
     made.converged_, made.n_iter_ = bool(model.converged_), 0
     made.lower_bound_ = made.lower_bounds_ = None  # of rows, which are not here
     return _with_columns(made, model)
@@ -75,31 +74,16 @@ def covariance_of(model: Any) -> EmpiricalCovariance:
     return _with_columns(made, model)
 
 
-def precision_factors(covariances: Array, kind: str) -> Array:
-    """Of each covariance the matrix P, or the number, with P P' its inverse."""
+def precision_factors(model: Any) -> Array:
+    """Of each covariance of a mixture the matrix P, or the number, with P P' its inverse."""
     try:
-        if not _squares(kind):
-            if not np.all(covariances > 0):
-                raise np.linalg.LinAlgError
-            return np.asarray(1.0 / np.sqrt(covariances))
-        each = covariances if kind == "full" else covariances[None]
-        found = np.array([_inverse_factor(one) for one in each])
+        return np.asarray(model._covariances.precision_factors())
     except np.linalg.LinAlgError:
         raise not_exportable(
             "A component has no variance in some direction, and scikit-learn's mixture has no "
             "density then.",
             "Fit with more rows or a larger epsilon, or use the model itself.",
         ) from None
-    return found if kind == "full" else found[0]
-
-
-def _inverse_factor(covariance: Array) -> Array:
-    lower = np.linalg.cholesky(covariance)
-    return np.asarray(scipy.linalg.solve_triangular(lower, np.eye(len(lower)), lower=True).T)
-
-
-def _squares(kind: str) -> bool:
-    return kind in ("full", "tied")
 
 
 def not_exportable(what: str, hint: str) -> DataError:

@@ -13,8 +13,8 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from eigenveil.models.mixture.plan import CovarianceType
-from eigenveil.models.tensors.whitening import PairMoment
+from eigenveil.models.mixture.covariances import WITHIN, Covariances, Innovation, Spherical
+from eigenveil.models.mixture.shrinkage import Spectrum, gain_of
 from eigenveil.moments.em import (
     COUNT_WEIGHT,
     FARTHEST_MEAN,
@@ -30,23 +30,21 @@ from eigenveil.moments.release import Release
 
 Array = NDArray[np.float64]
 
-# Points are drawn a little nearer to the centre than rows are.
-_NEARER = 0.8
 # Deviations of a component's squared norms beyond their mean to which rows are kept.
 _REACH = 2.0
 # Counts are taken for no less than so many deviations of their noise.
 _LEAST_COUNT = 4.0
-# No direction of a component has less than this part of its average variance, nor than this part
-# of what noise adds to one.
-_LEAST_PART, _LEAST_NOISE = 0.02, 0.5
-# How far a component's scale may be off, as a part of it.
-_SCALE_SPREAD = 0.5
 # One in a hundred components that are not there shows a count above so many deviations.
 _CLEARLY = 2.33
 # Components nearer than so many of their common deviations may be one cluster cut in two.
 _TWO_HALVES = 3.0
 # A mean may be off by this part of the way to the next one.
 _NEAR = 0.35
+# Variance of a candidate, as a part of the rows': so small that a row counts for the nearest one.
+_NEAREST = 0.02
+# A candidate with fewer rows than so many deviations of their noise is drawn anew, or left out.
+_EMPTY, _SMALL = 2.0, 1.0
+_RESTARTS, _STEPS = 30, 30
 
 
 @dataclass(frozen=True)
@@ -55,54 +53,15 @@ class MixtureComponents:
 
     means: Array
     weights: Array  # They add up to 1; none is 0
-    covariances: Array  # As scikit-learn has them: spherical, diag, full, tied
-    kind: CovarianceType
+    covariances: Covariances
     counts: Array  # Released numbers of rows, which noise can make negative
     count_noise: float = 0.0  # Their standard deviation
     mean_noise: Array | None = None  # What an entry of each mean may be off
 
-    @property
-    def traces(self) -> Array:
-        """Mean squared distance of rows from each mean, shape (K,)."""
-        count, features = self.means.shape
-        match self.kind:
-            case "spherical":
-                return np.asarray(features * self.covariances)
-            case "diag":
-                return np.asarray(self.covariances.sum(axis=1))
-            case "full":
-                return np.asarray(np.trace(self.covariances, axis1=1, axis2=2))
-        return np.full(count, np.trace(self.covariances))
-
-    @property
-    def squared_traces(self) -> Array:
-        """Traces of the squared covariances, shape (K,)."""
-        count, features = self.means.shape
-        squares = self.covariances**2
-        match self.kind:
-            case "spherical":
-                return np.asarray(features * squares)
-            case "diag":
-                return np.asarray(squares.sum(axis=1))
-            case "full":
-                return np.asarray(squares.sum(axis=(1, 2)))
-        return np.full(count, squares.sum())
-
 
 def as_mixture(found: MixtureComponents) -> Mixture:
     """The components as rows are compared with them."""
-    count, features = found.means.shape
-    if found.kind in ("spherical", "diag"):
-        each = found.covariances.reshape(count, -1)
-        factors = 1.0 / np.sqrt(each)
-        logs = np.log(factors).sum(axis=1) * (features if each.shape[1] == 1 else 1)
-    else:
-        whole = found.covariances if found.kind == "full" else found.covariances[None]
-        values, turns = np.linalg.eigh(whole)
-        factors = turns / np.sqrt(values)[:, None, :]
-        logs = -0.5 * np.log(values).sum(axis=1)
-        if found.kind == "tied":
-            factors, logs = np.repeat(factors, count, axis=0), np.repeat(logs, count)
+    factors, logs = found.covariances.whitening()
     longest = np.linalg.norm(found.means, axis=1)
     inside = FARTHEST_MEAN * (1 - 1e-9) / np.maximum(longest, FARTHEST_MEAN)
     return Mixture(
@@ -115,7 +74,7 @@ def as_mixture(found: MixtureComponents) -> Mixture:
 
 def reaches(found: MixtureComponents) -> Array:
     """Distance from each mean to which rows are shortened, shape (K,): one for tied components."""
-    squares = found.traces + _REACH * np.sqrt(2.0 * found.squared_traces)
+    squares = found.covariances.traces + _REACH * np.sqrt(2.0 * found.covariances.squared_traces)
     return np.clip(np.sqrt(squares), 2.0 * SMALLEST_REACH, FARTHEST_MEAN)
 
 
@@ -124,57 +83,10 @@ def _kept(found: MixtureComponents) -> Array:
 
     Squared norms are taken for Gamma variables with the mean and the variance that they have.
     """
-    mean, variance = found.traces, 2.0 * found.squared_traces
+    mean, variance = found.covariances.traces, 2.0 * found.covariances.squared_traces
     shape, most = mean**2 / variance, reaches(found) ** 2 * mean / variance
     inside = scipy.special.gammainc(shape + 1.0, most)
     return np.asarray(inside + most / shape * scipy.special.gammaincc(shape, most))
-
-
-@dataclass(frozen=True)
-class Spectrum:
-    """The released second moment of prepared rows about their centre, per row."""
-
-    basis: Array
-    energies: Array
-    bulk: float  # What every direction has beside these
-
-    @classmethod
-    def of(cls, pair: PairMoment, rows: float) -> Spectrum:
-        energies, turn = np.linalg.eigh(pair.core)
-        return cls(pair.basis @ turn, energies / rows, pair.bulk / rows)
-
-    @property
-    def trace(self) -> float:
-        return float(self.energies.sum() + self.basis.shape[0] * self.bulk)
-
-    def drawn(self, count: int, rng: np.random.Generator) -> Array:
-        """Points of this second moment, without the bulk, shape (count, D)."""
-        normal = rng.standard_normal((count, self.energies.size))
-        return np.asarray(_NEARER * normal * np.sqrt(self.energies) @ self.basis.T)
-
-    def shrunk(self, points: Array, noise: Array) -> Array:
-        """Points (m, D) with noise of these deviations an entry, by what points can be."""
-        variance = noise[:, None] ** 2
-        along = points @ self.basis
-        kept = (self.energies + self.bulk) / (self.energies + self.bulk + variance)
-        rest = self.bulk / (self.bulk + variance + 1e-300)
-        return np.asarray(rest * points + (along * (kept - rest)) @ self.basis.T)
-
-    def part_of(self, shifts: Array, noise: Array, gain: Array) -> tuple[Array, Array]:
-        """What of shifts (m, D) is not noise, if they are as the rows are apart.
-
-        ``gain`` is the part of their energy that is not noise. Returned with the average part that
-        is left of an entry.
-        """
-        energy = gain * np.mean(shifts**2, axis=1) / (self.trace / shifts.shape[1])
-        along = energy[:, None] * (self.energies + self.bulk)
-        off = energy[:, None] * self.bulk
-        kept = along / (along + noise[:, None] ** 2 + 1e-300)
-        rest = off / (off + noise[:, None] ** 2 + 1e-300)
-        found = rest * shifts + ((shifts @ self.basis) * (kept - rest)) @ self.basis.T
-        directions, features = self.energies.size, shifts.shape[1]
-        average = (np.sum(kept**2, axis=1) + (features - directions) * rest[:, 0] ** 2) / features
-        return np.asarray(found), np.sqrt(average)
 
 
 @dataclass(frozen=True)
@@ -236,12 +148,6 @@ def _symmetric(triangles: Array, features: int) -> Array:
     return whole
 
 
-def _gain(innovations: Array, noise: Array | float) -> Array:
-    """The part of innovations (m, ...) that is not noise of these deviations, shape (m,)."""
-    energy = np.mean(innovations**2, axis=tuple(range(1, innovations.ndim)))
-    return np.asarray(np.maximum(energy - np.square(noise), 0.0) / np.maximum(energy, 1e-300))
-
-
 def moved(
     found: MixtureComponents,
     step: EMStep,
@@ -254,7 +160,7 @@ def moved(
     ``variance`` is public. Means are off by more in directions in which rows are farther apart: so
     far as the ``spectrum`` of the rows is known.
     """
-    gain = _gain(step.shifts, step.shift_noise)
+    gain = gain_of(step.shifts, step.shift_noise)
     if spectrum is None:
         shifts = gain[:, None] * step.shifts
     else:
@@ -263,7 +169,8 @@ def moved(
     if variance is not None:
         covariances = found.covariances
     else:
-        covariances = _spread(found, step, shifts, weights)
+        seen = Innovation(step.squares, step.square_noise, shifts, weights)
+        covariances = replace(found.covariances, values=found.covariances.learnt(seen))
     return replace(
         found,
         means=found.means + shifts,
@@ -280,77 +187,6 @@ def _unseen(features: int) -> float:
     return min(1.0, _CLEARLY * math.sqrt(2.0 / features))
 
 
-def _spread(found: MixtureComponents, step: EMStep, shifts: Array, weights: Array) -> Array:
-    """Covariances of the kind that the components have, positive definite."""
-    features = found.means.shape[1]
-    match found.kind:
-        case "spherical":
-            # one number for each component: what it can be off is a part of it
-            seen = (step.squares[:, 0] - np.vecdot(shifts, shifts)) / features
-            noise, old = step.square_noise / features, found.covariances
-            spread = (_SCALE_SPREAD * old) ** 2
-            new = old + spread / (spread + noise**2) * (seen - old)
-            return np.asarray(np.maximum(new, 0.1 * old))
-        case "diag":
-            old = found.covariances
-            seen = step.squares - shifts**2
-            return positive_diagonal(*_two_levels(old, seen, step.square_noise, weights))
-        case "full":
-            seen = step.squares - shifts[:, :, None] * shifts[:, None, :]
-            # an entry of a matrix has on average half of a diagonal entry's variance
-            noise = step.square_noise / math.sqrt(2.0)
-            return positive(*_two_levels(found.covariances, seen, noise, weights))
-    seen = (step.squares - (shifts.T * weights) @ shifts)[:1]
-    noise = step.square_noise[:1] / math.sqrt(2.0)
-    new, left = _learnt(found.covariances[None], seen, noise)
-    return np.asarray(positive(new, left)[0])
-
-
-def _two_levels(old: Array, seen: Array, noise: Array, weights: Array) -> tuple[Array, Array]:
-    """What all components have in common is learnt first, then what each has of its own.
-
-    With it the noise that is left in an entry of each, shape (K,).
-    """
-    common = np.tensordot(weights, seen - old, axes=1)[None]
-    all_noise = np.array([math.sqrt(float(np.sum((weights * noise) ** 2)))])
-    average = np.tensordot(weights, old, axes=1)[None]
-    shared, left = _learnt(average, average + common, all_noise)
-    new, own = _learnt(old + (shared - average), seen, noise)
-    return new, np.hypot(own, left)
-
-
-def _learnt(old: Array, seen: Array, noise: Array) -> tuple[Array, Array]:
-    """Variances or covariances (m, ...) moved to those that were seen with noise, and what is left.
-
-    By less than what minimises the error of entries where noise has directions with more than the
-    average variance: a small variance that is off decides where rows belong.
-    """
-    count, features = old.shape[0], old.shape[-1]
-    matrices = old.ndim == 3
-    variances = np.trace(old, axis1=1, axis2=2) / features if matrices else old.mean(axis=1)
-    edge = noise * (2.0 * math.sqrt(features) if matrices else 1.0)
-    gain = _gain(seen - old, noise) / (1.0 + edge / np.maximum(variances, 1e-300))
-    return old + gain.reshape(count, *(1,) * (old.ndim - 1)) * (seen - old), gain * noise
-
-
-def positive_diagonal(new: Array, noise: Array) -> Array:
-    """Variances (m, D) none of which is below what can be told from noise."""
-    average = np.maximum(new.mean(axis=1), noise)
-    least = np.maximum(_LEAST_PART * average, _LEAST_NOISE * noise)
-    return np.asarray(np.maximum(new, np.maximum(least, 1e-12)[:, None]))
-
-
-def positive(matrices: Array, noise: Array) -> Array:
-    """Symmetric matrices (m, D, D) without eigenvalues below what can be told from noise."""
-    features = matrices.shape[1]
-    values, turns = np.linalg.eigh(matrices)
-    edges = noise * math.sqrt(4.0 * features)
-    average = np.maximum(values.mean(axis=1), edges)
-    least = np.maximum(np.maximum(_LEAST_PART * average, _LEAST_NOISE * edges), 1e-12)
-    values = np.maximum(values, least[:, None])
-    return np.asarray((turns * values[:, None, :]) @ turns.transpose(0, 2, 1))
-
-
 def told_apart(found: MixtureComponents, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which components show more rows than noise would, and stand apart from all others.
 
@@ -365,7 +201,9 @@ def told_apart(found: MixtureComponents, known: NDArray[np.bool_]) -> NDArray[np
     noise = np.zeros(count) if found.mean_noise is None else found.mean_noise
     far = features + _CLEARLY * math.sqrt(2.0 * features)
     apart = np.zeros(count, dtype=bool)
-    alone = count == 1 and found.kind != "spherical"  # all rows: there is nothing to tell apart
+    alone = (
+        count == 1 and not found.covariances.by_moments
+    )  # all rows: there is nothing to tell apart
     for k in np.flatnonzero(there):
         others = np.flatnonzero(there & (np.arange(count) != k))
         whole, near = others.size > 0 or alone, False
@@ -386,10 +224,136 @@ def _common_deviations(found: MixtureComponents, step: Array, one: int, other: i
     """Length of a step in deviations of two components together."""
     pair = found.weights[[one, other]]
     part = pair / pair.sum()
-    if found.kind == "tied":
-        common = found.covariances
-    else:
-        common = np.tensordot(part, found.covariances[[one, other]], axes=1)
+    common = found.covariances.common([one, other], part)
     if common.ndim < 2:
         return math.sqrt(float(np.sum(step**2 / common)))
     return math.sqrt(float(step @ np.linalg.solve(common, step)))
+
+
+# -- components of any shape, from sums about candidates drawn from the released second moment
+#
+# Rows count for the nearest candidate, so that the sums show how many rows are where: a summary of
+# the data which is clustered again and again at no cost.
+
+
+def candidates(spectrum: Spectrum, count: int) -> MixtureComponents:
+    """Candidates to begin with; public, but for the spectrum."""
+    features = spectrum.basis.shape[0]
+    rng = np.random.default_rng(features)
+    return _nearest(spectrum, spectrum.drawn(count, rng))
+
+
+def _nearest(spectrum: Spectrum, means: Array) -> MixtureComponents:
+    count, features = means.shape
+    variance = max(_NEAREST * spectrum.trace / features, 1e-12)
+    return MixtureComponents(
+        means=means,
+        weights=np.full(count, 1.0 / count),
+        covariances=Spherical(np.full(count, variance), count, features),
+        counts=np.ones(count),
+    )
+
+
+def next_candidates(
+    found: MixtureComponents, step: EMStep, spectrum: Spectrum
+) -> MixtureComponents:
+    """Candidates where their rows are; those without rows are drawn anew."""
+    features = spectrum.basis.shape[0]
+    rng = np.random.default_rng(features + 1)
+    means = spectrum.shrunk(found.means + step.shifts, step.shift_noise)
+    fresh = spectrum.drawn(means.shape[0], rng)
+    there = step.counts > _EMPTY * step.count_noise
+    return _nearest(spectrum, np.where(there[:, None], means, fresh))
+
+
+def clustered(
+    found: MixtureComponents,
+    step: EMStep,
+    spectrum: Spectrum,
+    *,
+    rows: float,
+    components: int,
+    auto: bool,
+    shape: type[Covariances],
+) -> MixtureComponents:
+    """As many components as are wanted, or as describe the candidates best.
+
+    Their covariance is what is left of the rows' between components.
+    """
+    points = spectrum.shrunk(found.means + step.shifts, step.shift_noise)
+    counts = np.maximum(step.counts - _SMALL * step.count_noise, 0.0)
+    if not np.any(counts > 0):
+        counts = np.ones_like(counts)
+    points, counts = points[counts > 0], counts[counts > 0]
+    most = min(components, points.shape[0])
+    rng = np.random.default_rng(most)
+    if auto:
+        tried = [_clusters(points, counts, k, rng) for k in range(1, most + 1)]
+        costs = [_description(points, counts, own, spectrum, rows) for own in tried]
+        own = tried[int(np.argmin(costs))]
+    else:
+        own = _clusters(points, counts, most, rng)
+    means, weights = _averages(points, counts, own)
+    return MixtureComponents(
+        means=means,
+        weights=weights,
+        covariances=shape.within(spectrum, means, weights),
+        counts=weights * counts.sum(),
+        count_noise=step.count_noise,
+    )
+
+
+def _averages(points: Array, counts: Array, own: NDArray[np.intp]) -> tuple[Array, Array]:
+    size = int(own.max()) + 1
+    held = np.bincount(own, counts, minlength=size)
+    sums = np.zeros((size, points.shape[1]))
+    np.add.at(sums, own, points * counts[:, None])
+    return sums / held[:, None], held / held.sum()
+
+
+def _clusters(
+    points: Array, counts: Array, count: int, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """The cluster of each point, of the best of many restarts of k-means with these weights."""
+    best, lowest = np.zeros(points.shape[0], dtype=np.intp), math.inf
+    squares = np.sum(points**2, axis=1)
+    for _ in range(_RESTARTS if count > 1 else 1):
+        chosen = [int(rng.choice(counts.size, p=counts / counts.sum()))]
+        nearest = np.full(counts.size, np.inf)
+        while len(chosen) < count:
+            last = points[chosen[-1]]
+            nearest = np.minimum(nearest, np.sum((points - last) ** 2, axis=1))
+            far = nearest * counts
+            if far.sum() <= 0:
+                break
+            chosen.append(int(rng.choice(counts.size, p=far / far.sum())))
+        centers = points[chosen]
+        for _ in range(_STEPS):
+            distances = squares[:, None] - 2 * points @ centers.T + np.sum(centers**2, axis=1)
+            own = np.unique(np.argmin(distances, axis=1), return_inverse=True)[1]
+            again, _ = _averages(points, counts, own)
+            if again.shape == centers.shape and np.allclose(again, centers, rtol=0, atol=1e-9):
+                break
+            centers = again
+        cost = float(counts @ np.sum((points - centers[own]) ** 2, axis=1))
+        if cost < lowest:
+            best, lowest = own, cost
+    return best
+
+
+def _description(
+    points: Array, counts: Array, own: NDArray[np.intp], spectrum: Spectrum, rows: float
+) -> float:
+    """How badly clusters with one common covariance describe the points (BIC, Schwarz 1978).
+
+    In the plane of the spectrum.
+    """
+    means, weights = _averages(points @ spectrum.basis, counts, own)
+    between = (means.T * weights) @ means
+    within = np.diag(spectrum.energies + spectrum.bulk) - between
+    floor = WITHIN * (spectrum.energies + spectrum.bulk).min()
+    values = np.maximum(np.linalg.eigvalsh(within), max(floor, 1e-300))
+    free = weights.size * (means.shape[1] + 1)
+    entropy = -float(weights @ np.log(weights))
+    fit = rows * (entropy + 0.5 * float(np.log(values).sum()))
+    return float(fit + 0.5 * free * math.log(rows))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 import scipy.linalg
 import scipy.sparse
@@ -17,7 +14,8 @@ from sklearn.utils.validation import check_random_state
 from eigenveil.errors import DataError
 from eigenveil.models.as_sklearn import mixture_of
 from eigenveil.models.driver import LedgerPlace
-from eigenveil.models.mixture.plan import CovarianceType, MixturePlan
+from eigenveil.models.mixture.covariances import Covariances
+from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.mixture.rounds import MixtureFactors
 from eigenveil.models.result import Result, View, of_factors
 from eigenveil.models.stored import StoredModel
@@ -44,13 +42,13 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
     converged_ = of_factors("converged")
     usable_ = of_factors("usable")
     covariances_: View[NDArray[np.float64]] = of_factors("covariances")
-    _kind: View[CovarianceType] = View(lambda result: _plan(result).covariance_type)
+    _covariances: View[Covariances] = View(lambda result: _covariances(result))
     n_components_ = View(lambda result: int(result.factors.means.shape[0]))
 
     @property
     def variances_(self) -> NDArray[np.float64]:
         """Mean variance of a feature within each component, shape (n_components,)."""
-        return average_variances(self.covariances_, self._kind, self.means_)
+        return self._covariances.mean_variances
 
     def _as_sklearn(self) -> GaussianMixture:
         return mixture_of(self)
@@ -103,19 +101,19 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
             ensure_all_finite="allow-nan",
             reset=False,
         )
-        kind = self._kind
-        densities = log_densities(rows, self.means_, self.covariances_, kind)
+        densities = self._covariances.log_densities(rows, self.means_)
         return np.asarray(np.log(self.weights_) + densities)
 
     def _coloured(
         self, noise: NDArray[np.float64], labels: NDArray[np.intp]
     ) -> NDArray[np.float64]:
-        return coloured(noise, labels, self.covariances_, self._kind)
+        return self._covariances.coloured(noise, labels)
 
 
-def _plan(result: Result) -> MixturePlan:
+def _covariances(result: Result) -> Covariances:
     assert isinstance(result.plan, MixturePlan)
-    return result.plan
+    factors = result.factors
+    return result.plan.shape(factors.covariances, *factors.means.shape)
 
 
 # -- PrivateGaussianMixture: the scikit-learn estimator of one data set.
@@ -217,79 +215,3 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         data_set: str | None = None,
     ) -> None:
         self._take(locals())
-
-
-Array = NDArray[np.float64]
-
-
-def log_densities(rows: Any, means: Array, covariances: Array, kind: CovarianceType) -> Array:
-    """Log-density of rows (n, D), dense or sparse, under each component: shape (n, K)."""
-    count, features = means.shape
-    middle = means.mean(axis=0)
-    spread = means - middle
-    size = float(np.max(spread**2)) or float(np.max(middle**2)) or 1.0
-    least = np.finfo(np.float64).eps * size
-    constant = -0.5 * features * math.log(2.0 * math.pi)
-    if kind == "spherical":
-        variances = np.maximum(covariances, least)
-        distances = _squared_distances(rows, means, spread, middle)
-        logs = 0.5 * features * np.log(variances)
-        return np.asarray(constant - logs - 0.5 * distances / variances)
-    # far from the origin, squares would leave no digits for differences
-    whole = (rows.toarray() if scipy.sparse.issparse(rows) else rows) - middle
-    found = np.empty((whole.shape[0], count))
-    for k in range(count):
-        apart = whole - spread[k]
-        if kind == "diag":
-            variances = np.maximum(covariances[k], least)
-            apart = apart / np.sqrt(variances)
-            logs = 0.5 * float(np.log(variances).sum())
-        else:
-            factor = _factor(covariances if kind == "tied" else covariances[k], least)
-            apart = scipy.linalg.solve_triangular(factor, apart.T, lower=True, check_finite=False).T
-            logs = float(np.log(np.diagonal(factor)).sum())
-        found[:, k] = -0.5 * np.vecdot(apart, apart) - logs
-    return np.asarray(constant + found)
-
-
-def _squared_distances(rows: Any, means: Array, spread: Array, middle: Array) -> Array:
-    if scipy.sparse.issparse(rows):
-        rows = rows.astype(np.float64)
-        squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
-    else:
-        means, rows = spread, rows - middle
-        squares = np.vecdot(rows, rows)
-    distances = squares[:, None] - 2.0 * np.asarray(rows @ means.T) + np.vecdot(means, means)
-    return np.asarray(np.maximum(distances, 0.0))
-
-
-def _factor(covariance: Array, least: float) -> Array:
-    lifted = covariance + least * np.eye(covariance.shape[0])
-    return np.asarray(scipy.linalg.cholesky(lifted, lower=True))
-
-
-def average_variances(covariances: Array, kind: CovarianceType, means: Array) -> Array:
-    """Mean variance of a feature within each component, shape (K,)."""
-    count, features = means.shape
-    match kind:
-        case "spherical":
-            return covariances
-        case "diag":
-            return np.asarray(covariances.mean(axis=1))
-        case "full":
-            return np.asarray(np.trace(covariances, axis1=1, axis2=2) / features)
-    return np.full(count, np.trace(covariances) / features)
-
-
-def coloured(
-    noise: Array, labels: NDArray[np.intp], covariances: Array, kind: CovarianceType
-) -> Array:
-    """Standard normal rows (n, D) with the covariances of their components."""
-    if kind in ("spherical", "diag"):
-        deviations = np.sqrt(covariances)[labels]
-        return noise * (deviations[:, None] if kind == "spherical" else deviations)
-    factors = covariances if kind == "full" else covariances[None]
-    lower = np.array([_factor(each, 0.0) for each in factors])
-    if kind == "tied":
-        return np.asarray(noise @ lower[0].T)
-    return np.asarray(np.einsum("nij,nj->ni", lower[labels], noise))

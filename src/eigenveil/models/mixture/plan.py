@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from eigenveil.errors import DataError
+from eigenveil.models.mixture.covariances import COVARIANCES, Covariances, CovarianceType
 from eigenveil.models.options import Options
 from eigenveil.models.plan import fractions_of
 from eigenveil.models.schedule import CENTERED_SCALE, NO_BOUND, Planned, Step, center_schedule
@@ -32,7 +33,6 @@ _CANDIDATES_EACH, _FEWEST_CANDIDATES, _MOST_CANDIDATES = 4, 16, 64
 # Squares that sums may release: more would not fit into memory.
 _MOST_SQUARES = 1 << 26
 
-CovarianceType = Literal["spherical", "diag", "full", "tied"]
 NO_COMPONENTS = "no component stands above the noise of the released pair moment"
 CANDIDATES, SUMS = "candidates", "sums"
 """Names of the sums of expectation maximisation, which are numbered from 1."""
@@ -49,6 +49,10 @@ class MixturePlan(TensorPlan):
     covariance_type: CovarianceType = "spherical"
     candidates: int = Field(default=0, ge=0)
 
+    @property
+    def shape(self) -> type[Covariances]:
+        return COVARIANCES[self.covariance_type]
+
     def released_values(self) -> int:
         sums = sum(one.sizes[-1] for one in self.schedule if one.sizes is not None)
         return super().released_values() + 2 * sums
@@ -57,7 +61,7 @@ class MixturePlan(TensorPlan):
         """Beside those of every plan, a mixture of the most components."""
         count = max(self.candidates, self.n_components)
         each = self.n_components * self.features
-        factors = each * self.features if self.covariance_type in ("full", "tied") else each
+        factors = each * self.features if self.shape.matrices else each
         return super().requested_values() + count * (self.features + 3) + factors
 
     def count_of(self, name: str) -> int:
@@ -68,7 +72,7 @@ class MixturePlan(TensorPlan):
         """What the sums of this name release of products of two columns."""
         if name.startswith(CANDIDATES) or self.noise_variance is not None:
             return "none"
-        return "trace" if self.covariance_type == "spherical" else self.covariance_type
+        return self.shape.squares
 
     @property
     def needs_centered_scale(self) -> bool:
@@ -77,8 +81,8 @@ class MixturePlan(TensorPlan):
 
     def _schedule(self) -> tuple[Planned, ...]:
         private, bounded = self.centered == "private", self.row_bound is not None
-        spherical = self.covariance_type == "spherical"
-        histograms = spherical + self.needs_centered_scale + 2 * (private and not bounded)
+        histograms = self.shape.by_moments + self.needs_centered_scale
+        histograms += 2 * (private and not bounded)
         part = 1.0 / max(1, histograms)
         pair: StatisticName = "sketch" if self.pair == "sketch" else "second-moment"
         found: list[Planned] = []
@@ -97,7 +101,7 @@ class MixturePlan(TensorPlan):
 
     def _sums(self, part: float) -> list[Planned]:
         """What follows the pair moment."""
-        if self.covariance_type == "spherical":
+        if self.shape.by_moments:
             return [
                 Planned("scale of projected rows", "scale", "norm-histogram", fraction=part),
                 Planned("triple moment", "tensor", "third-moment"),
@@ -133,16 +137,15 @@ def make_plan(options: Options, *, features: int, noise_draws: int = 1) -> Mixtu
     seen = centered == "private" and common["pair"] == "full"
     if common["n_components"] == features and variance is None and not seen:
         raise DataError("noise-variance-needs-room", features=features)
-    kind: CovarianceType = options.covariance_type
-    count = common["n_components"]
-    if kind != "spherical" and variance is not None:
-        raise options.refused("noise_variance", "noise-variance-not-spherical", kind=kind)
-    products = features * features * (count if kind == "full" else 1)
-    if kind in ("full", "tied") and products > _MOST_SQUARES:
+    shape, count = COVARIANCES[options.covariance_type], common["n_components"]
+    if not shape.by_moments and variance is not None:
+        raise options.refused("noise_variance", "noise-variance-not-spherical", kind=shape.name)
+    products = features * features * (1 if shape.shared else count)
+    if shape.matrices and products > _MOST_SQUARES:
         raise options.refused(
             "covariance_type",
             "covariances-too-large",
-            type=kind,
+            type=shape.name,
             numbers=products,
             components=count,
             features=features,
@@ -150,15 +153,15 @@ def make_plan(options: Options, *, features: int, noise_draws: int = 1) -> Mixtu
     plan = MixturePlan(
         **common,
         noise_variance=None if variance is None else float(variance),
-        covariance_type=kind,
-        candidates=0 if kind == "spherical" else _candidates(count),
+        covariance_type=shape.name,
+        candidates=0 if shape.by_moments else _candidates(count),
         fractions={},
     )
     scaled = {"scale"} & {release.step for release in plan.schedule}
     steps: dict[Step, float] = {"scale": _SCALE_SHARE} if scaled else {}
     if centered == "private":
         steps["center"] = _CENTER_SHARE
-    fractions = fractions_of(options, _mixture_fractions(common, steps, kind))
+    fractions = fractions_of(options, _mixture_fractions(common, steps, shape))
     return plan.model_copy(update={"fractions": fractions})
 
 
@@ -167,10 +170,10 @@ def _candidates(components: int) -> int:
 
 
 def _mixture_fractions(
-    common: Mapping[str, Any], steps: Mapping[Step, float], kind: CovarianceType
+    common: Mapping[str, Any], steps: Mapping[Step, float], shape: type[Covariances]
 ) -> dict[Step, float]:
     """Shares of mu squared, of epsilon where all is pure; they add up to 1."""
-    if kind == "spherical":
+    if shape.by_moments:
         usual = usual_fractions(common, steps)
         moments: dict[Step, float] = {
             step: usual[step] * (1.0 - _SUMS_PART) for step in ("moment", "tensor")

@@ -20,17 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.linalg.eigen import orthonormal_basis
-from eigenveil.models.mixture.candidates import candidates, clustered, next_candidates
+from eigenveil.models.mixture.covariances import Spherical
 from eigenveil.models.mixture.em import (
     EMStep,
     MixtureComponents,
-    Spectrum,
     as_mixture,
+    candidates,
+    clustered,
     moved,
+    next_candidates,
     read_sums,
     told_apart,
 )
 from eigenveil.models.mixture.plan import CANDIDATES, NO_COMPONENTS, SUMS, MixturePlan
+from eigenveil.models.mixture.shrinkage import Spectrum
 from eigenveil.models.rounds import Answers, Factors, Round, RoundState, find_center
 from eigenveil.models.scale import NormScale
 from eigenveil.models.schedule import CENTERED_SCALE, Step
@@ -80,7 +83,7 @@ class MixtureFactors(Factors):
 
     means: NDArray[np.float64]
     weights: NDArray[np.float64]  # They add up to 1, the largest first
-    covariances: NDArray[np.float64]  # Of the kinds "spherical", "diag", "full" and "tied"
+    covariances: NDArray[np.float64]  # As scikit-learn has them
     noise_variance: float  # Mean variance of a feature within components
     rows: float
     strengths: NDArray[np.float64]  # Leading eigenvalues of the pair moment, as variances
@@ -120,7 +123,7 @@ def private_mixture(
     if pair is None:
         return _without_components(state, place, scale)
     spectrum = None
-    if plan.covariance_type == "spherical":
+    if plan.shape.by_moments:
         found, apart, converged = yield from _by_moments(state, place, pair, rule, keep_all)
     else:
         spectrum = Spectrum.of(pair, state.rows or 1.0)
@@ -172,11 +175,11 @@ def _by_moments(
     moments = MeanMoments(pair.core, triple, pair.deviation, triple_noise, variance, state.rows)
     seen, weights = polished_means(moments, found.seen, found.counts)
     apart = usable(pair, found, triple_noise=triple_noise, repeats=0 if keep_all else REPEATS)
+    variances = np.full(weights.size, max(variance, _LEAST_VARIANCE))
     components = MixtureComponents(
         means=seen @ pair.basis.T,
         weights=np.maximum(weights, _LEAST_WEIGHT),
-        covariances=np.full(weights.size, max(variance, _LEAST_VARIANCE)),
-        kind="spherical",
+        covariances=Spherical(variances, weights.size, plan.features),
         counts=weights * state.rows,
     )
     return components, apart, found.converged
@@ -201,7 +204,7 @@ def _by_candidates(
         rows=state.rows,
         components=plan.n_components,
         auto=plan.auto_components,
-        kind=plan.covariance_type,
+        shape=plan.shape,
     )
 
 
@@ -250,12 +253,11 @@ def _factors(
     assert state.rows is not None
     order = np.argsort(-found.weights, kind="stable")
     square = place.bound**2
-    covariances = found.covariances if found.kind == "tied" else found.covariances[order]
-    variance = float(found.weights @ found.traces) / state.plan.features
+    variance = float(found.weights @ found.covariances.traces) / state.plan.features
     return MixtureFactors(
         means=place.origin + place.bound * found.means[order],
         weights=found.weights[order],
-        covariances=covariances * square,
+        covariances=found.covariances.of(order) * square,
         noise_variance=variance * square,
         rows=state.rows,
         strengths=pair.strengths * (square / state.rows),
@@ -308,7 +310,7 @@ def _stand_in(
     return MixtureFactors(
         means=np.asarray(center, dtype=np.float64)[None].copy(),
         weights=np.ones(1),
-        covariances=_alike(state.plan, noise_variance),
+        covariances=state.plan.shape.alike(noise_variance, state.plan.features).values,
         noise_variance=noise_variance,
         rows=state.rows or 1.0,
         strengths=np.zeros(1),
@@ -319,17 +321,6 @@ def _stand_in(
         stopped=stopped,
         advice=advice,
     )
-
-
-def _alike(plan: MixturePlan, variance: float) -> NDArray[np.float64]:
-    match plan.covariance_type:
-        case "spherical":
-            return np.full(1, variance)
-        case "diag":
-            return np.full((1, plan.features), variance)
-        case "full":
-            return variance * np.eye(plan.features)[None]
-    return variance * np.eye(plan.features)
 
 
 @dataclass(frozen=True)
@@ -403,7 +394,7 @@ def _leading(
 
     More than noise shows on average, as their energies are taken for no more than they are.
     """
-    if plan.covariance_type == "spherical":
+    if plan.shape.by_moments:
         return leading_part(taken, plan, keep_all=keep_all)
     most = max(plan.n_components, min(plan.features, _MOST_DIRECTIONS))
     if keep_all:
