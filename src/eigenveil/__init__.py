@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         VariantsWarning,
     )
     from eigenveil.federation.ledger.entries import Budget
+    from eigenveil.federation.ledger.fits import begin_fit as begin_fit
     from eigenveil.federation.ledger.ledger import Ledger
     from eigenveil.models.covariance.estimator import PrivateCovariance
     from eigenveil.models.covariance.federated import FederatedCovariance
@@ -53,11 +54,14 @@ _MODULES = {
     "StreamingPCA": "models.streaming.tracker",
 }
 
+# What rooms are given of higher ones, which they neither import nor name.
+_GIVEN = {"begin_fit": "federation.ledger.fits"}
+
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in __all__ and name not in _GIVEN:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
+    return getattr(import_module(f"{__name__}.{(_MODULES | _GIVEN).get(name, 'errors')}"), name)
 
 
 def __dir__() -> list[str]:

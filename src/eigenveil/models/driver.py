@@ -8,11 +8,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Never, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Never, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+import eigenveil
 from eigenveil.errors import DataError, InvalidRowsWarning
 from eigenveil.files import Place
 from eigenveil.linalg.threads import small_matrix_threads
@@ -20,7 +21,7 @@ from eigenveil.models.options import Options
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, certificate_of
 from eigenveil.models.rounds import Answers, Factors, Round, independent
-from eigenveil.models.task import part, task_of_plan
+from eigenveil.models.task import task_of_plan
 from eigenveil.moments.engine import InvalidRows, accumulate
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.source import PartitionedRows, RowSource
@@ -32,11 +33,7 @@ from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import Spending
 from eigenveil.tables.units import unit_rows
 
-if TYPE_CHECKING:
-    from eigenveil.federation.ledger.ledger import Ledger
-
-LedgerPlace: TypeAlias = "str | os.PathLike[str] | Ledger"
-_BEGIN = "federation.ledger.fits:begin_fit"
+LedgerPlace: TypeAlias = "str | os.PathLike[str] | eigenveil.Ledger"
 
 
 class Charges(Protocol):
@@ -108,8 +105,7 @@ def begin_charges(
     if getattr(plan, "row_norm", None) == "max":
         raise options.refused("row_norm", "norm-not-private")
     terms = FitTerms.of(plan, by=options.owner)
-    charges: Charges = part(_BEGIN)(options.ledger, options.data_set, files, terms)
-    return charges
+    return eigenveil.begin_fit(options.ledger, options.data_set, files, terms)
 
 
 def no_data_set() -> DataError:
