@@ -8,7 +8,7 @@ from sklearn.mixture import GaussianMixture
 from eigenveil import FederatedGaussianMixture, PrivateGaussianMixture
 from eigenveil.errors import EigenveilError, NoisyResultWarning
 from eigenveil.federation.protocol.certificates import check
-from eigenveil.models.mixture.covariances import Spherical
+from eigenveil.models.mixture.covariances import SphericalCovariances
 from eigenveil.models.mixture.em import MixtureComponents, reaches, told_apart
 from matching_tools import matched
 from statistics_tools import at_least
@@ -152,7 +152,7 @@ def components(means, counts, *, variance=1.0, mean_noise=0.01, count_noise=1.0)
     return MixtureComponents(
         means=np.asarray(means, dtype=float),
         weights=np.maximum(counts, 1.0) / np.maximum(counts, 1.0).sum(),
-        covariances=Spherical(np.full(count, variance), *np.shape(means)),
+        covariances=SphericalCovariances(np.full(count, variance), *np.shape(means)),
         counts=np.asarray(counts, dtype=float),
         count_noise=count_noise,
         mean_noise=np.full(count, mean_noise),

@@ -164,7 +164,7 @@ class _Variances(Covariances):
         return np.asarray(1.0 / np.sqrt(self.values))
 
 
-class Spherical(_Variances):
+class SphericalCovariances(_Variances):
     name = "spherical"
     squares = "trace"
     by_moments = True
@@ -216,7 +216,7 @@ class Spherical(_Variances):
         return self.features * math.log(float(factor))
 
 
-class Diagonal(_Variances):
+class DiagonalCovariances(_Variances):
     name = squares = "diag"
 
     @classmethod
@@ -261,7 +261,7 @@ class _Matrices(Covariances):
         return float(np.sum(np.log(np.diagonal(factor))))
 
 
-class Full(_Matrices):
+class FullCovariances(_Matrices):
     name = squares = "full"
 
     @classmethod
@@ -298,7 +298,7 @@ class Full(_Matrices):
         return np.array([_inverse_factor(each) for each in self.values])
 
 
-class Tied(_Matrices):
+class TiedCovariances(_Matrices):
     name = squares = "tied"
     shared = True
 
@@ -335,7 +335,8 @@ class Tied(_Matrices):
 
 
 COVARIANCES: dict[str, type[Covariances]] = {
-    each.name: each for each in (Spherical, Diagonal, Full, Tied)
+    each.name: each
+    for each in (SphericalCovariances, DiagonalCovariances, FullCovariances, TiedCovariances)
 }
 
 

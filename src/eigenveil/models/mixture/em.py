@@ -13,7 +13,12 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from eigenveil.models.mixture.covariances import WITHIN, Covariances, Innovation, Spherical
+from eigenveil.models.mixture.covariances import (
+    WITHIN,
+    Covariances,
+    Innovation,
+    SphericalCovariances,
+)
 from eigenveil.models.mixture.shrinkage import Spectrum, gain_of
 from eigenveil.moments.em import (
     COUNT_WEIGHT,
@@ -249,7 +254,7 @@ def _nearest(spectrum: Spectrum, means: Array) -> MixtureComponents:
     return MixtureComponents(
         means=means,
         weights=np.full(count, 1.0 / count),
-        covariances=Spherical(np.full(count, variance), count, features),
+        covariances=SphericalCovariances(np.full(count, variance), count, features),
         counts=np.ones(count),
     )
 

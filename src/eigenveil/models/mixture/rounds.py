@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.linalg.eigen import orthonormal_basis
-from eigenveil.models.mixture.covariances import Spherical
+from eigenveil.models.mixture.covariances import SphericalCovariances
 from eigenveil.models.mixture.em import (
     EMStep,
     MixtureComponents,
@@ -179,7 +179,7 @@ def _by_moments(
     components = MixtureComponents(
         means=seen @ pair.basis.T,
         weights=np.maximum(weights, _LEAST_WEIGHT),
-        covariances=Spherical(variances, weights.size, plan.features),
+        covariances=SphericalCovariances(variances, weights.size, plan.features),
         counts=weights * state.rows,
     )
     return components, apart, found.converged
