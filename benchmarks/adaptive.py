@@ -22,7 +22,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from benchmarks.data import SHARED, power_law
 from benchmarks.report import Report
 from eigenveil.linalg.eigen import leading_eigenpairs
-from eigenveil.models.pca.merging import merged
+from eigenveil.models.pca.adaptive import merged
 from eigenveil.models.pca.precondition import precondition
 from eigenveil.privacy import mu_of_epsilon
 

@@ -11,7 +11,7 @@ import pytest
 
 from eigenveil.app.federation import new_all
 from eigenveil.errors import EigenveilError
-from eigenveil.federation.identity import Identity
+from eigenveil.federation.members import Identity
 from eigenveil.federation.study.study import make_study
 from eigenveil.network.folder import MEMBERS_FILE, PartyFolder, PartyKeys, identity_of
 from eigenveil.network.members import KnownMembers

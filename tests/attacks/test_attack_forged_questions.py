@@ -17,11 +17,11 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, Message, encode
 from eigenveil.network import attendant
 from eigenveil.network.attendant import Attendant
 from eigenveil.network.channel import OVER, opening
+from eigenveil.network.endpoint import Post
 from eigenveil.network.envelopes import Envelope, OtherMembers, is_hello
 from eigenveil.network.folder import identity_of, sealing_of
 from eigenveil.network.mailbox import digest_of
 from eigenveil.network.orders import new_session, read_order, sign_order
-from eigenveil.network.post import Post
 from federation_tools import SITES
 from mailbox_tools import MemoryKeys
 from network.contract import Lossy

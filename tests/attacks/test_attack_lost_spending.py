@@ -43,8 +43,7 @@ from eigenveil.network.orders import sign_order
 from eigenveil.network.results import STATUS, error_fields, error_from, read_progress
 from eigenveil.network.service import StudyRunner
 from eigenveil.noise.source import SecureSource
-from eigenveil.privacy.accountant import compose
-from eigenveil.privacy.spending import Spending
+from eigenveil.privacy.accountant import Spending, compose
 from federation_tools import identities
 
 RNG = np.random.default_rng(5)

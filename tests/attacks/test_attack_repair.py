@@ -40,7 +40,7 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, decode, encode, f
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.secagg import client, keys
 from eigenveil.federation.secagg.client import State
-from eigenveil.federation.secagg.graph import threshold
+from eigenveil.federation.secagg.consistency import threshold
 from eigenveil.federation.secagg.keys import (
     KEY_BYTES,
     Context,

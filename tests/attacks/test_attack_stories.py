@@ -49,8 +49,14 @@ from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.secagg import consistency
 from eigenveil.federation.secagg.client import State, pair_letter_bytes
-from eigenveil.federation.secagg.consistency import bitmap, rows, statement, text_of
-from eigenveil.federation.secagg.graph import neighbours, threshold
+from eigenveil.federation.secagg.consistency import (
+    bitmap,
+    neighbours,
+    rows,
+    statement,
+    text_of,
+    threshold,
+)
 from eigenveil.federation.secagg.keys import (
     Context,
     RoundFacts,

@@ -24,7 +24,7 @@ from eigenveil import PrivatePCA
 from eigenveil.app import results, watch
 from eigenveil.app.fit import Fitted, federation_parts
 from eigenveil.app.ledger import LedgerView
-from eigenveil.app.presenters import mixture as mixture_presenter
+from eigenveil.app.presenters import tensors
 from eigenveil.app.presenters import topics as topics_presenter
 from eigenveil.app.presenters.study import summary_parts
 from eigenveil.app.site import study_parts
@@ -188,7 +188,7 @@ def _mixtures_and_topics(name, fitted):
         alpha0="auto",
         top_words=lambda n_words: [[name, "b"]],
     )
-    yield mixture_presenter.MixturePresenter().parts(shared)
+    yield tensors.MixturePresenter().parts(shared)
     yield topics_presenter.TopicPresenter().parts(shared)
 
 

@@ -22,7 +22,7 @@ from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.public_key import KeySigner
-from eigenveil.federation.secagg.graph import neighbours
+from eigenveil.federation.secagg.consistency import neighbours
 from eigenveil.federation.secagg.keys import Context
 from federation_tools import identities
 

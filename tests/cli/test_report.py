@@ -17,8 +17,7 @@ from eigenveil import (
     PrivateStreamingPCA,
     PrivateTopicModel,
 )
-from eigenveil.app.report.methods import bibtex
-from eigenveil.app.report.page import report_page
+from eigenveil.app.report import bibtex, report_page
 from eigenveil.federated.tree_fit import fit_tree
 from eigenveil.federation.protocol.certificates import NOT_VALID, Verdict, check
 from eigenveil.federation.tree.private import make_tree_study

@@ -8,9 +8,15 @@ from dataclasses import replace
 import pytest
 from console_tools import ADDRESS, PEOPLE, PROXY, Visitor, free_port, hidden, serving
 
-from eigenveil.console.app import address_of, make_app, server_of
+from eigenveil.console.app import (
+    ConnectionLimits,
+    Guards,
+    address_of,
+    host_name,
+    make_app,
+    server_of,
+)
 from eigenveil.console.door import SECRET_HEADER, Person, Sessions
-from eigenveil.console.guards import ConnectionLimits, Guards, host_name
 from eigenveil.console.settings import Issuer, Link, Proxy, Settings
 from eigenveil.errors import EigenveilError, PrivacyError
 

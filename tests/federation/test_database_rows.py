@@ -12,7 +12,7 @@ import pytest
 
 from eigenveil import PrivatePCA
 from eigenveil.errors import DataError
-from eigenveil.federation.ledger.file_marks import marks_of, usual_name
+from eigenveil.federation.ledger.fits import marks_of, usual_name
 from eigenveil.io import Query, open_rows
 from eigenveil.io.files import absolute
 from ledger_tools import refused

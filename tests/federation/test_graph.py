@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from eigenveil.errors import PrivacyError
 from eigenveil.federation.protocol.terms import settle
-from eigenveil.federation.secagg.graph import graph as graph_of
-from eigenveil.federation.secagg.graph import neighbours, threshold
+from eigenveil.federation.secagg.consistency import graph as graph_of
+from eigenveil.federation.secagg.consistency import neighbours, threshold
 from eigenveil.federation.study import checks
 from eigenveil.federation.study.study import Study, StudySite, default_neighbours, make_study
 from soak_tools import times

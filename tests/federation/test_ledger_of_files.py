@@ -10,8 +10,8 @@ import pytest
 
 import eigenveil
 from eigenveil.errors import BudgetExceeded, DataError, LedgerWarning
-from eigenveil.federation.ledger import file_marks
-from eigenveil.federation.ledger.file_marks import content_mark, marks_of, place_mark, usual_name
+from eigenveil.federation.ledger import fits
+from eigenveil.federation.ledger.fits import content_mark, marks_of, place_mark, usual_name
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.io import open_rows
 from ledger_tools import refused, tamper
@@ -157,7 +157,7 @@ def test_an_account_may_be_opened_by_its_path_before_the_first_fit(place, table)
 
 def test_what_is_known_by_its_place_is_refused_before_it_is_read(place, table, monkeypatch):
     fit(place, table)
-    monkeypatch.setattr(file_marks, "content_mark", lambda *_: 1 / 0)
+    monkeypatch.setattr(fits, "content_mark", lambda *_: 1 / 0)
     rows = open_rows([table])
     monkeypatch.setattr(type(rows), "blocks", lambda _: 1 / 0)
     for adjacency in ("add-remove", "replace-one"):
@@ -209,12 +209,12 @@ def test_a_damaged_key_is_told(place, table):
 
 def test_a_large_file_is_read_in_pieces(tmp_path, monkeypatch):
     for name, value in (("_WHOLE", 1000), ("_PIECE", 10), ("_PIECES", 5)):
-        monkeypatch.setattr(file_marks, name, value)
+        monkeypatch.setattr(fits, name, value)
     file = tmp_path / "large"
     content = bytearray(os.urandom(5000))
     file.write_bytes(content)
     first = content_mark(file, KEY)
-    assert [*file_marks._starts(5000)] == [0, 1247, 2495, 3742, 4990]
+    assert [*fits._starts(5000)] == [0, 1247, 2495, 3742, 4990]
     for place, seen in ((0, True), (4999, True), (1250, True), (600, False)):
         changed = bytearray(content)
         changed[place] ^= 1

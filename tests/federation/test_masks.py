@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eigenveil.federation.masks import MASKS, MODULAR, pairwise
+from eigenveil.federation.masks import MASKS, MODULAR, kinds
 from eigenveil.federation.masks.base import PairMask, Part, split, total_size
-from eigenveil.federation.masks.helper import ZeroSum
-from eigenveil.federation.masks.pairwise import gaussian
-from eigenveil.federation.secagg.graph import neighbours
+from eigenveil.federation.masks.kinds import ZeroSum, gaussian
+from eigenveil.federation.secagg.consistency import neighbours
 from eigenveil.federation.secagg.keys import Context, RoundFacts, SiteKeys, mask_key, round_key
 from eigenveil.noise.entries import from_coordinates, tensor_indices
 from eigenveil.noise.source import KeyedSource
@@ -158,7 +157,7 @@ def test_gaussian_masks_of_a_symmetric_sum_are_isometric():
     ],
 )
 def test_masks_that_are_not_isometric_are_rejected(monkeypatch, old, new):
-    monkeypatch.setattr(pairwise, "_gaussian_part", mutant(pairwise._gaussian_part, old, new))
+    monkeypatch.setattr(kinds, "_gaussian_part", mutant(kinds._gaussian_part, old, new))
     assert isotropic(symmetric_masks(4, 4000), 1.0) < REJECTED
 
 
@@ -190,7 +189,7 @@ def test_gaussian_masks_of_a_tensor_are_isometric():
     ],
 )
 def test_masks_that_are_not_isometric_on_tensors_are_rejected(monkeypatch, old, new):
-    monkeypatch.setattr(pairwise, "_gaussian_part", mutant(pairwise._gaussian_part, old, new))
+    monkeypatch.setattr(kinds, "_gaussian_part", mutant(kinds._gaussian_part, old, new))
     assert isotropic(tensor_masks(3, 4000), 1.0) < REJECTED
 
 

@@ -29,8 +29,7 @@ from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, decode
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.sealing import SealingKey
-from eigenveil.federation.secagg.consistency import bitmap
-from eigenveil.federation.secagg.graph import threshold
+from eigenveil.federation.secagg.consistency import bitmap, threshold
 from eigenveil.federation.secagg.keys import Context, SiteKeys
 from eigenveil.privacy.accountant import Loss
 from noise_tools import silence

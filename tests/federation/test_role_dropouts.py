@@ -26,8 +26,7 @@ from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.messages import AGGREGATOR, decode
 from eigenveil.federation.protocol.requests import TRIES
 from eigenveil.federation.protocol.terms import settle
-from eigenveil.federation.secagg.consistency import bitmap
-from eigenveil.federation.secagg.graph import threshold
+from eigenveil.federation.secagg.consistency import bitmap, threshold
 from eigenveil.federation.secagg.keys import Context, join_secret, self_key
 from noise_tools import silence
 

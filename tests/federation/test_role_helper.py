@@ -19,7 +19,7 @@ from roles_tools import (
 
 from eigenveil.federation.ledger.ledger import SessionKey
 from eigenveil.federation.masks.base import Part
-from eigenveil.federation.masks.helper import helpers_bytes
+from eigenveil.federation.masks.kinds import helpers_bytes
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.helper import Helper
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, Message, decode, encode

@@ -32,8 +32,7 @@ from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, Message, decode, encode
 from eigenveil.federation.protocol.terms import settle
-from eigenveil.federation.secagg.consistency import bitmap
-from eigenveil.federation.secagg.graph import threshold
+from eigenveil.federation.secagg.consistency import bitmap, threshold
 from noise_tools import silence
 
 

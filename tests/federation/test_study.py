@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_tensor_study import tensor_studies
 
 from eigenveil import DataError, OutputError, PrivacyError
-from eigenveil.federation.secagg.graph import neighbours
+from eigenveil.federation.secagg.consistency import neighbours
 from eigenveil.federation.study.file import read_study, schema, template, write_toml
 from eigenveil.federation.study.study import (
     FORMAT,

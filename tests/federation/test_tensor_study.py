@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from eigenveil import PrivacyError
 from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.study.checks import coarse_weights
 from eigenveil.federation.study.file import template
-from eigenveil.federation.study.site_weights import coarse_weights
 from eigenveil.federation.study.study import WEIGHT_BITS, Study, make_study, parse_study
 from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.options import study_options, tasks_with

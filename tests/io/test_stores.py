@@ -19,7 +19,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from row_formats import ALL, NAMED, NAMES, labels_of, values
 
 from eigenveil.errors import DataError
-from eigenveil.federation.ledger.file_marks import marks_of, usual_name
+from eigenveil.federation.ledger.fits import marks_of, usual_name
 from eigenveil.io import open_rows, stores
 from eigenveil.io.files import Lent
 

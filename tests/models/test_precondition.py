@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from eigenveil.models.explained import strength_floor
-from eigenveil.models.pca.merging import merged
+from eigenveil.models.pca.adaptive import merged
 from eigenveil.models.pca.precondition import ONE_RELEASE, Preconditioner, candidates, precondition
 from soak_tools import times
 

@@ -11,13 +11,12 @@ from pathlib import Path
 
 from eigenveil.network.carriers.connections import MailLimits
 from eigenveil.network.carriers.folder import FolderCarrier, RelayCarrier
-from eigenveil.network.carriers.https import HttpsCarrier
+from eigenveil.network.carriers.https import HttpsCarrier, make_tls
 from eigenveil.network.carriers.serving import MailboxServer
-from eigenveil.network.carriers.tls import make_tls
+from eigenveil.network.endpoint import Post
 from eigenveil.network.envelopes import Envelope
 from eigenveil.network.folder import identity_of, sealing_of
 from eigenveil.network.mailbox import CarrierError
-from eigenveil.network.post import Post
 from federation_tools import make_federation
 from mailbox_tools import MemoryKeys, MemoryMailboxes
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.sealing import SEALING_BYTES, encrypt_to
-from eigenveil.network import envelopes, mailbox, post
+from eigenveil.network import endpoint, envelopes, mailbox
+from eigenveil.network.endpoint import FileKeys, Post
 from eigenveil.network.envelopes import (
     BESIDE,
     OtherMembers,
@@ -20,7 +21,6 @@ from eigenveil.network.envelopes import (
 )
 from eigenveil.network.folder import identity_of, sealing_of
 from eigenveil.network.mailbox import open_mailbox
-from eigenveil.network.post import FileKeys, Post
 from mailbox_tools import MemoryKeys
 from soak_tools import times
 
@@ -145,7 +145,7 @@ def test_no_key_is_taken_for_zeros_where_its_erasure_was_cut_off(tmp_path, monke
     keys.put("a1", "", b"k" * 96)
     keys.put("b2", "", b"l" * 96)
     with monkeypatch.context() as cut:
-        cut.setattr(post.shutil, "rmtree", lambda *_, **__: 1 / 0)
+        cut.setattr(endpoint.shutil, "rmtree", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             keys.end("a1")
     assert FileKeys(tmp_path).all() == {("b2", ""): b"l" * 96}

@@ -19,12 +19,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eigenveil.errors import EigenveilError, ProtocolError
-from eigenveil.federation.identity import Identity
+from eigenveil.federation.members import Identity
 from eigenveil.federation.public_key import KeySigner
 from eigenveil.network.carriers.connections import MailLimits
-from eigenveil.network.carriers.https import HttpsMailbox, parse, what_is_signed
+from eigenveil.network.carriers.https import HttpsMailbox, make_tls, parse, what_is_signed
 from eigenveil.network.carriers.serving import MailboxServer
-from eigenveil.network.carriers.tls import make_tls
 
 NAMES = ("aggregator", "north", "south")
 

@@ -401,7 +401,7 @@ def test_a_run_of_which_nothing_came_for_a_month_is_over_and_its_keys_are_erased
 
 
 def test_clocks_that_differ_are_told_of_once_on_either_side(federation, monkeypatch):
-    from eigenveil.network.post import Post
+    from eigenveil.network.endpoint import Post
 
     north = federation.sites["north"]
     seal = Post.seal

@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 
 from eigenveil.audit import mu_lower_bound
 from eigenveil.errors import PrivacyError
-from eigenveil.federation.secagg.graph import neighbours as neighbours_of
+from eigenveil.federation.secagg.consistency import neighbours as neighbours_of
 from eigenveil.privacy import epsilon_of_mu, mask_views, views
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.mask_views import MASK_RATIO, MASK_VIEWS

@@ -17,8 +17,8 @@ from eigenveil.federation.protocol.terms import active_sites
 from eigenveil.federation.public_key import PublicKey
 from eigenveil.federation.study.study import Study
 from eigenveil.network.carriers.folder import place_of
+from eigenveil.network.carriers.https import make_tls
 from eigenveil.network.carriers.shelves import LocalShelf
-from eigenveil.network.carriers.tls import make_tls
 from eigenveil.network.folder import (
     FILE,
     MEMBERS_FILE,

@@ -16,10 +16,9 @@ from eigenveil.federation.approvals.record import BudgetChange, Record, Recorded
 from eigenveil.federation.ledger.books import Session, Standing
 from eigenveil.federation.ledger.display import ACCOUNTS, account_cells
 from eigenveil.federation.ledger.entries import ElsewhereBody
-from eigenveil.federation.ledger.heads import HeadsFile, UsualHeads
+from eigenveil.federation.ledger.heads import HeadsFile, UsualHeads, Verification
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.ledger.placing import budget_left_text
-from eigenveil.federation.ledger.verify import Verification
 from eigenveil.files import replacing
 
 if TYPE_CHECKING:

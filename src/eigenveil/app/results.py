@@ -17,9 +17,8 @@ import eigenveil
 from eigenveil import plots
 from eigenveil.app.parts import Part, TablePart, strongly
 from eigenveil.app.presenters.base import Presenter
-from eigenveil.app.presenters.mixture import MixturePresenter
 from eigenveil.app.presenters.pca import PCAPresenter
-from eigenveil.app.presenters.topics import TopicPresenter
+from eigenveil.app.presenters.tensors import MixturePresenter, TopicPresenter
 from eigenveil.errors import (
     LONGEST_NAME,
     DataError,

@@ -29,7 +29,7 @@ from eigenveil.audit.releases import (
 )
 from eigenveil.federation.masks import MASKS
 from eigenveil.federation.masks.base import Integers, Mask, PairMask
-from eigenveil.federation.masks.helper import ZeroSum
+from eigenveil.federation.masks.kinds import ZeroSum
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import noisy_integers
 from eigenveil.moments.rows import Block

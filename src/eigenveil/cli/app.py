@@ -91,9 +91,9 @@ _SUMMARIES = {
     "console": "Serve the pages until stopped (Ctrl-C): with --party or with --data.",
 }
 _ELSEWHERE = {  # not in the module of their own name
-    "transform": "eigenveil.cli.commands.show",
+    "transform": "eigenveil.cli.commands.results",
     "proofs": "eigenveil.cli.commands.certify",
-    "study": "eigenveil.cli.commands.study_run",
+    "study": "eigenveil.cli.commands.study",
     "console": "eigenveil.console.command",
 }
 _GROUPS = (

@@ -22,9 +22,9 @@ from eigenveil.errors import (
     nearest,
     same_spent,
 )
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.entries import UNIT
 from eigenveil.federation.ledger.ledger import Budget, Ledger
+from eigenveil.federation.members import Identity
 from eigenveil.federation.protocol.aggregator import Aggregator, Outcome
 from eigenveil.federation.protocol.helper import Helper
 from eigenveil.federation.protocol.messages import HELPER

@@ -1,10 +1,10 @@
 """Rows from files, stores and databases in blocks, and tables written whole or not at all."""
 
 from eigenveil.io.formats.cells import annotate, read_cells
-from eigenveil.io.formats.counts import read_vocabulary
 from eigenveil.io.formats.dialect import Dialect
 from eigenveil.io.formats.images import write_maps
 from eigenveil.io.formats.registry import ReadOptions
+from eigenveil.io.formats.tenx import read_vocabulary
 from eigenveil.io.open import FileRows, open_rows
 from eigenveil.io.query import Query
 from eigenveil.io.workers import WorkerFiles, on_workers

@@ -26,11 +26,10 @@ from eigenveil.moments.engine import InvalidRows, accumulate
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.source import PartitionedRows, RowSource
 from eigenveil.noise.source import RandomSource
-from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.accountant import Loss, Spending
 from eigenveil.privacy.certificate import reasons_of, rule_of_rows
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
-from eigenveil.privacy.spending import Spending
 from eigenveil.tables.units import unit_rows
 
 LedgerPlace: TypeAlias = "str | os.PathLike[str] | eigenveil.Ledger"

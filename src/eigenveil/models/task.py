@@ -125,11 +125,11 @@ _TASKS = (
         },
         plans={
             "table": "models.pca.plan:make_plan",
-            "stream": "models.streaming.plan:make_stream_plan",
+            "stream": "models.streaming.state:make_stream_plan",
         },
         plan_types={
             "table": "models.pca.plan:Plan",
-            "stream": "models.streaming.plan:StreamPlan",
+            "stream": "models.streaming.state:StreamPlan",
         },
         plan_marks={"stream": "publish"},
         rounds_of="models.pca.rounds:private_pca",
@@ -174,7 +174,7 @@ _TASKS = (
         },
         plans={"table": "models.covariance.plan:make_covariance_plan"},
         plan_types={"table": "models.covariance.plan:CovariancePlan"},
-        rounds_of="models.covariance.rounds:private_covariance",
+        rounds_of="models.covariance.plan:private_covariance",
         quality="1 less the covariance's relative error",
         fine_weights=True,
         command_options=frozenset({"spectrum"}),

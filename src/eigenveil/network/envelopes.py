@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass, replace
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.identity import SIGNATURE_BYTES, Identity
+from eigenveil.federation.members import SIGNATURE_BYTES, Identity
 from eigenveil.federation.sealing import SEALED_MORE, SEALING_BYTES
 from eigenveil.network.mailbox import check_recipient
 

@@ -30,8 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from eigenveil.errors import DataError, OutputError, ProtocolError, of_system
-from eigenveil.federation.identity import Identity
-from eigenveil.federation.members import ROLES, MemberList, Role
+from eigenveil.federation.members import ROLES, Identity, MemberList, Role
 from eigenveil.federation.public_key import KeySigner, PublicKey, Signer
 from eigenveil.federation.sealing import SealingKey
 from eigenveil.files import cannot_write, hold, replacing

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, StringConstraints
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
-from eigenveil.federation.identity import Identity
+from eigenveil.federation.members import Identity
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.federation.signed import Document, Signed

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federated.running import Traffic
-from eigenveil.federation.identity import Identity
+from eigenveil.federation.members import Identity
 from eigenveil.federation.protocol.messages import AGGREGATOR
 from eigenveil.federation.protocol.requests import Replies
 from eigenveil.network import channel

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError, same_spent
 from eigenveil.federated.running import finished_study
-from eigenveil.federation.identity import Identity
+from eigenveil.federation.members import Identity
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.requests import Call, Replies
 from eigenveil.federation.protocol.terms import settle

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.linalg.subspace import captured_energy
+from eigenveil.markup import fragment, html_of, node, table
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import private_pca
 from eigenveil.models.pca.variances import PCAFactors
@@ -23,9 +24,44 @@ from eigenveil.models.pca.ways import DIRECTIONS
 from eigenveil.moments.norms import FloatArray
 from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.moments.source import block_rows
-from eigenveil.planning.display import prediction_html
 from eigenveil.planning.trials import ONE_CURATOR, Scenario, Simulation, Trials
 from eigenveil.privacy.budget import StepBudget
+
+_NUMBERS = ("captured energy", "shows nothing", "noise (rows)", "message", "memory")
+_MEANING = (
+    "Simulated on Gaussian rows: no row of yours was read. Captured energy is of the exact "
+    "subspace's, ± its standard error; shows nothing is the probability that no component is "
+    "usable; noise is its scale in the largest contribution a row can make."
+)
+
+
+def prediction_html(found: Prediction) -> str:
+    """What a fit would give, as 'eigenveil plan' says it."""
+    trials, energy = found.trials, "-"
+    if found.captured_energy is not None:
+        error = trials.quality_error
+        energy = f"{found.captured_energy:.3f}" + ("" if error is None else f" ± {error:.1g}")
+    sizes = (8 * found.released_values, found.memory_bytes)
+    cells = (
+        energy,
+        trials.text(),
+        f"{found.noise_rows:.3g}",
+        *map(size_text, sizes),
+    )
+    title = f"Prediction from {trials.fits} simulated fits"
+    numbers = table(_NUMBERS, [cells], right=(True,) * len(_NUMBERS), style=True)
+    note = node("div", f"note: {found.note}") if found.note else None
+    return html_of(fragment(title, numbers, note, node("div", _MEANING)))
+
+
+def size_text(count: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:,.3g} GiB"
+
 
 # Rows that are drawn: the same energies come out, to 0.002, as of four times as many.
 MOST_ROWS = 5_000

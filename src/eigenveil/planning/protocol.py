@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
 from eigenveil.models.schedule import COUNTS_OF_HOLES
 from eigenveil.models.tensors.plan import TensorPlan
-from eigenveil.planning.display import size_text
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM, fit_memory, forecast, moment_values
+from eigenveil.planning.predict import size_text
 
 if TYPE_CHECKING:
     from eigenveil.federation.study.study import Study

@@ -1,8 +1,9 @@
-"""What the presenters of mixtures and of topic models share: strengths, and tables of numbers."""
+"""What is shown of mixtures and topics."""
 
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,8 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.app.parts import Part, strongly
-from eigenveil.app.presenters.base import Drawing, name_of
+from eigenveil import plots
+from eigenveil.app.parts import Part, TablePart, strongly
+from eigenveil.app.presenters.base import (
+    Comparison,
+    Drawing,
+    Presenter,
+    columns_matched,
+    matched,
+    name_of,
+    names_of,
+)
+from eigenveil.errors import printable, short_name
+from eigenveil.models.mixture.estimator import FittedMixture
+from eigenveil.models.topics.estimator import FittedTopics
 
 
 def strength_values(model: Any) -> dict[str, Any]:
@@ -76,3 +89,199 @@ def strengths_drawing(plot: Callable[[Any], Any], model: Any) -> Drawing:
     return Drawing(
         partial(plot, model), ("strengths.png", "strengths.svg"), "strengths against the noise"
     )
+
+
+_MOST_COLUMNS = 6
+_SHOWN_FEATURES = 3
+
+
+class MixturePresenter(Presenter):
+    task = "gaussian-mixture"
+    stored = FittedMixture
+    label, said = "likeliest", "probabilities"
+
+    def values(self, model: Any) -> dict[str, Any]:
+        return {
+            "features": names_of(model),
+            "means": model.means_.tolist(),
+            "weights": model.weights_.tolist(),
+            "noise_variance": model.noise_variance_,
+            "covariance_type": model.plan_.covariance_type,
+            "covariances": model.covariances_.tolist(),
+            "rows": model.n_samples_,
+            "row_bound": model.row_bound_,
+            **strength_values(model),
+        }
+
+    def parts(self, model: Any) -> Iterator[Part]:
+        count, features = model.means_.shape
+        what = f"{count} component{'' if count == 1 else 's'} of {features} features"
+        names, rows = names_of(model), []
+        average = model.weights_ @ model.means_
+        for index, mean in enumerate(model.means_):
+            away = mean - average if count > 1 else mean
+            largest = np.argsort(-np.abs(away), kind="stable")[:_SHOWN_FEATURES]
+            farthest = (f"{short_name(name_of(names, i))} ({away[i]:+.3g})" for i in largest)
+            rows.append(
+                (
+                    str(index + 1),
+                    f"{model.weights_[index]:.3f}",
+                    f"{model.weights_[index] * model.n_samples_:,.0f}",
+                    f"{np.sqrt(model.variances_[index]):.4g}",
+                    f"{np.linalg.norm(mean):.4g}",
+                    ", ".join(farthest),
+                )
+            )
+        numbers = ("weight", "rows (about)", "deviation", "norm of mean")
+        yield TablePart(
+            f"{what} ({model.plan_.covariance_type})",
+            ("component", *numbers, "farthest from the average"),
+            rows,
+            right=numbers,
+        )
+        yield from strength_parts(model, things="components")
+
+    def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
+        headings = self.new_names(model)
+        write_by_feature(
+            folder / "means.csv", ["feature", *headings], names_of(model), model.means_
+        )
+        write_csv(
+            folder / "weights.csv",
+            ["component", "weight", "rows", "variance"],
+            (
+                [name, float(w), float(w * model.n_samples_), float(variance)]
+                for name, w, variance in zip(
+                    headings, model.weights_, model.variances_, strict=True
+                )
+            ),
+        )
+        return [
+            ("means.csv", "means by feature"),
+            ("weights.csv", "weight, rows (about) and variance of each component"),
+        ]
+
+    def drawings(self, model: Any) -> Iterator[Drawing]:
+        yield strengths_drawing(plots.plot_mixture_strengths, model)
+        yield Drawing(
+            partial(plots.plot_mixture, model),
+            ("mixture.png", "mixture.svg"),
+            "the components along two directions; shows no row",
+        )
+
+    def compare(self, one: Any, other: Any) -> Comparison:
+        away = np.linalg.norm(one.means_[:, None] - other.means_[None], axis=2)
+        deviation = math.sqrt(float((one.variances_.mean() + other.variances_.mean()) / 2.0))
+        return Comparison(
+            f"Distance of the means, in deviations of a feature within a component "
+            f"({deviation:.4g}); components are matched as well as can be.",
+            ("first", "second", "distance", "weights"),
+            [
+                (
+                    str(i + 1),
+                    str(j + 1),
+                    f"{away[i, j] / (deviation or 1.0):.3f}",
+                    f"{one.weights_[i]:.3f} and {other.weights_[j]:.3f}",
+                )
+                for i, j in matched(-away)
+            ],
+        )
+
+    def new_names(self, model: Any) -> list[str]:
+        return [f"component{i + 1}" for i in range(model.means_.shape[0])]
+
+    def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
+        with columns_matched():
+            return np.asarray(model.predict_proba(rows))
+
+
+_SHOWN_WORDS, _LISTED_WORDS, _WRITTEN_WORDS = 8, 10, 20
+
+
+class TopicPresenter(Presenter):
+    task = "topic-model"
+    stored = FittedTopics
+    label, said = "likeliest", "probabilities"
+
+    def values(self, model: Any) -> dict[str, Any]:
+        return {
+            "features": names_of(model),
+            "topics": model.topics_.tolist(),
+            "weights": model.weights_.tolist(),
+            "concentration": model.concentration_.tolist(),
+            "top_words": model.top_words(),
+            **strength_values(model),
+        }
+
+    def parts(self, model: Any) -> Iterator[Part]:
+        count, words = model.topics_.shape
+        tops = model.top_words(n_words=_SHOWN_WORDS)
+        yield TablePart(
+            f"{count} topic{'' if count == 1 else 's'} of {words:,} words",
+            ("topic", "weight", "likeliest words"),
+            [
+                (str(number), f"{weight:.3f}", ", ".join(short_name(word) for word in top))
+                for number, (weight, top) in enumerate(
+                    zip(model.weights_, tops, strict=True), start=1
+                )
+            ],
+            right=("weight",),
+        )
+        alpha0 = float(model.concentration_.sum())
+        if alpha0 > 0:
+            found = " (found from the releases)" if model.plan_.auto_alpha0 else ""
+            yield f"topics of a document: a Dirichlet law of alpha0 = {alpha0:.3g}{found}"
+        yield from strength_parts(model, things="topics")
+
+    def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
+        headings = self.new_names(model)
+        write_by_feature(folder / "topics.csv", ["word", *headings], names_of(model), model.topics_)
+        write_csv(
+            folder / "weights.csv",
+            ["topic", "weight"],
+            ([name, float(w)] for name, w in zip(headings, model.weights_, strict=True)),
+        )
+        lines = (
+            f"topic {number} ({100 * weight:.1f} %): {printable(' '.join(words), most=None)}\n"
+            for number, (weight, words) in enumerate(
+                zip(model.weights_, model.top_words(n_words=_WRITTEN_WORDS), strict=True), start=1
+            )
+        )
+        (folder / "top_words.txt").write_text("".join(lines), encoding="utf-8")
+        return [
+            ("topics.csv", "probabilities by word"),
+            ("weights.csv", "weight of each topic"),
+            ("top_words.txt", f"the {_WRITTEN_WORDS} likeliest words of each topic"),
+        ]
+
+    def drawings(self, model: Any) -> Iterator[Drawing]:
+        yield strengths_drawing(plots.plot_topic_strengths, model)
+        yield Drawing(
+            partial(plots.plot_topics, model),
+            ("topics.png", "topics.svg"),
+            "the likeliest words of each topic",
+        )
+
+    def compare(self, one: Any, other: Any) -> Comparison:
+        common = np.array([np.minimum(topic, other.topics_).sum(axis=1) for topic in one.topics_])
+        return Comparison(
+            "Probability that two topics have in common, from 0 to 1; topics are matched as well "
+            "as can be.",
+            ("first", "second", "in common", "weights"),
+            [
+                (
+                    str(i + 1),
+                    str(j + 1),
+                    f"{common[i, j]:.3f}",
+                    f"{one.weights_[i]:.3f} and {other.weights_[j]:.3f}",
+                )
+                for i, j in matched(common)
+            ],
+        )
+
+    def new_names(self, model: Any) -> list[str]:
+        return [f"topic{i + 1}" for i in range(model.topics_.shape[0])]
+
+    def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
+        with columns_matched():
+            return np.asarray(model.transform(rows))

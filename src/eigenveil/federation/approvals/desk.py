@@ -46,7 +46,7 @@ from eigenveil.federation.ledger.entries import (
     SessionKey,
     budget_command,
 )
-from eigenveil.federation.ledger.file_marks import rows_digest
+from eigenveil.federation.ledger.fits import rows_digest
 from eigenveil.federation.ledger.placing import capped, check_budget, noted
 from eigenveil.federation.study.study import Study
 from eigenveil.files import Place

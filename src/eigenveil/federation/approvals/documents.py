@@ -65,7 +65,7 @@ class Decision(Placed):
     action: Action
     study: Hex | Literal["all"]  # The study's hash, in hex, or `EVERY_STUDY`
     # Of an approval: whose rows it is for, as the ledger calls them, and their digest
-    # (:func:`~eigenveil.federation.ledger.file_marks.rows_digest`); empty for whatever rows the
+    # (:func:`~eigenveil.federation.ledger.fits.rows_digest`); empty for whatever rows the
     # data set has when a run begins
     data_set: DataSet = ""
     rows: Hex | Literal[""] = ""

@@ -30,7 +30,7 @@ from eigenveil.federation.ledger.entries import (
     MembersBody,
     SessionKey,
 )
-from eigenveil.federation.ledger.heads import HeadsFile
+from eigenveil.federation.ledger.heads import HeadsFile, Verification, check
 from eigenveil.federation.ledger.placing import (
     Counted,
     Wanted,
@@ -48,7 +48,6 @@ from eigenveil.federation.ledger.placing import (
 )
 from eigenveil.federation.ledger.store import open_store
 from eigenveil.federation.ledger.tables import Tables
-from eigenveil.federation.ledger.verify import Verification, check
 from eigenveil.privacy.elsewhere import Elsewhere
 from eigenveil.privacy.releases import ReleaseRecord
 

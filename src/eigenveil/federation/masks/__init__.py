@@ -1,4 +1,4 @@
-"""The registry of masks: one class in one file each, found by name."""
+"""The registry of masks: one class each, found by name."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from eigenveil.federation.masks.base import Mask, Unmasked
-from eigenveil.federation.masks.helper import FromHelper
-from eigenveil.federation.masks.modular import Modular
-from eigenveil.federation.masks.pairwise import Pairwise
+from eigenveil.federation.masks.kinds import FromHelper, Modular, Pairwise
 
 __all__ = ["MASKS", "MODULAR", "UNMASKED", "Mask"]
 

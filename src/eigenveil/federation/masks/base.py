@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.federation.secagg.graph import graph, neighbours
+from eigenveil.federation.secagg.consistency import graph, neighbours
 from eigenveil.privacy.mask_views import MASK_RATIO, MASK_VIEWS, MaskKind, MaskView
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.statistics import Layout

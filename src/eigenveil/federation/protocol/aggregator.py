@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.masks.base import Part
-from eigenveil.federation.masks.helper import helpers_bytes
+from eigenveil.federation.masks.kinds import helpers_bytes
+from eigenveil.federation.members import Identity
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.certificates import (
     own_signature,
@@ -53,9 +53,9 @@ from eigenveil.models.driver import driven, rounds_of
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import certificate_of
 from eigenveil.models.rounds import Answers, Round
+from eigenveil.privacy.accountant import Spending
 from eigenveil.privacy.certificate import SEEDED, Certificate, Signature
 from eigenveil.privacy.releases import ReleaseRecord
-from eigenveil.privacy.spending import Spending
 
 # Bytes of answers that are held at once, at the most.
 _HELD = 1 << 25

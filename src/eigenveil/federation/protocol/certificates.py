@@ -13,14 +13,13 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
-from eigenveil.federation.identity import Identity
-from eigenveil.federation.members import Evidence
+from eigenveil.federation.members import Evidence, Identity
 from eigenveil.federation.protocol.terms import Terms, active_sites, settle
 from eigenveil.federation.signed import Document
 from eigenveil.federation.study.study import parse_study
 from eigenveil.models.certify import check_against_plan, how_far, plan_of
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.streaming.plan import StreamPlan
+from eigenveil.models.streaming.state import StreamPlan
 from eigenveil.privacy.certificate import (
     Certificate,
     RequestedGuarantee,

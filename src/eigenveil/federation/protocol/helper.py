@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from eigenveil.errors import EigenveilError, ProtocolError
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.masks.base import Part
-from eigenveil.federation.masks.helper import ZeroSum, mask_use
+from eigenveil.federation.masks.kinds import ZeroSum, mask_use
+from eigenveil.federation.members import Identity
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import (
     AGGREGATOR,

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
-from eigenveil.federation.identity import Identity
 from eigenveil.federation.ledger.ledger import Draft, Ledger
 from eigenveil.federation.masks.base import split
+from eigenveil.federation.members import Identity
 from eigenveil.federation.protocol import payloads, validation
 from eigenveil.federation.protocol.certificates import SitePart, check_part, own_signature
-from eigenveil.federation.protocol.memory import Now, SeenState, SiteMemory
 from eigenveil.federation.protocol.messages import (
     AGGREGATOR,
     LETTERS,
@@ -35,7 +34,15 @@ from eigenveil.federation.protocol.messages import (
     expect,
     fingerprint,
 )
-from eigenveil.federation.protocol.sums import SiteSum, add_up, noisy_arrays, wanted_sum
+from eigenveil.federation.protocol.sums import (
+    Now,
+    SeenState,
+    SiteMemory,
+    SiteSum,
+    add_up,
+    noisy_arrays,
+    wanted_sum,
+)
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.secagg.client import SecaggClient, State, pair_letter_bytes
 from eigenveil.federation.secagg.consistency import bitmap, check_signatures, members_of, rows

@@ -11,8 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from eigenveil.federation.masks.base import Integers, Part
 from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.terms import Terms
-from eigenveil.federation.secagg.consistency import members_of, statement, text_of
-from eigenveil.federation.secagg.graph import threshold
+from eigenveil.federation.secagg.consistency import members_of, statement, text_of, threshold
 from eigenveil.federation.secagg.keys import (
     KEY_BYTES,
     SECRET_BYTES,

@@ -29,8 +29,8 @@ from eigenveil.federation.secagg.consistency import (
     check_signature,
     rows,
     statement,
+    threshold,
 )
-from eigenveil.federation.secagg.graph import threshold
 from eigenveil.federation.secagg.keys import (
     KEY_BYTES,
     Context,

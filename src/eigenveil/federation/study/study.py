@@ -29,10 +29,15 @@ from eigenveil.checks import MOST_WHOLE
 from eigenveil.errors import EigenveilError
 from eigenveil.federation.masks import MASKS
 from eigenveil.federation.protocols import PROTOCOLS, Protocol
-from eigenveil.federation.secagg.graph import even, threshold
-from eigenveil.federation.study.checks import bad_field, check_study, urgency
+from eigenveil.federation.secagg.consistency import even, threshold
+from eigenveil.federation.study.checks import (
+    bad_field,
+    check_study,
+    coarse_weights,
+    site_weight,
+    urgency,
+)
 from eigenveil.federation.study.options import OF_ONE_TABLE, StudyOptions, declared
-from eigenveil.federation.study.site_weights import coarse_weights, site_weight
 from eigenveil.models.model_options import MOST_COMPONENTS, OF_SKETCH, PCA
 from eigenveil.models.options import (
     Options,

@@ -20,7 +20,7 @@ from eigenveil.federation.tree.tree import TreePlace
 from eigenveil.models.pca.variances import PCAFactors
 from eigenveil.models.result import certificate_of, frozen
 from eigenveil.models.rounds import Answers
-from eigenveil.models.streaming.plan import stream_factors
+from eigenveil.models.streaming.state import stream_factors
 from eigenveil.moments.release import Release, release_of
 from eigenveil.noise.entries import from_coordinates
 from eigenveil.privacy.certificate import Certificate

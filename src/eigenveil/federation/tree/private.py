@@ -19,7 +19,7 @@ from eigenveil.federation.tree.tree import MergeTree, TreePlace
 from eigenveil.models.driver import warn_owner
 from eigenveil.models.options import Options
 from eigenveil.models.rounds import Round
-from eigenveil.models.streaming.plan import StreamPlan, make_stream_plan, stream_queries
+from eigenveil.models.streaming.state import StreamPlan, make_stream_plan, stream_queries
 from eigenveil.moments.engine import Findings
 from eigenveil.moments.release import noisy_integers
 from eigenveil.moments.rows import Block

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.covariance import EmpiricalCovariance, empirical_covariance, log_likelihood
 
 from eigenveil.models.as_sklearn import covariance_of
-from eigenveil.models.covariance.plan import CovariancePlan
-from eigenveil.models.covariance.rounds import CovarianceFactors
+from eigenveil.models.covariance.plan import CovarianceFactors, CovariancePlan
 from eigenveil.models.driver import LedgerPlace
 from eigenveil.models.result import View, of_factors, read_only
 from eigenveil.models.stored import StoredModel

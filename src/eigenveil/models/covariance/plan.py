@@ -1,17 +1,28 @@
-"""What a fit of a covariance is asked to do: PCA's plan of a whole second moment."""
+"""A private covariance: its plan, and its rounds."""
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from eigenveil.models.explained import Array, shrunk, strength_floor
 from eigenveil.models.options import Options
 from eigenveil.models.pca.plan import POWER_ROUNDS, Plan
+from eigenveil.models.pca.rounds import release_moment
+from eigenveil.models.pca.second_moment import Factorised
+from eigenveil.models.pca.variances import ALL_HIDDEN, in_data_units, is_rounding, offset_left
 from eigenveil.models.plan import BasePlan, check_pure, fields_of, fractions_of
+from eigenveil.models.rounds import Answers, Factors, Round, RoundState
 from eigenveil.models.scale import NormScale
 from eigenveil.models.schedule import COUNTS_OF_HOLES, Step
+from eigenveil.moments.rows import AS_IT_IS, Preparation
+from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.releases import Sharing
 from eigenveil.privacy.statistics import STATISTICS
 
 # More for the norms than PCA's, for rows that the bound cuts off are lost; none for variances:
@@ -91,3 +102,95 @@ def make_covariance_plan(
         power_rounds=POWER_ROUNDS,
         **fields,
     )
+
+
+# -- Private mean and covariance as a generator of rounds: PCA's up to the second moment.
+#
+# Nothing else is released, so that nothing new is to be proved. What follows is post-processing:
+# the eigenvalues are freed of noise and the matrix is put together again.
+
+
+@dataclass(frozen=True)
+class CovarianceFactors(Factors):
+    """The result: everything in it is computed from releases."""
+
+    covariance: Array  # Symmetric, positive semidefinite, in the data's units squared
+    mean: Array
+    usable: NDArray[np.bool_]  # Which eigenvectors, by descending eigenvalue, stand above the noise
+    # Variance that noise, and what is left of the centre's error, show in all but one of a hundred
+    # fits; in squared scales
+    noise_floor: float
+    scale: Array  # What columns were divided by; 0 of those that were left out
+    rows: float
+    row_bound: float  # Norm at which centred rows were shortened
+    # Share of the rows' variance that this took away, by the released norms that stand out from the
+    # noise: what is longer and rarer is not in it. `None` where none were released.
+    clipped_energy: float | None
+    # Why the fit ended before its last release, and what would do; empty where it did not
+    stopped: str = ""
+    advice: str = ""
+
+    @property
+    def hidden(self) -> NDArray[np.bool_]:
+        """Which columns' variance is no larger than what noise alone shows of it."""
+        found = np.diag(self.covariance) <= self.noise_floor * self.scale**2
+        return np.asarray(found | (self.scale == 0))
+
+
+def private_covariance(
+    plan: CovariancePlan,
+    *,
+    public_center: Array | None = None,
+    preparation: Preparation = AS_IT_IS,
+    variables: Array | None = None,
+    budgets: Mapping[Step, StepBudget] | None = None,
+    sharing: Mapping[Step, Sharing] | None = None,
+) -> Generator[Round, Answers, CovarianceFactors]:
+    state = RoundState(plan, dict(budgets or {}), dict(sharing or {}))
+    state.preparation = replace(preparation, holes=plan.holes)
+    found = yield from release_moment(state, public_center, variables=variables)
+    # a bound of 0: the norms show nothing, and rows were divided by theirs
+    shown = found is not None and found.row_bound > 0
+    values, floor = _variances(state, found) if shown and found else (np.zeros(plan.features), 0.0)
+    vectors = found.components if found is not None else np.eye(plan.features)
+    usable = (values > floor) & (found is not None and not is_rounding(state, found.scale))
+    covariance = (vectors.T * values) @ vectors
+    mean, scale = in_data_units(state)
+    covariance *= np.multiply.outer(scale, scale)
+    made = CovarianceFactors(
+        covariance=0.5 * (covariance + covariance.T),
+        mean=mean,
+        usable=usable,
+        noise_floor=floor,
+        scale=scale,
+        rows=state.rows or 1.0,
+        row_bound=found.row_bound if found is not None else 0.0,
+        clipped_energy=None if found is None else found.clipped_energy,
+        stopped=state.stopped,
+        advice=state.advice if usable.any() or state.advice else ALL_HIDDEN,
+    )
+    return made if made.advice or not made.hidden.any() else replace(made, advice=_of_hidden(made))
+
+
+def _of_hidden(made: CovarianceFactors) -> str:
+    """What would do where noise hides columns' variances."""
+    count = int(np.count_nonzero(made.hidden))
+    which = "a column" if count == 1 else f"{count} columns"
+    scaled = bool(np.any(made.scale != 1.0))
+    more = (
+        "" if scaled else "scale='private' or ranges=, which give every column its own scale, or "
+    )
+    return (
+        f"Noise hides the variance of {which}, of which correlation_ is NaN. Use {more}a larger "
+        "epsilon, or leave such columns out."
+    )
+
+
+def _variances(state: RoundState[Any], found: Factorised) -> tuple[Array, float]:
+    """Variances along the eigenvectors in the data's units, and the floor that noise shows."""
+    assert state.rows is not None
+    assert found.strengths is not None
+    unit = found.row_bound**2 / state.rows
+    offset = offset_left(state, found, (found.total or 0.0) * unit) * state.rows
+    floor = strength_floor(found.edge, offset, size=state.plan.features)
+    return shrunk(found.strengths, found.edge) * unit, floor * unit

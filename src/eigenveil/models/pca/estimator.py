@@ -24,7 +24,7 @@ from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import View, of_factors, read_only
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.stored import StoredModel
-from eigenveil.models.streaming.plan import StreamPlan
+from eigenveil.models.streaming.state import StreamPlan
 from eigenveil.models.table_fit import TableFit
 from eigenveil.moments.engine import LargestNorm
 from eigenveil.moments.source import RowSource

@@ -17,11 +17,11 @@ from eigenveil.models.pca.adaptive import (
     again,
     known_rows,
     mean_left,
+    once,
     once_released,
     seen_through,
     twice_released,
 )
-from eigenveil.models.pca.merging import once
 from eigenveil.models.pca.plan import ADAPTED_MEAN, MEAN_LEFT, Plan
 from eigenveil.models.pca.precondition import SecondLook, even_weights
 from eigenveil.models.pca.ways import (

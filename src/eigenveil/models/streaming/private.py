@@ -15,8 +15,7 @@ from eigenveil.models.driver import LedgerPlace, begin_charges, warn_owner
 from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.models.result import EstimatorSpec, Result
 from eigenveil.models.stored import noise_source
-from eigenveil.models.streaming.plan import make_stream_plan
-from eigenveil.models.streaming.state import StreamState
+from eigenveil.models.streaming.state import StreamState, make_stream_plan
 from eigenveil.models.table_fit import public_columns
 from eigenveil.moments.source import RowSource
 from eigenveil.origins import Origin

@@ -22,9 +22,9 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from eigenveil.errors import DataError, OutputError, ProtocolError
-from eigenveil.federation.identity import Identity
-from eigenveil.network.carriers.mail import Mail, MailStore, OwnMailbox
-from eigenveil.network.carriers.tls import CERTIFICATE, KEY, server_context
+from eigenveil.federation.members import Identity
+from eigenveil.network.carriers.connections import Mail, MailStore, OwnMailbox
+from eigenveil.network.carriers.https import CERTIFICATE, KEY, server_context
 from eigenveil.network.folder import PartyFolder, identity_of
 
 try:

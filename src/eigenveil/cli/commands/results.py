@@ -1,4 +1,4 @@
-"""``eigenveil show`` and ``eigenveil transform``: a result, and its scores of new rows."""
+"""``eigenveil show``, ``transform``, ``report`` and ``export``: what is made of a result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from eigenveil import app
 from eigenveil.cli import options
-from eigenveil.cli.presenters.screen import present
+from eigenveil.cli.presenters.screen import Screen, present
 
 
 def show(
@@ -78,3 +78,47 @@ def transform(
         overwrite=overwrite,
     )
     present(found, json=json, quiet=quiet)
+
+
+PAGE = "report.html"
+
+
+def report(
+    result: options.ResultFolder,
+    out: Annotated[
+        Path | None, typer.Option(help=f"File to write; {PAGE} in the result's folder by default.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier report.")] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a result as one page of HTML: pictures, tables, guarantees, methods, model card.
+
+    The page is made of the model and its certificate, which were released: no row is read. It
+    needs no other file, and a browser prints it to PDF.
+    """
+    place = result / PAGE if out is None else out
+    guarantee = app.report.write_report(result, place, title=title, overwrite=overwrite)
+    screen = Screen(quiet=quiet)
+    screen.print(f"written to {place}. A browser prints it to PDF.")
+    if not guarantee.certified:
+        screen.print("note: the result is not certified, and the page says so at its head.")
+
+
+def export(
+    result: options.ResultFolder,
+    to: Annotated[str, typer.Option(help="Format: sklearn, safetensors or onnx.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File to write; 'model' with the format's ending beside the result's."),
+    ] = None,
+    overwrite: options.OverFile = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a result's model for other programs: scikit-learn, safetensors, ONNX.
+
+    What is written was released. The certificate stays in the result's folder; safetensors and ONNX
+    files have a copy.
+    """
+    chosen, place = app.results.export(result, to, out, overwrite=overwrite)
+    Screen(quiet=quiet).print(f"written to {place}: {chosen.what}.")
