@@ -25,7 +25,6 @@ from eigenveil.app import results, watch
 from eigenveil.app.fit import Fitted, federation_parts
 from eigenveil.app.ledger import LedgerView
 from eigenveil.app.presenters import tensors
-from eigenveil.app.presenters import topics as topics_presenter
 from eigenveil.app.presenters.study import summary_parts
 from eigenveil.app.site import study_parts
 from eigenveil.cli import app as whole
@@ -189,7 +188,7 @@ def _mixtures_and_topics(name, fitted):
         top_words=lambda n_words: [[name, "b"]],
     )
     yield tensors.MixturePresenter().parts(shared)
-    yield topics_presenter.TopicPresenter().parts(shared)
+    yield tensors.TopicPresenter().parts(shared)
 
 
 def _watching(name, fitted):

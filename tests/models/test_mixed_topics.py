@@ -17,7 +17,7 @@ from scipy.stats import beta
 from eigenveil import DataError, FederatedTopicModel, PrivateTopicModel
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models.tensors.whitening import PairMoment, recover
-from eigenveil.models.topics.plan import Frequencies, frequencies, of_one_topic, proportions
+from eigenveil.models.topics.dirichlet import Frequencies, frequencies, of_one_topic, proportions
 from eigenveil.moments.documents.pairs import public_signs
 from eigenveil.planning.tensors import expect
 from matching_tools import matched

@@ -73,7 +73,7 @@ def test_shrinking_that_nobody_judges_is_found(monkeypatch, judging):
     clean = denoise.denoised
     if not judging:
         monkeypatch.setattr(
-            "eigenveil.models.pca.denoise.judged",
+            "eigenveil.models.pca.adaptive.judged",
             lambda matrix, basis, variances, components: denoise.Judged(
                 clean(matrix, basis, variances).matrix, 0.0
             ),

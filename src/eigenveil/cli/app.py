@@ -91,9 +91,10 @@ _SUMMARIES = {
     "console": "Serve the pages until stopped (Ctrl-C): with --party or with --data.",
 }
 _ELSEWHERE = {  # not in the module of their own name
-    "transform": "eigenveil.cli.commands.results",
-    "proofs": "eigenveil.cli.commands.certify",
-    "study": "eigenveil.cli.commands.study",
+    **dict.fromkeys(("show", "transform", "report", "export"), "eigenveil.cli.commands.results"),
+    **dict.fromkeys(("proofs", "audit"), "eigenveil.cli.commands.certify"),
+    "federate-tree": "eigenveil.cli.commands.fit",
+    "relay": "eigenveil.cli.commands.exchange",
     "console": "eigenveil.console.command",
 }
 _GROUPS = (
