@@ -17,8 +17,8 @@ from eigenveil.io import Query, open_rows
 from eigenveil.io.files import absolute
 from ledger_tools import refused
 
-ROWS = np.random.default_rng(3).normal(size=(1500, 3))
-PEOPLE = [f"p{row % 400}" for row in range(len(ROWS))]
+ROWS = np.random.default_rng(3).normal(size=(300, 3))
+PEOPLE = [f"p{row % 80}" for row in range(len(ROWS))]
 ALL = "SELECT * FROM visits"
 
 
