@@ -25,6 +25,10 @@ from eigenveil_papers.published.cape_pca import cape_messages, equal_plan
 
 CASES = {case.name: case for case in published_cases()}
 PREDICTED = [case.name for case in CASES.values() if case.truth is not None]
+# of correlated noise one of each protocol and layout; all of them are done in `make nightly`
+SLOW = {name for name in PREDICTED if name.startswith(("capepca", "capeagn"))} - {
+    *("capepca-5-sites", "capepca-10-sites-bisectors-symmetric", "capeagn-5-sites-pair-bisectors")
+}
 
 
 def distance(samples):
@@ -33,7 +37,9 @@ def distance(samples):
     return abs(first.mean() - second.mean()) / math.sqrt((first.var() + second.var()) / 2)
 
 
-@pytest.mark.parametrize("name", PREDICTED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.thorough) if n in SLOW else n for n in PREDICTED]
+)
 def test_the_loss_is_what_is_predicted(name):
     case, n = CASES[name], 1500
     found = distance(case.sample(n, Randomness()))
@@ -41,11 +47,11 @@ def test_the_loss_is_what_is_predicted(name):
 
 
 def test_cape_as_published_is_short_by_the_root_of_2s_over_s_plus_1():
-    case, n = CASES["cape-10-sites"], 400_000
+    case, n = CASES["cape-10-sites"], 100_000
     samples = case.sample(n, Randomness())
     assert mu_lower_bound(*samples) > case.claim.mu
     ratio = distance(samples) / case.claim.mu
-    assert ratio == pytest.approx(math.sqrt(20 / 11), abs=0.05)  # seven deviations
+    assert ratio == pytest.approx(math.sqrt(20 / 11), abs=0.1)  # seven deviations
 
 
 def test_colluding_sites_make_it_worse():
@@ -104,7 +110,7 @@ def test_a_view_without_noise_is_seen_for_certain():
 
 
 def test_the_wishart_mechanism_has_a_witness_against_pure_epsilon():
-    case, n = CASES["wishart-sn"], 6000
+    case, n = CASES["wishart-sn"], 1500
     first, second = case.sample(n, Randomness())
     assert np.count_nonzero(second < -1e-9) == 0  # what cannot happen on the neighbour
     frequency = np.mean(first < -1e-9)

@@ -34,7 +34,7 @@ def square_of_the_third(energies, sign=1.0):
     return lambda squares: np.interp(np.sqrt(squares), grid, below / below[-1])
 
 
-def draws(count, *, energies=ENERGIES, sweeps=5, runs=1000):
+def draws(count, *, energies=ENERGIES, sweeps=5, runs=500):
     rng = np.random.default_rng()
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     exponent = (turn * energies) @ turn.T  # in no special basis
@@ -64,7 +64,7 @@ def test_a_chain_that_is_cut_off_at_once_has_another_law():
     cold = 30 * ENERGIES
     exact = square_of_the_third(cold, sign=-1.0)
     early, late = (
-        1 - np.sum(draws(2, energies=cold, sweeps=sweeps, runs=300)[:, 2, :] ** 2, axis=1)
+        1 - np.sum(draws(2, energies=cold, sweeps=sweeps, runs=200)[:, 2, :] ** 2, axis=1)
         for sweeps in (1, 8)
     )
     assert kolmogorov(early, exact) < REJECTED

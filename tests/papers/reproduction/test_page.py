@@ -9,6 +9,8 @@ from eigenveil.errors import OutputError
 from eigenveil_papers.reproduction import page, results
 from eigenveil_papers.reproduction.experiment import RunSettings
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def written(tmp_path, folder="docs/images/reproduction"):
     out = tmp_path / folder

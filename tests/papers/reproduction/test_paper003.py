@@ -93,7 +93,7 @@ def test_claims_of_figure_1(figure1):
 
 def witnesses(figure1, epsilon):
     rows = [row for row in figure1.measured if row[:3] == ("witness", "wishart-sn", epsilon)]
-    return round(300 * sum(row.value for row in rows)), 300 * len(rows)
+    return round(400 * sum(row.value for row in rows)), 400 * len(rows)
 
 
 def p_value(seen, trials, chance):

@@ -58,6 +58,7 @@ def test_a_run_writes_figures_numbers_and_verdicts(tmp_path, reproduce):
     assert again[1] == printed
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_json_and_quiet(tmp_path, reproduce):
     status, printed, err = reproduce("all", "--json")
     assert (status, err) == (0, "")
@@ -67,6 +68,7 @@ def test_json_and_quiet(tmp_path, reproduce):
     assert reproduce("all", "--quiet") == (0, "", "")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_data_set_and_a_number_of_runs(tmp_path, reproduce):
     reproduce("all", "--data", "bad", "--runs", 3)
     rows = (tmp_path / "out" / "000-toy.csv").read_text().splitlines()[1:]
@@ -74,6 +76,7 @@ def test_one_data_set_and_a_number_of_runs(tmp_path, reproduce):
     assert {row.split(",")[-1] for row in rows} == {"3"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_page_is_written_with_it_and_redrawn_without_measuring(tmp_path, reproduce, monkeypatch):
     target = tmp_path / "page.md"
     assert f"wrote {target}" in reproduce("all", "--page", target)[1].replace("\n", "")
@@ -86,6 +89,7 @@ def test_a_page_is_written_with_it_and_redrawn_without_measuring(tmp_path, repro
     assert target.read_text() == text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_restart_measures_anew(reproduce):
     reproduce("all")
     assert "earlier" not in reproduce("all", "--restart")[2]
@@ -109,6 +113,7 @@ def test_what_cannot_be_is_refused(reproduce, words, status, statement):
     assert (found, statement in " ".join(err.split())) == (status, True), err
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_after_ctrl_c_it_says_how_to_go_on(tmp_path, reproduce, monkeypatch):
     done = runner.do_task
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from eigenveil.errors import PrivacyError
 from eigenveil_papers.reproduction.experiment import Claim, Experiment, Point, RunSettings, RunTask
-from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
 
 EPSILONS = (0.1, 1.0, 10.0)
 TRACE = "TOY_TRACE"  # a file to which each task that is really done adds a line
@@ -29,6 +28,14 @@ def work(rng, *, data, scale):
         yield Point(data, "capepca", x, utility / 2.0 + 0.01 * rng.standard_normal())
     if data == "bad":
         yield Point(data, "eigenveil", 20.0, float("nan"))
+
+
+def threads_of_linear_algebra():
+    """The most threads that a library for linear algebra would take in this process."""
+    import scipy.linalg  # noqa: F401  loads its own
+    from threadpoolctl import threadpool_info
+
+    return max(each["num_threads"] for each in threadpool_info())
 
 
 def awkward(rng, *, data):
@@ -55,6 +62,9 @@ def tasks(settings: RunSettings):
 
 
 def draw(numbers, settings):
+    # not in the processes of a run, which start sooner without
+    from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
+
     series_styles = {
         "eigenveil": SeriesStyle("ours", "ours"),
         "capepca": SeriesStyle("theirs", "paper"),

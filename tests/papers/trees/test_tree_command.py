@@ -45,10 +45,28 @@ def test_a_tree_is_played_and_written_whole(tmp_path, run):
     assert "tree" in printed.partition("proofs: ")[2]
 
 
-def test_json_says_the_same(tmp_path, run):
-    status, printed, err = run("simulate-tree", *SMALL, "--out", tmp_path / "tree", "--json")
-    assert (status, err) == (0, "")
-    found = json.loads(printed)
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pictures are empty files."""
+    monkeypatch.setattr("eigenveil.plots.save_figure", lambda axes, path: path.touch())
+
+
+@pytest.fixture
+def play(tmp_path, run, undrawn):
+    """What a tree of these words says as JSON; it lies in the folder `tree`."""
+
+    def call(*words):
+        status, printed, err = run(
+            "simulate-tree", *words, "--out", tmp_path / "tree", "--json", "--overwrite"
+        )
+        assert (status, err) == (0, "")
+        return json.loads(printed)
+
+    return call
+
+
+def test_json_says_the_same(play):
+    found = play(*SMALL)
     assert (found["leaves"], found["arrived"], found["rows"]) == (20, 14, 840)
     assert [level["level"] for level in found["levels"]] == [0, 1, 2, 3]
     outsider = found["guarantees"]["outsider"]
@@ -75,22 +93,19 @@ def own_rows(tmp_path):
     return [tmp_path / "one.csv", tmp_path / "two.csv"]
 
 
-def test_a_tree_is_played_on_files_of_ones_own(tmp_path, run, own_rows):
+def test_a_tree_is_played_on_files_of_ones_own(tmp_path, run, play, own_rows):
     """Errors are far below those of a random subspace of two of five directions, about 0.6."""
-    out = tmp_path / "tree"
-    status, printed, err = run("simulate-tree", *own_rows, *OWN, "--out", out, "--json")
-    assert (status, err) == (0, "")
-    found = json.loads(printed)
+    found = play(*own_rows, *OWN)
     assert (found["leaves"], found["arrived"], found["rows"]) == (20, 16, 16 * 200)
     assert found["made_up"] is False
     assert found["levels"][-1]["error"] < 0.1
     assert found["levels"][-1]["merged_error"] < 0.01
-    assert run("certify", out)[0] == 0
-    status, printed, _ = run("simulate-tree", *own_rows, *OWN, "--out", tmp_path / "again")
+    assert run("certify", tmp_path / "tree")[0] == 0
+    words = ("--columns", "x0,x1,x2", "--sketch-size", 3, "--out", tmp_path / "some")
+    status, printed, _ = run("simulate-tree", *own_rows, *OWN, *words)
+    assert status == 0
     assert "as private as they are" in " ".join(printed.split())
     assert "made-up" not in printed
-    words = ("--columns", "x0,x1,x2", "--out", tmp_path / "some", "--json", "--sketch-size", 3)
-    assert run("simulate-tree", *own_rows, *OWN, *words)[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -110,20 +125,16 @@ def test_what_files_cannot_have_is_refused(words, status, said, tmp_path, run, o
     assert not (tmp_path / "tree").exists()
 
 
-def test_a_tree_of_several_rounds_has_one_refreshed_result(tmp_path, run, own_rows):
+def test_a_tree_of_several_rounds_has_one_refreshed_result(tmp_path, run, play, own_rows):
     """Each of the rows in one of them; the certificate is of all rounds."""
-    out = tmp_path / "tree"
-    words = ("--rounds", 4, "--forgetting", 0.5, "--out", out)
-    status, printed, err = run("simulate-tree", *own_rows, *OWN, *words, "--json")
-    assert (status, err) == (0, "")
-    found = json.loads(printed)
+    found = play(*own_rows, *OWN, "--rounds", 4, "--forgetting", 0.5)
     assert [each["arrived"] for each in found["rounds"]] == [16] * 4
     assert sum(each["rows"] for each in found["rounds"]) == 4 * 16 * 50
     assert found["rounds"][-1]["error"] == found["levels"][-1]["error"] < 0.3
-    certificate = json.loads((out / "certificate.json").read_text())
+    certificate = json.loads((tmp_path / "tree" / "certificate.json").read_text())
     assert certificate["plan"]["publish"] == "blocks"
     assert found["guarantees"]["outsider"]["epsilon"] <= 8.0
-    assert run("certify", out)[0] == 0
+    assert run("certify", tmp_path / "tree")[0] == 0
     status, printed, _ = run("simulate-tree", *SMALL, "--rounds", 2, "--out", tmp_path / "made-up")
     assert status == 0
     assert "round by round" in printed
@@ -141,42 +152,28 @@ def test_options_of_files_need_some_and_every_entry_must_be_a_number(tmp_path, r
     assert "line 32, column 'b' is nan" in err
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_quiet_prints_nothing(tmp_path, run):
     assert run("simulate-tree", *SMALL, "--out", tmp_path / "tree", "--quiet") == (0, "", "")
 
 
-def test_a_seed_repeats_everything_and_certifies_nothing(tmp_path, run):
-    found = []
-    for name in ("one", "two"):
-        words = (*SMALL, "--seed", 5, "--out", tmp_path / name, "--json")
-        status, printed, _ = run("simulate-tree", *words)
-        assert status == 0
-        found.append(json.loads(printed))
-    timed = ("seconds", "slowest", "merged_seconds")
-    first, second = (
-        [
-            {key: value for key, value in level.items() if key not in timed}
-            for level in each["levels"]
-        ]
-        for each in found
-    )
-    assert first == second
-    assert not any(view["certified"] for view in found[0]["guarantees"].values())
-    assert run("certify", tmp_path / "one")[0] == 8
+def test_a_seed_repeats_everything_and_certifies_nothing(tmp_path, run, play):
+    first, second = (play(*SMALL, "--seed", 5) for _ in range(2))
+    assert not any(view["certified"] for view in first["guarantees"].values())
+    assert run("certify", tmp_path / "tree")[0] == 8
+    for level in (*first["levels"], *second["levels"]):
+        for timed in ("seconds", "slowest", "merged_seconds"):
+            del level[timed]
+    assert first["levels"] == second["levels"]
 
 
-def test_where_aggregators_are_protected_every_view_keeps_the_wish(tmp_path, run):
-    words = (*SMALL, "--protect", "aggregators", "--out", tmp_path / "tree", "--json")
-    status, printed, _ = run("simulate-tree", *words)
-    assert status == 0
-    assert all(view["epsilon"] <= 4.0 for view in json.loads(printed)["guarantees"].values())
+def test_where_aggregators_are_protected_every_view_keeps_the_wish(play):
+    found = play(*SMALL, "--protect", "aggregators")
+    assert all(view["epsilon"] <= 4.0 for view in found["guarantees"].values())
 
 
-def test_a_lost_sub_tree_is_missing_and_the_promise_is_kept(tmp_path, run):
-    words = (*SMALL, "--lost", 0, "--late", 0, "--tolerate", 0.6, "--lost-subtrees", 1)
-    status, printed, _ = run("simulate-tree", *words, "--out", tmp_path / "tree", "--json")
-    assert status == 0
-    found = json.loads(printed)
+def test_a_lost_sub_tree_is_missing_and_the_promise_is_kept(play):
+    found = play(*SMALL, "--lost", 0, "--late", 0, "--tolerate", 0.6, "--lost-subtrees", 1)
     assert found["arrived"] in {11, 17, 18}  # less 9 or 3 leaves, or the last 2
     assert found["guarantees"]["outsider"]["certified"]
     assert found["guarantees"]["outsider"]["epsilon"] <= 4.0

@@ -7,11 +7,12 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from eigenveil_papers.reproduction.numbers import Numbers
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure  # which processes that only measure do without
 
 Scale = Literal["full", "fast", "toy"]
 Paper = Literal["000", "001", "002", "003"]

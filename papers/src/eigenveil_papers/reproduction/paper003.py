@@ -158,7 +158,7 @@ def _tasks1(settings: RunSettings) -> list[RunTask]:
             )
         arguments = {"name": name, "data": data, "counts": [10, 50, 500]}
         tasks.append(RunTask(work=energy_shares, arguments=arguments, cost=0.5))
-    trials = settings.pick(1000, 500, 300)
+    trials = settings.pick(1000, 500, 400)
     for run in settings.repetitions():
         epsilons = list(settings.pick(_WITNESS_EPSILONS, _WITNESS_EPSILONS, (0.5, 2.0)))
         arguments = {"features": 5, "epsilons": epsilons, "trials": trials}
