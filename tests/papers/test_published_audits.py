@@ -15,12 +15,8 @@ from eigenveil.audit.case import Randomness
 from eigenveil.privacy.accountant import classic_sigma, epsilon_of_mu
 from eigenveil.privacy.views import published_cape_mu
 from eigenveil_papers import published
-from eigenveil_papers.audits import (
-    NOT_AUDITED,
-    GaussianView,
-    classic_fails_from,
-    published_cases,
-)
+from eigenveil_papers.audits import NOT_AUDITED, classic_fails_from, published_cases
+from eigenveil_papers.audits.attacks import GaussianView
 from eigenveil_papers.published.cape_pca import cape_messages, equal_plan
 
 CASES = {case.name: case for case in published_cases()}

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -19,15 +20,12 @@ from rich.table import Table
 from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen, bold, coloured, description, notify
 from eigenveil.errors import EigenveilError, WrongOption, printable
+from eigenveil_papers.reproduction import results
 from eigenveil_papers.reproduction.data import NAMES, at_hand
-from eigenveil_papers.reproduction.experiment import Experiment, RunSettings, Verdict
+from eigenveil_papers.reproduction.experiment import Experiment, RunSettings, Scale, Verdict
 from eigenveil_papers.reproduction.results import Reproduced
 from eigenveil_papers.reproduction.rule import OURS
-from eigenveil_papers.reproduction.runner import RunProgress
-
-if TYPE_CHECKING:
-    from eigenveil_papers.reproduction.experiment import Scale
-
+from eigenveil_papers.reproduction.runner import RunProgress, check_data
 
 Notify = Callable[[str], Callable[[RunProgress], None]]
 _COLOURS = {
@@ -215,54 +213,64 @@ class _Stopped(EigenveilError):
     exit_status = 130
 
 
-def reproduce(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(help="Experiments such as 000-fig1, 'all', or 'list' to see which."),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help="Only this data set, such as mnist, fashion-mnist or covtype; by default those of "
-            "the paper."
-        ),
-    ] = None,
-    data_folder: Annotated[
-        Path | None,
-        typer.Option(
-            help="Your folder of data: files by name, torchvision's root, UCI's and Debian's "
-            "files; with --data also its only table, whatever it is called."
-        ),
-    ] = None,
-    fetch: Annotated[
-        bool, typer.Option("--fetch", help="Get data sets that are not at hand from OpenML.")
-    ] = False,
-    fast: Annotated[
-        bool, typer.Option("--fast", help="Fewer rows and runs: minutes for all of them.")
-    ] = False,
-    toy: Annotated[bool, typer.Option("--toy", hidden=True)] = False,
-    runs: Annotated[
-        int | None, typer.Option(min=1, help="Repetitions of each measurement.")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes; by default one for each processor.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for pictures and numbers.")] = Path(
-        "reproduced"
+_Names = Annotated[
+    list[str] | None,
+    typer.Argument(help="Experiments such as 000-fig1, 'all', or 'list' to see which."),
+]
+_Data = Annotated[
+    str | None,
+    typer.Option(
+        help="Only this data set, such as mnist, fashion-mnist or covtype; by default those of "
+        "the paper."
     ),
-    page: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also write a page (.md) about all pictures in the folder, and a folder of pages "
-            "beside it with settings and verdicts."
-        ),
-    ] = None,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Do not go on with a run that was stopped.")
-    ] = False,
-    redraw: Annotated[
-        bool, typer.Option("--redraw", help="Only draw and judge what was measured before.")
-    ] = False,
+]
+_DataFolder = Annotated[
+    Path | None,
+    typer.Option(
+        help="Your folder of data: files by name, torchvision's root, UCI's and Debian's "
+        "files; with --data also its only table, whatever it is called."
+    ),
+]
+_Fetch = Annotated[
+    bool, typer.Option("--fetch", help="Get data sets that are not at hand from OpenML.")
+]
+_Fast = Annotated[
+    bool, typer.Option("--fast", help="Fewer rows and runs: minutes for all of them.")
+]
+_Toy = Annotated[bool, typer.Option("--toy", hidden=True)]
+_Runs = Annotated[int | None, typer.Option(min=1, help="Repetitions of each measurement.")]
+_Jobs = Annotated[
+    int | None, typer.Option(min=1, help="Processes; by default one for each processor.")
+]
+_Out = Annotated[Path, typer.Option(help="Folder for pictures and numbers.")]
+_Page = Annotated[
+    Path | None,
+    typer.Option(
+        help="Also write a page (.md) about all pictures in the folder, and a folder of pages "
+        "beside it with settings and verdicts."
+    ),
+]
+_Restart = Annotated[
+    bool, typer.Option("--restart", help="Do not go on with a run that was stopped.")
+]
+_Redraw = Annotated[
+    bool, typer.Option("--redraw", help="Only draw and judge what was measured before.")
+]
+
+
+def reproduce(
+    names: _Names = None,
+    data: _Data = None,
+    data_folder: _DataFolder = None,
+    fetch: _Fetch = False,
+    fast: _Fast = False,
+    toy: _Toy = False,
+    runs: _Runs = None,
+    jobs: _Jobs = None,
+    out: _Out = Path("reproduced"),
+    page: _Page = None,
+    restart: _Restart = False,
+    redraw: _Redraw = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -272,17 +280,12 @@ def reproduce(
     A run that was stopped goes on where it was when the same command is given again.
     """
     from eigenveil_papers.reproduction import page as registry
-    from eigenveil_papers.reproduction import results
-    from eigenveil_papers.reproduction.page import write_page
-    from eigenveil_papers.reproduction.runner import check_data
 
     if fast and toy:
         raise WrongOption("fast-and-toy")
     if restart and redraw:
         raise WrongOption("restart-and-redraw")
     scale: Scale = "fast" if fast else "toy" if toy else "full"
-    from eigenveil_papers.reproduction.experiment import RunSettings
-
     settings = RunSettings(scale=scale, data=data, folder=data_folder, fetch=fetch, runs=runs)
     processes = jobs or _processors()
     if not names or "list" in names:
@@ -300,20 +303,14 @@ def reproduce(
             if redraw:
                 outcomes.append(results.redraw(experiment, settings, out=out))
                 continue
+            measure = partial(results.make, jobs=processes, restart=restart)
             try:
-                outcome = results.make(
-                    experiment,
-                    settings,
-                    out=out,
-                    jobs=processes,
-                    progress=notify(experiment.name),
-                    restart=restart,
-                )
+                told = notify(experiment.name)
+                outcomes.append(measure(experiment, settings, out=out, progress=told))
             except KeyboardInterrupt:
                 raise _Stopped("stopped", experiment=experiment.name, out=out) from None
-            outcomes.append(outcome)
     if page is not None:
-        write_page(out, page)
+        registry.write_page(out, page)
     if json:
         options.print_json(as_values(outcomes))
         return

@@ -377,21 +377,18 @@ def capepca(
 
     Parameters
     ----------
-    sites : sequence of arrays of shape (n_s, D), or of SecondMoment
-        One for each site.
+    sites : sequence of S arrays of shape (n_s, D), or of SecondMoment
     n_components : int
-        K, at most D.
     epsilon, delta : float, or sequence of S
         The guarantee claimed, ``epsilon > 0`` and ``0 < delta < 1``.
     weights : sequence of S floats, or None
         Of the sites in the mean; None: in proportion to their rows.
     noise : {"literal", "symmetric"}
-        Of the helper and of the aggregator: D x D independent entries as in the text, or one for
-        each entry of the triangle. The result has the same law, its messages have not: who adds a
-        literal message to its transpose has averaged the helper's noise off the diagonal.
+        Of helper and aggregator: D x D independent entries as in the text, or one for each entry
+        of the triangle. The result has the same law, its messages have not: who adds a literal one
+        to its transpose has averaged the helper's noise off the diagonal.
     row_bound : float or None
-        A public bound on the rows' norms, by which they are divided. Without one it is the largest
-        norm found at any site, which is not private.
+        A public bound on the rows' norms; without one the largest at any site, not private.
     rank_by : {"magnitude", "value"}
         Directions by singular value, as published, or by eigenvalue.
     random_state : int, Generator or None
@@ -399,28 +396,20 @@ def capepca(
     moments = second_moments(sites, row_bound=row_bound)
     check_components(n_components, moments[0].features)
     plan = _plan(len(moments), [1.0 / each.rows for each in moments], epsilon, delta, weights)
-    made = cape_messages(
-        np.stack([each.mean for each in moments]),
-        plan,
-        np.random.default_rng(random_state),
-        layout=noise,
-    )
+    means, rng = np.stack([each.mean for each in moments]), np.random.default_rng(random_state)
+    made = cape_messages(means, plan, rng, layout=noise)
     mean = weighted_mean(made, plan.weights)
     released = (mean + mean.T) / 2.0  # the helper's noise cancels but for rounding
     strengths, components = leading(released, n_components, rank_by=rank_by)
+    public = all(each.public_bound for each in moments)
+    most = float(np.max(epsilon)), float(np.max(delta))
     return PublishedPCA(
         components=components,
         strengths=strengths,
         released=released,
         deviation=plan.pooled,
         row_bound=moments[0].row_bound,
-        claim=gauss_claim(
-            float(np.max(epsilon)),
-            float(np.max(delta)),
-            _short(plan),
-            public_bound=all(each.public_bound for each in moments),
-            view="aggregator",
-        ),
+        claim=gauss_claim(*most, _short(plan), public_bound=public, view="aggregator"),
         messages=tuple(made.sent),
         known=tuple(made.known),
         helper=tuple(made.helper),

@@ -48,30 +48,23 @@ def private_power(
 
     Parameters
     ----------
-    X : array of shape (n, D), or SecondMoment
-        Not centred: centre the rows by something public if they need it.
-    n_components : int
-        K, at most D.
+    X : array of shape (n, D), or SecondMoment, not centred
+    n_components : int, at most D
     epsilon, delta : float
         The guarantee claimed, ``epsilon > 0`` and ``0 <= delta < 1``.
     n_iter : int or None
-        L. By default ``s_K / (s_K - s_{K+1}) ln D`` of the exact singular values (:func:`rounds`),
-        which is not private.
+        L; by default :func:`rounds`, of the exact singular values and so not private.
     row_bound : float or None
-        A public bound on the rows' norms, by which they are divided. Without one it is the largest
-        norm found, which is not private.
+        A public bound on the rows' norms; without one the largest norm found, not private.
     random_state : int, Generator or None
     """
     moment = second_moment(X, row_bound=row_bound)
     check_components(n_components, moment.features)
     check_epsilon(epsilon)
     check_delta(delta)
-    found = n_iter is None
     count = rounds(moment, n_components) if n_iter is None else checked_count("n_iter", n_iter)
-    shape = moment.features, n_components
+    shape, rng = (moment.features, n_components), np.random.default_rng(random_state)
     scale = noise_scale(*shape, rounds=count, epsilon=epsilon, delta=delta)
-    rng = np.random.default_rng(random_state)
-    total = moment.total
     basis = orthonormal_basis(rng.standard_normal(shape))
     triangle = np.zeros((n_components, n_components))
     for _ in range(count):
@@ -79,7 +72,7 @@ def private_power(
             noise = rng.normal(scale=scale * float(np.abs(basis).max()), size=shape)
         else:
             noise = rng.laplace(scale=scale, size=shape)
-        basis, triangle = np.linalg.qr(total @ basis + noise)
+        basis, triangle = np.linalg.qr(moment.total @ basis + noise)
     return PublishedPCA(
         components=fix_signs(np.ascontiguousarray(basis.T)),
         strengths=np.abs(np.diag(triangle)),
@@ -89,7 +82,7 @@ def private_power(
             epsilon,
             delta,
             *((ONE_ENTRY,) if delta else ()),
-            *((ROUNDS,) if found else ()),
+            *((ROUNDS,) if n_iter is None else ()),
             calculation="the published noise of each round",
             public_bound=moment.public_bound,
         ),

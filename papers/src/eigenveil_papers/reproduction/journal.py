@@ -21,7 +21,7 @@ from eigenveil_papers.reproduction.experiment import Experiment, Point, RunSetti
 ENDING = ".journal.jsonl"
 _ASIDE = ".journal-aside.jsonl"
 # what of the package has no say in the numbers: commands, drawing, and this frame
-_NO_NUMBERS = frozenset({"cli", "audit", "plots", "audits.py", "command.py", "entry.py"})
+_NO_NUMBERS = frozenset({"cli", "audit", "plots", "audits", "command.py", "entry.py"})
 _FRAME = frozenset(
     f"{name}.py"
     for name in (

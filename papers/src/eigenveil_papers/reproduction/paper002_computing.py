@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -74,67 +75,54 @@ def _names(settings: RunSettings) -> tuple[str, ...]:
 
 
 def _tasks(settings: RunSettings) -> Sequence[RunTask]:
-    tasks = []
+    pick = settings.pick
     arguments: dict[str, Any]
+    tasks = []
     for run in settings.repetitions(full=3, fast=2, toy=1):
+        task = partial(RunTask, run=run)
         for name in _names(settings):
-            arguments = {
-                "name": name,
-                "data": find(name, settings).as_arguments(),
-                "rows": settings.pick(None, 2000, 1000),
-            }
-            cost = 45.0 if name == "mnist" else settings.pick(4.0, 2.0, 0.3)
-            tasks.append(RunTask(work=tracking, arguments=arguments, run=run, cost=cost))
+            data = find(name, settings).as_arguments()
+            arguments = {"name": name, "data": data, "rows": pick(None, 2000, 1000)}
+            cost = 45.0 if name == "mnist" else pick(4.0, 2.0, 0.3)
+            tasks.append(task(work=tracking, arguments=arguments, cost=cost))
         if settings.data not in (None, "synthetic"):
             continue
-        for alpha in settings.pick((0.001, 0.1, 0.5, 1.0, 2.0, 3.0), (0.1, 0.5, 1.0), (0.5, 1.0)):
-            arguments = {
-                "alphas": [alpha],
-                "features": settings.pick(400, 100, 30),
-                "rows": settings.pick(4000, 2000, 1000),
-            }
-            cost = settings.pick(16.0, 1.5, 0.3)
-            tasks.append(RunTask(work=spectra, arguments=arguments, run=run, cost=cost))
+        shape = {"features": pick(400, 100, 30), "rows": pick(4000, 2000, 1000)}
+        for alpha in pick((0.001, 0.1, 0.5, 1.0, 2.0, 3.0), (0.1, 0.5, 1.0), (0.5, 1.0)):
+            arguments = {"alphas": [alpha], **shape}
+            tasks.append(task(work=spectra, arguments=arguments, cost=pick(16.0, 1.5, 0.3)))
         arguments = {
-            "features": settings.pick([10, 30, 100, 300, 1000], [10, 100, 1000], [10, 50]),
-            "rows": settings.pick(1000, 200, 200),
+            "features": pick([10, 30, 100, 300, 1000], [10, 100, 1000], [10, 50]),
+            "rows": pick(1000, 200, 200),
         }
-        tasks.append(
-            RunTask(work=speed, arguments=arguments, run=run, cost=settings.pick(30.0, 3.0, 0.3))
-        )
+        tasks.append(task(work=speed, arguments=arguments, cost=pick(30.0, 3.0, 0.3)))
         arguments = {
-            "features": settings.pick(400, 100, 50),
-            "rows": settings.pick(32_768, 6144, 4096),
-            "nodes": settings.pick([1, 2, 4, 8, 16, 32, 64], [1, 4, 16, 32], [1, 4]),
+            "features": pick(400, 100, 50),
+            "rows": pick(32_768, 6144, 4096),
+            "nodes": pick([1, 2, 4, 8, 16, 32, 64], [1, 4, 16, 32], [1, 4]),
             "alpha": 1.0,
         }
-        tasks.append(
-            RunTask(work=trees, arguments=arguments, run=run, cost=settings.pick(15.0, 1.5, 0.3))
-        )
+        tasks.append(task(work=trees, arguments=arguments, cost=pick(15.0, 1.5, 0.3)))
         arguments = {"features": 50, "rows": 2048, "rank": 8, "nodes": [1, 4, 16, 64]}
-        tasks.append(RunTask(work=lemma_1, arguments=arguments, run=run, cost=0.2))
+        tasks.append(task(work=lemma_1, arguments=arguments, cost=0.2))
         if run == 0:
-            arguments = {
-                "features": settings.pick([100, 300, 1000, 3000], [100, 400], [50, 200]),
-                "rows": settings.pick([500, 5000], [200, 800], [200, 400]),
-            }
-            tasks.append(
-                RunTask(
-                    work=memory, arguments=arguments, run=run, cost=settings.pick(2.8, 0.4, 0.1)
-                )
-            )
-            # a task for each number of nodes: what is done of them is kept if a run is stopped
-            for nodes in settings.pick(*_NODES):
-                arguments = {
-                    "features": settings.pick(*_TREE_FEATURES),
-                    "sizes": list(_SIZES[settings.scale]),
-                    "nodes": nodes,
-                }
-                cost = settings.pick(140.0 if nodes == 1 else 80.0, 3.0, 0.1)
-                tasks.append(
-                    RunTask(work=streamed_tree, arguments=arguments, cost=cost, alone=True)
-                )
+            tasks += _tasks_of_one_run(settings)
     return tasks
+
+
+def _tasks_of_one_run(settings: RunSettings) -> Iterator[RunTask]:
+    pick = settings.pick
+    arguments: dict[str, Any] = {
+        "features": pick([100, 300, 1000, 3000], [100, 400], [50, 200]),
+        "rows": pick([500, 5000], [200, 800], [200, 400]),
+    }
+    yield RunTask(work=memory, arguments=arguments, cost=pick(2.8, 0.4, 0.1))
+    shape = {"features": pick(*_TREE_FEATURES), "sizes": list(_SIZES[settings.scale])}
+    # a task for each number of nodes: what is done of them is kept if a run is stopped
+    for nodes in pick(*_NODES):
+        cost = pick(140.0 if nodes == 1 else 80.0, 3.0, 0.1)
+        arguments = {**shape, "nodes": nodes}
+        yield RunTask(work=streamed_tree, arguments=arguments, cost=cost, alone=True)
 
 
 def _given(settings: RunSettings) -> Sequence[Given]:

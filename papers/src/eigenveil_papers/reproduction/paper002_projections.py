@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -180,28 +181,7 @@ def _draw(numbers: Numbers, settings: RunSettings) -> Figure:
     )
     figure, places = grid(panels, 3, title=title)
     for panel, axes in places:
-        several = len(numbers.series(panel.key)) > 1
-        for series in sorted(numbers.series(panel.key), key=int):
-            points = numbers.points(panel.key, series)
-            kind = int(series)
-            axes.scatter(
-                points[:, 0],
-                points[:, 1],
-                s=9,
-                color=_COLOURS[kind % len(_COLOURS)] if several else _PLAIN,
-                marker=_MARKERS[kind % len(_MARKERS)] if several else ".",
-                alpha=0.6,
-                linewidths=0,
-                label=series if several else None,
-            )
-        title = f"({panel.letter}) {panel.title}" if panel.letter else panel.title
-        axes.set_title(broken(title, axes), fontsize=9)
-        axes.set_xlabel(panel.xlabel, fontsize=8.5)
-        axes.set_ylabel(panel.ylabel, fontsize=8.5)
-        axes.tick_params(labelsize=7.5)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(visible=True, lw=0.4, color="#dddddd")
-        axes.set_axisbelow(True)
+        _scatter(axes, panel, numbers)
     handles, labels = max(
         (axes.get_legend_handles_labels() for _, axes in places),
         key=lambda found: len(found[1]),
@@ -224,13 +204,34 @@ def _draw(numbers: Numbers, settings: RunSettings) -> Figure:
     return figure
 
 
+def _scatter(axes: Any, panel: Panel, numbers: Numbers) -> None:
+    several = len(numbers.series(panel.key)) > 1
+    for series in sorted(numbers.series(panel.key), key=int):
+        points = numbers.points(panel.key, series)
+        kind = int(series)
+        axes.scatter(
+            points[:, 0],
+            points[:, 1],
+            s=9,
+            color=_COLOURS[kind % len(_COLOURS)] if several else _PLAIN,
+            marker=_MARKERS[kind % len(_MARKERS)] if several else ".",
+            alpha=0.6,
+            linewidths=0,
+            label=series if several else None,
+        )
+    title = f"({panel.letter}) {panel.title}" if panel.letter else panel.title
+    axes.set_title(broken(title, axes), fontsize=9)
+    axes.set_xlabel(panel.xlabel, fontsize=8.5)
+    axes.set_ylabel(panel.ylabel, fontsize=8.5)
+    axes.tick_params(labelsize=7.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, lw=0.4, color="#dddddd")
+    axes.set_axisbelow(True)
+
+
 def _panel_title(numbers: Numbers, name: str, method: str, settings: RunSettings) -> str:
     energy = numbers.at(f"{name}-energy", method, 2.0)
     return f"{title_of(find(name, settings))}: {METHODS[method]} ({energy:.3g})"
-
-
-def _claims(numbers: Numbers, settings: RunSettings) -> Sequence[Claim]:
-    return claims(numbers, _names(settings))
 
 
 FIG2 = Experiment(
@@ -250,7 +251,7 @@ FIG2 = Experiment(
     datasets=("mnist", "wine", "digits", "fashion-mnist"),
     tasks=_tasks,
     draw=_draw,
-    claims=_claims,
+    claims=lambda numbers, settings: claims(numbers, _names(settings)),
     given=projections,
 )
 
@@ -272,17 +273,27 @@ METHODS = {
 ENERGY = Measure(unit="of the best two components' energy", margin=0.02, most=1.0)
 
 
+_NEEDED = Measure(unit="times the deviation needed", margin=1.0, ratio=True)
+
+
+def _energies(
+    numbers: Numbers,
+    names: Sequence[str],
+    statement: str,
+    where: str,
+    method: str,
+    least: float,
+    aside: str = "",
+) -> Claim:
+    found = [(name, f"{name}-energy", method) for name in names]
+    return Scope(numbers, where, (), ENERGY).holds_for(statement, found, least=least, aside=aside)
+
+
 def claims(numbers: Numbers, names: Sequence[str]) -> Sequence[Claim]:
     """The paper's claims about figure 2 for these data sets, and ours."""
     panels = [f"{name}-energy" for name in names]
 
-    def energies(
-        statement: str, where: str, method: str, least: float, *, aside: str = ""
-    ) -> Claim:
-        found = [(name, f"{name}-energy", method) for name in names]
-        return Scope(numbers, where, (), ENERGY).holds_for(
-            statement, found, least=least, aside=aside
-        )
+    energies = partial(_energies, numbers, names)
 
     def told(kind: str, method: str, x: float) -> str:
         return ", ".join(
@@ -323,9 +334,7 @@ def claims(numbers: Numbers, names: Sequence[str]) -> Sequence[Claim]:
             aside=f"the epsilon that this mask gives at delta {DELTA:g}, claimed to be "
             f"{EPSILON:g}: " + told("epsilon", "fpca-as-coded", EPSILON),
         ),
-        Scope(
-            numbers, OURS, (), Measure(unit="times the deviation needed", margin=1.0, ratio=True)
-        ).holds_for(
+        Scope(numbers, OURS, (), _NEEDED).holds_for(
             "FPCA's noise is far above need (here: at least ten times the deviation that the exact "
             "Gaussian mechanism has on the whole stream's second moment).",
             [(name, f"{name}-noise", "fpca") for name in names],

@@ -42,18 +42,6 @@ def figure1_claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     panels = present(numbers, "epsilon")
     where = "Section 4, figure 1"
 
-    def times(
-        statement: str,
-        first: str,
-        second: str,
-        *,
-        least: float | None = None,
-        most: float | None = None,
-    ) -> Claim:
-        return Scope(numbers, OURS, panels).epsilon_ratios(
-            statement, first, second, least=least, most=most, level=LEVEL
-        )
-
     return [
         Scope(numbers, where, panels, ENERGY).rises(
             "For all data sets the captured energy increases with epsilon.", _PUBLISHED
@@ -67,50 +55,68 @@ def figure1_claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
         _matches(numbers, panels),
         _theorem1(numbers),
         _nine_tenths(numbers),
-        times(
-            "What the repair of SN costs: at most 4 times its epsilon for the same energy, where"
-            " neighbours have one row changed (of which 2 for halving epsilon).",
-            "wishart-sn",
-            "wishart-repaired",
-            most=4.0,
-        ),
-        times(
-            "What the repair of SN costs: at most 1.5 times its epsilon for the same energy, where"
-            " neighbours have one row more or less.",
-            "wishart-sn",
-            ADD_REMOVE,
-            most=1.5,
-        ),
-        times(
-            "Analyze Gauss as published needs at least 10 times our epsilon for the same energy"
-            " and delta (unit rows; isometric, exactly calibrated noise).",
-            "eigenveil",
-            "analyze-gauss",
-            least=_TARGET,
-        ),
-        times(
-            "With delta = 1e-6 ours still needs no more epsilon than Analyze Gauss with the paper's"
-            " delta.",
-            "eigenveil-strict",
-            "analyze-gauss",
-            least=1.0,
-        ),
-        times(
-            "Pure epsilon, sound: PPCA as published needs at least 10 times our epsilon for the"
-            " same energy.",
-            "eigenveil-pure",
-            "ppca",
-            least=_TARGET,
-        ),
-        times(
-            "Pure epsilon, sound: the private power method with Laplace noise needs at least 10"
-            " times our epsilon for the same energy.",
-            "eigenveil-pure",
-            "private-power-pure",
-            least=_TARGET,
+        *(
+            Scope(numbers, OURS, panels).epsilon_ratios(
+                statement, first, second, least=least, most=most, level=LEVEL
+            )
+            for statement, first, second, least, most in _TIMES_EPSILON
         ),
         *_ours_beside(numbers, panels),
     ]
+
+
+# statement, the two methods, and how many times the first's epsilon the second needs: at least, at
+# most
+_TIMES_EPSILON = (
+    (
+        "What the repair of SN costs: at most 4 times its epsilon for the same energy, where"
+        " neighbours have one row changed (of which 2 for halving epsilon).",
+        "wishart-sn",
+        "wishart-repaired",
+        None,
+        4.0,
+    ),
+    (
+        "What the repair of SN costs: at most 1.5 times its epsilon for the same energy, where"
+        " neighbours have one row more or less.",
+        "wishart-sn",
+        ADD_REMOVE,
+        None,
+        1.5,
+    ),
+    (
+        "Analyze Gauss as published needs at least 10 times our epsilon for the same energy"
+        " and delta (unit rows; isometric, exactly calibrated noise).",
+        "eigenveil",
+        "analyze-gauss",
+        _TARGET,
+        None,
+    ),
+    (
+        "With delta = 1e-6 ours still needs no more epsilon than Analyze Gauss with the paper's"
+        " delta.",
+        "eigenveil-strict",
+        "analyze-gauss",
+        1.0,
+        None,
+    ),
+    (
+        "Pure epsilon, sound: PPCA as published needs at least 10 times our epsilon for the"
+        " same energy.",
+        "eigenveil-pure",
+        "ppca",
+        _TARGET,
+        None,
+    ),
+    (
+        "Pure epsilon, sound: the private power method with Laplace noise needs at least 10"
+        " times our epsilon for the same energy.",
+        "eigenveil-pure",
+        "private-power-pure",
+        _TARGET,
+        None,
+    ),
+)
 
 
 def figure2_claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:

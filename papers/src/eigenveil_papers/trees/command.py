@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +25,7 @@ from eigenveil.files import Place
 from eigenveil.io import ReadOptions
 from eigenveil.models.model_options import OF_SKETCH
 from eigenveil.plots.style import BLUE, GREY, INK, RED
-from eigenveil_papers.trees.report import TreeReport
+from eigenveil_papers.trees.report import TreeReport, as_values
 
 _MIB = 2.0**20
 
@@ -65,24 +66,28 @@ def tree_figure(report: TreeReport) -> Any:
     return np.array([error, size, seconds])
 
 
+def _curves(axes: Any, place: Any, curves: dict[str, Any], loc: str) -> None:
+    """Two curves over the levels, with their labels."""
+    styles = {"marker": "o", "color": BLUE}, {"marker": "s", "color": RED, "ls": "--"}
+    for (label, values), style in zip(curves.items(), styles, strict=True):
+        axes.plot(place, values, lw=1.4, ms=5.5, label=label, **style)
+    axes.set_yscale("log")
+    axes.legend(frameon=False, loc=loc)
+
+
 def _errors(axes: Any, report: TreeReport, place: Any) -> None:
     """How much the components of a level miss."""
-    for values, style in (
-        (
-            [level.error for level in report.levels],
-            {"marker": "o", "color": BLUE, "label": "private sums, as sent"},
-        ),
-        (
-            [level.merged_error for level in report.levels],
-            {"marker": "s", "color": RED, "ls": "--", "label": "merged subspaces, no noise"},
-        ),
-    ):
-        shown = np.array([np.nan if v is None else 100.0 * max(v, 1e-9) for v in values])
-        axes.plot(place, shown, lw=1.4, ms=5.5, **style)
-    axes.set_yscale("log")
+
+    def shown(errors: list[float | None]) -> list[float]:
+        return [np.nan if error is None else 100.0 * max(error, 1e-9) for error in errors]
+
+    curves = {
+        "private sums, as sent": shown([level.error for level in report.levels]),
+        "merged subspaces, no noise": shown([level.merged_error for level in report.levels]),
+    }
+    _curves(axes, place, curves, "lower left")
     axes.set_ylabel("energy missed\n(% of the best possible)")
     axes.yaxis.set_major_locator(LogLocator(numticks=6))
-    axes.legend(frameon=False, loc="lower left")
 
 
 def _sizes(axes: Any, report: TreeReport, place: Any) -> None:
@@ -108,32 +113,13 @@ def _sizes(axes: Any, report: TreeReport, place: Any) -> None:
 
 def _seconds(axes: Any, report: TreeReport, place: Any) -> None:
     """Processor time of a level, and of its slowest party."""
-    total = np.array([level.seconds for level in report.levels])
-    slowest = np.array([level.slowest for level in report.levels])
-    floor = 1e-6
-    axes.plot(
-        place,
-        np.maximum(total, floor),
-        marker="o",
-        color=BLUE,
-        lw=1.4,
-        ms=5.5,
-        label="all parties of the level",
-    )
-    axes.plot(
-        place,
-        np.maximum(slowest, floor),
-        marker="s",
-        color=RED,
-        ls="--",
-        lw=1.4,
-        ms=5.5,
-        label="its slowest party",
-    )
-    axes.set_yscale("log")
+    curves = {
+        "all parties of the level": [max(level.seconds, 1e-6) for level in report.levels],
+        "its slowest party": [max(level.slowest, 1e-6) for level in report.levels],
+    }
+    _curves(axes, place, curves, "upper right")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_ylabel("processor time (s)")
-    axes.legend(frameon=False, loc="upper right")
 
 
 # -- ``eigenveil simulate-tree``: merging up a tree of sites, level by level.
@@ -142,76 +128,95 @@ def _seconds(axes: Any, report: TreeReport, place: Any) -> None:
 _TABLE, _FIGURES = "tree.csv", ("tree.png", "tree.svg")
 
 
+_Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Files of your own, whose rows are dealt to the leaves at random; without them "
+        "rows are made up.",
+        show_default=False,
+    ),
+]
+_Nodes = Annotated[int, typer.Option(help="Leaves: sites with rows, 2 or more.")]
+_FanOut = Annotated[int, typer.Option(help="Children of an inner node, 2 or more.")]
+_Features = Annotated[int, typer.Option(help="Columns of the made-up rows.")]
+_Components = Annotated[
+    int | None,
+    typer.Option(
+        "--components", "-k", help="Components; 10, or half the columns where there are few."
+    ),
+]
+_SketchColumns = Annotated[
+    int,
+    typer.Option(
+        "--sketch-size", help="Columns of the sketch, and directions of a merged subspace."
+    ),
+]
+_Rows = Annotated[int, typer.Option(help="Rows of a leaf.")]
+_Epsilon = Annotated[float, typer.Option(help="Privacy target.")]
+_Delta = Annotated[float, typer.Option(help="Privacy target.")]
+_Lost = Annotated[
+    float, typer.Option(help="Share of the leaves that never send, at random, in [0, 1).")
+]
+_Tolerate = Annotated[
+    float,
+    typer.Option(help="Share of the leaves that may be missing: the others draw all of the noise."),
+]
+_LostSubtrees = Annotated[
+    int, typer.Option(help="Inner nodes that take messages and never send, at random.")
+]
+_Late = Annotated[
+    float, typer.Option(help="Share of the arriving leaves that come after their node sent.")
+]
+_Protect = Annotated[
+    str,
+    typer.Option(
+        help="Which adversary the target is for: outsider (the leaves share the noise) or "
+        "aggregators "
+        "(each leaf draws all of it)."
+    ),
+]
+_Rounds = Annotated[
+    int,
+    typer.Option(help="Rounds, each of other rows, lost and late leaves; each row is in one."),
+]
+_Forgetting = Annotated[
+    float,
+    typer.Option(help="With rounds: what earlier ones are multiplied by at each further one."),
+]
+_Seed = Annotated[
+    int | None,
+    typer.Option(help="Reproducible rows, losses and noise: the result is not certified."),
+]
+_Out = Annotated[Path, typer.Option(help="Folder to write; it must not exist.")]
+_Overwrite = Annotated[bool, typer.Option(help="Replace an earlier result.")]
+
+
 @options.reads_files
 def simulate_tree(
     context: typer.Context,
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Files of your own, whose rows are dealt to the leaves at random; without them "
-            "rows are made up.",
-            show_default=False,
-        ),
-    ] = None,
-    nodes: Annotated[int, typer.Option(help="Leaves: sites with rows, 2 or more.")] = 1024,
-    fan_out: Annotated[int, typer.Option(help="Children of an inner node, 2 or more.")] = 4,
-    features: Annotated[int, typer.Option(help="Columns of the made-up rows.")] = 1000,
-    components: Annotated[
-        int | None,
-        typer.Option(
-            "--components", "-k", help="Components; 10, or half the columns where there are few."
-        ),
-    ] = None,
-    sketch_columns: Annotated[
-        int,
-        typer.Option(
-            "--sketch-size", help="Columns of the sketch, and directions of a merged subspace."
-        ),
-    ] = 50,
-    rows: Annotated[int, typer.Option(help="Rows of a leaf.")] = 200,
-    epsilon: Annotated[float, typer.Option(help="Privacy target.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Privacy target.")] = 1e-6,
-    lost: Annotated[
-        float, typer.Option(help="Share of the leaves that never send, at random, in [0, 1).")
-    ] = 0.3,
-    tolerate: Annotated[
-        float,
-        typer.Option(
-            help="Share of the leaves that may be missing: the others draw all of the noise."
-        ),
-    ] = 0.35,
-    lost_subtrees: Annotated[
-        int, typer.Option(help="Inner nodes that take messages and never send, at random.")
-    ] = 0,
-    late: Annotated[
-        float, typer.Option(help="Share of the arriving leaves that come after their node sent.")
-    ] = 0.05,
-    protect: Annotated[
-        str,
-        typer.Option(
-            help="Which adversary the target is for: outsider (the leaves share the noise) or "
-            "aggregators "
-            "(each leaf draws all of it)."
-        ),
-    ] = "outsider",
-    rounds: Annotated[
-        int,
-        typer.Option(help="Rounds, each of other rows, lost and late leaves; each row is in one."),
-    ] = 1,
-    forgetting: Annotated[
-        float,
-        typer.Option(help="With rounds: what earlier ones are multiplied by at each further one."),
-    ] = 1.0,
+    files: _Files = None,
+    nodes: _Nodes = 1024,
+    fan_out: _FanOut = 4,
+    features: _Features = 1000,
+    components: _Components = None,
+    sketch_columns: _SketchColumns = 50,
+    rows: _Rows = 200,
+    epsilon: _Epsilon = 1.0,
+    delta: _Delta = 1e-6,
+    lost: _Lost = 0.3,
+    tolerate: _Tolerate = 0.35,
+    lost_subtrees: _LostSubtrees = 0,
+    late: _Late = 0.05,
+    protect: _Protect = "outsider",
+    rounds: _Rounds = 1,
+    forgetting: _Forgetting = 1.0,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     sql: options.Sql = None,
     database: options.Database = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Reproducible rows, losses and noise: the result is not certified."),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")] = Path("tree"),
-    overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
+    seed: _Seed = None,
+    out: _Out = Path("tree"),
+    overwrite: _Overwrite = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
@@ -227,55 +232,46 @@ def simulate_tree(
     of_files = _given(context, places, columns=columns, exclude=exclude, read=read)
     if rounds == 1 and forgetting != 1.0:
         raise WrongOption("forgetting-of-one-round")
-    _check(
-        rounds=rounds,
-        nodes=nodes,
-        fan_out=fan_out,
-        rows=rows,
-        sketch_columns=sketch_columns,
-        seed=seed,
-    )
+    _check(rounds=rounds, nodes=nodes, fan_out=fan_out, rows=rows, sketch=sketch_columns, seed=seed)
     _check_shares(lost=lost, late=late, tolerate=tolerate)
     check_free(out, overwrite=overwrite)
-
-    from eigenveil.federation.tree.private import make_tree_study
-    from eigenveil.federation.tree.tree import MergeTree
     from eigenveil_papers.trees import simulated
 
-    chosen: dict[str, Any] = {OF_SKETCH: sketch_columns}
+    asked = {"epsilon": epsilon, "delta": delta, "protect": protect, OF_SKETCH: sketch_columns}
     if rounds > 1:
-        chosen |= {"publish": "blocks", "forgetting": forgetting}
-    tree = MergeTree.with_leaves(nodes, fan_out=fan_out)
+        asked |= {"publish": "blocks", "forgetting": forgetting}
     width = features if of_files is None else of_files.shape[1]
-    study = make_tree_study(
-        tree,
-        features=width,
-        n_components=max(1, min(_COMPONENTS, width // 2)) if components is None else components,
-        epsilon=epsilon,
-        delta=delta,
-        **chosen,
-        lost=min(nodes - 1, math.ceil(tolerate * nodes - 1e-9)),
-        protect=protect,
-    )
+    study = _study(nodes, fan_out, width, components, tolerate, asked)
+    played = rows if of_files is None else of_files
     with new_folder(out) as folder:
         with counted("leaves", quiet=quiet or json) as progress:
-            report = simulated.simulate_tree(
-                study,
-                rows=rows if of_files is None else of_files,
-                lost=lost,
-                late=late,
-                lost_subtrees=lost_subtrees,
-                rounds=rounds,
-                seed=seed,
-                progress=progress,
-            )
+            play = partial(simulated.simulate_tree, study, lost_subtrees=lost_subtrees, seed=seed)
+            report = play(rows=played, lost=lost, late=late, rounds=rounds, progress=progress)
         _write(report, folder)
     if json:
-        from eigenveil_papers.trees.report import as_values
-
         options.print_json({**as_values(report), "out": str(out)})
-        return
-    _print(report, Screen(quiet=quiet), out)
+    else:
+        _print(report, Screen(quiet=quiet), out)
+
+
+def _study(
+    nodes: int,
+    fan_out: int,
+    width: int,
+    components: int | None,
+    tolerate: float,
+    asked: dict[str, Any],
+) -> Any:
+    from eigenveil.federation.tree.private import make_tree_study
+    from eigenveil.federation.tree.tree import MergeTree
+
+    return make_tree_study(
+        MergeTree.with_leaves(nodes, fan_out=fan_out),
+        features=width,
+        n_components=max(1, min(_COMPONENTS, width // 2)) if components is None else components,
+        lost=min(nodes - 1, math.ceil(tolerate * nodes - 1e-9)),
+        **asked,
+    )
 
 
 _COMPONENTS = 10
@@ -323,14 +319,14 @@ def _given(
 
 
 def _check(
-    *, rounds: int, nodes: int, fan_out: int, rows: int, sketch_columns: int, seed: int | None
+    *, rounds: int, nodes: int, fan_out: int, rows: int, sketch: int, seed: int | None
 ) -> None:
     for name, value, least, why in (
         ("--rounds", rounds, 1, "a tree has a round"),
         ("--nodes", nodes, 2, "a tree has at least two leaves"),
         ("--fan-out", fan_out, 2, "a node that merges has at least two children"),
         ("--rows", rows, 1, "a leaf has rows"),
-        ("--sketch-size", sketch_columns, 1, "a sketch has columns"),
+        ("--sketch-size", sketch, 1, "a sketch has columns"),
         ("--seed", 0 if seed is None else seed, 0, "a seed is not negative"),
     ):
         if value < least:
@@ -349,18 +345,8 @@ def _check_shares(**shares: float) -> None:
 
 
 _COLUMNS = (
-    "level",
-    "parties",
-    "sent",
-    "least",
-    "messages",
-    "bytes",
-    "seconds",
-    "slowest",
-    "error",
-    "merged_error",
-    "merged_bytes",
-    "merged_seconds",
+    *("level", "parties", "sent", "least", "messages", "bytes", "seconds", "slowest"),
+    *("error", "merged_error", "merged_bytes", "merged_seconds"),
 )
 
 
