@@ -14,7 +14,6 @@ from scipy import stats
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.privacy.accountant import delta_of_mu
 from eigenveil_papers.published.data import synth
-from eigenveil_papers.published.result import LARGEST_NORM
 from eigenveil_papers.published.sulq import (
     mod_sulq,
     omega,
@@ -184,46 +183,6 @@ def test_a_large_budget_gives_the_exact_directions():
         )
         overlaps = np.abs(np.sum(made.components * exact[:2], axis=1))
         assert np.all(overlaps > 1 - 1e-6)
-
-
-def test_the_claim_is_never_certified_and_says_why():
-    within = mod_sulq(ROWS, n_components=1, row_bound=BOUND, random_state=0, **BUDGET)
-    found = mod_sulq(ROWS, n_components=1, random_state=0, **BUDGET)
-    for made in (within, found):
-        assert made.as_published
-        assert not made.claim.certified
-        assert (made.claim.epsilon, made.claim.delta) == (0.5, 0.05)
-        assert made.claim.adjacency == "replace-one"
-        assert "floating point" in str(made.claim)
-    assert LARGEST_NORM in found.claim.caveats
-    assert LARGEST_NORM not in within.claim.caveats
-    assert found.row_bound == pytest.approx(np.linalg.norm(ROWS, axis=1).max())
-    assert within.row_bound == BOUND
-
-
-def test_a_seed_repeats_a_run():
-    first, second = (
-        mod_sulq(ROWS, n_components=1, random_state=7, **BUDGET).released for _ in range(2)
-    )
-    np.testing.assert_array_equal(first, second)
-
-
-@pytest.mark.parametrize(
-    ("rows", "options", "message"),
-    [
-        (ROWS[0], {}, "no finite"),
-        (np.full((3, 2), np.nan), {}, "no finite"),
-        (np.zeros((0, 2)), {}, "no finite"),
-        (np.zeros((3, 2)), {}, "divided"),
-        (ROWS, {"row_bound": 0.1}, "longer"),
-        (ROWS, {"row_bound": -1.0}, "divided"),
-        (ROWS, {"n_components": 5}, "components"),
-        (ROWS, {"n_components": 0}, "components"),
-    ],
-)
-def test_bad_input_is_refused(rows, options, message):
-    with pytest.raises(DataError, match=message):
-        mod_sulq(rows, **({"n_components": 1} | BUDGET | options))
 
 
 # Figure 3

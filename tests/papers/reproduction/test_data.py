@@ -9,8 +9,6 @@ import pytest
 
 from eigenveil.errors import DataError
 from eigenveil_papers.reproduction import data, data_files
-from eigenveil_papers.reproduction import data as data_fetched
-from eigenveil_papers.reproduction import data as data_shipped
 from eigenveil_papers.reproduction.experiment import RunSettings
 
 
@@ -83,7 +81,7 @@ def test_without_files_something_shipped_stands_in_and_says_so():
 
 
 def test_made_up_sensors_are_the_same_rows_every_time():
-    one, two = data_shipped.make("made-up-sensors"), data_shipped.make("made-up-sensors")
+    one, two = data.make("made-up-sensors"), data.make("made-up-sensors")
     assert np.array_equal(one.X, two.X)
     strengths = np.linalg.svd(one.X - one.X.mean(axis=0), compute_uv=False)
     assert strengths[5] < 0.2 * strengths[4]  # five factors and noise
@@ -379,7 +377,7 @@ def test_the_network_is_asked_only_when_wished_and_once(tmp_path, monkeypatch):
     assert data.find("covtype", RunSettings()).stand_in_for
     assert asked == []
     rows = data.load(data.find("covtype", RunSettings(fetch=True)))
-    assert asked == [data_fetched.KNOWN["covtype"]]
+    assert asked == [data.KNOWN["covtype"]]
     assert np.array_equal(rows.X, Answer.data)
     assert rows.y.tolist() == [0, 1, 1, 0]
     assert rows.columns == Answer.feature_names
