@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from eigenveil.app.report import report_page
 from eigenveil.checks import library
 from eigenveil.errors import PrivacyError, printable
+from eigenveil.federation.protocol.certificates import check
 from eigenveil.models.stored import StoredModel
 
 
@@ -51,9 +53,6 @@ def log_result(model: StoredModel, *, files: bool = True) -> None:
 
 
 def _log_files(model: StoredModel, mlflow: Any) -> None:
-    from eigenveil.app.report import report_page
-    from eigenveil.federation.protocol.certificates import check
-
     verdict = check(model.certificate_)
     if verdict.guarantee is None:
         raise PrivacyError(

@@ -45,9 +45,9 @@ def scales(rows, *, mu=1e4, variables=None, seed=0, winsorize=None):
     first = released(AS_IT_IS)
     ranges = ranges_of(first, rows.shape[1], winsorize)
     second = released(range_of(ranges.middle, ranges.half, holes=False))
-    closer = closer_ranges(second, ranges, winsorize)
+    closer = closer_ranges(second, ranges)
     third = released(range_of(closer.middle, closer.half, holes=False))
-    return scales_of((first, second, third), ranges, closer, variables, winsorize)
+    return scales_of((first, second, third), ranges, closer, variables)
 
 
 COLUMNS_OF_ALL_KINDS = {

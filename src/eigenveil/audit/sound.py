@@ -7,6 +7,7 @@ moves the sum as far as it can.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -202,20 +203,24 @@ def sound_cases() -> list[Case]:
     ]
 
 
+def _sound(name: str, attack: Attack | ViewAttack | TreeAttack | StreamAttack, **own: Any) -> Case:
+    """The case of an attack on what this package claims; one row more or less, unless told."""
+    given = {"adjacency": "add-remove", **own}
+    return Case(name=name, group="sound", claim=attack.claim(), sample=attack.sample, **given)
+
+
 def _case(mechanism: str, which: str, name: str, attack: Attack) -> Case:
     kind = attack.kind
-    return Case(
-        name=name,
+    return _sound(
+        name,
+        attack,
         mechanism=mechanism,
         title=f"{mechanism}{' (' + which + ')' if which else ''}, {kind}",
-        group="sound",
         adjacency=attack.adjacency,
         test=attack.test,
         sampling="release_vectors on each data set"
         if not attack.mechanism.added
         else "release_sum on the grid" + ("" if attack.at_once else ", one by one"),
-        claim=attack.claim(),
-        sample=attack.sample,
         share=attack.mechanism.audited,
         covers=(f"{attack.record().statistic}/{kind}",),
     )
@@ -278,17 +283,14 @@ STREAMS: dict[str, StreamAttack] = {
 
 
 def _tree_case(name: str, attack: TreeAttack) -> Case:
-    return Case(
-        name=name,
+    return _sound(
+        name,
+        attack,
         mechanism="tree",
         title=f"tree of 8 leaves, {attack.view}",
-        group="sound",
-        adjacency="add-remove",
         view=attack.view,
         test=_SUM,
         sampling="each leaf's sum and share of the noise, added up",
-        claim=attack.claim(),
-        sample=attack.sample,
     )
 
 
@@ -296,17 +298,14 @@ def _stream_case(name: str, attack: StreamAttack) -> Case:
     how, made = ("", "PrefixSum")
     if attack.forgetting is not None:
         how, made = (", each with its own noise", "DiscountedSum")
-    return Case(
-        name=name,
+    return _sound(
+        name,
+        attack,
         mechanism="stream",
         title=f"stream of {attack.blocks} blocks{how}",
-        group="sound",
-        adjacency="add-remove",
         test="all prefixes together, as the releases C g + z that they stand for, along "
         "what the row moves of them (likelihood ratio)",
         sampling=f"{made}, many streams side by side",
-        claim=attack.claim(),
-        sample=attack.sample,
     )
 
 
@@ -315,16 +314,13 @@ def _view_case(name: str, attack: ViewAttack) -> Case:
     seen = attack.view.startswith("aggregator") and not attack.federation.hidden.any_noise
     weighed = seen and not mechanism.pure
     view = attack.view.replace("1 sites", "1 site")
-    return Case(
-        name=name,
+    return _sound(
+        name,
+        attack,
         mechanism="federated",
         title=f"{_SITES} sites, {attack.kind}, {masks} masks, {view}",
-        group="sound",
-        adjacency="add-remove",
         view=attack.view,
         test=_WEIGHED if weighed else mechanism.test if mechanism.pure else _SUM,
         sampling=_PROTOCOL,
-        claim=attack.claim(),
-        sample=attack.sample,
         share=1.0 if mechanism.audited == 1.0 else 0.1,
     )

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 
 from eigenveil.checks import library
@@ -129,8 +130,6 @@ def write_sklearn(model: StoredModel, path: Path) -> None:
 
     Such a file is a pickle, which runs code when it is opened: open those of people you trust.
     """
-    import joblib
-
     made = model.to_sklearn()
     with replacing(path) as scratch:
         joblib.dump(made, scratch)

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from eigenveil.errors import DataError, PrivacyError
+from eigenveil.models.display import plan_html
 from eigenveil.models.options import Options
 from eigenveil.models.schedule import CENTER, COUNTS_OF_HOLES, OBSERVED, SCALE, Planned, Step
 from eigenveil.moments.rows import Precision
@@ -64,8 +65,6 @@ class BasePlan(Settled):
     variables: int = Field(default=1, ge=1)
 
     def _repr_html_(self) -> str:
-        from eigenveil.models.display import plan_html
-
         return plan_html(self)
 
     def drawn_from(self, *, secure: bool) -> Self:

@@ -246,10 +246,10 @@ def find_scales(
     ranges = ranges_of(first, plan.features, plan.winsorize)
     preparation = range_of(ranges.middle, ranges.half, holes=holes)
     second = (yield over(COLUMN_RANGES, preparation))[COLUMN_RANGES]
-    closer = closer_ranges(second, ranges, plan.winsorize)
+    closer = closer_ranges(second, ranges)
     preparation = range_of(closer.middle, closer.half, holes=holes)
     third = (yield over(CLOSER_RANGES, preparation))[CLOSER_RANGES]
-    found = scales_of((first, second, third), ranges, closer, variables, plan.winsorize)
+    found = scales_of((first, second, third), ranges, closer, variables)
     state.preparation = Preparation(found.offset, found.scale, LIMIT, holes)
     hidden = np.flatnonzero(found.scale == 0)
     if hidden.size:

@@ -4,14 +4,20 @@ All show released numbers only and may be shared, but for :func:`plot_scores`, w
 is for the owner of the rows, and says so across the picture.
 """
 
-from eigenveil.plots.components import plot_biplot, plot_energy, plot_scores, plot_scree
+from eigenveil.plots.components import (
+    plot_biplot,
+    plot_correlations,
+    plot_energy,
+    plot_loadings,
+    plot_scores,
+    plot_scree,
+)
 from eigenveil.plots.mixtures import (
     plot_mixture,
     plot_mixture_strengths,
     plot_topic_strengths,
     plot_topics,
 )
-from eigenveil.plots.squares import plot_correlations, plot_loadings
 from eigenveil.plots.style import figure_bytes, save_figure
 
 __all__ = [

@@ -155,6 +155,7 @@ class Ranges:
 
     middle: Array  # In the data's units; `half` is 0 where nothing of a column was seen
     half: Array
+    winsorize: float | None = None  # The share of entries at either end that is left out
 
 
 @dataclass(frozen=True)
@@ -201,22 +202,22 @@ def ranges_of(release: Release, features: int, winsorize: float | None = None) -
         if seen.any() and not _is_zero(seen):
             places = np.flatnonzero(seen)
             middle[column], half[column] = _wider(edges[places[0]], edges[places[-1] + 1])
-    return Ranges(middle, half)
+    return Ranges(middle, half, winsorize)
 
 
-def closer_ranges(release: Release, ranges: Ranges, winsorize: float | None = None) -> Ranges:
+def closer_ranges(release: Release, ranges: Ranges) -> Ranges:
     """Ranges around the bins that stand out, where they are few; the same ones elsewhere."""
     middle, half = ranges.middle.copy(), ranges.half.copy()
     noise = BinNoise.of(release.record)
     for column, counts in enumerate(release.values.reshape(-1, RANGE_BINS)):
-        places = np.flatnonzero(_left(counts, _standing(counts, noise), winsorize))
+        places = np.flatnonzero(_left(counts, _standing(counts, noise), ranges.winsorize))
         if half[column] == 0 or places.size == 0:
             continue
         first, last = max(1, places[0]), min(EQUAL_BINS, places[-1])
         if 0 <= last - first < _FINE - 1:
             edges = _edges(ranges, column)
             middle[column], half[column] = _wider(edges[first], edges[last + 1])
-    return Ranges(middle, half)
+    return Ranges(middle, half, ranges.winsorize)
 
 
 def scales_of(
@@ -224,12 +225,11 @@ def scales_of(
     ranges: Ranges,
     closer: Ranges,
     variables: Array | None,
-    winsorize: float | None = None,
 ) -> ColumnScales:
     """Means and standard deviations of columns.
 
-    With ``winsorize`` middles and scales at which :data:`LIMIT` scales are the quantiles of these
-    shares from either end; of a category's columns as without.
+    Where ranges are winsorized, middles and scales at which :data:`LIMIT` scales are the quantiles
+    of that share from either end; of a category's columns as without.
     """
     features = ranges.half.size
     offset, scale, masses = np.zeros(features), np.zeros(features), np.zeros(features)
@@ -247,8 +247,8 @@ def scales_of(
         )
         seen, edges = np.where(_standing(found, each), found, 0.0), _edges(closer, column)
         offset[column], scale[column], masses[column] = _moments(seen, edges)
-        if winsorize is not None and scale[column] > 0:
-            low, high = _quantiles(seen, edges, winsorize)
+        if ranges.winsorize is not None and scale[column] > 0:
+            low, high = _quantiles(seen, edges, ranges.winsorize)
             offset[column], scale[column] = 0.5 * (low + high), 0.5 * (high - low) / LIMIT
     rows = float(np.median(masses[masses > 0])) if (masses > 0).any() else 0.0
     for columns in levels:

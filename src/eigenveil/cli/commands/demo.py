@@ -8,6 +8,7 @@ Every site has the visits of its own patients.
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Annotated
@@ -67,8 +68,6 @@ def demo(
     Prints each command before it runs, so that it can be repeated by hand. The folder is made, or
     must be of an earlier demo: that one is replaced.
     """
-    import shutil
-
     if folder.exists() and not (folder / MARK).is_file() and any(folder.iterdir()):
         raise OutputError("not-a-demonstration", folder=folder)
     shutil.rmtree(folder, ignore_errors=True)
