@@ -23,7 +23,7 @@ from benchmarks.data import power_law
 from benchmarks.report import Report
 from eigenveil import PrivatePCA
 from eigenveil.io import open_rows
-from eigenveil.linalg.threads import single_threaded_blas
+from eigenveil.linalg.eigen import single_threaded_blas
 from eigenveil.moments.accumulators import SecondMoment
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.rows import RowRule

@@ -12,7 +12,7 @@ from eigenveil.federation.tree.messages import TreeCodec, TreeKeys
 from eigenveil.federation.tree.nodes import Merged, Node, publish
 from eigenveil.federation.tree.private import Leaf, TreeStudy
 from eigenveil.federation.tree.tree import MergeTree, TreePlace
-from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.linalg.eigen import small_matrix_threads
 from eigenveil.models.driver import Charges
 from eigenveil.models.result import EstimatorSpec, Result
 from eigenveil.models.stored import noise_source

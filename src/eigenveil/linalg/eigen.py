@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from typing import cast
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
-from eigenveil.linalg.threads import small_matrix_threads
+
+def single_threaded_blas() -> AbstractContextManager[object]:
+    """One thread a call, while our own workers use the processors."""
+    return cast("AbstractContextManager[object]", _controller().limit(limits=1))
+
+
+def small_matrix_threads(size: int) -> AbstractContextManager[object]:
+    """One thread for matrices of up to about a thousand rows."""
+    # idle threads spin for a while after a call, and slow down whatever our workers do next
+    return single_threaded_blas() if size < _LARGE else nullcontext()
+
+
+_LARGE = 1500
+
+
+@lru_cache(maxsize=1)
+def _controller() -> ThreadpoolController:
+    """Looks through the loaded libraries once; doing so for every call would take longer."""
+    return ThreadpoolController()
+
 
 # Measured: LAPACK's subset driver wins below, or for many components, Lanczos above. Randomised
 # solvers are no choice: a spectrum under noise has no gaps (privacy.md, section 10).

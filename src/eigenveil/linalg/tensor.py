@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.linalg.eigen import small_matrix_threads
 
 # Starts for each row of the tensor: more change nothing (measured, see power_iteration).
 _STARTS_PER_ROW = 3

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import eigenveil
 from eigenveil.errors import DataError, InvalidRowsWarning
 from eigenveil.files import Place
-from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.linalg.eigen import small_matrix_threads
 from eigenveil.models.options import Options
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, certificate_of

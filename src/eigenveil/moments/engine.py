@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.linalg.threads import single_threaded_blas
+from eigenveil.linalg.eigen import single_threaded_blas
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.rows import Block, Precision
 from eigenveil.moments.source import PartitionedRows, Reading, RowSource

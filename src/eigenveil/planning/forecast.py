@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.federation.protocols import PROTOCOLS
-from eigenveil.linalg.eigen import leading_eigenpairs
-from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.linalg.eigen import leading_eigenpairs, small_matrix_threads
 from eigenveil.models.driver import drive as drive_rounds
 from eigenveil.models.model_options import DEFAULT_SPECTRUM as DEFAULT_SPECTRUM
 from eigenveil.models.pca.plan import Plan

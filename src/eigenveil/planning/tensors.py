@@ -17,7 +17,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
-from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.linalg.eigen import small_matrix_threads
 from eigenveil.models.driver import drive, rounds_of
 from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.rounds import Answers, Round, SumQuery

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
-from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.linalg.eigen import small_matrix_threads
 from eigenveil.models.driver import drive
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.rounds import Answers, Round, SumQuery

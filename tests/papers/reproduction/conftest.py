@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eigenveil.linalg.threads import single_threaded_blas
+from eigenveil.linalg.eigen import single_threaded_blas
 from eigenveil_papers.reproduction import figure, page, paper002_trees, results
 from eigenveil_papers.reproduction.experiment import RunSettings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers

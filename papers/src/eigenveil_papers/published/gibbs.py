@@ -25,8 +25,7 @@ import math
 import numpy as np
 import scipy.linalg
 
-from eigenveil.linalg.eigen import fix_signs, orthonormal_basis
-from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.linalg.eigen import fix_signs, orthonormal_basis, small_matrix_threads
 from eigenveil.privacy.accountant import check_epsilon
 from eigenveil_papers.published.moments import Rows, check_components, second_moment
 from eigenveil_papers.published.result import MARKOV_CHAIN, FloatArray, PublishedPCA, Seed, claimed

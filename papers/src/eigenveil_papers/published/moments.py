@@ -18,8 +18,7 @@ import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs
-from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs, small_matrix_threads
 from eigenveil_papers.published.result import FloatArray
 
 RankBy = Literal["magnitude", "value"]

@@ -20,8 +20,8 @@ from eigenveil.federation.tree.nodes import Node, publish
 from eigenveil.federation.tree.private import Leaf, TreeStudy
 from eigenveil.federation.tree.rounds import TreeRounds
 from eigenveil.federation.tree.tree import TreePlace
+from eigenveil.linalg.eigen import single_threaded_blas
 from eigenveil.linalg.subspace import Subspace, subspace_of
-from eigenveil.linalg.threads import single_threaded_blas
 from eigenveil.moments.engine import check_block
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.rows import Block

@@ -19,7 +19,7 @@ from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.protocols.base import SentSum
 from eigenveil.federation.secagg.client import State
-from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.linalg.eigen import small_matrix_threads
 from eigenveil.models.rounds import SumQuery
 from eigenveil.models.schedule import Planned
 from eigenveil.moments.accumulators import Accumulator, share_rules

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, PrivacyError
-from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.linalg.eigen import small_matrix_threads
 from eigenveil.models.driver import UNCHARGED, Charges, certified, drive
 from eigenveil.models.options import Options
 from eigenveil.models.pca.plan import Plan, make_plan

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.linalg.eigen import single_threaded_blas
 from eigenveil.linalg.subspace import Subspace, adjust_rank, append
-from eigenveil.linalg.threads import single_threaded_blas
 
 
 @dataclass(frozen=True)
