@@ -89,20 +89,6 @@ def test_replayed_messages_are_refused(study):
     assert refused(again, old) == "not-signed-by-sender"
 
 
-def test_duplicated_messages_count_once(study):
-    """The same bytes again change nothing; under another number they are another's."""
-    codec = study.codec("monday", TreeKeys.in_one_process())
-    node, data = Node(codec, NODE), leaf_message(codec, 0, totals_of(study, 0))
-    assert node.take(data)
-    assert node.take(data) is False
-    body = decode(data[:-64], sender="leaf 0", limit=LIMIT).body
-    assert (
-        refused(node, rewritten(data, "leaf 0", body={**body, "serial": 1}))
-        == "not-signed-by-sender"
-    )
-    assert refused(node, leaf_message(codec, 0, totals_of(study, 0), serial=1)) == "leaf-twice"
-
-
 def test_a_message_is_for_one_parent(study):
     """Signed for one node, it is nothing to another that has the sender under it in its tree."""
     keys = TreeKeys.in_one_process()

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tree_tools import (
     KEYS,
     WISH,
@@ -220,165 +219,6 @@ def test_subspaces_merge_exactly_while_there_is_room(data):
     assert found.arrived.all()
 
 
-# -- the machine: nodes under a driver that does what it likes
-
-
-class Driver(RuleBasedStateMachine):
-    """Delivers, drops, repeats and misdirects; breaks nodes; closes the root."""
-
-    @initialize(data=st.data())
-    def start(self, data):
-        depth, fan_out = data.draw(st.integers(1, 3)), data.draw(st.integers(2, 3))
-        self.tree = MergeTree(fan_out, depth, min(10, fan_out**depth))
-        self.study = study_of(self.tree)
-        self.codec = self.study.codec(SESSION, KEYS)
-        self.nodes = {
-            place: Node(self.codec, place)
-            for level in range(1, self.tree.depth + 1)
-            for place in self.tree.places(level)
-        }
-        self.values = [totals_of(self.study, leaf) for leaf in range(self.tree.leaf_count)]
-        self.taken = {place: frozenset() for place in self.nodes}
-        self.unsent = {place: frozenset() for place in self.nodes}
-        self.sent = [  # (sender, bytes, leaves), everything that was ever sent
-            (TreePlace(0, leaf), leaf_message(self.codec, leaf, value), frozenset([leaf]))
-            for leaf, value in enumerate(self.values)
-        ]
-        self.delivered, self.broken, self.closed = set(), set(), None
-
-    def started(self):
-        return hasattr(self, "nodes")
-
-    @precondition(started)
-    @rule(data=st.data())
-    def deliver(self, data):
-        """Any message of any time, for the first time or again."""
-        self.hand_over(*data.draw(st.sampled_from(self.sent)))
-
-    @precondition(started)
-    @rule(data=st.data(), count=st.integers(1, 8))
-    def deliver_new(self, data, count):
-        """Messages that have not arrived yet, in any order."""
-        for _ in range(count):
-            new = [each for each in self.sent if each[:2] not in self.delivered]
-            if new:
-                self.hand_over(*data.draw(st.sampled_from(new)))
-
-    def hand_over(self, sender, message, leaves):
-        place = self.tree.parent(sender)
-        if place in self.broken:
-            return
-        node = self.nodes[place]
-        if (sender, message) in self.delivered:
-            assert node.take(message) is False
-        elif self.closed is not None and place == self.tree.root:
-            assert refused(node, message) == "too-late"
-        else:
-            assert node.take(message) is True
-            self.delivered.add((sender, message))
-            assert not self.taken[place] & leaves
-            self.taken[place] |= leaves
-            self.unsent[place] |= leaves
-
-    @precondition(started)
-    @rule(data=st.data())
-    def send(self, data):
-        self.let_send(data.draw(st.sampled_from(sorted(self.nodes))))
-
-    @precondition(started)
-    @rule()
-    def send_all(self):
-        for place in sorted(self.nodes):
-            self.let_send(place)
-
-    def let_send(self, place):
-        if place == self.tree.root:
-            with pytest.raises(ProtocolError, match="no parent"):
-                self.nodes[place].send()
-        elif place not in self.broken:
-            message = self.nodes[place].send()
-            assert (message is None) == (not self.unsent[place])
-            if message is not None:
-                self.sent.append((place, message, self.unsent[place]))
-                self.unsent[place] = frozenset()
-
-    @precondition(started)
-    @rule(data=st.data())
-    def breaks(self, data):
-        """A node is lost, with what it has."""
-        if len(self.broken) < 2:
-            place = data.draw(st.sampled_from(sorted(self.nodes)))
-            self.broken |= {place} - {self.tree.root}
-
-    @precondition(started)
-    @rule(data=st.data())
-    def astray(self, data):
-        """A message reaches somebody else, or is cut off on the way."""
-        sender, message, _ = data.draw(st.sampled_from(self.sent))
-        place = data.draw(st.sampled_from(sorted(self.nodes)))
-        if place != self.tree.parent(sender):
-            assert refused(self.nodes[place], message) == "not-a-child"
-        else:
-            cut = message[: data.draw(st.integers(0, len(message) - 1))]
-            assert refused(self.nodes[place], cut) in ("malformed", "not-signed-by-sender")
-
-    @precondition(started)
-    @rule(data=st.data())
-    def leaf_again(self, data):
-        """A leaf that was taken comes once more under another number."""
-        place = data.draw(st.sampled_from(sorted(self.nodes)))
-        first = self.tree.under(place).start
-        mine = sorted(self.taken[place])
-        if place.level == 1 and mine and not (self.closed and place == self.tree.root):
-            message = leaf_message(self.codec, mine[0], self.values[mine[0]], serial=1)
-            assert first <= mine[0]
-            assert refused(self.nodes[place], message) == "leaf-twice"
-
-    @precondition(lambda self: self.started() and len(self.taken[self.tree.root]) > 2)
-    @rule()
-    def close(self):
-        root = self.nodes[self.tree.root]
-        if not self.taken[self.tree.root]:
-            with pytest.raises(ProtocolError, match="Nothing has arrived"):
-                root.result()
-        else:
-            self.closed = root.result()
-
-    def teardown(self):
-        """In the end everything arrives that still can."""
-        if not self.started():
-            return
-        for _ in range(self.tree.depth + 1):
-            self.send_all()
-            for each in [each for each in self.sent if each[:2] not in self.delivered]:
-                self.hand_over(*each)
-        self.close()
-        self.nodes_know_whom_they_have()
-        self.the_result_is_the_sum_of_its_leaves()
-
-    @precondition(started)
-    @invariant()
-    def nodes_know_whom_they_have(self):
-        for place, node in self.nodes.items():
-            start = self.tree.under(place).start
-            assert set((np.flatnonzero(node.leaves) + start).tolist()) == self.taken[place]
-            assert node.waiting == len(self.unsent[place])
-
-    @precondition(started)
-    @invariant()
-    def the_result_is_the_sum_of_its_leaves(self):
-        if self.closed is not None:
-            there = np.flatnonzero(self.closed.arrived)
-            assert set(there.tolist()) == self.taken[self.tree.root]
-            for index, total in enumerate(self.closed.value):
-                exact = np.sum([self.values[leaf][index] for leaf in there], axis=0)
-                assert np.array_equal(total, exact)
-
-
-Driver.TestCase.settings = settings(max_examples=times(300), stateful_step_count=40)
-TestDriver = Driver.TestCase
-
-
 # -- what is refused
 
 
@@ -447,6 +287,22 @@ def test_a_message_that_changes_under_its_number_is_refused(study):
     assert refused(node, leaf_message(codec, 1, totals_of(study, 2))) == "message-differs"
     assert refused(node, leaf_message(codec, 1, totals_of(study, 1), serial=1)) == "leaf-twice"
     assert node.take(leaf_message(codec, 1, totals_of(study, 1))) is False
+
+
+def test_the_root_is_closed_once_it_has_said_what_arrived():
+    codec = study_of(tree := MergeTree(2, 1)).codec(SESSION, KEYS)
+    root = Node(codec, tree.root)
+    messages = [leaf_message(codec, leaf, totals_of(study_of(tree), leaf)) for leaf in (0, 1)]
+    with pytest.raises(ProtocolError, match="Nothing has arrived"):
+        root.result()
+    with pytest.raises(ProtocolError, match="no parent"):
+        root.send()
+    assert root.take(messages[0])
+    result = root.result()
+    assert refused(root, messages[1]) == "too-late"
+    assert root.take(messages[0]) is False
+    assert root.result() is result
+    assert result.arrived.tolist() == [True, False]
 
 
 MALFORMED_BODIES = [
