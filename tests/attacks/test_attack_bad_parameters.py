@@ -1,11 +1,4 @@
-"""Parameters that cannot be: refused in the plan, before anything is released.
-
-Before, ``PrivatePCA(mechanism="power", power_rounds=-1)`` released the scale and the centre, then
-died of an UnboundLocalError, without saying what was spent; others died of overflows, and a
-thousand million rounds of all memory. Values that an option's declaration does not have are tried
-in test_registries.py; here are those that it has, and that do not go with the rows, or with the
-other parameters.
-"""
+"""Parameters that cannot be: refused in the plan, before anything is released."""
 
 import numpy as np
 import pytest

@@ -1,10 +1,4 @@
-"""Signatures of a study's certificate: forged, moved, made by another party, or got by a lie.
-
-A study among three sites whose aggregator, or whoever holds the file afterwards, lies. It would
-have found a certificate that was changed after it was signed, a signature that serves for another
-session, study, role, party or federation, a site that signs what did not happen there, and a site
-that answers one more round after it signed a certificate without it.
-"""
+"""Signatures of a study's certificate: forged, moved, made by another party, or got by a lie."""
 
 import sys
 from datetime import datetime, timedelta

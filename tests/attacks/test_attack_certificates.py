@@ -1,14 +1,4 @@
-"""Edits of certificates and models: whatever stays valid stands in a short list here.
-
-Certificate and model are walked as trees of JSON: every leaf gets several other values, every key
-is dropped, every entry of a list dropped and doubled. Hashes are no secret, so each edit is tried
-as it is and with the hashes of plan, study and model made anew. The copy of the certificate inside
-the model is edited with it, as whoever wants to deceive would.
-
-It would have found: a result cut to its first release (.153 told for 1.0), other messages of a tree
-(.86 for 1.81) or more sites of a study (.80 for 1.0) than there were, parameters of another fit,
-fields that were left out, a whole second moment's plan with any number of columns of a sketch.
-"""
+"""Edits of certificates and models: whatever stays valid stands in a short list here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A file that somebody writes to during a fit ends it, before anything is released of the change.
-
-Would have found: a fit whose first pass counted the rows of one file and whose second summed those
-of another one under the same name, and a certificate for both.
-"""
+"""A file that somebody writes to during a fit ends it before the change is released."""
 
 from __future__ import annotations
 

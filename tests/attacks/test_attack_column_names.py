@@ -1,12 +1,4 @@
-"""Names of columns that are values, or an identifier's: what would be published as features.
-
-Of a table without a line of names the first person's values became the features of components.csv
-and model.npz, the columns of a study file, and, for a site, what it answered to the aggregator,
-whose error quoted two sites' values. An integer ``patient_id`` is by far the widest column of a
-table, so that PC1 was the identifier ("PC1, 98.4 %"). Every way into a fit refuses such names
-before anything is released, values by their position only, and none looks at what is below a name;
-``--no-header`` makes the first line a row.
-"""
+"""Names of columns that are values, or an identifier's: what would be published as features."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Whatever is typed, and whatever a file holds: an error of the package, never exit 70.
-
-Before, ``--seed -1``, 1e308 as norm, bound, scale or weight, an over-long ``--out`` and a cut
-``model.npz`` ended in "this is a defect"; some of them after noise was drawn.
-"""
+"""Whatever is typed, and whatever a file holds: an error of the package, never exit 70."""
 
 from __future__ import annotations
 

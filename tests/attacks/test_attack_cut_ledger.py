@@ -1,13 +1,4 @@
-"""Somebody with the ledger's file takes back what was spent, and reaches for the heads elsewhere.
-
-Would have found: the last charge deleted together with the head (the ledger held, and the answer
-was still there); changed hashes of questions and changed secrets of sessions; without a second
-place for heads, a ledger put back from an old copy; a second place that holds no head at all, and
-was taken for one that agrees; a site that goes on with a cut ledger, or an old copy, though the
-second place knew of more; a charge that was made before it turned out that the second place was
-gone; and a ledger whose owner named no such place, which had none. Each place is tried: a file that
-is named, and the usual one.
-"""
+"""Somebody with the ledger's file takes back what was spent, and reaches for other heads."""
 
 import json
 import shutil

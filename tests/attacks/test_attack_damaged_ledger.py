@@ -1,9 +1,4 @@
-"""A ledger's file is damaged, or was made by somebody else before.
-
-Would have found: UnicodeDecodeError, OverflowError and TypeError out of damaged files, where the
-package's own errors are promised; a terabyte of zeros for a number where bytes were written; and a
-file that others can read, made before the ledger was, in which keys of sessions were then kept.
-"""
+"""A ledger's file is damaged, or was made by somebody else before."""
 
 import os
 import random

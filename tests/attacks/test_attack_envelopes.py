@@ -1,11 +1,4 @@
-"""Attacks on envelopes, where they are put and where they are taken.
-
-A carrier may do what it likes, and so may a member who is no party of a run, and one who is. What
-was changed by so much as a bit is refused before it is opened; what was carried again, or late, or
-in another order says what it said, with the mark that it had; what was made by somebody else is
-never the named sender's. 40,000 in full; none may be accepted, none may raise what is no error of
-the protocol.
-"""
+"""Attacks on envelopes, where they are put and where they are taken."""
 
 import hashlib
 import random

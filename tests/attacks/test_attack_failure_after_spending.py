@@ -1,8 +1,4 @@
-"""Fits of mixtures and topics to rows of every kind: none may fail once something was released.
-
-Fits of few rows raised ``too-few-rows`` or ``components-under-noise`` after two or three releases:
-budget was spent, nothing was given for it, and whether it failed depended on the rows.
-"""
+"""Fits of mixtures and topics to rows of every kind: none may fail once something was released."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Lists and requests that the registrar, or the party, never made.
-
-Nobody but the registrar puts a key into a list, and nobody but the holder of a key asks with it. In
-each attack the attacker has every public file, keys of their own, and the way that carries both.
-"""
+"""Lists and requests that the registrar, or the party, never made."""
 
 import base64
 import hashlib

@@ -1,9 +1,4 @@
-"""Attacks on runs by members with keys of their own, and by whoever carries their mail.
-
-A site does what the aggregator asks in a run that a lead ordered and its owner approved, once.
-Every other member, with its own keys and all that it knows, and the aggregator without a lead's
-word, get refusals; who carries old mail again, in any order and changed, changes no ledger.
-"""
+"""Attacks on runs by members with keys of their own, and by whoever carries their mail."""
 
 import random
 from types import SimpleNamespace

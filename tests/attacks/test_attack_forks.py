@@ -1,9 +1,4 @@
-"""Copies of a process that draw the same noise: forks that have one process number.
-
-It would have found that a source of noise noticed forks by their process number alone: two
-children, each number 1 in a namespace of its own, drew the same noise, and the difference of their
-two releases was exact. Also what no hook can notice, a fork inside a C library, and threads.
-"""
+"""Copies of a process that draw the same noise: forks that have one process number."""
 
 import json
 import subprocess

@@ -1,11 +1,4 @@
-"""One row with an entry that is no number, against a data set without that row.
-
-Such a row used to end the fit with an error: whoever sees whether there is a result sees the row,
-and no noise hides it. Later it counted as a row of zeros, in ``n_samples_``, the histograms and the
-mean. The results must be the same to the last bit as without it, on every path. Likewise a document
-with a count that is none, and one so short that it has no pairs: it is valid, and adds nothing;
-with dropouts a study once went on without all of such a site's documents, in plain sight.
-"""
+"""One row with an entry that is no number, against a data set without that row."""
 
 from __future__ import annotations
 

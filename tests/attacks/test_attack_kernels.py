@@ -1,10 +1,4 @@
-"""Rows whose rounding depends on where they stand in memory, so that one row more moves all others.
-
-It would have found that norms of rows, summed up by the BLAS, differ in the last place with the
-alignment of a row under the Prescott kernel of OpenBLAS: with a zero row in front every copy of a
-row at a tie was rounded another way, a million rows moved by a unit for the one that was added, and
-a claimed epsilon of 1 was 2.07. Kernels are asked for by name, in processes of their own.
-"""
+"""Rows whose rounding depends on their place in memory: one row more moves all others."""
 
 import json
 import os

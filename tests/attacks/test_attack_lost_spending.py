@@ -1,11 +1,4 @@
-"""Errors that leave out what was already released.
-
-It would have found: a site that refused and then a study that stopped after a release, which came
-out as a ``DataError`` without ``spent``; Ctrl-C, ``MemoryError`` and errors of other libraries in
-the middle of a fit, from which nobody could see that something had been released.
-
-Exact: errors are put in at chosen steps.
-"""
+"""Errors that leave out what was already released."""
 
 import logging
 

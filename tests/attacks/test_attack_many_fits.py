@@ -1,8 +1,4 @@
-"""One table fitted again and again: by its file, a copy, another name, another selection of files.
-
-Before, three fits at eps = 1 of one file were all accepted, each with a certificate of eps = 1, and
-nothing said that together they cost eps = 1.8.
-"""
+"""One table fitted again and again: by its file, a copy, another name or other files."""
 
 import json
 import shutil

@@ -1,16 +1,5 @@
 """What noise made, shown as a component, a cluster or a topic, and called usable.
 
-Rows far from zero need a noisy centre whose error can hold more energy than the rows' own spread.
-One noisy mean at the scale of the raw norms made that error the first component in every fit of
-these tables (claimed share .73, true share .05). With pure epsilon nothing more is released about
-the mean, and the floor has to tell it: it once took the error off the rows' norms a second time.
-
-A component of a mixture or a topic model was usable where the pair moment showed enough directions;
-the noise of the triple moment, which says where the components lie, did not count. With few rows
-every second fit called a mean usable that lay nearer to nothing than half of the way between two
-clusters. Then topics' weak directions were left out before that noise was looked at: the mean of
-all topics, which nothing was left to tell apart, was usable in 19 of 20 fits.
-
 A fit errs where a usable component's claimed variance is four times its true one, or where a usable
 mean or topic is none. That is wanted of at most 1 fit in 100: 40 such fits err 9 times or more with
 chance 2e-10, 20 err 8 times or more with chance 1e-11, and 8 err 6 times or more with chance 3e-11.

@@ -1,9 +1,4 @@
-"""Small files that unpack to more than a machine holds are refused, or read in bounded memory.
-
-Would have found: an ``.npz`` of a few kilobytes whose pointers say that 8192 rows have 10^10
-entries, or whose shape is an array of its own of gigabytes, which was unpacked whole; a sparse
-matrix in coordinates of any size, loaded at once; a gzipped text of one line without an end.
-"""
+"""Small files that unpack to more than a machine holds are refused, or read in bounded memory."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Repair of one round that bares another, and letters that whoever carries them forges.
-
-Both were possible with the functions of a first draft: a repair secret of the whole session, or the
-pair's secret itself in what is repaired with, shows the pair masks of a site in all rounds; and a
-pair's secret that one letter carries is known to whoever puts its own letter in its place. Each is
-played on real messages: it shows nothing, and a site's exact sum once what holds it off is removed.
-"""
+"""Repair of one round that bares another, and letters that whoever carries them forges."""
 
 import sys
 from dataclasses import replace

@@ -1,8 +1,4 @@
-"""What lies in or beside the folder that is published: rows drawn by default, scratch left behind.
-
-Before, ``fit`` wrote projection.png, which shows rows, into every result; and 90 of 109 killed fits
-left a hidden folder that nothing removed.
-"""
+"""What lies in or beside the published folder: rows drawn by default, scratch left behind."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Data sets of K and K - 1 rows, of 1 and of 0, and blocks and sites without rows.
-
-How many rows there are was looked at without noise: fewer than components, a single one, an empty
-block or an empty site were refused, as were more than 2**26. It would have found an exception on
-one side of such a pair.
-"""
+"""Data sets of K and K - 1 rows, of 1 and of 0, and blocks and sites without rows."""
 
 from __future__ import annotations
 

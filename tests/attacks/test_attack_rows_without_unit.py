@@ -1,8 +1,4 @@
-"""Rows that belong to nobody are dropped without a word, or the world is told how many.
-
-Would have found: a fit of a table half of whose identifiers are missing was as silent as any, to
-its owner too; tables.md, section 1: such rows are dropped, and only the owner is informed.
-"""
+"""Rows that belong to nobody are dropped without a word, or the world is told how many."""
 
 import json
 import warnings

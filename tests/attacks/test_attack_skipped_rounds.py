@@ -1,11 +1,4 @@
-"""An aggregator that picks which of a study's releases it asks for, in which order and how exactly.
-
-Found by it, before sites followed the plan's schedule: a site answered any round with a higher
-number than the last one, about any sum that the plan has, as long as its whole reservation covered
-it. So an aggregator could leave the norms and the centre out and have the second moment with all
-of the budget, the same release eight times, or one release's noise chosen by what another one
-showed. What was spent stayed within the study's target; but it was not the study that was approved.
-"""
+"""An aggregator that picks which of a study's releases it asks for, when and how exactly."""
 
 import random
 import sys

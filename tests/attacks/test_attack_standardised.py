@@ -1,12 +1,4 @@
-"""One row against columns scaled by the fit itself.
-
-A scaler before the fit (scikit-learn's StandardScaler) computes each column's deviation from the
-rows without noise: one added row of 1e9 moved the first loading from 0.71 to 0.00 in 8 of 8 fits
-whose certificate said epsilon = 1. With private scales, public scales and public ranges that row
-must not move the result by more than fresh noise does; and a fit after a scaler is shown to be
-moved, so that the test would see it. It would also have found scales that are read from rows, rows
-that are not clipped after scaling, and a histogram of which one row fills more than a bin.
-"""
+"""One row against columns scaled by the fit itself."""
 
 import numpy as np
 import pytest

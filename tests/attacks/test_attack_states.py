@@ -1,9 +1,5 @@
 """Any sequence of fit, partial_fit, merge, save, load, copies, changed parameters and Ctrl-C.
 
-It would have found: a stream that was loaded and went on under its old certificate with another
-budget, results that were assigned and saved, rows counted twice by merges and by updates that were
-interrupted and repeated, and errors that said nothing of what had been released.
-
 What is exposed is held against the noise that was really drawn: the function that draws it is
 watched. Nothing here depends on chance but which sequences are tried.
 """

@@ -1,9 +1,4 @@
-"""Whatever stops a fit, at any round of any task and mechanism, says exactly what was spent.
-
-It would have found ``PrivatePCA(mechanism="power", power_rounds=-1)``, which released scale and
-centre and died without a word, a warning made an error after the last round, and a
-``StopIteration`` out of a source of rows, which ended the rounds as if they were over.
-"""
+"""Whatever stops a fit, at any round of any task and mechanism, says exactly what was spent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How rows are stored decides nothing: one person's value can change the type of a whole table.
-
-Only ``precision``, a field of plan and study, decides in which arithmetic rows are prepared.
-"""
+"""How rows are stored decides nothing: one person's value can change the type of a whole table."""
 
 import warnings
 

@@ -1,15 +1,4 @@
-"""An aggregator that tells sites different stories about who was lost.
-
-Found by it, before sites signed one set of survivors: on a ring whose sites have two neighbours
-each, with ``dropouts = 1``, every third site could be declared lost to its own neighbourhood, and
-the sum of the others came out with two thirds of the noise that was promised. With larger
-``dropouts`` the same was possible before the first round, by telling sites on either side of a cut
-that the others had not shared.
-
-The machine plays an aggregator that controls every message, lies to each site as it likes, replays,
-and knows all that colluding sites know, against the real sites. What it could compute is worked out
-from the sites' own states: of which sites it has which secrets, and which masks remain.
-"""
+"""An aggregator that tells sites different stories about who was lost."""
 
 import itertools
 import shutil

@@ -1,12 +1,4 @@
-"""Rows counted twice, or kept, under one certificate.
-
-It would have found: a stream that was merged into itself, merged twice, or merged and then released
-by itself (three times the target); an update that Ctrl-C stopped and that was run again (2,974,570
-rows counted for 1,500,010); a loaded stream that went on under its old certificate; a fork that
-released the sums of its parent; and rows, sums and counts that a released stream still held.
-
-Exact but for the noise, which no assertion looks at.
-"""
+"""Rows counted twice, or kept, under one certificate."""
 
 import copy
 import multiprocessing

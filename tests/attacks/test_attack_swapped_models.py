@@ -1,11 +1,4 @@
-"""A model under a certificate that is not its own.
-
-It would have found: ``components_ = X[:1]; save()`` and ``set_params(epsilon=...)``; ``save()``
-under an old guarantee; arrays that were written into; model files and certificates of two fits laid
-side by side, which certified; a summary of another study beside a fetched model.
-
-Exact: digests and equalities; how noisy the results are does not matter.
-"""
+"""A model under a certificate that is not its own."""
 
 import copy
 import json

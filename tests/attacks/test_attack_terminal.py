@@ -1,9 +1,4 @@
-"""Text of others on the owner's terminal: markup, emoji, escape sequences, turned writing.
-
-Before, twelve of a hundred fingerprints were printed with an emoji in them, a column called
-``[red]x[/red]`` was printed as x, a site's error code could clear the lead's screen, and the name
-of a release in a certificate could do so in ``certify``.
-"""
+"""Text of others on the owner's terminal: markup, emoji, escape sequences, turned writing."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Messages of a tree that are not their sender's.
-
-Found by it, before messages were signed: the sums of one leaf were taken as another's once the name
-in their header was changed, so a leaf counted twice and another not at all; and a message of an
-earlier run was taken once its session was.
-"""
+"""Messages of a tree that are not their sender's."""
 
 import sys
 from dataclasses import replace

@@ -1,10 +1,4 @@
-"""A person with many rows in a leaf of a tree.
-
-A tree's study took ``unit`` and its certificate promised protection of all rows of a person, while
-its leaves counted each row by itself: a person with 100 rows moved the sums 100 times as far as the
-noise was made for. They would have been found by their weight in the sum. Rows of two persons were
-left alone by the leaves as well.
-"""
+"""A person with many rows in a leaf of a tree."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""An aggregator that makes a site up, whom no registrar admitted, for others to hide among.
-
-It would have found a site that makes masks with such a one, or counts it among those whose
-signatures say who took part: the sum of the others, with as little noise as fewer sites have.
-
-The made-up site follows the protocol to the letter; all that it lacks is a key that the list of
-members has for that name and role, and a signature of its keys for this study and session.
-"""
+"""An aggregator that makes a site up, whom no registrar admitted, for others to hide among."""
 
 import itertools
 import sys

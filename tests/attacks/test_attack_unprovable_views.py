@@ -1,8 +1,4 @@
-"""A promise that no adversary's view can be held to, found only after everything was spent.
-
-Would have found: with two sites and a large epsilon the noise of one site alone is too little for
-any claim against the other, which was noticed when the result's certificate was made.
-"""
+"""A promise that no adversary's view can be held to, found only after everything was spent."""
 
 import re
 
