@@ -7,10 +7,8 @@ import pytest
 
 from eigenveil import (
     FederatedPCA,
-    PrivateGaussianMixture,
     PrivatePCA,
     PrivateStreamingPCA,
-    PrivateTopicModel,
 )
 from eigenveil.errors import (
     BudgetExceeded,
@@ -28,7 +26,6 @@ from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.models.stored import StoredModel
-from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.network import service
 from eigenveil.network.journal import Journal
@@ -41,7 +38,6 @@ from federation_tools import identities
 
 RNG = np.random.default_rng(5)
 ROWS = RNG.normal(size=(600, 4)) + 5.0 * np.eye(2, 4)[RNG.integers(2, size=600)]
-COUNTS = RNG.multinomial(12, np.full(4, 0.25), size=600)
 STOPS = [KeyboardInterrupt, MemoryError, np.linalg.LinAlgError, SystemExit, DataError, OutputError]
 
 
@@ -77,20 +73,9 @@ class StopsLater(RowSource):
         yield from self._rows.blocks()
 
 
-CASES = [
-    *((PrivatePCA, {}, stop) for stop in STOPS),
-    (PrivatePCA, {"random_state": 1}, KeyboardInterrupt),
-    (PrivatePCA, {"mechanism": "power"}, KeyboardInterrupt),
-    (PrivateGaussianMixture, {}, KeyboardInterrupt),
-    (PrivateTopicModel, {}, KeyboardInterrupt),
-]
-
-
-@pytest.mark.parametrize(("estimator", "given", "stop"), CASES)
-def test_whatever_stops_a_fit_says_what_was_spent(estimator, given, stop):
-    model, rows = estimator(1, epsilon=9.0, **given), ROWS
-    if estimator is PrivateTopicModel:
-        rows = COUNTS
+@pytest.mark.parametrize("stop", STOPS)
+def test_whatever_stops_a_pass_over_rows_says_what_was_spent(stop):
+    model, rows = PrivatePCA(1, epsilon=9.0), ROWS
     with pytest.raises(stop) as caught:
         model.fit_rows(StopsLater(rows, stop, 0))
     assert spent_of(caught.value) is None
@@ -101,21 +86,10 @@ def test_whatever_stops_a_fit_says_what_was_spent(estimator, given, stop):
     assert not hasattr(model, "certificate_")
 
 
-def test_an_error_while_noise_is_drawn_counts_as_released(monkeypatch):
-    def stops(self, record, source):
-        raise MemoryError
-
-    monkeypatch.setattr(Accumulator, "release", stops)
-    with pytest.raises(MemoryError) as caught:
-        PrivatePCA(1, epsilon=9.0).fit(ROWS)
-    reported(caught.value)
-
-
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, NoisyResultWarning])
 @pytest.mark.parametrize(
     "fit",
     [
-        lambda: PrivatePCA(1, epsilon=9.0).fit(ROWS),
         lambda: PrivateStreamingPCA(1, epsilon=9.0).fit(ROWS),
         lambda: PrivateStreamingPCA(1, epsilon=9.0).partial_fit(ROWS).release(),
         lambda: PrivateStreamingPCA(1, epsilon=9.0, publish="continual", horizon=2).partial_fit(

@@ -29,7 +29,6 @@ from roles_tools import (
     run_study,
     spent,
     study_of,
-    until,
 )
 
 from eigenveil.errors import BudgetExceeded, DataError, ProtocolError
@@ -194,15 +193,6 @@ def test_a_row_that_is_no_number_is_told_to_its_owner_alone(bad, dropouts, tmp_p
         assert consortium.parties[name].invalid is None
 
 
-@pytest.mark.parametrize("rows", [0, 1])
-def test_a_site_with_hardly_a_row_answers_as_any_other(rows, tmp_path):
-    consortium = Consortium(study_of(3), tmp_path, rows={"s0": np.ones((rows, 3))})
-    call = at(consortium, "round 1")
-    for name in ("s0", "s1", "s2"):
-        assert query(consortium.parties[name], name, call.payloads[name]).step == "round 1"
-    assert spent(consortium, "s0") == spent(consortium, "s1") != NOTHING
-
-
 # -- messages from elsewhere
 
 
@@ -231,18 +221,6 @@ def test_messages_of_an_unknown_or_ended_session_are_refused(tmp_path):
         elif step != "join":
             assert refusal(party, "s0", unknown) == "unknown-session"
     assert consortium.charged("s0", old.session) == list(old.outcome.records)
-
-
-def test_an_older_round_is_not_answered_again(tmp_path):
-    consortium = Consortium(study_of(3), tmp_path)
-    wire = Wire(consortium.parties)
-    call = until(Aggregator(settle(consortium.study), session="s").run(), wire, "round 2")
-    party = consortium.parties["s0"]
-    first = next(r for n, s, r, _ in wire.carried if (n, s) == ("s0", "round 1"))
-    assert query(party, "s0", first).step == "round 1"  # not settled yet: the same bytes
-    assert query(party, "s0", call.payloads["s0"]).step == "round 2"
-    assert refusal(party, "s0", first) == "already-settled"
-    assert len(consortium.charged("s0", "s")) == 3  # with what is left of the mean
 
 
 @pytest.mark.parametrize(
@@ -354,20 +332,6 @@ def test_an_answer_under_another_sites_name_is_refused(tmp_path):
 
 
 # -- sums that were not agreed on
-
-
-@pytest.mark.parametrize("factor", [0.5, 0.95, 0.999999, 1.000001, 2.0])
-def test_noise_is_what_the_plan_has(factor, tmp_path):
-    consortium = Consortium(study_of(3), tmp_path)
-    call, party = at(consortium, "round 1", session="s"), consortium.parties["s0"]
-    request = call.payloads["s0"]
-    first = decode(request, sender=AGGREGATOR, limit=LIMIT).body["queries"][0]
-    scale = factor * first["scale"]
-    steps = math.floor(math.log2(scale)) - math.floor(math.log2(first["scale"]))
-    asked = changed_ask(request, scale=scale, grid=first["grid"] + steps)
-    found = query(party, "s0", asked)
-    assert (found.step, found.body.get("code")) == (REFUSED, "not-in-plan")
-    check_unharmed(consortium, call)
 
 
 SECOND_MOMENT = {"kind": "second-moment", "extra_bits": 0, "count_weight": 0.0}
