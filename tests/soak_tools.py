@@ -12,6 +12,8 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 SOAK = float(os.environ.get("EIGENVEIL_SOAK", "0.1"))
 # Messages of each kind, of each attack and each attacker.
 MESSAGES = 100
@@ -33,6 +35,13 @@ def seldom(full: int) -> int:
 
 
 MANY = times(MESSAGES)
+
+
+def some(cases, step=2):
+    """Every so many-th case; the others only where all thorough tests are run."""
+    rest = pytest.mark.thorough
+    each = [case if isinstance(case, tuple) else (case,) for case in cases]
+    return [pytest.param(*case, marks=[rest] * (n % step > 0)) for n, case in enumerate(each)]
 
 
 def count(kind: str, what: str, tried: int, accepted: int = 0) -> None:

@@ -1,33 +1,25 @@
 """Error codes are declared once: those that are raised, the table and its page agree."""
 
-import importlib.util
 import pickle
 import string
 from pathlib import Path
 
 import pytest
+from examples import error_page as tool
 
 from eigenveil.errors import DataError, error_codes, received_code
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module")
-def tool():
-    spec = importlib.util.spec_from_file_location("error_page", ROOT / "examples/error_page.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_every_code_that_is_raised_is_declared_and_every_declared_one_is_raised(tool):
+def test_every_code_that_is_raised_is_declared_and_every_declared_one_is_raised():
     raised = set(tool.statuses())
     assert len(raised) > 250  # the search finds them
     assert raised - set(error_codes()) == set(), "declare these in error_codes.toml"
     assert set(error_codes()) - raised == set(), "nothing raises these: take them out"
 
 
-def test_every_error_is_made_with_the_facts_that_its_sentence_and_hint_name(tool):
+def test_every_error_is_made_with_the_facts_that_its_sentence_and_hint_name():
     made = list(tool.constructions())
     wrong = []
     for where, code, given, whole in made:
@@ -63,7 +55,7 @@ def test_the_words_of_another_are_not_formatted():
     assert (str(error), error.code, error.args) == ("{this} {that}", "data", ("{this}",))
 
 
-def test_every_code_has_an_exit_status_and_two_short_sentences(tool):
+def test_every_code_has_an_exit_status_and_two_short_sentences():
     known = tool.statuses()
     for code, reported in error_codes().items():
         assert known[code], code
@@ -76,12 +68,12 @@ def test_every_code_has_an_exit_status_and_two_short_sentences(tool):
     assert names == sorted(names, key=lambda code: (code.casefold(), code))
 
 
-def test_the_page_is_up_to_date(tool):
+def test_the_page_is_up_to_date():
     text = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
     assert text == tool.page(), "run python examples/error_page.py"
 
 
-def test_exit_statuses_are_those_of_the_classes(tool):
+def test_exit_statuses_are_those_of_the_classes():
     found = tool.statuses()
     assert found["over-budget"] == [5]
     assert found["no-party"] == [7]

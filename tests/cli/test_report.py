@@ -24,6 +24,7 @@ from eigenveil.federation.tree.private import make_tree_study
 from eigenveil.federation.tree.tree import MergeTree
 from eigenveil.models.task import TASKS
 from eigenveil.moments.source import ArrayRows
+from soak_tools import some
 
 EVIL = "<script>alert(1)</script>"
 NAMES = [EVIL, "b]]>", "c", "d", "e", "f"]
@@ -100,13 +101,7 @@ def made(name):
     return model, report_page(model, check(model.certificate_))
 
 
-SEEN = ("pca", "sites", "topic-model")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [each if each in SEEN else pytest.param(each, marks=pytest.mark.thorough) for each in MADE],
-)
+@pytest.mark.parametrize("name", some(MADE, step=5))
 def test_a_report_is_accessible_and_fits_its_screen(name, browser, tmp_path):
     (tmp_path / "report.html").write_text(made(name)[1], encoding="utf-8")
     for width, dark in ((1280, False), (390, True)):

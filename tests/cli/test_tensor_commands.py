@@ -13,6 +13,7 @@ from plan_tools import plan_of
 
 WORDS = [f"word{i}" for i in range(12)]
 TOPICS = ("--task", "topic-model")
+USUAL = {"epsilon": 1.0, "delta": 1e-6}
 _rng = np.random.default_rng(4)
 ABOUT = _rng.choice(3, size=3000, p=[0.5, 0.3, 0.2])
 COUNTS = _rng.multinomial(12, (np.repeat(np.eye(3), 4, axis=1) / 4)[ABOUT])
@@ -100,12 +101,7 @@ def all_found(model, count):
 def test_the_planned_distance_is_about_right():
     # strengths go with the square of the distance: a quarter, and four times what is needed
     features, count, rows = 40, 4, 20000
-    plan = plan_of(
-        "gaussian-mixture",
-        features=features, n_components=count, epsilon=1.0, delta=1e-6,
-        mechanism="auto", adjacency="add-remove", pair="auto", noise_variance=None,
-        row_bound=None, center=True, budget_split=None, sketch_size=None,
-    )  # fmt: skip
+    plan = plan_of("gaussian-mixture", features=features, n_components=count, **USUAL)
     distance = expect(plan, rows).distance(1 / count)
     rng = np.random.default_rng(5)
     corners = np.eye(count, features) - np.eye(count, features).mean(axis=0)
@@ -121,11 +117,7 @@ def test_the_planned_distance_is_about_right():
 @pytest.mark.thorough
 def test_the_planned_words_are_about_right():
     features, count, rows, length = 600, 4, 2000, 15
-    plan = plan_of(
-        "topic-model",
-        features=features, n_components=count, epsilon=1.0, delta=1e-6,
-        mechanism="auto", adjacency="add-remove", pair="auto", budget_split=None, sketch_size=None,
-    )  # fmt: skip
+    plan = plan_of("topic-model", features=features, n_components=count, **USUAL)
     words = expect(plan, rows, document_words=length).words(1 / count, rows)
     rng = np.random.default_rng(6)
     for factor, seen in ((4.0, False), (0.4, True)):

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 import uvicorn
-from console_tools import STUDY, Visitor, free_port, put_run, result, serving
+from console_tools import STUDY, Visitor, free_port, put_result, serving
 
 pytest.importorskip("selenium")
 from selenium.common.exceptions import StaleElementReferenceException
@@ -50,26 +50,13 @@ def sign_in(browser, server):
     wait(browser, "nav a")
 
 
-def put_result(visitor, number):
-    """A run with a result, which has a figure."""
-    visitor.desk.answers |= {"result": result(), "compare": {
-        "about": "Angles.", "headings": ["component", "degrees"], "lines": [["1", "12.5"]]
-    }}  # fmt: skip
-    run = put_run(visitor, f"PCA {number}", number=number)
-    place = visitor.console.runs.folder / run.name / "result"
-    place.mkdir()
-    figure = "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='9' style='fill: red'/>"
-    (place / "scree.svg").write_text(figure)
-    return run.name
-
-
 def test_every_page_is_accessible_at_both_widths_and_in_the_dark(browser, server):
     look(browser, width=1280, dark=False)
     sign_in(browser, server)
     studies = server.visitor.settings.state / "studies"
     studies.mkdir(exist_ok=True)
     (studies / "heart.toml").touch()
-    runs = [put_result(server.visitor, number) for number in range(2)]
+    runs = [put_result(server.visitor, number).name for number in range(2)]
     compare = "/runs/compare?run=" + "&run=".join(runs)
     tasks = [*TASKS][: soak_tools.times(len(TASKS))]
     paths = {

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from console_tools import ADDRESS, PEOPLE, STUDY, Visitor, put_run, recording, result
+from console_tools import ADDRESS, PEOPLE, STUDY, Visitor, put_result, recording
 from starlette.routing import Route
 
 DRAFT = {"study": STUDY, "name": "heart", "file": "model.npz"}
@@ -21,13 +21,10 @@ ROLES = {
 def visitor(request, tmp_path):
     found = Visitor(tmp_path, request.param)
     found.started = recording(found)
-    found.desk.answers["result"] = result()
     studies = found.settings.state / "studies"
     studies.mkdir()
     (studies / "heart.toml").touch()
-    place = found.console.runs.folder / put_run(found).name / "result"
-    place.mkdir()
-    (place / "model.npz").touch()
+    put_result(found)
     return found
 
 

@@ -185,12 +185,20 @@ def start(runs, rows, kind="pca", **given):
     return runs.start("fit", "A fit", rows=rows, asked=asked, who="ann")
 
 
-def ended(runs, run, *, seconds=120):
-    until = time.monotonic() + seconds
-    while (found := runs.named(run.name)).state == "running":
+def when(runs, run, holds):
+    until = time.monotonic() + 120
+    while not holds(found := runs.named(run.name)):
         assert time.monotonic() < until
-        time.sleep(0.05)
+        time.sleep(0.02)
     return found
+
+
+def begun(runs, run):
+    return when(runs, run, lambda now: now.told("began"))
+
+
+def ended(runs, run):
+    return when(runs, run, lambda now: now.state != "running")
 
 
 def is_whole(runs, run, rows):
@@ -237,14 +245,6 @@ def test_a_run_that_cannot_be_says_why_and_charges_nothing(runs, table):
     assert "no-such.csv" in failed["message"]
     assert runs.result(run) is None
     assert not Path(table.ledger).exists()
-
-
-def begun(runs, run):
-    until = time.monotonic() + 60
-    while not (found := runs.named(run.name)).told("began"):
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    return found
 
 
 def test_a_run_is_stopped_as_by_a_key(runs, tmp_path):

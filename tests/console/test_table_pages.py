@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from console_tools import Visitor, hidden, point, put_run, recording, result
+from console_tools import Visitor, hidden, point, put_result, put_run, recording
 
 from eigenveil.console.forecasts import EPSILONS, Forecasts, epsilon_at, quality_at, slide_at
 from eigenveil.errors import DataError
@@ -88,20 +88,8 @@ def test_a_refusal_is_beside_the_form_with_what_was_typed(visitor):
     assert visitor.client.post("/fit", data=form).status_code == 303  # corrected
 
 
-def put_result(visitor, number=0):
-    run = put_run(visitor, "PCA, epsilon 1", number=number)
-    place = visitor.console.runs.folder / run.name / "result"
-    place.mkdir()
-    (place / "model.npz").write_bytes(b"model")
-    (place / "scree.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
-    return run
-
-
 def test_a_result_is_shown_with_its_figures_and_downloads(visitor):
     run = put_result(visitor)
-    visitor.desk.answers |= {"result": result(), "compare": {
-        "about": "Angles.", "headings": ["component", "degrees"], "lines": [["1", "12.5"]]
-    }}  # fmt: skip
     page = visitor.client.get(f"/runs/{run.name}")
     assert "<script>" not in page.text.replace('<script src="/static/htmx.min.js" defer>', "")
     assert not any(each in page.text for each in ("<b>", "<i>"))

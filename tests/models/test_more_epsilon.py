@@ -11,6 +11,7 @@ from benchmarks.epsilon import case_of, curve, dip, enough, least, papers_rows
 from sklearn.datasets import load_breast_cancer, load_wine
 
 from eigenveil.models.pca import denoise
+from soak_tools import some
 
 EPSILONS = (0.2, 0.3, 0.5, 0.7, 1.0, 2.0)
 
@@ -41,16 +42,9 @@ def runs_of(name, most, *, rotated):
     return np.array(found)
 
 
-IN_FULL = [(name, rotated, 40) for name in CASES for rotated in (False, True)]
-
-
+@pytest.mark.parametrize("most", [6, pytest.param(40, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
-    ("name", "rotated", "most"),
-    [
-        ("by columns", False, 6),
-        ("wine", True, 6),
-        *(pytest.param(*case, marks=pytest.mark.thorough) for case in IN_FULL),
-    ],
+    ("rotated", "name"), some([(each, name) for each in (False, True) for name in CASES], step=4)
 )
 def test_more_epsilon_is_never_worse(name, rotated, most):
     runs = runs_of(name, most, rotated=rotated)
