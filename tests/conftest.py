@@ -84,7 +84,6 @@ def _a_ledger_of_its_own_for_each_test(next_ledger):
 
 @pytest.fixture
 def parties(tmp_path):
-    """Sites, a lead and an aggregator of one federation."""
     from federation_tools import make_federation
 
     return make_federation(tmp_path / "parties")

@@ -9,8 +9,6 @@ from examples import error_page as tool
 
 from eigenveil.errors import DataError, error_codes, received_code
 
-ROOT = Path(__file__).parents[1]
-
 
 def test_every_code_that_is_raised_is_declared_and_every_declared_one_is_raised():
     raised = set(tool.statuses())
@@ -69,7 +67,7 @@ def test_every_code_has_an_exit_status_and_two_short_sentences():
 
 
 def test_the_page_is_up_to_date():
-    text = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
+    text = (Path(tool.__file__).parents[1] / "docs/errors.md").read_text(encoding="utf-8")
     assert text == tool.page(), "run python examples/error_page.py"
 
 

@@ -56,6 +56,9 @@ def test_biplot_shows_the_features_of_largest_loadings_and_marks_what_is_noise()
 def test_biplot_of_one_component_and_of_less_than_the_moment():
     one = PrivatePCA(1, epsilon=2.0).fit(ROWS)
     assert not plots.plot_biplot(one).get_ylabel()
+    two = PrivatePCA(1, epsilon=3.0, random_state=0).fit(ROWS[:, [10, 20]])  # without names
+    assert {t.get_text() for t in plots.plot_biplot(two).texts if t.get_text()} == {"1", "2"}
+    assert "not certified" in plots.plot_scree(two).get_title()
     axes = Figure().subplots()
     sketched = PrivatePCA(2, mechanism="sketch", epsilon=2.0).fit(ROWS)
     assert plots.plot_biplot(sketched, ax=axes) is axes
@@ -88,12 +91,6 @@ def test_loadings_show_the_features_with_the_largest_ones_and_mark_what_is_noise
     assert plots.plot_loadings(sketched).get_yticklabels()[-1].get_text().isdigit()
 
 
-def test_features_without_names_are_numbered_from_1():
-    model = PrivatePCA(1, epsilon=3.0).fit(ROWS[:, [10, 20]])
-    shown = {text.get_text() for text in plots.plot_biplot(model).texts if text.get_text()}
-    assert shown == {"1", "2"}
-
-
 def test_projection_says_that_it_shows_rows():
     model = PrivatePCA(1, epsilon=2.0).fit(ROWS)
     axes = Figure().subplots()
@@ -101,11 +98,6 @@ def test_projection_says_that_it_shows_rows():
     assert "not to be shared" in axes.get_title()
     assert "NOT PRIVATE" in [text.get_text() for text in axes.texts]
     assert axes.get_xlabel().startswith("PC1 (")
-
-
-def test_a_seeded_result_is_marked():
-    model = PrivatePCA(2, random_state=np.random.default_rng(1)).fit(ROWS)
-    assert "not certified" in plots.plot_scree(model).get_title()
 
 
 # -- mixtures and topics

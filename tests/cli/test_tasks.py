@@ -182,8 +182,8 @@ def test_a_failure_while_writing_leaves_nothing(files, tmp_path, run, monkeypatc
 def test_an_existing_result_is_kept_or_replaced_whole(fitted, files, tmp_path, run):
     folder = shutil.copytree(fitted("gaussian-mixture"), tmp_path / "r")
     before = (folder / "certificate.json").read_bytes()
-    rows, words = files / "documents.npz", words_of("topic-model", files)
-    fit = ("fit", rows, *words, "--no-plots", "--out", folder)
+    words = (*words_of("topic-model", files), "--no-plots", "--out", folder)
+    fit = ("fit", files / "documents.npz", *words)
     status, _, err = run(*fit)
     assert (status, "exists" in err) == (7, True)
     assert (folder / "certificate.json").read_bytes() == before

@@ -201,24 +201,6 @@ def ended(runs, run):
     return when(runs, run, lambda now: now.state != "running")
 
 
-def is_whole(runs, run, rows):
-    """A run ended with a result, told its rows, and its ledger holds what it cost."""
-    assert run.state == "finished", run.events
-    assert (runs.result(run) / "certificate.json").is_file()
-    assert any(each["count"] == 500 for each in run.told("advanced"))
-    assert run.ended >= run.begun
-    (standing,) = Ledger(rows.ledger).standings()
-    assert standing.spent_epsilon > 0
-    assert not [each for each in Ledger(rows.ledger).sessions() if each.is_open]
-    assert runs.all()[0].name == run.name
-
-
-def test_a_run_is_a_process_that_tells_events_and_leaves_a_result(runs, table):
-    run = start(runs, table)
-    assert run.state == "running"
-    is_whole(runs, ended(runs, run), table)
-
-
 @pytest.fixture
 def inside(monkeypatch):
     """Runs are done in this process, and have ended once they are started."""
@@ -230,11 +212,25 @@ def inside(monkeypatch):
     monkeypatch.setattr(console_runs, "subprocess", SimpleNamespace(Popen=run, DEVNULL=None))
 
 
-@pytest.mark.usefixtures("inside")
-@pytest.mark.parametrize("given", [{"block_size": "100", "publish": "blocks"}, {}], ids=str)
-def test_a_stream_leaves_a_result(runs, table, given):
-    run = start(runs, table, "pca:stream", **given)
-    is_whole(runs, run, table)
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [("pca", {}), ("pca:stream", {"block_size": "100", "publish": "blocks"}), ("pca:stream", {})],
+)
+def test_a_run_tells_events_and_leaves_a_result(runs, table, kind, given, request):
+    """The first as a process of its own."""
+    if kind != "pca":
+        request.getfixturevalue("inside")
+    run = start(runs, table, kind, **given)
+    assert kind != "pca" or run.state == "running"
+    found = ended(runs, run)
+    assert found.state == "finished", found.events
+    assert (runs.result(found) / "certificate.json").is_file()
+    assert any(each["count"] == 500 for each in found.told("advanced"))
+    assert found.ended >= found.begun
+    (standing,) = Ledger(table.ledger).standings()
+    assert standing.spent_epsilon > 0
+    assert not [each for each in Ledger(table.ledger).sessions() if each.is_open]
+    assert runs.all()[0].name == run.name
 
 
 @pytest.mark.usefixtures("inside")
@@ -305,12 +301,6 @@ def test_runs_have_names_of_their_own_and_broken_ones_are_not_shown(runs):
 # -- the command
 
 
-def command(*words):
-    with pytest.raises(SystemExit) as ended:
-        main(["console", *words])
-    return ended.value.code
-
-
 @pytest.mark.parametrize(
     ("words", "status"),
     [
@@ -324,4 +314,6 @@ def command(*words):
     ],
 )
 def test_what_cannot_be_served_is_refused(words, status, tmp_path):
-    assert command(*words, "--state", str(tmp_path / "state")) == status
+    with pytest.raises(SystemExit) as refused:
+        main(["console", *words, "--state", str(tmp_path / "state")])
+    assert refused.value.code == status

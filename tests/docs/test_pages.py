@@ -174,9 +174,7 @@ def test_the_sentences_of_a_guide_are_easy(name):
     assert 0.39 * len(words) / len(sentences) + 11.8 * syllables / len(words) - 15.59 <= 11
 
 
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
-)
+@pytest.mark.parametrize("page", [ROOT / f"{n}.md" for n in ("README", "CONTRIBUTING", "SECURITY")])
 def test_what_a_page_outside_of_the_site_links_to_exists(page):
     places = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
     assert [place for place in places if not (ROOT / place).exists()] == []

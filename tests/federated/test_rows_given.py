@@ -50,7 +50,6 @@ def test_one_source_of_rows_for_two_sites_is_refused_too():
 
 
 def test_equal_rows_of_two_sites_are_no_error():
-    """Two sites may hold the same values: only the caller's own mistake is refused."""
     assert list(site_rows({"a": ROWS, "b": ROWS.copy()}, for_one="PrivatePCA")) == ["a", "b"]
 
 
