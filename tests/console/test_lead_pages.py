@@ -46,6 +46,8 @@ def test_a_draft_is_written_by_the_fields_of_a_study(visitor):
     assert (made["given"]["epsilon"], made["given"]["n_components"]) == ("0.5", "2")
     assert draft(visitor).status_code == 400  # there is one of this name
     assert "heart" in visitor.client.get("/drafts").text
+    for name in ("none", "..%2F..%2Fetc"):
+        assert visitor.client.get(f"/drafts/{name}").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -93,11 +95,6 @@ def test_progress_of_a_study_is_who_answered_and_who_is_missing(visitor):
     failed = {"event": "failed", "code": "x", "message": "<i>No</i>.", "hint": "Y.", "spent": ""}
     run = put_run(visitor, "Study", kind="study", told=told, end=failed)
     assert "<p>&lt;i&gt;No&lt;/i&gt;.</p><p>Y.</p>" in visitor.client.get(f"/runs/{run.name}").text
-
-
-def test_a_study_that_is_not_there_is_not_found(visitor):
-    for name in ("none", "..%2F..%2Fetc"):
-        assert visitor.client.get(f"/drafts/{name}").status_code == 404
 
 
 # -- what the sites say

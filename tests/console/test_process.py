@@ -105,7 +105,6 @@ def test_what_a_desk_raises_is_of_the_packages_own(odd):
 
 @pytest.fixture
 def spawned(monkeypatch):
-    """Processes that know the desk above: forked, not spawned."""
     from multiprocessing import get_context
 
     monkeypatch.setattr(workers, "get_context", lambda _: get_context("fork"))

@@ -25,7 +25,6 @@ class Told(list):
 
 
 def test_the_sites_are_asked_and_a_study_is_run_and_ended(tmp_path, monkeypatch):
-    """As the process of a run does, but for the process."""
     with Federation(tmp_path / "federation") as federation:
         for module in (running, study_draft):
             monkeypatch.setattr(module, "open_lead", lambda _: federation.lead())
