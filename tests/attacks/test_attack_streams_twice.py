@@ -205,8 +205,11 @@ STEPS = (
 )
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError])
-@pytest.mark.parametrize("given", [{}, CONTINUAL, BLOCKS], ids=["end", "continual", "blocks"])
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [({}, MemoryError), (CONTINUAL, KeyboardInterrupt), (BLOCKS, MemoryError)],
+    ids=["end", "continual", "blocks"],
+)
 def test_no_step_of_an_update_can_count_rows_twice(given, kind, monkeypatch, counted):
     """As often as it has steps: as it was, and the block can be given again; or torn for good."""
     trap = Trap(monkeypatch, STEPS, kind)

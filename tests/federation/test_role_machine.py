@@ -34,6 +34,7 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, Message,
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.secagg.consistency import bitmap, threshold
 from noise_tools import silence
+from soak_tools import times
 
 
 @dataclass
@@ -296,5 +297,5 @@ def is_message(request):
     return True
 
 
-Network.TestCase.settings = settings(max_examples=8, stateful_step_count=35)
+Network.TestCase.settings = settings(max_examples=times(50), stateful_step_count=35)
 TestNetwork = Network.TestCase
