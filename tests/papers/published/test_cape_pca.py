@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from eigenveil.errors import DataError, PrivacyError
-from eigenveil.privacy.accountant import delta_of_mu
-from eigenveil.privacy.views import published_cape_mu
 from eigenveil_papers.published import cape, capepca, pooled
 from statistics_tools import (
     FALSE_ALARM,
@@ -158,20 +156,6 @@ def test_statistics_may_have_any_shape():
         made = cape(statistics, sensitivity=1e-9, random_state=0, **BUDGET)
         np.testing.assert_allclose(made.mean, given.mean(axis=0), atol=1e-6)
     assert cape([1.0, 2.0, 6.0], sensitivity=1e-9, **BUDGET).mean == pytest.approx(3.0, abs=1e-6)
-
-
-@pytest.mark.parametrize("sites", [2, 5, 10])
-def test_what_the_aggregator_sees_is_more_than_is_claimed(sites):
-    """Measured from messages: the shift of one site's row against their joint covariance."""
-    count = 40_000
-    made = cape(np.zeros((sites, count)), sensitivity=1.0, random_state=None, **BUDGET).messages
-    seen = made.sent - made.known
-    shift = np.eye(sites)[0]
-    mu = math.sqrt(shift @ np.linalg.solve(np.cov(seen), shift))
-    times = mu * TAU
-    assert times == pytest.approx(math.sqrt(2 * sites / (sites + 1)), rel=0.05)
-    assert times == pytest.approx(published_cape_mu(sites, claimed_mu=1.0), rel=0.05)
-    assert delta_of_mu(times / TAU, 0.5) > delta_of_mu(1 / TAU, 0.5)
 
 
 def test_the_claims_name_the_factor_and_the_view():

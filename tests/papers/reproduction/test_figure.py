@@ -103,12 +103,6 @@ def test_axes_follow_the_panel():
     assert axes.get_ylim() == (0.1, 2.0)
 
 
-def test_a_scatter_plot_has_every_point():
-    drawn = figure.scatter_grid(numbers(("a",)), [panel(xscale="linear")], SERIES_STYLES)
-    assert [len(dots.get_offsets()) for dots in drawn.axes[0].collections] == [9, 9, 9]
-    assert len(labels(drawn)) == 3
-
-
 def test_a_table_shows_its_cells():
     drawn = figure.table(
         ["data", "ours"], [["a\nb", "1"], ["c", "2"]], title="T", note="n", strong=[(1, 1)]

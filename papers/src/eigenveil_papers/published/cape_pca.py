@@ -378,7 +378,6 @@ def capepca(
     Parameters
     ----------
     sites : sequence of S arrays of shape (n_s, D), or of SecondMoment
-    n_components : int
     epsilon, delta : float, or sequence of S
         The guarantee claimed, ``epsilon > 0`` and ``0 < delta < 1``.
     weights : sequence of S floats, or None
@@ -387,11 +386,8 @@ def capepca(
         Of helper and aggregator: D x D independent entries as in the text, or one for each entry
         of the triangle. The result has the same law, its messages have not: who adds a literal one
         to its transpose has averaged the helper's noise off the diagonal.
-    row_bound : float or None
-        A public bound on the rows' norms; without one the largest at any site, not private.
-    rank_by : {"magnitude", "value"}
-        Directions by singular value, as published, or by eigenvalue.
-    random_state : int, Generator or None
+    n_components, row_bound, rank_by, random_state
+        As in :func:`eigenveil_papers.published.dpdispca`.
     """
     moments = second_moments(sites, row_bound=row_bound)
     check_components(n_components, moments[0].features)

@@ -92,10 +92,7 @@ def dispca(
 ) -> PublishedPCA:
     """The scheme without noise (Feldman et al., as paper 000 has it): claims nothing.
 
-    Parameters
-    ----------
-    sites, n_components, intermediate, row_bound
-        As in :func:`dpdispca`.
+    Parameters as in :func:`dpdispca`.
     """
     moments = _prepared(sites, row_bound, n_components, intermediate)
     messages = tuple(_root(each.mean, intermediate, "magnitude") for each in moments)
@@ -237,10 +234,7 @@ def pooled(
 ) -> PublishedPCA:
     """The baseline "pooled": Analyze Gauss by somebody who has the rows of all sites.
 
-    Parameters
-    ----------
-    sites, n_components, epsilon, delta, row_bound, rank_by, random_state
-        As in :func:`dpdispca`.
+    Parameters as in :func:`dpdispca`.
     """
     return analyze_gauss(
         pooled_moment(_prepared(sites, row_bound, n_components)),

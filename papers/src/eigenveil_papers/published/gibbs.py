@@ -48,18 +48,12 @@ def ppca(
 
     Parameters
     ----------
-    X : array of shape (n, D), or SecondMoment
-        Not centred: centre the rows by something public if they need it.
-    n_components : int
-        K, at most D.
     epsilon : float
         The guarantee claimed, above 0; delta is 0.
     burn_in : int
         Sweeps over all columns, from a uniformly random start. With one component one is enough.
-    row_bound : float or None
-        A public bound on the rows' norms, by which they are divided. Without one it is the largest
-        norm found, which is not private.
-    random_state : int, Generator or None
+    X, n_components, row_bound, random_state
+        As in :func:`eigenveil_papers.published.analyze_gauss`.
     """
     moment = second_moment(X, row_bound=row_bound)
     check_components(n_components, moment.features)

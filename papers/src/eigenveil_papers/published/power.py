@@ -48,15 +48,12 @@ def private_power(
 
     Parameters
     ----------
-    X : array of shape (n, D), or SecondMoment, not centred
-    n_components : int, at most D
     epsilon, delta : float
         The guarantee claimed, ``epsilon > 0`` and ``0 <= delta < 1``.
     n_iter : int or None
         L; by default :func:`rounds`, of the exact singular values and so not private.
-    row_bound : float or None
-        A public bound on the rows' norms; without one the largest norm found, not private.
-    random_state : int, Generator or None
+    X, n_components, row_bound, random_state
+        As in :func:`eigenveil_papers.published.analyze_gauss`.
     """
     moment = second_moment(X, row_bound=row_bound)
     check_components(n_components, moment.features)

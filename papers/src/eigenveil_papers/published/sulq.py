@@ -122,21 +122,14 @@ def mod_sulq(
 
     Parameters
     ----------
-    X : array of shape (n, D), or SecondMoment
-        Not centred: centre the rows by something public if they need it.
-    n_components : int
-        K, at most D.
     epsilon, delta : float
         The guarantee claimed; see :func:`symmetric_omega`.
     symmetric : bool
         The symmetric mask of equation 6 and the leading eigenvectors by value; or a mask of D^2
         independent entries (equation 8) and the leading left singular vectors, which is what
         folding slices of A with SSVD_r ends in.
-    row_bound : float or None
-        A public bound on the rows' norms, by which they are divided: the paper takes norms up to 1.
-        Without one it is the largest norm found, which is not private.
-    random_state : int, Generator or None
-        For the mask.
+    X, n_components, row_bound, random_state
+        As in :func:`eigenveil_papers.published.analyze_gauss`.
     """
     moment = second_moment(X, row_bound=row_bound)
     features = moment.features

@@ -202,36 +202,6 @@ def panel_grid(
     return figure
 
 
-def scatter_grid(
-    numbers: Numbers,
-    panels: Sequence[Panel],
-    series_styles: Mapping[str, SeriesStyle],
-    *,
-    columns: int = 3,
-    title: str = "",
-    size: float = 6.0,
-) -> Figure:
-    """Every point of every run as a dot at (x, value): for projections. Otherwise the same."""
-    figure, places = grid([p for p in panels if p.key in numbers.panels], columns, title=title)
-    for panel, axes in places:
-        for series in _in_order(numbers.series(panel.key), series_styles):
-            style = _style(series, series_styles)
-            points = numbers.points(panel.key, series)
-            axes.scatter(
-                points[:, 0],
-                points[:, 1],
-                s=size,
-                marker=style.marker or "o",
-                color=style.colour,
-                alpha=0.55,
-                linewidths=0,
-            )
-        _finish(axes, panel, numbers.points(panel.key, numbers.series(panel.key)[0])[:, 0])
-    used = _in_order([s for panel, _ in places for s in numbers.series(panel.key)], series_styles)
-    legend(figure, used, series_styles, lines=False)
-    return figure
-
-
 def table(
     head: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -316,7 +286,6 @@ def legend(
     series_styles: Mapping[str, SeriesStyle],
     *,
     authors: bool = False,
-    lines: bool = True,
 ) -> None:
     """One legend below all panels, each label once; a line for the authors' curves if drawn."""
     handles: dict[str, Line2D] = {}
@@ -327,8 +296,6 @@ def legend(
             raise ValueError(f"{label!r} looks like {looks[_style(key, series_styles)]!r}")
     for key in series:
         line = _line(_style(key, series_styles))
-        if not lines:
-            line = {**line, "ls": "none", "marker": line["marker"] or "o"}
         handles.setdefault(
             series_styles[key].label if key in series_styles else key, Line2D([], [], **line)
         )

@@ -65,13 +65,6 @@ def matched_utility(
     return MatchedUtility(at_worse / at_better, level, at_better, at_worse, bound)
 
 
-def matched_utility_ratio(
-    better: Curve, worse: Curve, level: float | None = None, *, higher: bool = True
-) -> float:
-    """The ratio of :func:`matched_utility`; nan if not comparable, and perhaps only a bound."""
-    return matched_utility(better, worse, level, higher=higher).ratio
-
-
 def _envelope(curve: Curve, sign: float) -> FloatArray:
     return np.asarray(np.maximum.accumulate(sign * curve.mean), dtype=np.float64)
 
