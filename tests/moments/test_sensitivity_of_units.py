@@ -1,8 +1,4 @@
-"""The real sums over units, of rows or of documents, against their recorded sensitivity.
-
-A wrong weight would be found here: each of two mutants, weights that are forgotten and weights by
-block in place of by unit, is shown to move a sum beyond what is recorded.
-"""
+"""The real sums over units, of rows or of documents, against their recorded sensitivity."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -72,12 +72,8 @@ def gaussian_law(noise_parts, accumulator=None, count=GAUSSIANS):
 
 
 # One column more than these the parties do not share evenly; (features, sums)
-FEATURES = {
-    1: (4, max(1500, times(3000))),
-    2: (4, max(1500, times(3000))),
-    3: (4, max(1000, times(2000))),
-    7: (12, 400),
-}
+MANY = max(1500, times(3000))
+FEATURES = {1: (4, MANY), 2: (4, MANY), 3: (4, 2 * MANY // 3), 7: (12, 400)}
 
 
 def parts_of_wishart_law(noise_parts):

@@ -142,10 +142,7 @@ def test_histogram(adjacency):
 
 
 def columns_search(categories, adjacency, norm):
-    """Every row of a number with three bins, another, and a category of so many levels (or none).
-
-    Of a number, None is an entry that was not observed; a row has a level or none.
-    """
+    """Every row of two numbers with three bins each and categories of so many levels, or none."""
     bins = [None, 0, 1, 2]
     contributions = []
     for first, second, *levels in product(bins, bins, *[[None, *range(n)] for n in categories]):
