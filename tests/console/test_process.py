@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from console_tools import Visitor
+from console_tools import Visitor, put_run
 
 import eigenveil.console.running as running
 import eigenveil.console.runs as console_runs
@@ -60,8 +60,6 @@ def test_its_own_process_loads_no_numerical_library(tmp_path):
 
 
 class OddDesk:
-    """A desk that ends, waits, or breaks."""
-
     def __init__(self, rows):
         del rows
 
@@ -292,7 +290,9 @@ def test_runs_have_names_of_their_own_and_broken_ones_are_not_shown(runs):
     (runs.folder / "20300101000000-0badcafe").mkdir()
     (runs.folder / "20300101000000-0badcafe" / "run.json").write_text("{")
     assert runs.all() == []
-    for name in ("20300101000000-0badcafe", "..", "../runs", "", "x" * 500):
+    whole = put_run(SimpleNamespace(console=SimpleNamespace(runs=runs)), number=1)
+    (runs.folder / whole.name).rename(runs.folder.parent / "whole")
+    for name in ("20300101000000-0badcafe", "..", "../whole", "", "x" * 500):
         with pytest.raises(DataError):
             runs.named(name)
 
