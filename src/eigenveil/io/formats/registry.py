@@ -127,7 +127,7 @@ _OWN = (
            writer=f"{_WRITE}:write_eigenvec", written=(".eigenvec",), labels=("FID", "IID")),
     Format("vcf", (".vcf", ".vcf.gz", ".bcf"), f"{_HERE}.vcf:open_vcf", takes=("variants",)),
     # the bags of words of UCI are known by how their names begin
-    Format("bag-of-words", (), f"{_HERE}.counts:BagOfWordsFile",
+    Format("bag-of-words", (), f"{_HERE}.tenx:BagOfWordsFile",
            pattern=r"docword\.(.+\.)?txt(\.gz)?"),
 )  # fmt: skip
 
