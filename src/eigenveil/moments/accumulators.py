@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
+from eigenveil.moments import loops
 from eigenveil.moments.exact import (
     Description,
     ExactSum,
@@ -352,15 +353,27 @@ class ComponentEnergy(CountedSum):
         bits, shift = self.rule.bits, basis_bits(self.rule.precision)
         # exact integers, so that a row's projections do not depend on its neighbours in the block
         projected = rows @ self._basis
-        projected *= projected.dtype.type(2.0 ** (self._BITS - bits - shift))
-        along = np.trunc(projected, out=projected).astype(np.float64, copy=False)
-        energies = squared_norms(along)
-        whole = np.floor(lengths.astype(np.float64) * 4.0 ** (self._BITS - bits))
-        rest = np.maximum(0.0, whole - energies)
-        np.square(along, out=along)
-        part = np.append(np.ones(along.shape[0]) @ along, rest.sum())
+        factor, scale = 2.0 ** (self._BITS - bits - shift), 4.0 ** (self._BITS - bits)
+        if loops.takes(projected) and loops.takes(lengths) and lengths.dtype == projected.dtype:
+            part = np.zeros(projected.shape[1] + 1)
+            loops.COMPILED.energies(projected, factor, lengths, scale, part)
+        else:
+            part = _energies(projected, factor, lengths, scale)
         self._sum.add(part, rows.shape[0])
         self._count_rows(block)
+
+
+def _energies(
+    projected: FloatArray, factor: float, lengths: FloatArray, scale: float
+) -> NDArray[np.float64]:
+    """Sums of whole squares along each direction, and of what rows have beside: exact."""
+    projected *= projected.dtype.type(factor)
+    along = np.trunc(projected, out=projected).astype(np.float64, copy=False)
+    energies = squared_norms(along)
+    whole = np.floor(lengths.astype(np.float64) * scale)
+    rest = np.maximum(0.0, whole - energies)
+    np.square(along, out=along)
+    return np.append(np.ones(along.shape[0]) @ along, rest.sum())
 
 
 def check_same_kind(mine: Accumulator, other: Accumulator) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.moments import loops
 from eigenveil.moments.accumulators import WEIGHT_BITS, Accumulator, counted
 from eigenveil.moments.exact import (
     Integers,
@@ -63,6 +64,7 @@ _IS_LEVEL = 0.5
 # The ten upper bits of a number in single precision are its sign, exponent and half of the octave;
 # so many of them are those of the largest number below the half octaves.
 _SHIFT, _SIGN, _BELOW = 22, 9, 2 * (127 + LOWEST) - 1
+_OF_A_NUMBER = (_SHIFT, _SIGN, _BELOW, _BELOW + _HALVES + 1, _MIDDLE)
 
 
 def magnitude_edges() -> NDArray[np.float64]:
@@ -118,8 +120,13 @@ class ColumnHistogram(CountSum):
             shares = None if shares is None else block.taking_part(shares)
         if columns.size < self.features:
             rows = rows[:, columns]
-        places = _magnitudes(rows) if self.preparation.scale is None else _within_ranges(rows)
-        self._add(columns, places, shares, self._holes(block))
+        holes = self._holes(block)
+        if shares is None and holes is None and loops.takes(rows):
+            within = 0.0 if self.preparation.scale is None else _WITHIN
+            loops.COMPILED.column_bins(rows, columns, self._counts, within, *_OF_A_NUMBER)
+        else:
+            places = _magnitudes(rows) if self.preparation.scale is None else _within_ranges(rows)
+            self._add(columns, places, shares, holes)
         if self._levels:
             self._add_levels(block, shares)
 
@@ -286,6 +293,10 @@ def norm_bins(
     norms: NDArray[np.float64], shares: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
     """How many norms are in which bin, or their shares: shape (BINS,)."""
+    if shares is None and loops.takes(norms):
+        counts = np.zeros(BINS, dtype=np.int64)
+        loops.COMPILED.norm_bins(norms, counts, _LOWEST_EXPONENT, *map(int, _EDGES_OF_AN_OCTAVE))
+        return counts
     patterns = norms.view(np.int64)
     index = ((patterns >> 52) - _LOWEST_EXPONENT) * OCTAVE_PARTS
     fractions = patterns & _FRACTION

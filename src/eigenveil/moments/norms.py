@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.floating[Any]]
+from eigenveil.moments import loops
+
+FloatArray = loops.FloatArray
+_NONE = np.zeros(0, dtype=np.intp)
 
 # Numbers to which squared norms are rounded up, in every octave: 2**8 for rows in single precision,
 # whose entries are rounded to 2**-9 anyway, and 2**24 for those in double precision.
@@ -45,13 +48,9 @@ def upper_norms(rows: FloatArray) -> NDArray[np.float64]:
 
 def _rounded_up(rows: FloatArray, bits: int) -> NDArray[np.float64]:
     """The same with ``2**bits`` numbers an octave."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = _squares(rows)
-        norms = _next_numbers(squares, bits)
-        np.sqrt(norms, out=norms)
-    settled = _settled(squares, _error(rows), bits, _RANGE[rows.dtype])
-    if not settled.all():
-        unsettled = np.flatnonzero(~settled)
+    norms = _settled_norms(rows, bits)
+    if math.isnan(norms.max(initial=0.0)):
+        unsettled = np.flatnonzero(np.isnan(norms))
         some = rows[unsettled]
         if rows.dtype == np.float32:  # squares are exact in double precision
             norms[unsettled] = _rounded_up(some.astype(np.float64), bits)
@@ -60,6 +59,22 @@ def _rounded_up(rows: FloatArray, bits: int) -> NDArray[np.float64]:
             norms[unsettled] = np.where(finite, 0.0, np.nan)
             for place in np.flatnonzero(finite & some.any(axis=1)):
                 norms[unsettled[place]] = _exactly(some[place].tolist(), bits)
+    return norms
+
+
+def _settled_norms(rows: FloatArray, bits: int) -> NDArray[np.float64]:
+    """The same, and NaN where the squares in some order of summation do not settle it."""
+    # a relative error is at most twice as large in units of the last of 52 bits
+    near = math.ceil(_error(rows) * 2.0 ** (_MANTISSA + 1)) + 2
+    if loops.takes(rows):
+        norms, shift = np.empty(rows.shape[0]), int(_steps(bits)[1])
+        loops.COMPILED.norms(rows, norms, bits, shift, near, *_RANGE[rows.dtype])
+        return norms
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = _squares(rows)
+        norms = _next_numbers(squares, bits)
+        np.sqrt(norms, out=norms)
+    norms[~_settled(squares, near, bits, _RANGE[rows.dtype])] = np.nan
     return norms
 
 
@@ -108,14 +123,12 @@ def _next_numbers(squares: NDArray[np.float64], bits: int) -> NDArray[np.float64
 
 
 def _settled(
-    squares: NDArray[np.float64], error: float, bits: int, within: tuple[float, float]
+    squares: NDArray[np.float64], near: int, bits: int, within: tuple[float, float]
 ) -> NDArray[np.bool_]:
     """Whether no number of the sequence is so near that it may be on the other side."""
     step, shift = _steps(bits)
     places = squares.view(np.int64) + shift
     places &= step - 1
-    # a relative error is at most twice as large in units of the last of 52 bits
-    near = math.ceil(error * 2.0 ** (_MANTISSA + 1)) + 2
     places -= near  # what was less is now larger than any place, without a sign
     settled = np.asarray(places.view(np.uint64) < np.uint64(max(0, int(step) - 2 * near)))
     lowest, highest = within
@@ -157,11 +170,10 @@ def integer_rows(
     With the exact squared norms; each a function of its row and limit alone. ``factors`` may be
     written to.
     """
+    rounded = np.empty_like(rows) if out is None else out
     narrow = factors.astype(rows.dtype, copy=False)
-    rounded = np.multiply(rows, narrow[:, None], out=out)
-    np.rint(rounded, out=rounded)
-    squares = squared_norms(rounded)
-    long = np.flatnonzero(squares > limits)
+    squares, longer = _times_factors(rows, factors, limits, rounded)
+    long = np.flatnonzero(squares > limits) if longer else _NONE
     for attempt in range(_MENDS):
         if long.size == 0:
             return rounded, squares
@@ -177,6 +189,23 @@ def integer_rows(
     if long.size:
         raise AssertionError("a prepared row is longer than its bound: a defect")
     return rounded, squares
+
+
+def _times_factors(
+    rows: FloatArray,
+    factors: NDArray[np.float64],
+    limits: NDArray[np.float64] | float,
+    rounded: FloatArray,
+) -> tuple[FloatArray, int]:
+    """Rows times factors, rounded, into ``rounded``: their squares, and whether one is longer."""
+    if loops.takes(rows, rounded) and rows.size:
+        squares = np.empty(rows.shape[0], rows.dtype)
+        each, most = (limits, 0.0) if isinstance(limits, np.ndarray) else (None, float(limits))
+        return squares, loops.COMPILED.rounded(rows, factors, each, most, rounded, squares)
+    np.multiply(rows, factors.astype(rows.dtype, copy=False)[:, None], out=rounded)
+    np.rint(rounded, out=rounded)
+    squares = squared_norms(rounded)
+    return squares, int(np.count_nonzero(squares > limits))
 
 
 def within_range(

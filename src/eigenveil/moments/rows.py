@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.moments import loops
 from eigenveil.moments.norms import (
     FloatArray,
     integer_rows,
@@ -100,17 +101,28 @@ class Preparation:
 
     def __call__(self, values: FloatArray, dtype: Any) -> FloatArray:
         """The entries of some rows; those that are not finite are left for the caller."""
-        if self.offset is None and self.scale is None and self.limit == math.inf:
-            return np.asarray(values, dtype=dtype, order="C")
+        return self.less(values, None, dtype)
+
+    def less(
+        self, values: FloatArray, center: NDArray[np.float64] | None, dtype: Any
+    ) -> FloatArray:
+        """The same, less a centre."""
         # nothing of how a number is stored may show: only the wanted arithmetic decides
-        kind: Any = np.float32 if self._within_single and dtype == np.float32 else np.float64
-        found: FloatArray = np.array(values, dtype=kind, order="C")
-        if self.offset is not None:
-            found -= self.offset.astype(kind)
-        if self.factors is not None:
-            found *= self.factors.astype(kind)
-        np.clip(found, -self.limit, self.limit, out=found)
-        return np.asarray(found, dtype=dtype)
+        single = dtype == np.float32 and (self.is_nothing or self._within_single)
+        return loops.prepared(
+            values,
+            kind=np.float32 if single else np.float64,
+            dtype=dtype,
+            offset=self.offset,
+            factors=self.factors,
+            limit=self.limit,
+            center=center,
+        )
+
+    @cached_property
+    def is_nothing(self) -> bool:
+        """Whether entries stay as they are."""
+        return self.offset is None and self.scale is None and self.limit == math.inf
 
     @cached_property
     def _within_single(self) -> bool:
@@ -294,9 +306,7 @@ class Block:
         if key not in self._residuals:
             dtype = DTYPE[precision]
             with np.errstate(over="ignore", invalid="ignore"):  # such rows are mended
-                rows = preparation(self.values, dtype)
-                if center is not None:
-                    rows = _less(rows, center.astype(dtype))
+                rows = preparation.less(self.values, center, dtype)
                 if preparation.effects is not None:
                     rows = preparation.effects.taken_off(rows)
             norms = row_norms(rows)
@@ -351,20 +361,6 @@ class Block:
             what = self._nan if np.isnan(entry) else entry
             self.first_invalid = InvalidPlace(row, column, f"is {what}")
         return mended, norms, left_out
-
-
-# Entries that one call of a loop is to take, for what it costs beside them to be little.
-_LONG = 512
-
-
-def _less(rows: FloatArray, center: FloatArray) -> FloatArray:
-    """Rows less a centre, a new array; short rows are taken several at a time."""
-    count, width = rows.shape
-    together = math.gcd(count, 1 << (max(1, _LONG // width).bit_length() - 1))
-    if together == 1 or not rows.flags.c_contiguous:
-        return np.asarray(rows - center)
-    joined = rows.reshape(count // together, together * width)
-    return np.asarray((joined - np.tile(center, together)).reshape(count, width))
 
 
 # Rounded up a little; NaN for a row with an entry that is not finite.

@@ -95,6 +95,7 @@ MISSING = (
 _MANTISSA = 53
 _MOST_DIGITS = 1000
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)(\.0*)?")
+_BEGINS_A_NUMBER = frozenset("-0123456789")  # as each of these does
 _SCIENTIFIC = re.compile(r"-?[0-9]+(\.[0-9]+)?[eE][+-][0-9]{1,3}")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d)?(\.\d+)?(Z|\+00:00)?", flags=re.ASCII)
 _TRUTHS = {"true": "1", "false": "0"}
@@ -122,6 +123,18 @@ def identifiers(cells: NDArray[Any] | Sequence[Any]) -> list[str | None]:
         known = {each: identifier(each) for each in dict.fromkeys(cells)}
         return [known[each] for each in cells]
     return [identifier(each) for each in cells]
+
+
+def numbered(cells: NDArray[Any]) -> tuple[dict[str, int], NDArray[np.int64]]:
+    """A number for each identifier, from 0, and that of each cell's: -1 where it is missing."""
+    if cells.dtype.kind in "iu" and not isinstance(cells, np.ma.MaskedArray):
+        values, numbers = np.unique(cells, return_inverse=True)
+        names = map(str, values.tolist())
+        return {name: index for index, name in enumerate(names)}, numbers.astype(np.int64)
+    given = identifiers(cells)
+    codes = {unit: index for index, unit in enumerate(filter(None, dict.fromkeys(given)))}
+    of_all: dict[str | None, int] = {**codes, None: -1}
+    return codes, np.fromiter(map(of_all.__getitem__, given), np.int64, len(given))
 
 
 def identifier(value: Any) -> str | None:
@@ -172,6 +185,8 @@ def _text(text: str) -> str | None:
     text = text.strip()
     if text in MISSING:
         return None
+    if text[0] not in _BEGINS_A_NUMBER:
+        return _TRUTHS.get(text.lower(), text)
     if _WHOLE.fullmatch(text):
         text = text.partition(".")[0]
         return "0" if text == "-0" else text

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from eigenveil.errors import DataError
 from eigenveil.moments.rows import MOST_ROWS_A_UNIT, Block, RowWeights
 from eigenveil.moments.source import FoundT, PartitionedRows, Reading, RowsOf, RowSource
-from eigenveil.tables.entries import identifiers
+from eigenveil.tables.entries import identifiers, numbered
 from eigenveil.tables.schema import Schema
 
 
@@ -43,6 +44,49 @@ class UnitTable:
     divisors: NDArray[np.int64]
 
 
+class LabelledRows(RowsOf):
+    """Rows of a source, with units that were given beside them: these are looked at once."""
+
+    def __init__(self, rows: RowSource, units: NDArray[Any]) -> None:
+        super().__init__(rows)
+        self._units = units
+        self._weighed: tuple[UnitTable, NDArray[np.int64], RowWeights] | None = None
+
+    def read_by(self, reader: Callable[[RowSource], RowSource]) -> LabelledRows:
+        return LabelledRows(reader(self._rows), self._units)
+
+    def blocks(self) -> Iterator[Block]:
+        for block, part in self._parts():
+            block.units = self._units[part]
+            yield block
+
+    def weighed_blocks(self, table: UnitTable) -> Iterator[Block]:
+        """Blocks with the weights of a table of units."""
+        if self._weighed is None or self._weighed[0] is not table:
+            codes, numbers = self.numbered
+            known = np.fromiter((table.codes.get(unit, -1) for unit in codes), np.int64, len(codes))
+            units = np.append(known, -1)[numbers]
+            found = _weights(units, table.until, table.divisors, table.before.copy())
+            self._weighed = table, units, found
+        _, units, weights = self._weighed
+        for block, part in self._parts():
+            block.unidentified = int(np.count_nonzero(units[part] < 0))
+            block.weights = RowWeights(weights.divisors[part], weights.ranks[part])
+            yield block
+
+    @cached_property
+    def numbered(self) -> tuple[dict[str, int], NDArray[np.int64]]:
+        """A number for each identifier, from 0, and that of each row, -1 where it has none."""
+        return numbered(self._units)
+
+    def _parts(self) -> Iterator[tuple[Block, slice]]:
+        start = 0
+        for block in self._rows.blocks():
+            end = start + block.values.shape[0]
+            yield block, slice(start, end)
+            start = end
+
+
 class WeighedRows(RowsOf):
     """Rows with the weights of a table of units: rows beyond what it counted do not count."""
 
@@ -51,6 +95,9 @@ class WeighedRows(RowsOf):
         self._table = table
 
     def blocks(self) -> Iterator[Block]:
+        if isinstance(self._rows, LabelledRows):
+            yield from self._rows.weighed_blocks(self._table)
+            return
         table, seen = self._table, self._table.before.copy()
         for block in self._rows.blocks():
             units = _coded(block, table.codes)
@@ -126,7 +173,12 @@ class _CountUnits(Reading[_PartUnits]):
     """How many rows of each unit there are."""
 
     def read(self, rows: RowSource) -> _PartUnits:
-        codes: dict[str, int] = {}
+        if isinstance(rows, LabelledRows):
+            codes, numbers = rows.numbered
+            counts = np.bincount(numbers[numbers >= 0], minlength=len(codes))
+            without = int(np.count_nonzero(numbers < 0))
+            return _PartUnits(numbers.size, ((codes, counts, without),))
+        codes = {}
         counts, without, read = np.zeros(1024, dtype=np.int64), 0, 0
         for block in rows.blocks():
             found = _coded(block, codes, add=True)
@@ -241,24 +293,6 @@ def _weights(
         own[order] = np.where(ranks[order] < counts[sorted_units], divisors[sorted_units], 0)
         seen[sorted_units[starts]] += lengths
     return RowWeights(own, ranks)
-
-
-class LabelledRows(RowsOf):
-    """Rows of a source, with units that were given beside them."""
-
-    def __init__(self, rows: RowSource, units: NDArray[Any]) -> None:
-        super().__init__(rows)
-        self._units = units
-
-    def read_by(self, reader: Callable[[RowSource], RowSource]) -> LabelledRows:
-        return LabelledRows(reader(self._rows), self._units)
-
-    def blocks(self) -> Iterator[Block]:
-        start = 0
-        for block in self._rows.blocks():
-            end = start + block.values.shape[0]
-            block.units, start = self._units[start:end], end
-            yield block
 
 
 def unit_ids(groups: ArrayLike, rows: int) -> NDArray[np.generic]:

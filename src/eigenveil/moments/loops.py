@@ -1,0 +1,132 @@
+"""The loops over a block's rows, compiled where the package was built with a C compiler.
+
+Without it, or with ``EIGENVEIL_LOOPS=numpy`` in the environment, NumPy does the same in more
+passes: each entry and each norm is bit for bit the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import warnings
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.floating[Any]]
+
+INTERFACE = 1
+"""Of the compiled loops that this module calls."""
+# Entries that one call of a loop is to take, for what it costs beside them to be little.
+_LONG = 512
+
+
+def _compiled() -> ModuleType | None:
+    """The compiled loops, where they are wanted and fit."""
+    wanted = os.environ.get("EIGENVEIL_LOOPS", "")
+    if wanted == "numpy":
+        return None
+    try:
+        found = importlib.import_module("eigenveil.moments._loops")
+    except ImportError as error:
+        if wanted == "compiled":
+            raise
+        if not isinstance(error, ModuleNotFoundError):
+            _warn(f"they do not load: {error}")
+        return None
+    if found.INTERFACE != INTERFACE:
+        _warn("they are of another version of eigenveil")
+        return None
+    return found
+
+
+def _warn(why: str) -> None:
+    warnings.warn(
+        f"eigenveil's compiled loops are not used, as {why}. Results are the same, fits are slower."
+        " Install eigenveil again.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+COMPILED = _compiled()
+"""The compiled loops; ``None`` where NumPy's are used."""
+
+
+def in_use() -> str:
+    """Which loops are used: "compiled" or "numpy"."""
+    return "numpy" if COMPILED is None else "compiled"
+
+
+def prepared(
+    values: FloatArray,
+    *,
+    kind: Any,
+    dtype: Any,
+    offset: NDArray[np.float64] | None,
+    factors: NDArray[np.float64] | None,
+    limit: float,
+    center: NDArray[np.float64] | None,
+) -> FloatArray:
+    """``clip((x - offset) * factors, -limit, limit) - center``, in ``kind``, then ``dtype``."""
+    given = [
+        None if each is None else each.astype(its)
+        for each, its in ((offset, kind), (factors, kind), (center, dtype))
+    ]
+    if limit == math.inf and all(each is None for each in given):
+        return np.asarray(values, dtype=dtype, order="C")
+    flat, given = _joined(values, given)
+    if COMPILED is None or not (_plain(values) and flat.size):
+        return _prepared(flat, kind, dtype, *given[:2], limit, given[2]).reshape(values.shape)
+    found = np.empty(values.shape, dtype)
+    single = kind == np.float32
+    COMPILED.prepared(flat, single, *given[:2], limit, given[2], found.reshape(flat.shape))
+    return found
+
+
+def _prepared(
+    values: FloatArray,
+    kind: Any,
+    dtype: Any,
+    offset: FloatArray | None,
+    factors: FloatArray | None,
+    limit: float,
+    center: FloatArray | None,
+) -> FloatArray:
+    found: FloatArray = np.asarray(values, dtype=kind, order="C")
+    if offset is not None:
+        found = found - offset
+    if factors is not None:
+        found = found * factors
+    if limit != math.inf:
+        found = np.clip(found, -limit, limit)
+    found = np.asarray(found, dtype=dtype)
+    return found if center is None else np.asarray(found - center)
+
+
+def _joined(
+    rows: FloatArray, given: list[FloatArray | None]
+) -> tuple[FloatArray, list[FloatArray | None]]:
+    """Short rows, several as one; what goes with each entry is repeated."""
+    count, width = rows.shape
+    together = math.gcd(count, 1 << (max(1, _LONG // max(1, width)).bit_length() - 1))
+    if together == 1 or not rows.flags.c_contiguous:
+        return rows, given
+    joined = rows.reshape(count // together, together * width)
+    return joined, [None if each is None else np.tile(each, together) for each in given]
+
+
+def takes(*arrays: FloatArray) -> bool:
+    """Whether compiled loops take arrays: rows beside each other, of one type."""
+    if COMPILED is None:
+        return False
+    kind = arrays[0].dtype
+    return all(_plain(each) and each.flags.c_contiguous and each.dtype == kind for each in arrays)
+
+
+def _plain(array: FloatArray) -> bool:
+    """Whether entries are numbers as the processor has them."""
+    return array.dtype in (np.float32, np.float64) and array.flags.aligned
