@@ -20,11 +20,13 @@ $(BIN)/python:
 		|| { echo "Python 3.11 or later is needed; say: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(CORE): $(BIN)/python pyproject.toml
+LOOPS := hatch_build.py src/eigenveil/moments/_loops.c
+
+$(CORE): $(BIN)/python pyproject.toml $(LOOPS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
-$(DEV): $(BIN)/python pyproject.toml papers/pyproject.toml
+$(DEV): $(BIN)/python $(LOOPS) pyproject.toml papers/pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' --editable ./papers
 	touch $@ $(CORE) $(PAPERS)
 

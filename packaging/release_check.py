@@ -65,6 +65,8 @@ def look_into(wheel: Path, source: Path, version: str) -> None:
             sys.exit(f"{wheel} lacks {', '.join(missing)}.")
         if strange := [name for name in names if name.startswith(("tests/", "docs/"))]:
             sys.exit(f"{wheel} has {', '.join(sorted(strange)[:3])}.")
+        compiled = [name for name in names if name.startswith("eigenveil/moments/_loops.")]
+        print(f"loops: {'compiled' if any(each.endswith('.so') for each in compiled) else 'numpy'}")
     with tarfile.open(source) as packed:
         if not any(name.endswith("/LICENSE") for name in packed.getnames()):
             sys.exit(f"{source} has no licence.")

@@ -188,7 +188,7 @@ def bibtex(certificate: Any) -> str:
 
 
 def _entries(certificate: Any) -> Iterator[str]:
-    fitted = certificate.software.partition(" ")[2] or version("eigenveil")
+    fitted = certificate.software.partition(" ")[2].partition(" (")[0] or version("eigenveil")
     # the text is a file's: what could close the entry is left out
     yield _SOFTWARE.format(version="".join(c for c in fitted if c.isalnum() or c in ".+-"))
     for key in keys_of(certificate.releases):

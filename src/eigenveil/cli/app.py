@@ -186,8 +186,11 @@ def _options(
 
 
 def version_text() -> str:
-    """The version, and of every extra its libraries: those that are here, and what is missing."""
-    lines = [f"eigenveil {importlib.metadata.version('eigenveil')}"]
+    """The version, the loops in use, and of every extra its libraries that are here or missing."""
+    from eigenveil.moments.loops import in_use
+
+    version = importlib.metadata.version("eigenveil")
+    lines = [f"eigenveil {version}", f"  loops        {in_use()}"]
     for extra, names in optional_libraries().items():
         found = {name: _installed(name) for name in names}
         missing = [name for name, number in found.items() if number is None]

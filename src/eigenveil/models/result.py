@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import PrivacyError
 from eigenveil.models.options import options_of
 from eigenveil.models.plan import BasePlan
+from eigenveil.moments.loops import in_use
 from eigenveil.privacy.certificate import Certificate, RequestedGuarantee, make_certificate
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
@@ -205,8 +206,8 @@ def model_digest(factors: Any, *, features: int, names: Sequence[str] | None) ->
 
 @cache
 def _software() -> str:
-    """The package's name and version, whose files are read once."""
-    return f"eigenveil {version('eigenveil')}"
+    """The package's name and version, whose files are read once, and the loops that it uses."""
+    return f"eigenveil {version('eigenveil')} ({in_use()} loops)"
 
 
 def certificate_of(

@@ -52,7 +52,7 @@ def _warn(why: str) -> None:
     )
 
 
-COMPILED = _compiled()
+COMPILED: Any = _compiled()
 """The compiled loops; ``None`` where NumPy's are used."""
 
 
@@ -78,12 +78,13 @@ def prepared(
     ]
     if limit == math.inf and all(each is None for each in given):
         return np.asarray(values, dtype=dtype, order="C")
-    flat, given = _joined(values, given)
+    flat, (shift, times, less) = _joined(values, given)
     if COMPILED is None or not (_plain(values) and flat.size):
-        return _prepared(flat, kind, dtype, *given[:2], limit, given[2]).reshape(values.shape)
+        return _prepared(flat, kind, dtype, shift, times, limit, less).reshape(values.shape)
     found = np.empty(values.shape, dtype)
     single = kind == np.float32
-    COMPILED.prepared(flat, single, *given[:2], limit, given[2], found.reshape(flat.shape))
+    into = found.reshape(flat.shape)
+    COMPILED.prepared(flat, single, shift, times, limit, less, into)
     return found
 
 

@@ -132,9 +132,11 @@ def numbered(cells: NDArray[Any]) -> tuple[dict[str, int], NDArray[np.int64]]:
         names = map(str, values.tolist())
         return {name: index for index, name in enumerate(names)}, numbers.astype(np.int64)
     given = identifiers(cells)
-    codes = {unit: index for index, unit in enumerate(filter(None, dict.fromkeys(given)))}
-    of_all: dict[str | None, int] = {**codes, None: -1}
-    return codes, np.fromiter(map(of_all.__getitem__, given), np.int64, len(given))
+    codes: dict[str, int] = {}
+    for unit in filter(None, dict.fromkeys(given)):
+        codes[unit] = len(codes)
+    numbers = (-1 if unit is None else codes[unit] for unit in given)
+    return codes, np.fromiter(numbers, np.int64, len(given))
 
 
 def identifier(value: Any) -> str | None:
