@@ -9,7 +9,7 @@ import pytest
 from eigenveil.cli import app
 from eigenveil.cli.app import COMMANDS
 from eigenveil.errors import DataError
-from eigenveil.moments import loops
+from eigenveil.moments import compiled
 
 HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "sqlalchemy", "pyarrow")
 
@@ -76,7 +76,7 @@ def test_the_version_says_which_extras_are_here_and_which_are_missing(run, monke
     monkeypatch.setattr(app.importlib.metadata, "requires", lambda _: declared)
     assert app.version_text().splitlines() == [
         "eigenveil 0.1",
-        f"  loops        {loops.in_use()}",
+        f"  loops        {compiled.in_use()}",
         "  cells        h5py 3.0; missing: anndata (pip install 'eigenveil[cells]')",
         "  onnx         missing: onnx (pip install 'eigenveil[onnx]')",
     ]

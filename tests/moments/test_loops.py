@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sums_tools import nasty_rows, random_basis
 
-from eigenveil.moments import loops
+from eigenveil.moments import compiled, loops
 from eigenveil.moments.accumulators import ComponentEnergy, RowSum, SecondMoment, Sketch
 from eigenveil.moments.histograms import (
     ABOVE_EDGE,
@@ -255,7 +255,7 @@ def started(code, **more):
     return ended.stdout + ended.stderr
 
 
-SAY = "from eigenveil.moments import loops; print(loops.in_use())"
+SAY = "from eigenveil.moments.compiled import in_use; print(in_use())"
 
 
 def test_numpy_can_be_asked_for():
@@ -282,5 +282,5 @@ sys.meta_path.insert(0, Found())
 
 def test_without_them_nothing_is_said(monkeypatch, recwarn):
     monkeypatch.setitem(sys.modules, "eigenveil.moments._loops", None)
-    assert loops._compiled() is None
+    assert compiled.compiled.__wrapped__() is None
     assert not recwarn

@@ -187,7 +187,7 @@ def _options(
 
 def version_text() -> str:
     """The version, the loops in use, and of every extra its libraries that are here or missing."""
-    from eigenveil.moments.loops import in_use
+    from eigenveil.moments.compiled import in_use
 
     version = importlib.metadata.version("eigenveil")
     lines = [f"eigenveil {version}", f"  loops        {in_use()}"]

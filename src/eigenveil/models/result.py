@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import PrivacyError
 from eigenveil.models.options import options_of
 from eigenveil.models.plan import BasePlan
-from eigenveil.moments.loops import in_use
+from eigenveil.moments.compiled import in_use
 from eigenveil.privacy.certificate import Certificate, RequestedGuarantee, make_certificate
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ReleaseRecord

@@ -6,59 +6,22 @@ passes: each entry and each norm is bit for bit the same.
 
 from __future__ import annotations
 
-import importlib
 import math
-import os
-import warnings
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.moments.compiled import compiled
+
 FloatArray = NDArray[np.floating[Any]]
 
-INTERFACE = 1
-"""Of the compiled loops that this module calls."""
 # Entries that one call of a loop is to take, for what it costs beside them to be little.
 _LONG = 512
 
 
-def _compiled() -> ModuleType | None:
-    """The compiled loops, where they are wanted and fit."""
-    wanted = os.environ.get("EIGENVEIL_LOOPS", "")
-    if wanted == "numpy":
-        return None
-    try:
-        found = importlib.import_module("eigenveil.moments._loops")
-    except ImportError as error:
-        if wanted == "compiled":
-            raise
-        if not isinstance(error, ModuleNotFoundError):
-            _warn(f"they do not load: {error}")
-        return None
-    if found.INTERFACE != INTERFACE:
-        _warn("they are of another version of eigenveil")
-        return None
-    return found
-
-
-def _warn(why: str) -> None:
-    warnings.warn(
-        f"eigenveil's compiled loops are not used, as {why}. Results are the same, fits are slower."
-        " Install eigenveil again.",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-
-
-COMPILED: Any = _compiled()
+COMPILED: Any = compiled()
 """The compiled loops; ``None`` where NumPy's are used."""
-
-
-def in_use() -> str:
-    """Which loops are used: "compiled" or "numpy"."""
-    return "numpy" if COMPILED is None else "compiled"
 
 
 def prepared(

@@ -135,8 +135,8 @@ def numbered(cells: NDArray[Any]) -> tuple[dict[str, int], NDArray[np.int64]]:
     codes: dict[str, int] = {}
     for unit in filter(None, dict.fromkeys(given)):
         codes[unit] = len(codes)
-    numbers = (-1 if unit is None else codes[unit] for unit in given)
-    return codes, np.fromiter(numbers, np.int64, len(given))
+    each = (-1 if unit is None else codes[unit] for unit in given)
+    return codes, np.fromiter(each, np.int64, len(given))
 
 
 def identifier(value: Any) -> str | None:
