@@ -30,6 +30,7 @@ def digest(source: Path = ROOT / "src" / "eigenveil") -> str:
             if isinstance(body, list):
                 node.body = [each for each in body if not _is_text(each)]  # type: ignore[attr-defined]
         found.update(f"{file.relative_to(source).as_posix()}\n{ast.dump(tree)}\n".encode())
+    found.update(b"".join(file.read_bytes() for file in sorted(source.rglob("*.c"))))
     return found.hexdigest()[:12]
 
 
