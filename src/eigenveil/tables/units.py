@@ -56,9 +56,7 @@ class LabelledRows(RowsOf):
         return LabelledRows(reader(self._rows), self._units)
 
     def blocks(self) -> Iterator[Block]:
-        for block, part in self._parts():
-            block.units = self._units[part]
-            yield block
+        yield from (block for block, _ in self._parts())
 
     def weighed_blocks(self, table: UnitTable) -> Iterator[Block]:
         """Blocks with the weights of a table of units."""
@@ -82,9 +80,9 @@ class LabelledRows(RowsOf):
     def _parts(self) -> Iterator[tuple[Block, slice]]:
         start = 0
         for block in self._rows.blocks():
-            end = start + block.values.shape[0]
-            yield block, slice(start, end)
-            start = end
+            part = slice(start, start + block.values.shape[0])
+            block.units, start = self._units[part], part.stop
+            yield block, part
 
 
 class WeighedRows(RowsOf):
