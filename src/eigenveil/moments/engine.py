@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import DataError
 from eigenveil.linalg.eigen import single_threaded_blas
 from eigenveil.moments.accumulators import Accumulator
-from eigenveil.moments.rows import Block, Precision
+from eigenveil.moments.rows import Block, Precision, Room
 from eigenveil.moments.source import PartitionedRows, Reading, RowSource
 
 # Above this many sums a worker's own copy costs more than its share of the preparation saves; the
@@ -74,12 +74,15 @@ class _SharedBlocks:
     def add_to(self, accumulators: Sequence[Accumulator]) -> None:
         """Add what blocks are left when one is wanted."""
         accumulators = sorted(accumulators, key=lambda each: not each.stores)
+        room = Room()
         while (piece := self._next()) is not None:
             number, block = piece
+            block.room = room
             for accumulator in accumulators:
                 accumulator.update(block)
             with self._lock:
                 self.found.add(number, block)
+            room.clear()
         for accumulator in accumulators:
             accumulator.flush()
 

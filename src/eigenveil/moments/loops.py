@@ -7,6 +7,7 @@ passes: each entry and each norm is bit for bit the same.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from eigenveil.moments.compiled import compiled
 
 FloatArray = NDArray[np.floating[Any]]
+New = Callable[[tuple[int, ...], Any], NDArray[Any]]
+"""Makes an array of a shape and type, of any values."""
 
 # Entries that one call of a loop is to take, for what it costs beside them to be little.
 _LONG = 512
@@ -33,6 +36,7 @@ def prepared(
     factors: NDArray[np.float64] | None,
     limit: float,
     center: NDArray[np.float64] | None,
+    new: New,
 ) -> FloatArray:
     """``clip((x - offset) * factors, -limit, limit) - center``, in ``kind``, then ``dtype``."""
     given = [
@@ -44,7 +48,7 @@ def prepared(
     flat, (shift, times, less) = _joined(values, given)
     if COMPILED is None or not (_plain(values) and flat.size):
         return _prepared(flat, kind, dtype, shift, times, limit, less).reshape(values.shape)
-    found = np.empty(values.shape, dtype)
+    found = new(values.shape, dtype)
     single = kind == np.float32
     into = found.reshape(flat.shape)
     COMPILED.prepared(flat, single, shift, times, limit, less, into)

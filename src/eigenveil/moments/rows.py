@@ -104,9 +104,13 @@ class Preparation:
         return self.less(values, None, dtype)
 
     def less(
-        self, values: FloatArray, center: NDArray[np.float64] | None, dtype: Any
+        self,
+        values: FloatArray,
+        center: NDArray[np.float64] | None,
+        dtype: Any,
+        new: loops.New = np.empty,
     ) -> FloatArray:
-        """The same, less a centre."""
+        """The same, less a centre, in an array that ``new(shape, dtype)`` makes."""
         # nothing of how a number is stored may show: only the wanted arithmetic decides
         single = dtype == np.float32 and (self.is_nothing or self._within_single)
         return loops.prepared(
@@ -117,6 +121,7 @@ class Preparation:
             factors=self.factors,
             limit=self.limit,
             center=center,
+            new=new,
         )
 
     @cached_property
@@ -227,6 +232,8 @@ class RowRule:
             longest[longest == 0.0] = np.inf  # a zero row stays zero
         rows, longest = within_range(rows, longest)
         factors = (np.sqrt(limits) * self._margin(rows.shape[1], limits)) / longest
+        if out is None:
+            out = block.new(rows.shape, rows.dtype)
         block.prepared[key] = integer_rows(rows, factors, limits, out)
         return block.prepared[key]
 
@@ -267,8 +274,36 @@ class InvalidPlace(NamedTuple):
 _Residuals = tuple[FloatArray, NDArray[np.float64], NDArray[np.intp]]
 
 
+class Room:
+    """Memory for the arrays of one block, and then of the next: new memory costs a pass as much as
+    its sums do, for the system clears it page by page.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: list[NDArray[np.uint8]] = []
+        self._next = 0
+
+    def array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """An array of whatever was there before."""
+        size, kind = math.prod(shape), np.dtype(dtype)
+        if self._next == len(self._buffers):
+            self._buffers.append(np.empty(0, np.uint8))
+        if self._buffers[self._next].size < size * kind.itemsize:
+            self._buffers[self._next] = np.empty(size * kind.itemsize, np.uint8)
+        found = self._buffers[self._next][: size * kind.itemsize]
+        self._next += 1
+        made: NDArray[Any] = found.view(kind).reshape(shape)
+        return made
+
+    def clear(self) -> None:
+        """No array of the block is used any more."""
+        self._next = 0
+
+
 class Block:
     """Consecutive rows and where they come from."""
+
+    room: Room | None = None  # Where its arrays may lie; None: each in new memory
 
     def __init__(
         self,
@@ -306,7 +341,7 @@ class Block:
         if key not in self._residuals:
             dtype = DTYPE[precision]
             with np.errstate(over="ignore", invalid="ignore"):  # such rows are mended
-                rows = preparation.less(self.values, center, dtype)
+                rows = preparation.less(self.values, center, dtype, self.new)
                 if preparation.effects is not None:
                     rows = preparation.effects.taken_off(rows)
             norms = row_norms(rows)
@@ -322,6 +357,10 @@ class Block:
             self._residuals[key] = (rows, norms, left_out)
         rows, norms, self.left_out = self._residuals[key]
         return rows, norms
+
+    def new(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """An array that is needed for as long as the block."""
+        return np.empty(shape, dtype) if self.room is None else self.room.array(shape, dtype)
 
     def taking_part(self, each: NDArray[Any]) -> NDArray[Any]:
         """What belongs to each row, without those of rows that are left out."""
@@ -386,5 +425,6 @@ def seen_through(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Prepared rows times an integer basis, exactly, and the norms, rounded up a little."""
     rows, _ = rule(block, weighting="none")
-    seen = (rows @ basis).astype(np.float64, copy=False)
+    seen = np.matmul(rows, basis, out=block.new((rows.shape[0], basis.shape[1]), rows.dtype))
+    seen = seen.astype(np.float64, copy=False)
     return seen, upper_norms(seen)

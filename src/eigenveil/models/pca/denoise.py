@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 
 # Pairs of matrices that are judged on, both ways; one, and one way, where these are large.
 _PAIRS, _LARGE = 2, 300
+# Directions of a large matrix that are looked at first for those above the noise.
+_FEW = 60
 # Standard errors of the difference by which what shrinks must be better.
 _DOUBT = 0.5
 # Points of a prior, and rounds of its fixed point.
@@ -52,15 +54,16 @@ def denoised(matrix: Array, basis: Array | None, variances: Array) -> Denoised:
     across, noise = _in_columns(basis, variances)
     diagonal = np.diag(matrix)
     deviations = np.sqrt(2.0 * np.diag(noise))
-    values, vectors = np.linalg.eigh(matrix)
-    values, vectors = values[::-1], vectors[:, ::-1]
-    turned = np.ascontiguousarray(vectors.T) if basis is None else vectors.T @ basis
-    each = turned**2 @ across  # noise of every direction, column by column
-    e2 = np.sum(each, axis=1)
     whole = max(float(np.sum(diagonal)), float(np.max(deviations)))
     # noise shows what is below it shifted by its mean, so that it is looked for above that
     r, level, root = 0, whole / size, np.zeros(0)
+    values = np.zeros(0)
     for _ in range(size):
+        if r == values.size < size:
+            values, vectors = _leading(matrix, max(_FEW, 2 * r))
+            turned = vectors if basis is None else vectors @ basis
+            each = turned**2 @ across  # noise of every direction, column by column
+            e2 = np.sum(each, axis=1)
         cut = 2.0 * math.sqrt(e2[min(r, size - 1)]) * (1.0 + 0.5 * size ** (-2 / 3))
         if r >= size or not values[r] - level > cut:
             break
@@ -76,12 +79,21 @@ def denoised(matrix: Array, basis: Array | None, variances: Array) -> Denoised:
         sine = np.clip(e2[:r] / np.maximum(strengths - level, 1e-150) ** 2, 0.0, 1.0 - 1e-9)
         hidden = each[:r] / np.maximum(e2[:r], 1e-300)[:, None] * sine[:, None]
         signal = (1.0 - sine)[:, None] * prior
-        found = vectors[:, :r] * (signal / np.maximum(signal + hidden, 1e-300)).T
+        found = vectors[:r].T * (signal / np.maximum(signal + hidden, 1e-300)).T
         found /= np.maximum(np.linalg.norm(found, axis=0), 1e-300)
         strong = (found * shown) @ found.T
     left = matrix - strong
     rest, kept = _by_columns(left, noise)
     return Denoised(strong + rest, strengths, shown, level, left, kept)
+
+
+def _leading(matrix: Array, count: int) -> tuple[Array, Array]:
+    """At least so many of the largest eigenvalues, descending, and eigenvectors as rows."""
+    size = matrix.shape[0]
+    if size > _LARGE and 3 * count < size:
+        return leading_eigenpairs(matrix, count)
+    values, vectors = np.linalg.eigh(matrix)
+    return values[::-1], np.ascontiguousarray(vectors[:, ::-1].T)
 
 
 def _in_columns(basis: Array | None, variances: Array) -> tuple[Array, Array]:
@@ -202,12 +214,10 @@ def empirical_bayes(diagonal: Array, deviations: Array) -> Array:
     squares = ((diagonal[:, None] - grid) / deviations[:, None]) ** 2
     likely = np.exp(0.5 * (np.min(squares, axis=1)[:, None] - squares))
     prior = np.full(grid.size, 1.0 / grid.size)
-    weights, total = np.empty_like(likely), np.empty((diagonal.size, 1))
     for _ in range(_ROUNDS):
-        np.multiply(likely, prior, out=weights)
-        np.add.reduce(weights, axis=1, keepdims=True, out=total)
-        weights /= total
-        np.add.reduce(weights, axis=0, out=prior)
-        prior /= diagonal.size
+        before = prior
+        total = likely @ prior
+        prior = prior * ((1.0 / total) @ likely) / diagonal.size
+    weights = likely * before / total[:, None]
     mean = float(np.mean(diagonal))
     return np.asarray(np.maximum(weights @ grid, 1e-3 * mean if mean > 0 else 1e-9 * top))

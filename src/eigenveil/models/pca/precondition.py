@@ -208,9 +208,8 @@ def _known(first: Array, error: float, rows: float) -> _FirstLook:
     size = first.shape[0]
     flat = np.full((size, size), 0.5 * error**2)
     clean = denoised(first, None, flat)
-    _, basis = np.linalg.eigh(clean.matrix)
-    basis = basis[:, ::-1]
     r, shown = clean.shown.size, clean.shown
+    basis = _completed(clean.matrix, r)
     e2 = 0.5 * size * error**2
     total = float(np.trace(first))
     if rows > 0 and abs(total - rows) <= 2.0 * error * math.sqrt(size):
@@ -233,6 +232,16 @@ def _known(first: Array, error: float, rows: float) -> _FirstLook:
         basis = np.concatenate([basis[:, :r], other], axis=1)
         hidden = _hidden(other.T @ clean.left @ other, rest, error, math.sqrt(e2) + clean.level)
     return _FirstLook(basis, np.concatenate([shown, weak]), r, flat, hidden)
+
+
+def _completed(matrix: Array, count: int) -> Array:
+    """An orthonormal basis, as columns: first the leading eigenvectors, whatever the others."""
+    if 3 * count > matrix.shape[0]:
+        return np.asarray(np.linalg.eigh(matrix)[1][:, ::-1])
+    leading = leading_eigenpairs(matrix, max(count, 1))[1].T
+    basis: Array = np.linalg.qr(leading, mode="complete")[0]
+    basis[:, : leading.shape[1]] = leading
+    return basis
 
 
 def _hidden(inner: Array, rest: float, error: float, e: float) -> Array:
