@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 
 # Pairs of matrices that are judged on, both ways; one, and one way, where these are large.
 _PAIRS, _LARGE = 2, 300
+# Rows of a large matrix whose squares are enough.
+_ENOUGH = 300
 # Directions of a large matrix that are looked at first for those above the noise.
 _FEW = 60
 # Standard errors of the difference by which what shrinks must be better.
@@ -179,13 +181,24 @@ def _kept(left: Array, diagonal: Array, noise: Array) -> Array:
     Its variance is taken to be as the product of its columns' energies, in a proportion that the
     squares of all entries settle; one standard error more of it, so as not to shrink for nothing.
     """
-    products = np.multiply.outer(diagonal, diagonal)
-    excess = left**2 - noise
-    np.fill_diagonal(excess, 0.0)
+    proportion = _proportion(left, diagonal, noise)
+    if proportion is None:
+        return np.ones_like(left)
+    kept = np.multiply.outer(proportion * diagonal, diagonal)
+    kept /= kept + noise
+    return np.asarray(np.minimum(kept / max(float(np.quantile(kept, 0.99)), 1e-300), 1.0))
+
+
+def _proportion(left: Array, diagonal: Array, noise: Array) -> float | None:
+    """That of the entries' variances, by the squares of some rows; None: nothing says it."""
+    some = np.arange(0, left.shape[0], max(1, left.shape[0] // _ENOUGH))
+    noise = noise[some]
+    excess, products = left[some] ** 2 - noise, np.multiply.outer(diagonal[some], diagonal)
     weights = products.copy()
-    np.fill_diagonal(weights, 0.0)
+    for each in (excess, weights):
+        each[np.arange(some.size), some] = 0.0
     squared, squares = noise**2, weights**2
-    proportion, room = 0.0, np.empty_like(left)
+    proportion, room = 0.0, np.empty_like(excess)
     for step in range(4):
         trust = 1.0 / squared
         if step:
@@ -197,13 +210,11 @@ def _kept(left: Array, diagonal: Array, noise: Array) -> Array:
             trust /= squared
         curvature = float(np.sum(np.multiply(trust, squares, out=room)))
         if not curvature > 0:
-            return np.ones_like(left)
+            return None
         trust *= weights
         slope = float(np.sum(np.multiply(trust, excess, out=room))) / curvature
         proportion = max(slope, 0.0) + 2.0 / math.sqrt(curvature)
-    kept = proportion * products
-    kept /= kept + noise
-    return np.asarray(np.minimum(kept / max(float(np.quantile(kept, 0.99)), 1e-300), 1.0))
+    return proportion
 
 
 def empirical_bayes(diagonal: Array, deviations: Array) -> Array:
