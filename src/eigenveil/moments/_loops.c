@@ -122,8 +122,8 @@ typedef struct {
 
 #define CHUNK 256
 #define PREPARED(IN, KIND, OUT, NAME)                                                              \
-    static inline __attribute__((always_inline)) void NAME##_row(const IN *in, Py_ssize_t stride, OUT *out, Py_ssize_t width,     \
-                                  const Steps *steps)                                              \
+    static inline __attribute__((always_inline)) void NAME##_row(                                  \
+        const IN *in, OUT *out, Py_ssize_t width, const Steps *steps)                              \
     {                                                                                              \
         const KIND *offset = steps->offset, *factors = steps->factors;                             \
         const OUT *center = steps->center;                                                         \
@@ -131,12 +131,8 @@ typedef struct {
         KIND part[CHUNK];                                                                          \
         for (Py_ssize_t start = 0; start < width; start += CHUNK) {                                \
             const Py_ssize_t n = start + CHUNK < width ? CHUNK : width - start;                    \
-            if (stride == 1)                                                                       \
-                for (Py_ssize_t j = 0; j < n; j++)                                                 \
-                    part[j] = (KIND)in[start + j];                                                 \
-            else                                                                                   \
-                for (Py_ssize_t j = 0; j < n; j++)                                                 \
-                    part[j] = (KIND)in[(start + j) * stride];                                      \
+            for (Py_ssize_t j = 0; j < n; j++)                                                     \
+                part[j] = (KIND)in[start + j];                                                     \
             if (offset)                                                                            \
                 for (Py_ssize_t j = 0; j < n; j++)                                                 \
                     part[j] -= offset[start + j];                                                  \
@@ -156,11 +152,11 @@ typedef struct {
                     out[start + j] = (OUT)part[j];                                                 \
         }                                                                                          \
     }                                                                                              \
-    WIDE static void NAME(const char *in, Py_ssize_t down, Py_ssize_t across, OUT *out,            \
-                          Py_ssize_t count, Py_ssize_t width, const Steps *steps)                  \
+    WIDE static void NAME(const char *in, Py_ssize_t down, OUT *out, Py_ssize_t count,             \
+                          Py_ssize_t width, const Steps *steps)                                    \
     {                                                                                              \
         for (Py_ssize_t i = 0; i < count; i++)                                                     \
-            NAME##_row((const IN *)(in + i * down), across, out + i * width, width, steps);        \
+            NAME##_row((const IN *)(in + i * down), out + i * width, width, steps);                \
     }
 PREPARED(float, float, float, prepared_fff)
 PREPARED(float, double, float, prepared_fdf)
@@ -340,7 +336,7 @@ static PyObject *loops_prepared(PyObject *self, PyObject *args)
                           &center, &into))
         return NULL;
     Py_buffer *in = taken(&b, values, PyBUF_STRIDED_RO), *out = in ? taken(&b, into, OUT) : NULL;
-    if (!out || in->ndim != 2 || (in->shape[1] > 1 && in->strides[1] % in->itemsize)
+    if (!out || in->ndim != 2 || (in->shape[1] > 1 && in->strides[1] != in->itemsize)
         || !same(out, out->format[0], in->shape[0] * in->shape[1]))
         ok = 0;
     if (ok) {
@@ -355,22 +351,21 @@ static PyObject *loops_prepared(PyObject *self, PyObject *args)
             PyErr_SetString(PyExc_ValueError, "arrays do not fit together");
         return NULL;
     }
-    Py_ssize_t n = in->shape[0], d = in->shape[1], down = in->strides[0];
-    const Py_ssize_t across = d > 1 ? in->strides[1] / in->itemsize : 1;
+    const Py_ssize_t n = in->shape[0], d = in->shape[1], down = in->strides[0];
     const int wide_in = in->format[0] == 'd', wide_out = out->format[0] == 'd';
     Py_BEGIN_ALLOW_THREADS
     if (!wide_in && single)
-        prepared_fff(in->buf, down, across, out->buf, n, d, &steps);
+        prepared_fff(in->buf, down, out->buf, n, d, &steps);
     else if (!wide_in && !wide_out)
-        prepared_fdf(in->buf, down, across, out->buf, n, d, &steps);
+        prepared_fdf(in->buf, down, out->buf, n, d, &steps);
     else if (!wide_in)
-        prepared_fdd(in->buf, down, across, out->buf, n, d, &steps);
+        prepared_fdd(in->buf, down, out->buf, n, d, &steps);
     else if (single)
-        prepared_dff(in->buf, down, across, out->buf, n, d, &steps);
+        prepared_dff(in->buf, down, out->buf, n, d, &steps);
     else if (!wide_out)
-        prepared_ddf(in->buf, down, across, out->buf, n, d, &steps);
+        prepared_ddf(in->buf, down, out->buf, n, d, &steps);
     else
-        prepared_ddd(in->buf, down, across, out->buf, n, d, &steps);
+        prepared_ddd(in->buf, down, out->buf, n, d, &steps);
     Py_END_ALLOW_THREADS
     let_go(&b);
     Py_RETURN_NONE;

@@ -45,6 +45,10 @@ def prepared(
     ]
     if limit == math.inf and all(each is None for each in given):
         return np.asarray(values, dtype=dtype, order="C")
+    if values.strides[1] != values.itemsize:  # where rows lie by columns, NumPy turns them faster
+        turned = new(values.shape, values.dtype)
+        turned[...] = values
+        values = turned
     flat, (shift, times, less) = _joined(values, given)
     if COMPILED is None or not (_plain(values) and flat.size):
         return _prepared(flat, kind, dtype, shift, times, limit, less).reshape(values.shape)

@@ -69,9 +69,11 @@ class RowEncoder:
 
     def __call__(self, batch: Any) -> tuple[FloatArray, NDArray[np.object_] | None]:
         """Rows of an Arrow batch, shape (n, D) in Fortran order, and whose they are."""
-        place = {name: index for index, name in enumerate(batch.schema.names)}
+        schema = batch.schema
+        place = {name: index for index, name in enumerate(schema.names)}
+        types = schema.types  # Arrow makes the list anew each time
         narrow = all(
-            name in self.texts or batch.schema.types[place[name]] in HELD_BY_SINGLE
+            name in self.texts or types[place[name]] in HELD_BY_SINGLE
             for name in (column.name for column in self._read)
         )
         dtype = np.float32 if narrow else np.float64  # each holds every entry exactly
