@@ -114,7 +114,7 @@ def test_a_result_is_shown_with_its_figures_and_downloads(visitor):
 
 
 FAILED = {"event": "failed", "code": "bad-rows", "spent": "",
-          "message": "56 rows are not valid, the first is row 789.", "hint": "See it."}  # fmt: skip
+          "message": "56,565 rows are not valid, the first is row 78,978.", "hint": "See it."}  # fmt: skip
 
 
 @pytest.mark.parametrize("end", ["finished", "stopped", FAILED], ids=str)
@@ -125,7 +125,7 @@ def test_exact_numbers_of_a_fit_stay_with_the_owner_of_the_rows(visitor, end):
     ]
     run = put_run(visitor, told=told, end=end)
     own = visitor.client.get(f"/runs/{run.name}").text
-    numbers = ("1,234", "9,876", *(("56", "789") if end is FAILED else ()))
+    numbers = ("1,234", "9,876", *(("56,565", "78,978") if end is FAILED else ()))
     assert all(number in own for number in (*numbers, "Not private"))
     for name in ("vic", "lea", "bob"):
         seen = visitor.browser(name).get(f"/runs/{run.name}").text
