@@ -114,7 +114,7 @@ def test_a_result_is_shown_with_its_figures_and_downloads(visitor):
 
 
 FAILED = {"event": "failed", "code": "bad-rows", "spent": "",
-          "message": "56,565 rows are not valid, the first: 78,978.", "hint": "See it."}  # fmt: skip
+          "message": "56,565 rows are invalid, the first: 78,978.", "hint": "See it."}  # fmt: skip
 
 
 @pytest.mark.parametrize("end", ["finished", "stopped", FAILED], ids=str)
