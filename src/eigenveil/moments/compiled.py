@@ -15,14 +15,11 @@ INTERFACE = 1
 @cache
 def compiled() -> ModuleType | None:
     """The compiled loops, where they are wanted and fit."""
-    wanted = os.environ.get("EIGENVEIL_LOOPS", "")
-    if wanted == "numpy":
+    if os.environ.get("EIGENVEIL_LOOPS") == "numpy":
         return None
     try:
         found = importlib.import_module("eigenveil.moments._loops")
     except ImportError as error:
-        if wanted == "compiled":
-            raise
         if not isinstance(error, ModuleNotFoundError):
             _warn(f"they do not load: {error}")
         return None
