@@ -8,6 +8,7 @@ import pytest
 
 from eigenveil.cli import app
 from eigenveil.cli.app import COMMANDS
+from eigenveil.cli.commands import demo
 from eigenveil.errors import DataError
 from eigenveil.moments import compiled
 
@@ -141,3 +142,14 @@ def test_a_command_asks_whose_each_row_is(words, code, run, tmp_path, monkeypatc
     status, _, err = run(*words)
     assert (status, DataError(code, column="'a'").message in err) == (3, True)
     assert not (tmp_path / "r").exists()
+
+
+def test_the_demonstration_can_be_given_again(tmp_path, monkeypatch, run):
+    """Its ledgers are replaced, which heads of them in this user's folder would forbid."""
+    folder = tmp_path / "demo"
+    fit = ["fit", f"{folder}/rows/north.parquet", "--unit", "patient_id", "--components", "1"]
+    places = ["--ledger", f"{folder}/north.ledger", "--out", f"{folder}/result"]
+    monkeypatch.setattr(demo, "_commands", lambda _: [[*fit, "--epsilon", "1", *places]])
+    for _ in range(2):
+        assert run("demo", folder)[0] == 0
+    assert (folder / "result").is_dir()

@@ -7,6 +7,7 @@ Every site has the visits of its own patients.
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -77,6 +78,8 @@ def demo(
     for words in () if rows_only else _commands(folder):
         say("")
         say(f"$ eigenveil {shlex.join(words)}", most=None)
-        ended = subprocess.run(own_call(*words), check=False)
+        # the folder is replaced by the next demo, the heads of its ledgers with it
+        state = {"EIGENVEIL_STATE": str(folder / "state")}
+        ended = subprocess.run(own_call(*words), env=os.environ | state, check=False)
         if ended.returncode:
             raise typer.Exit(ended.returncode)
