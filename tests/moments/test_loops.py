@@ -223,13 +223,14 @@ def test_norms_at_the_edges_of_their_bins():
 
 
 @needs_loops
-@pytest.mark.parametrize("wrong", ["short", "kind", "columns", "fortran"])
+@pytest.mark.parametrize("wrong", ["short", "kind", "columns", "fortran", "one row"])
 def test_arrays_that_do_not_fit_are_refused_before_anything_is_written(wrong):
     rows, out = np.ones((4, 3)), np.zeros((4, 3))
     columns, counts = np.arange(3), np.zeros((3, 245), dtype=np.int64)
     calls = {
         "short": lambda: loops.COMPILED.prepared(rows, False, None, None, np.inf, rows[0, :2], out),
         "kind": lambda: loops.COMPILED.norms(rows.astype(">f8"), out[0], 24, 0, 2, 0.0, 1.0),
+        "one row": lambda: loops.COMPILED.norms(rows[0], out[0], 24, 0, 2, 0.0, 1.0),
         "columns": lambda: loops.COMPILED.column_bins(
             rows, columns + 1, counts, 0.0, 22, 9, 193, 314, 121
         ),

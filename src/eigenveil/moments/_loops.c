@@ -283,6 +283,15 @@ static void let_go(Buffers *b)
         PyBuffer_Release(&b->view[--b->count]);
 }
 
+/* What a call returns whose arrays do not fit together: nothing was written. */
+static PyObject *refused(Buffers *b)
+{
+    let_go(b);
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "arrays do not fit together");
+    return NULL;
+}
+
 static Py_buffer *taken(Buffers *b, PyObject *array, int flags)
 {
     Py_buffer *view = &b->view[b->count];
@@ -302,10 +311,7 @@ static Py_buffer *taken(Buffers *b, PyObject *array, int flags)
 
 static int same(const Py_buffer *view, char kind, Py_ssize_t entries)
 {
-    if (view->format[0] == kind && view->len == entries * view->itemsize)
-        return 1;
-    PyErr_SetString(PyExc_ValueError, "arrays do not fit together");
-    return 0;
+    return view->format[0] == kind && view->len == entries * view->itemsize;
 }
 
 static int whole(const Py_buffer *view, Py_ssize_t entries)
@@ -345,12 +351,8 @@ static PyObject *loops_prepared(PyObject *self, PyObject *args)
         steps.factors = optional(&b, factors, kind, in->shape[1], &ok);
         steps.center = optional(&b, center, out->format[0], in->shape[1], &ok);
     }
-    if (!ok) {
-        let_go(&b);
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "arrays do not fit together");
-        return NULL;
-    }
+    if (!ok)
+        return refused(&b);
     const Py_ssize_t n = in->shape[0], d = in->shape[1], down = in->strides[0];
     const int wide_in = in->format[0] == 'd', wide_out = out->format[0] == 'd';
     Py_BEGIN_ALLOW_THREADS
@@ -384,10 +386,8 @@ static PyObject *loops_norms(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOiLLdd", &rows, &into, &bits, &shift, &near, &lowest, &highest))
         return NULL;
     Py_buffer *in = taken(&b, rows, IN), *out = in ? taken(&b, into, OUT) : NULL;
-    if (!out || in->ndim != 2 || !same(out, 'd', in->shape[0])) {
-        let_go(&b);
-        return NULL;
-    }
+    if (!out || in->ndim != 2 || !same(out, 'd', in->shape[0]))
+        return refused(&b);
     const Sequence s = sequence_of(bits, shift, near, lowest, highest);
     const Py_ssize_t n = in->shape[0], d = in->shape[1];
     Py_BEGIN_ALLOW_THREADS
@@ -415,12 +415,8 @@ static PyObject *loops_rounded(PyObject *self, PyObject *args)
          && same(squares, in->format[0], in->shape[0]);
     const double *by = ok ? optional(&b, factors, 'd', in->shape[0], &ok) : NULL;
     const double *most = ok ? optional(&b, limits, 'd', in->shape[0], &ok) : NULL;
-    if (!ok || !by) {
-        let_go(&b);
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "arrays do not fit together");
-        return NULL;
-    }
+    if (!ok || !by)
+        return refused(&b);
     const Py_ssize_t n = in->shape[0], d = in->shape[1];
     Py_BEGIN_ALLOW_THREADS
     longer = in->format[0] == 'd'
@@ -443,10 +439,8 @@ static PyObject *loops_norm_bins(PyObject *self, PyObject *args)
                           &edges[3]))
         return NULL;
     Py_buffer *in = taken(&b, norms, IN), *out = in ? taken(&b, into, OUT) : NULL;
-    if (!out || !same(in, 'd', in->len / 8) || !whole(out, out->len / 8) || out->len < 8) {
-        let_go(&b);
-        return NULL;
-    }
+    if (!out || !same(in, 'd', in->len / 8) || !whole(out, out->len / 8) || out->len < 8)
+        return refused(&b);
     o.lowest = lowest, o.bins = out->len / 8;
     for (int k = 0; k < 4; k++)
         o.edges[k] = edges[k];
@@ -479,12 +473,8 @@ static PyObject *loops_column_bins(PyObject *self, PyObject *args)
         bins.below = below, bins.above = above, bins.middle = middle, bins.bins = out->shape[1];
         ok = bins.within != 0.0 || (middle >= above - below && middle + above - below < bins.bins);
     }
-    if (!ok) {
-        let_go(&b);
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "arrays do not fit together");
-        return NULL;
-    }
+    if (!ok)
+        return refused(&b);
     const Py_ssize_t n = in->shape[0], d = in->shape[1];
     Py_BEGIN_ALLOW_THREADS
     if (in->format[0] == 'd')
@@ -508,12 +498,8 @@ static PyObject *loops_energies(PyObject *self, PyObject *args)
     Py_buffer *in = taken(&b, along, IN), *long_ = in ? taken(&b, lengths, IN) : NULL,
               *out = long_ ? taken(&b, into, OUT) : NULL;
     if (!out || in->ndim != 2 || !same(long_, in->format[0], in->shape[0])
-        || !same(out, 'd', in->shape[1] + 1)) {
-        let_go(&b);
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "arrays do not fit together");
-        return NULL;
-    }
+        || !same(out, 'd', in->shape[1] + 1))
+        return refused(&b);
     const Py_ssize_t n = in->shape[0], d = in->shape[1];
     Py_BEGIN_ALLOW_THREADS
     if (in->format[0] == 'd')

@@ -178,8 +178,8 @@ def _apart(found: Array, before: Array) -> float:
 def _kept(left: Array, diagonal: Array, noise: Array) -> Array:
     """What to keep of each entry, in units of what is kept of the clearest ones.
 
-    Its variance is taken to be as the product of its columns' energies, in a proportion that the
-    squares of all entries settle; one standard error more of it, so as not to shrink for nothing.
+    Its variance is taken to be as the product of its columns' energies, in a proportion that
+    squares of entries settle; one standard error more of it, so as not to shrink for nothing.
     """
     proportion = _proportion(left, diagonal, noise)
     if proportion is None:
