@@ -38,7 +38,6 @@ def seen(rows: Array, how: Preconditioner) -> Array:
 
 def identity(size: int) -> Preconditioner:
     return Preconditioner(
-        basis=np.eye(size),
         vectors=np.eye(size),
         weights=np.ones(size),
         bound=1.0,

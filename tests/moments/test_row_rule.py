@@ -13,7 +13,15 @@ from sums_tools import PRECISIONS, SEEDS, nasty_rows, python, total
 from eigenveil.moments.accumulators import RowSum
 from eigenveil.moments.histograms import ColumnHistogram, NormHistogram
 from eigenveil.moments.norms import integer_rows
-from eigenveil.moments.rows import DTYPE, Block, Preparation, RowRule, row_norms
+from eigenveil.moments.rows import (
+    DTYPE,
+    Block,
+    Preparation,
+    RowRule,
+    row_norms,
+    scaled_basis,
+    seen_through,
+)
 from soak_tools import times
 
 WIDTHS = (1, 7, 64, 785)
@@ -223,3 +231,23 @@ def test_an_invalid_row_is_zero_about_any_center():
     q, squares = RowRule(center=np.array([7.0, -3.0]))(Block(rows))
     assert squares[1] == 0
     assert not q[1].any()
+
+
+@given(seed=SEEDS, shortest=st.integers(0, 30))
+def test_what_is_seen_through_short_columns_has_as_many_digits(seed, shortest):
+    """In single precision, where a unit of its own would leave columns below 2**-14 nothing."""
+    rng = np.random.default_rng(seed)
+    basis = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    lengths = np.ldexp(rng.uniform(0.5, 1.0, 6), -rng.integers(0, shortest + 1, 6))
+    lengths[0] = 0.0
+    rule = RowRule(precision="single", basis=basis * lengths, clip=2.0**-20)
+    block = Block(rng.standard_normal((50, 6)).astype(np.float32))
+    plain = RowRule(precision="single")(block)[0]
+    entries, units = scaled_basis(rule.basis, rule)
+    assert np.abs(entries).max() <= 2**14
+    seen, norms = seen_through(entries, units, RowRule(precision="single"), block)
+    exact = plain.astype(np.float64) @ basis * lengths * 2.0**14
+    most = np.linalg.norm(plain, axis=1)[:, None] * lengths * np.sqrt(6.0)
+    assert np.all(np.abs(seen - exact) <= most), "half a unit an entry, of a column of at least 1/2"
+    assert np.all(norms >= np.linalg.norm(seen.astype(np.float64), axis=1))
+    prepared(rule, block.values)

@@ -236,6 +236,7 @@ def driven(
         for name, release in answers.items():
             if (kept := independent(release)) is not None:
                 released[name] = kept
+        del queries  # and with them the sums, which may be large
         queries, found = _step(rounds, answers)
     if isinstance(found, Factors):
         found = replace(found, released=released)

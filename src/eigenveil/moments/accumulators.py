@@ -20,7 +20,6 @@ from eigenveil.moments.exact import (
     Integers,
     Spec,
     appended,
-    gram_parts,
     product_parts,
     spec_of,
 )
@@ -259,7 +258,7 @@ class SecondMoment(Accumulator):
         # enough
         count = block.values.shape[0]
         if self._waiting is None or self._waiting_rows + count > self._waiting.shape[0]:
-            self.flush()
+            self._multiply()
             if self._waiting is None or count > self._waiting.shape[0]:
                 dtype = DTYPE[self.rule.precision]
                 self._waiting = np.empty((max(count, _ROWS_A_PRODUCT), self._width), dtype)
@@ -268,11 +267,14 @@ class SecondMoment(Accumulator):
         self._waiting_rows = end
 
     def flush(self) -> None:
+        self._multiply()
+        self._waiting = None  # may be larger than the sum
+
+    def _multiply(self) -> None:
         if self._waiting is None or self._waiting_rows == 0:
             return
         rows, self._waiting_rows = self._waiting[: self._waiting_rows], 0
-        for part, count in gram_parts(rows, self.rule.exact_below):
-            self._sum.add(part, count)
+        self._sum.add_gram(rows, self.rule.exact_below)
 
 
 class Sketch(Accumulator):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -21,6 +22,8 @@ INT64_EXACT = 2.0**62
 # 64-bit integers, or Python's where those do not hold them.
 Integers = NDArray[Any]
 _ROWS_FOR_MARGIN = 1 << 16
+# Of fewer rows at once, products cost more than those that are tried in vain.
+_FEWEST_A_PRODUCT = 512
 
 
 def gram_parts(rows: FloatArray, exact_below: float) -> Iterator[tuple[FloatArray, int]]:
@@ -65,6 +68,18 @@ class ExactSum:
         self._pending: FloatArray | None = None  # made with the first part: it may be large
         self._pending_rows = 0
         self._settled: IntegerSum | None = None
+        self._rows_a_product = sys.maxsize
+
+    def add_gram(self, rows: FloatArray, exact_below: float) -> None:
+        """Add ``rows.T @ rows``, of rows of integers."""
+        while rows.shape[0]:
+            some, rows = rows[: self._rows_a_product], rows[self._rows_a_product :]
+            for part, count in gram_parts(some, exact_below):
+                self.add(part, count)
+                # a product that was not exact is lost: the next ones begin with fewer rows
+                if count < some.shape[0]:
+                    fewer = min(self._rows_a_product, count)
+                    self._rows_a_product = max(_FEWEST_A_PRODUCT, fewer)
 
     def add(self, part: FloatArray, rows: int) -> None:
         """Add exact integers that ``rows`` rows contributed."""

@@ -24,7 +24,7 @@ from eigenveil.moments.rows import (
     Preparation,
     RowRule,
     basis_bits,
-    integer_basis,
+    scaled_basis,
     seen_through,
 )
 from eigenveil.privacy.statistics import StatisticName
@@ -329,7 +329,7 @@ class NormHistogram(CountSum):
         self._rule = RowRule(
             center=center, bound=bound, precision=precision, preparation=preparation
         )
-        self._basis = None if basis is None else integer_basis(basis, self._rule)
+        self._basis = None if basis is None else scaled_basis(basis, self._rule)
         self._counts = np.zeros(BINS + 1, dtype=np.int64)
 
     @property
@@ -346,6 +346,6 @@ class NormHistogram(CountSum):
     def _norms(self, block: Block) -> NDArray[np.float64]:
         if self._basis is None:
             return block.residuals(self.center, self.precision, self.preparation)[1]
-        _, norms = seen_through(self._basis, self._rule, block)
+        _, norms = seen_through(*self._basis, self._rule, block)
         unit = self.bound or 1.0
         return norms * math.ldexp(unit, -self._rule.bits - basis_bits(self.precision))

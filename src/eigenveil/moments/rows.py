@@ -225,7 +225,7 @@ class RowRule:
             longest = np.maximum(norms, self.bound)
         else:
             # exact integers, so that a row does not depend on its neighbours in the block
-            rows, norms = seen_through(self._integers, replace(self, basis=None), block)
+            rows, norms = seen_through(*self._integers, replace(self, basis=None), block)
             unit = math.ldexp(self.clip, self.bits + basis_bits(self.precision))
             longest = np.maximum(norms, unit)
         if not longest.all():
@@ -238,9 +238,9 @@ class RowRule:
         return block.prepared[key]
 
     @cached_property
-    def _integers(self) -> FloatArray:
+    def _integers(self) -> tuple[FloatArray, FloatArray | None]:
         assert self.basis is not None
-        return integer_basis(self.basis, self)
+        return scaled_basis(self.basis, self)
 
     def limits(self, block: Block, weighting: Weighting) -> NDArray[np.float64] | float:
         """Largest squared norm of each prepared row: whole numbers, and one where all agree."""
@@ -409,6 +409,9 @@ row_norms = upper_norms
 # -- Rows seen through a basis.
 
 
+_MOST_DIGITS = 40  # Squares of what is seen through so short a column stay in single precision
+
+
 def basis_bits(precision: Precision) -> int:
     """Bits of a basis entry: the projection of a prepared row stays exact (norms below 1.9)."""
     return 14 if precision == "single" else 33
@@ -420,11 +423,27 @@ def integer_basis(basis: NDArray[np.float64], rule: RowRule) -> FloatArray:
     return np.asarray(np.rint(np.ldexp(basis, bits)).astype(DTYPE[rule.precision]))
 
 
+def scaled_basis(basis: NDArray[np.float64], rule: RowRule) -> tuple[FloatArray, FloatArray | None]:
+    """The same, and in what powers of 2 each column is to be taken: ``None``, all in 1.
+
+    In single precision, so that a short column has as many digits as a long one.
+    """
+    if rule.precision == "double":
+        return integer_basis(basis, rule), None
+    lengths = np.linalg.norm(basis, axis=0)
+    exponents = np.frexp(np.where(lengths > 0, lengths, 1.0))[1]
+    units = np.clip(exponents, -_MOST_DIGITS, 0).astype(np.int32)
+    return integer_basis(np.ldexp(basis, -units), rule), np.ldexp(np.float32(1.0), units)
+
+
 def seen_through(
-    basis: FloatArray, rule: RowRule, block: Block
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    basis: FloatArray, units: FloatArray | None, rule: RowRule, block: Block
+) -> tuple[FloatArray, NDArray[np.float64]]:
     """Prepared rows times an integer basis, exactly, and the norms, rounded up a little."""
     rows, _ = rule(block, weighting="none")
     seen = np.matmul(rows, basis, out=block.new((rows.shape[0], basis.shape[1]), rows.dtype))
-    seen = seen.astype(np.float64, copy=False)
+    if units is None:
+        seen = seen.astype(np.float64, copy=False)
+    else:
+        seen *= units
     return seen, upper_norms(seen)

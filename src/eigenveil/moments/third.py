@@ -72,7 +72,7 @@ class ThirdMoment(Accumulator):
         return tensor_size(self.shape[0])
 
     def update(self, block: Block) -> None:
-        seen, norms = seen_through(self._basis, self.rule, block)
+        seen, norms = seen_through(self._basis, None, self.rule, block)
         radius = math.ldexp(1.0, self._bits)
         unit = math.ldexp(self.clip, self.rule.bits + basis_bits(self.rule.precision))
         rows, _ = integer_rows(seen, radius / np.maximum(norms, unit), radius * radius)

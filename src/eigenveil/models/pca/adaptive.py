@@ -81,14 +81,14 @@ def merged(
         part = one**2 / (one**2 + other**2)
         basis: Array | None
         mean = first / size + part * (second / size - first / size)
-        variances = np.full(first.shape, 0.5 * part * other**2)
+        variances = np.broadcast_to(0.5 * part * other**2, first.shape)
         basis = None
     else:
         energies = how.energies / size
         mean, variances = _averaged(first / size, one, how, energies, second / size, other)
         basis = how.vectors
     edge = edge_of_variances(variances)
-    clean = judged(mean, basis, variances, components=components).matrix
+    clean = judged(mean, basis, variances, components=components)
     return MergedMoments(mean * size, 0.5 * (clean + clean.T) * size, edge * size)
 
 
@@ -196,8 +196,9 @@ def twice_released(
     else:
         choice = yield from _shortened(state, rule, first, (error, later, rows), look)
     how = choice.how
-    seen = rule if how is None else seen_through(state, rule, how.basis, how.bound)
-    answers = yield from again(state, seen)
+    answers = yield from again(
+        state, rule if how is None else seen_through(rule, how.basis, how.bound)
+    )
     second, left = answers[ADAPTED].values, mean_left(state, answers, ADAPTED_MEAN)
     matrix, taken = first.matrix, first.left
     if how is None and first.left is not None and left is not None:
@@ -235,7 +236,7 @@ def _shortened(
     name, basis = likeliest(first.matrix, error, later, components=plan.n_components, rows=rows)
     lengths = NormHistogram(
         rule.center,
-        precision="double",
+        precision=rule.precision,
         basis=basis,
         bound=rule.bound,
         preparation=state.preparation,
@@ -318,20 +319,12 @@ def _of_whole_rows(
     return Released(matrix, edge, together, left, bound, clean=clean, adapted=choice)
 
 
-def seen_through(
-    state: _State, rule: RowRule, basis: NDArray[np.float64], bound: float = 0.0
-) -> RowRule:
+def seen_through(rule: RowRule, basis: NDArray[np.float64], bound: float = 0.0) -> RowRule:
     """Prepared rows as they are seen through a released basis, divided by their norms or shortened.
 
     ``bound`` is where they are shortened; 0: nowhere, all have norm 1.
     """
-    return replace(
-        rule,
-        precision="double",
-        extra_bits=state.coarser("double"),
-        basis=basis,
-        clip=max(bound, SHORTEST_SEEN),
-    )
+    return replace(rule, basis=basis, clip=max(bound, SHORTEST_SEEN))
 
 
 def again(state: _State, rule: RowRule) -> Generator[Round, Answers, Answers]:

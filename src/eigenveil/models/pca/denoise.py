@@ -14,7 +14,6 @@ the other by the energy that it captures there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,11 +22,12 @@ from numpy.typing import NDArray
 from eigenveil.linalg.eigen import leading_eigenpairs
 
 Array = NDArray[np.float64]
+_Pairs = tuple[Array, Array]  # Eigenvalues, descending, and eigenvectors as rows
 
 # Pairs of matrices that are judged on, both ways; one, and one way, where these are large.
 _PAIRS, _LARGE = 2, 300
 # Rows of a large matrix whose squares are enough.
-_ENOUGH = 300
+_ENOUGH = 150
 # Directions of a large matrix that are looked at first for those above the noise.
 _FEW = 60
 # Standard errors of the difference by which what shrinks must be better.
@@ -47,13 +47,19 @@ class Denoised:
     shown: Array
     level: float  # Mean energy of the other directions
     left: Array  # What is left without the strong directions, with its noise
-    kept: Array  # How much of that was kept
 
 
 def denoised(matrix: Array, basis: Array | None, variances: Array) -> Denoised:
     """Empirical Bayes: columns of little energy have small entries."""
+    return _denoised(matrix, basis, _in_columns(basis, variances), None)
+
+
+def _denoised(
+    matrix: Array, basis: Array | None, columns: tuple[Array, Array], leading: _Pairs | None
+) -> Denoised:
+    """The same, where variances in columns, and perhaps leading eigenpairs, are there."""
     size = matrix.shape[0]
-    across, noise = _in_columns(basis, variances)
+    across, noise = columns
     diagonal = np.diag(matrix)
     deviations = np.sqrt(2.0 * np.diag(noise))
     whole = max(float(np.sum(diagonal)), float(np.max(deviations)))
@@ -62,7 +68,8 @@ def denoised(matrix: Array, basis: Array | None, variances: Array) -> Denoised:
     values = np.zeros(0)
     for _ in range(size):
         if r == values.size < size:
-            values, vectors = _leading(matrix, max(_FEW, 2 * r))
+            values, vectors = leading or _leading(matrix, max(_FEW, 2 * r))
+            leading = None
             turned = vectors if basis is None else vectors @ basis
             each = turned**2 @ across  # noise of every direction, column by column
             e2 = np.sum(each, axis=1)
@@ -85,11 +92,12 @@ def denoised(matrix: Array, basis: Array | None, variances: Array) -> Denoised:
         found /= np.maximum(np.linalg.norm(found, axis=0), 1e-300)
         strong = (found * shown) @ found.T
     left = matrix - strong
-    rest, kept = _by_columns(left, noise)
-    return Denoised(strong + rest, strengths, shown, level, left, kept)
+    rest = _by_columns(left, noise)
+    rest += strong
+    return Denoised(rest, strengths, shown, level, left)
 
 
-def _leading(matrix: Array, count: int) -> tuple[Array, Array]:
+def _leading(matrix: Array, count: int) -> _Pairs:
     """At least so many of the largest eigenvalues, descending, and eigenvectors as rows."""
     size = matrix.shape[0]
     if size > _LARGE and 3 * count < size:
@@ -107,61 +115,77 @@ def _in_columns(basis: Array | None, variances: Array) -> tuple[Array, Array]:
     return across, squares @ across
 
 
-def _by_columns(matrix: Array, noise: Array) -> tuple[Array, Array]:
-    """The matrix less its noise entry by entry, and what is kept of each."""
+def _by_columns(matrix: Array, noise: Array) -> Array:
+    """The matrix less its noise entry by entry."""
     weak = empirical_bayes(np.diag(matrix), np.sqrt(2.0 * np.diag(noise)))
-    kept = _kept(matrix, weak, noise)
-    result = kept * matrix
+    result = _kept(matrix, weak, noise)
+    result *= matrix
     np.fill_diagonal(result, weak)
-    return result, kept
+    return result
 
 
-@dataclass(frozen=True)
-class Judged:
-    """The matrix to take components of."""
+def judged(matrix: Array, basis: Array | None, variances: Array, *, components: int) -> Array:
+    """The matrix to take components of, judged on independent noise.
 
-    # As it is, or :func:`denoised`, with directions apart or not, whichever captures most
-    matrix: Array
-    gain: float  # What that captures more than the matrix as it is, at twice the noise's variance
+    As it is, or :func:`denoised`, with directions apart or not, whichever captures most. Parameters
+    are those of :func:`denoised`; the noise that judges is the same for all matrices of a size.
+    """
+    way, _ = gained(matrix, basis, variances, components=components)
+    if way is None:
+        return matrix
+    return _shrunk(way, matrix, basis, _in_columns(basis, variances))
 
 
-def judged(matrix: Array, basis: Array | None, variances: Array, *, components: int) -> Judged:
-    """What to take components of, judged on independent noise.
+def gained(
+    matrix: Array, basis: Array | None, variances: Array, *, components: int
+) -> tuple[bool | None, float]:
+    """Which of :data:`_WAYS` to shrink captures most, if any.
 
-    Parameters are those of :func:`denoised`; the noise that judges is the same for all matrices of
-    a size.
+    And what that captures more than the matrix as it is, at twice the noise's variance.
     """
     size = matrix.shape[0]
     sensible = bool(np.all(np.isfinite(matrix)) and np.any(variances > 0))
     if not (0 < components < size and sensible):
-        return Judged(matrix, 0.0)
+        return None, 0.0
     rng = np.random.default_rng(size)
-    deviations, pairs = np.sqrt(0.5 * variances), 1 if size > _LARGE else _PAIRS
-    gains = [0.0] * len(_SHRUNK)
+    pairs, ways = (1, 1) if size > _LARGE else (_PAIRS, 2)
+    columns = _in_columns(basis, 2.0 * variances)
+    gains = dict.fromkeys(_WAYS, 0.0)
     level = 2.0 * math.sqrt(float(np.mean(variances)))  # of twice the variance, on the diagonal
     for _ in range(pairs):
         drawn = rng.standard_normal((size, size))
-        noise = deviations * (drawn + drawn.T)
+        noise = drawn + drawn.T
+        noise *= np.sqrt(0.5 * variances)
+        del drawn
         if basis is not None:
             noise = basis @ noise @ basis.T
-        for sign in (1.0,) if size > _LARGE else (1.0, -1.0):
-            one, other = matrix + sign * noise, matrix - sign * noise
-            before = leading_eigenpairs(one, components)[1]
-            for place, shrink in enumerate(_SHRUNK):
-                found = leading_eigenpairs(shrink(one, basis, 2.0 * variances), components)[1]
+        looked, judge = matrix + noise, np.subtract(matrix, noise, out=noise)
+        for one, other in ((looked, judge), (judge, looked))[:ways]:
+            leading = _leading(one, max(_FEW, components))
+            before = leading[1][:components]
+            for way in _WAYS:
+                clean = _shrunk(way, one, basis, columns, leading)
+                found = leading_eigenpairs(clean, components)[1]
                 gain = _gain(found, before, other) - _DOUBT * level * _apart(found, before)
-                gains[place] += gain / (pairs if size > _LARGE else 2 * pairs)
-    best = int(np.argmax(gains))
-    if gains[best] <= 0:
-        return Judged(matrix, 0.0)
-    return Judged(_SHRUNK[best](matrix, basis, variances), gains[best])
+                gains[way] += gain / (pairs * ways)
+    best = max(_WAYS, key=lambda way: gains[way])
+    return (best, gains[best]) if gains[best] > 0 else (None, 0.0)
 
 
 # Directions that stand above the noise apart, or columns alone.
-_SHRUNK: tuple[Callable[[Array, Array | None, Array], Array], ...] = (
-    lambda matrix, basis, variances: denoised(matrix, basis, variances).matrix,
-    lambda matrix, basis, variances: _by_columns(matrix, _in_columns(basis, variances)[1])[0],
-)
+_WAYS = (True, False)
+
+
+def _shrunk(
+    apart: bool,
+    matrix: Array,
+    basis: Array | None,
+    columns: tuple[Array, Array],
+    leading: _Pairs | None = None,
+) -> Array:
+    if apart:
+        return _denoised(matrix, basis, columns, leading).matrix
+    return _by_columns(matrix, columns[1])
 
 
 def _gain(found: Array, before: Array, other: Array) -> float:
@@ -186,7 +210,8 @@ def _kept(left: Array, diagonal: Array, noise: Array) -> Array:
         return np.ones_like(left)
     kept = np.multiply.outer(proportion * diagonal, diagonal)
     kept /= kept + noise
-    return np.asarray(np.minimum(kept / max(float(np.quantile(kept, 0.99)), 1e-300), 1.0))
+    kept /= max(float(np.quantile(kept, 0.99)), 1e-300)
+    return np.asarray(np.minimum(kept, 1.0, out=kept))
 
 
 def _proportion(left: Array, diagonal: Array, noise: Array) -> float | None:

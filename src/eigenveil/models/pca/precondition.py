@@ -21,7 +21,7 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from eigenveil.linalg.eigen import leading_eigenpairs
-from eigenveil.models.pca.denoise import denoised, empirical_bayes, judged
+from eigenveil.models.pca.denoise import denoised, empirical_bayes, gained
 
 Array = NDArray[np.float64]
 
@@ -55,9 +55,6 @@ _STEPS, _SEARCH = 6, 40
 class Preconditioner:
     """Through what the rows of the second release are seen."""
 
-    # `M = Q diag(w)`, all columns of norm at most 1: a row x becomes `y = M.T x / |M.T x|`, or `M.T
-    # x / max(|M.T x|, bound)` where there is a bound
-    basis: Array
     vectors: Array  # Q, orthonormal
     weights: Array  # w, from 0 to 1
     # Norm at which rows seen through `basis` are shortened; 0: all are divided by their norms
@@ -67,6 +64,15 @@ class Preconditioner:
     rows: float  # As they were said to :func:`precondition`, at least 1
     # The square of the bound over the mean square of what is shortened; 0 without a bound
     growth: float = 0.0
+
+    @property
+    def basis(self) -> Array:
+        """``M = Q diag(w)``, all columns of norm at most 1.
+
+        A row x becomes ``y = M.T x / |M.T x|``, or ``M.T x / max(|M.T x|, bound)`` where there is a
+        bound.
+        """
+        return np.asarray(self.vectors * self.weights)
 
 
 @dataclass(frozen=True)
@@ -112,9 +118,10 @@ def precondition(
     elif chosen != ONE_RELEASE:
         # twice the noise's variance, of which one release of the whole budget has ``part`` alone
         part = 0.5 / (1.0 + (error / later_error) ** 2)
-        known = judged(first, None, np.full(first.shape, 0.5 * error**2), components=components)
+        flat = np.broadcast_to(0.5 * error**2, first.shape)
+        gain = gained(first, None, flat, components=components)[1]
         whole = float(np.sum(np.maximum(leading_eigenpairs(first, components)[0], 0.0)))
-        if part * known.gain > (losses[ONE_RELEASE] - losses[chosen]) * whole:
+        if part * gain > (losses[ONE_RELEASE] - losses[chosen]) * whole:
             chosen = ONE_RELEASE
     return SecondLook(losses, chosen, made.get(chosen))
 
@@ -158,8 +165,8 @@ def candidates(
     known = _known(first / scale, error / scale, rows / scale)
     later = later_error / scale
     rows = max(rows, 1.0)
-    best = _worth(known, np.zeros((size, size)), components)
-    flat = np.full((size, size), 0.5 * later * later)
+    best = _worth(known, np.broadcast_to(0.0, first.shape), components)
+    flat = np.broadcast_to(0.5 * later * later, first.shape)
     losses = {ONE_RELEASE: _loss(_worth(known, flat, components), best)}
     made = {}
     # of rows that have lengths the energies add up to less than their number
@@ -172,7 +179,6 @@ def candidates(
             noise = _noise(known.energies, squared, each, growth, rows)
             losses[name] = _loss(_worth(known, noise, components), best)
             made[name] = Preconditioner(
-                basis=known.vectors * weights,
                 vectors=known.vectors,
                 weights=weights,
                 bound=math.sqrt(growth * mean),
@@ -206,7 +212,7 @@ def even_weights(strengths: Array) -> Array:
 
 def _known(first: Array, error: float, rows: float) -> _FirstLook:
     size = first.shape[0]
-    flat = np.full((size, size), 0.5 * error**2)
+    flat = np.broadcast_to(0.5 * error**2, first.shape)
     clean = denoised(first, None, flat)
     r, shown = clean.shown.size, clean.shown
     basis = _completed(clean.matrix, r)
@@ -230,7 +236,8 @@ def _known(first: Array, error: float, rows: float) -> _FirstLook:
         weak, other = weak[::-1], other @ turn[:, ::-1]
         weak = np.maximum(weak, _LEAST_ENERGY * rest / (size - r))
         basis = np.concatenate([basis[:, :r], other], axis=1)
-        hidden = _hidden(other.T @ clean.left @ other, rest, error, math.sqrt(e2) + clean.level)
+        squares = _squares_outside(clean.left, basis[:, :r])
+        hidden = _hidden(size - r, squares, rest, error, math.sqrt(e2) + clean.level)
     return _FirstLook(basis, np.concatenate([shown, weak]), r, flat, hidden)
 
 
@@ -244,17 +251,21 @@ def _completed(matrix: Array, count: int) -> Array:
     return basis
 
 
-def _hidden(inner: Array, rest: float, error: float, e: float) -> Array:
+def _squares_outside(matrix: Array, directions: Array) -> float:
+    """The squares of a symmetric matrix as it is between directions orthogonal to these."""
+    across = matrix @ directions
+    inside = directions.T @ across
+    return max(float(np.sum(matrix**2) - 2.0 * np.sum(across**2) + np.sum(inside**2)), 0.0)
+
+
+def _hidden(size: int, found: float, rest: float, error: float, e: float) -> Array:
     """Eigenvalues, descending, of what is left: a power law of the same sum and sum of squares.
 
-    Their squares stand above the noise's where none of them does. None is larger than ``e``: it
-    would have been seen.
+    The squares that are ``found`` stand above the noise's where none of them does. None is larger
+    than ``e``: it would have been seen.
     """
-    size = inner.shape[0]
-    if size == 0:
-        return np.zeros(0)
     noise = error**2 * size * (size + 1) / 2
-    squares = float(np.sum(inner**2)) - noise + error**2 * size
+    squares = found - noise + error**2 * size
     wanted = np.clip(squares / rest**2, 1.0 / size, 1.0)
     index = np.arange(1.0, size + 1.0)
     low, high = 0.0, 8.0

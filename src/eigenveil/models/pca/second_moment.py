@@ -209,7 +209,7 @@ def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Ans
         return found
     # the strengths still say how many directions the range holds; which they are is told inside it
     weights = even_weights(strengths)
-    seen = seen_through(state, rule, basis.T * weights)
+    seen = seen_through(rule, basis.T * weights)
     later = yield from again(state, seen)
     inside, left = later[ADAPTED].values, mean_left(state, later, ADAPTED_MEAN)
     if left is not None:
