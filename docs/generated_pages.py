@@ -1,4 +1,4 @@
-"""Pages of the site that are made of the code: commands, the certificate's schema, the gallery."""
+"""Pages of the site that are made of the code: commands, the schema, passes, the gallery."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from docutils import nodes
 
 from eigenveil.cli.app import all_commands
+from eigenveil.models.task import TASKS
 from eigenveil.privacy.certificate import Certificate
 
 FOLDER = "reference/generated"
@@ -22,6 +23,7 @@ def write(docs: Path) -> None:
     pages = {
         f"{FOLDER}/commands.md": _commands(),
         f"{FOLDER}/certificate-schema.md": _schema(),
+        f"{FOLDER}/passes.md": _passes(),
         f"{FOLDER}/gallery.md": _gallery(docs),
     }
     for name, text in pages.items():
@@ -87,6 +89,69 @@ def _schema() -> str:
         "[Certificates](../../certificates.md) says what its fields mean.\n\n"
         f"```json\n{schema}\n```\n"
     )
+
+
+# By what begins the name of a pass's first sum: for which release before it waits, or for none.
+_WAITS = {
+    "observed entries": "nothing",
+    "columns, over closer ranges": "the ranges of columns, which are made narrower",
+    "columns, over ranges": "the magnitudes of columns, which give the ranges of the bins",
+    "columns": "nothing",
+    "scale about the center": "the centre, from which norms are taken",
+    "center, second stage": "the norms about the centre, which say where rows are shortened",
+    "scale of centered rows": "the centre, from which norms are taken",
+    "scale of projected rows": "the pair moment, whose directions rows are seen along",
+    "scale of adapted rows": "the second moment, which says through what rows are seen",
+    "scale": "the columns' scales, where they are private; else nothing",
+    "center": "the norms, which say where rows are shortened",
+    "second moment with covariates": "the centre",
+    "second moment": "the centre, and the norms about it where these say where rows are shortened",
+    "variance along first directions": "the second moment, for its directions",
+    "adapted second moment": "the moment before, which says through what rows are seen",
+    "explained variance": "the components",
+    "sketch": "the centre",
+    "power round": "the centre, and the round before, for its directions",
+    "pair moment": "the norms, which say where rows or documents are shortened",
+    "norms of pairs": "nothing",
+    "norms of triples": "the pair moment, whose directions triples are seen along",
+    "triple moment": "the norms of what is seen along those directions",
+    "sums": "the model of the release before, which says what belongs to which component",
+}
+_FITS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("`PrivatePCA()`", "pca", {}),
+    ('`PrivatePCA(row_norm="auto")`', "pca", {"row_norm": "auto"}),
+    ('`PrivatePCA(scale="private")`', "pca", {"scale": "private"}),
+    ("`PrivatePCA(covariates=[0])`", "pca", {"covariates": (0,)}),
+    ('`PrivatePCA(missing="pairs")`', "pca", {"missing": "pairs"}),
+    ('`PrivatePCA(mechanism="gaussian")`', "pca", {"mechanism": "gaussian"}),
+    ('`PrivatePCA(mechanism="sketch")`', "pca", {"mechanism": "sketch"}),
+    ('`PrivatePCA(mechanism="power")`', "pca", {"mechanism": "power"}),
+    ("`PrivateCovariance()`", "covariance", {}),
+    ("`PrivateGaussianMixture(4)`", "gaussian-mixture", {}),
+    ("`PrivateTopicModel(4)`", "topic-model", {}),
+)
+
+
+def _passes() -> str:
+    lines = [
+        "# Passes over the rows",
+        "",
+        "Made of the plans. A pass serves all sums that wait for the same release, a block of rows "
+        "at a time: the first sum prepares the block's rows, the others find them prepared. What "
+        "waits for a release cannot be in the pass that makes it, so a fit has as many passes as "
+        "there are releases that wait for each other, and at sites as many rounds.",
+    ]
+    for called, name, values in _FITS:
+        task = TASKS[name]
+        if task.counted:
+            values = {"n_components": 4} | values
+        options = task.options("table", epsilon=1.0, delta=1e-5, **values)
+        lines += ["", f"## {called}", "", "| pass | sums | waits for |", "|---|---|---|"]
+        for number, planned in enumerate(task.make_plan(options, features=50).rounds, start=1):
+            sums = ", ".join(each.name for each in planned)
+            waits = next(said for begin, said in _WAITS.items() if sums.startswith(begin))
+            lines.append(f"| {number} | {sums} | {waits} |")
+    return "\n".join(lines) + "\n"
 
 
 def _gallery(docs: Path) -> str:

@@ -21,6 +21,7 @@ from eigenveil.errors import DataError, EigenveilError, InvalidRowsWarning
 from eigenveil.io import open_rows
 from eigenveil.models.certify import plan_of
 from eigenveil.models.holes import Observed, corrected, scores_of_observed
+from eigenveil.models.task import TASKS
 from eigenveil.moments.histograms import ObservedCounts, ObservedPairs
 from eigenveil.moments.rows import Block, Preparation, RowRule
 from eigenveil.privacy.budget import StepBudget
@@ -277,3 +278,18 @@ def test_what_is_not_released_is_not_corrected(mechanism):
     assert error.value.code == "cannot-correct"
     with pytest.raises(DataError, match="missing"):
         PrivatePCA(2, missing="drop").fit(holed(1))
+
+
+@pytest.mark.parametrize("task", ["pca", "covariance"])
+@pytest.mark.parametrize("missing", ["independent", "pairs"])
+@pytest.mark.parametrize("options", [{}, {"scale": "private"}, {"center": False}])
+def test_counts_of_missing_entries_take_no_pass_of_their_own(task, missing, options):
+    def passes(**more):
+        values = {"mechanism": "gaussian"} | more if task == "pca" else more
+        stated = TASKS[task].options("table", epsilon=1.0, delta=1e-5, **options, **values)
+        rounds = TASKS[task].make_plan(stated, features=4).rounds
+        return [[each.name for each in one] for one in rounds]
+
+    first, *others = passes(missing=missing)
+    assert first[0] == "observed entries"
+    assert [first[1:], *others] == passes()

@@ -176,6 +176,11 @@ class RoundState(Generic[PlanT]):
             self.rows = max(1.0, scale.rows)
         return scale
 
+    def better(self, known: NormScale | None, release: Release) -> NormScale | None:
+        """The norms about the centre where they show anything, else what was known before."""
+        centered = self.read(release, known)
+        return centered if centered.found else known
+
     def stop_for_few_rows(self, name: str) -> None:
         """End the fit: the histogram of norms of this name shows nothing above its noise."""
         self.stopped = self.plan.planned(name).ends

@@ -187,6 +187,8 @@ def twice_released(
         values = np.linalg.eigvalsh(first.matrix)
         wanted = min(wanted, max(1, int(np.count_nonzero(values > first.edge))))
     if plan.row_norm == "auto":
+        if CENTERED_SCALE in first.answers:
+            state.norms = state.better(state.norms, first.answers[CENTERED_SCALE])
         bound = yield from _length_needed(state, first, later * math.sqrt(2.0 * d), wanted)
         if bound > 0:
             return (yield from _of_whole_rows(state, rule, first, bound, wanted))

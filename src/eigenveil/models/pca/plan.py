@@ -11,7 +11,16 @@ from eigenveil.checks import one_of
 from eigenveil.errors import DataError
 from eigenveil.models.model_options import MOST_COMPONENTS
 from eigenveil.models.options import Options
-from eigenveil.models.pca.ways import CHOICES, DIRECTIONS, POWER, SKETCH, Way, noise_of, way_of
+from eigenveil.models.pca.ways import (
+    ADAPTIVE,
+    CHOICES,
+    DIRECTIONS,
+    POWER,
+    SKETCH,
+    Way,
+    noise_of,
+    way_of,
+)
 from eigenveil.models.plan import (
     BasePlan,
     check_components,
@@ -137,6 +146,7 @@ class Plan(BasePlan):
     def _schedule(self) -> tuple[Planned, ...]:
         """Columns, norms and centre, norms about it, the second moment and mean, the variances."""
         before, beside = self._centered_scale()
+        auto = self.row_norm == "auto"
         first, *later = self.way.schedule(self)
         later_beside: list[Planned] = []
         found = self.counts_of_holes()
@@ -145,7 +155,7 @@ class Plan(BasePlan):
             *stages, left = _CENTERS if self.removes_mean else (*_PURE_CENTERS, 0.0)
             found += center_schedule(
                 bounded=self.row_bound is not None,
-                scale=_SCALES_AUTO[:2] if before else _SCALES,
+                scale=_SCALES_AUTO[:2] if auto and (before or beside) else _SCALES,
                 center=(stages[0], stages[1]),
                 near=self.finds_scales,
             )
@@ -178,6 +188,8 @@ class Plan(BasePlan):
             if self.row_bound is None and self.centered != "private" and not self.covariates:
                 found[-1] = replace(found[-1], ends=NO_NORMS)
             found.append(Planned(ENERGIES, "variance", "component-energy", fraction=rest))
+        if self.counts_of_holes():  # one pass for these and what comes first without them
+            found[1] = replace(found[1], beside=True)
         return tuple(found)
 
     def _centered_scale(self) -> tuple[list[Planned], list[Planned]]:
@@ -193,7 +205,8 @@ class Plan(BasePlan):
         if not wanted or self.row_bound is not None or known:
             return [], []
         private, auto = self.centered == "private", self.row_norm == "auto"
-        beside = self.one_pass or (private and not auto)
+        # what "adaptive" releases first is of unit rows, and its second release alone needs norms
+        beside = self.one_pass or (private and (not auto or self.way is ADAPTIVE))
         # under a private centre the scale's budget was spent before it
         fraction = (_SCALES_AUTO[2] if auto else 0.5) if private else 1.0
         if self.covariates and not private:

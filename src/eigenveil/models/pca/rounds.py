@@ -19,7 +19,6 @@ from eigenveil.models.rounds import Answers, Round, RoundState, find_center, fin
 from eigenveil.models.scale import NormScale
 from eigenveil.models.schedule import CENTERED_SCALE, OBSERVED, Step
 from eigenveil.moments.histograms import ObservedCounts, ObservedPairs
-from eigenveil.moments.release import Release
 from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
@@ -53,11 +52,30 @@ def release_moment(
 ) -> Generator[Round, Answers, Factorised | None]:
     """The rounds up to the second moment, of any plan that is PCA's or built on it."""
     plan: Plan = state.plan
-    if plan.counts_of_holes():
-        kind = ObservedPairs if plan.missing == "pairs" else ObservedCounts
-        counts = kind(plan.features, weighted=plan.weighted)
-        answers = yield (state.query(OBSERVED, counts),)
-        state.observed = Observed.of(answers[OBSERVED])
+    rounds = _release_moment(state, public_center, max_norm, variables)
+    if not plan.counts_of_holes():
+        return (yield from rounds)
+    kind = ObservedPairs if plan.missing == "pairs" else ObservedCounts
+    counts = state.query(OBSERVED, kind(plan.features, weighted=plan.weighted))
+    answers = yield (counts, *next(rounds))
+    state.observed = Observed.of(answers[OBSERVED])
+    while True:
+        try:
+            queries = rounds.send(answers)
+        except StopIteration as end:
+            found: Factorised | None = end.value
+            return found
+        answers = yield queries
+
+
+def _release_moment(
+    state: RoundState[Any],
+    public_center: NDArray[np.float64] | None,
+    max_norm: float | None,
+    variables: NDArray[np.float64] | None,
+) -> Generator[Round, Answers, Factorised | None]:
+    """The same, without the counts where entries are missing: a first round needs none."""
+    plan: Plan = state.plan
     yield from find_scales(state, variables)
     if state.stopped:
         return None
@@ -68,19 +86,20 @@ def release_moment(
     if state.stopped:
         return None
     beside: Round = ()
-    if any(planned.name == CENTERED_SCALE for planned in plan.schedule):
+    names = [planned.name for planned in plan.schedule]
+    if CENTERED_SCALE in names:
         query = state.query(CENTERED_SCALE, state.histogram())
-        if plan.planned(CENTERED_SCALE).beside:
+        if names.index(CENTERED_SCALE) > names.index(plan.way.schedule(plan)[0].name):
             beside = (query,)  # read only after the moment: one pass for both
         else:
             answers = yield (query,)
-            scale = _better(scale, answers[query.name], state)
+            scale = state.better(scale, answers[query.name])
 
     state.norms = scale
     row_bound = _second_moment_bound(state, scale, max_norm)
     found = yield from factorised(state, row_bound, beside)
     if beside:
-        scale = _better(scale, found.answers[CENTERED_SCALE], state)
+        scale = state.better(scale, found.answers[CENTERED_SCALE])
     return replace(found, scale=scale, row_bound=found.row_bound or row_bound)
 
 
@@ -102,12 +121,6 @@ def _nothing(state: _State) -> PCAFactors:
         stopped=state.stopped,
         advice=state.advice,
     )
-
-
-def _better(scale: NormScale | None, release: Release, state: _State) -> NormScale | None:
-    """The scale of the centred rows where it shows anything, else what was known before."""
-    centered = state.read(release, scale)
-    return centered if centered.found else scale
 
 
 def _second_moment_bound(state: _State, scale: NormScale | None, max_norm: float | None) -> float:
