@@ -143,7 +143,9 @@ def accepted(query, fields, arrays):
             {f"{name} {query.place}": array for name, array in arrays.items()},
         )  # fmt: skip
         rows = SimpleNamespace(features=D)
-        found = wanted_sum(terms, rows, message, (query.place, body), planned, weight=1.0)
+        found = wanted_sum(
+            terms, message, (query.place, body), planned, features=rows.features, weight=1.0
+        )
     except (ProtocolError, PrivacyError, ValidationError, ValueError, KeyError):
         return None
     return found.accumulator, found.record, arrays

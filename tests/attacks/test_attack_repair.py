@@ -30,7 +30,7 @@ from eigenveil.federation.ledger.ledger import SessionKey
 from eigenveil.federation.masks import MODULAR
 from eigenveil.federation.masks.base import Part
 from eigenveil.federation.protocol.aggregator import Aggregator
-from eigenveil.federation.protocol.messages import AGGREGATOR, decode, encode, fingerprint
+from eigenveil.federation.protocol.messages import AGGREGATOR, decode, encode
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.secagg import client, keys
 from eigenveil.federation.secagg.client import State
@@ -84,7 +84,7 @@ def second_round_of_s1(folder):
     context = Context(consortium.study.hash, finished.session)
     known = rounds_known(finished, secret_of(finished, "repair", 1), context)
     asked = next(r for n, s, r, _ in finished.wire.carried if (n, s) == ("s1", "round 2"))
-    digest = fingerprint(decode(asked, sender=AGGREGATOR, limit=LIMIT))
+    digest = decode(asked, sender=AGGREGATOR, limit=LIMIT).fingerprint
     facts = RoundFacts(2, digest, "f0", "f0")
     message = finished.wire.answers("round 2")["s1"]
     total = message.arrays["sum 0"].copy()
@@ -139,7 +139,7 @@ def forged_to(folder, dropouts=0):
     request = changed(call.payloads["s3"], arrays={"letters": letters})
     with silence():
         message = query(consortium.parties["s3"], "s3", request)
-    facts = RoundFacts(1, fingerprint(decode(request, sender=AGGREGATOR, limit=LIMIT)), "f0", "f0")
+    facts = RoundFacts(1, decode(request, sender=AGGREGATOR, limit=LIMIT).fingerprint, "f0", "f0")
     size = message.arrays["sum 0"].size
     pairs = [
         (

@@ -99,7 +99,7 @@ class Adversary:
     def __init__(self, shape, folder):
         self.shape, self.study = shape, shaped(shape)
         self.house = Quick(self.study, folder)
-        self.names = list(self.study.names)
+        self.names = self.study.names
         self.colluding = set(self.names[: self.study.collusion])
         self.honest = [name for name in self.names if name not in self.colluding]
         self.context = Context(self.study.hash, SESSION)

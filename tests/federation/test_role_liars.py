@@ -1,6 +1,7 @@
 """Sites that talk nonsense: the aggregator goes on without them, and never stumbles."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from roles_tools import (
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol import payloads
-from eigenveil.federation.protocol.messages import REFUSED, Message, decode, encode
+from eigenveil.federation.protocol.messages import REFUSED, decode, encode
 from federation_tools import identities
 from noise_tools import silence
 
@@ -36,14 +37,14 @@ class Liar:
 
 def statement(**fields):
     def say(message, answer):
-        return encode(Message(**(vars(message) | fields)))
+        return encode(replace(message, **fields))
 
     return say
 
 
 def body(**fields):
     def say(message, answer):
-        return encode(Message(**(vars(message) | {"body": dict(message.body) | fields})))
+        return encode(replace(message, body=dict(message.body) | fields))
 
     return say
 
@@ -97,7 +98,7 @@ def test_a_factor_with_impossible_numbers_is_refused(value, tmp_path):
     def say(message, answer):
         array = message.arrays["factor 0"].copy()
         array[0, 0] = value
-        return encode(Message(**(vars(message) | {"arrays": {"factor 0": array}})))
+        return encode(replace(message, arrays={"factor 0": array}))
 
     consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "round 1", say)
     assert set(run_study(consortium).outcome.missing) == {"s0"}
@@ -108,7 +109,7 @@ def test_what_a_site_says_of_itself_cannot_write_on_the_terminal(tmp_path):
     refused = payloads.Refusal(code="\x1b[2Kx", text="\x1b[2J\x07gone\u202e").fields()
 
     def say(message, answer):
-        return encode(Message(**(vars(message) | {"step": REFUSED, "body": refused})))
+        return encode(replace(message, step=REFUSED, body=refused))
 
     consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "round 1", say)
     assert run_study(consortium).outcome.missing == {"s0": "[2Jgone (problem)"}
@@ -122,7 +123,7 @@ def test_letters_that_do_not_open_end_a_study_and_name_their_sender(dropouts, tm
     def say(message, answer):
         letters = message.arrays["letters"].copy()
         letters[:, 5] ^= 1
-        return encode(Message(**(vars(message) | {"arrays": {"letters": letters}})))
+        return encode(replace(message, arrays={"letters": letters}))
 
     consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "keys", say)
     with pytest.raises(ProtocolError, match="site s1: s0: what it sent under seal") as caught:
@@ -144,7 +145,7 @@ def test_packets_and_shares_that_do_not_fit_name_the_lost_site(tmp_path):
                 more = {"arrays": {"packets": message.arrays["packets"] ^ 1}}
             else:
                 more = {"body": dict(message.body) | {"repair": {"s1": "00" * 16}}}
-            return encode(Message(**(vars(message) | more)))
+            return encode(replace(message, **more))
 
         consortium.parties[liar] = Liar(consortium.parties[liar], liar, step, say)
         with pytest.raises(ProtocolError, match="What s1 left") as caught:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hmac
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from numpy.typing import ArrayLike
@@ -24,6 +21,7 @@ from eigenveil.errors import (
 )
 from eigenveil.federation.ledger.entries import UNIT
 from eigenveil.federation.ledger.ledger import Budget, Ledger
+from eigenveil.federation.ledger.memory import MemoryStore
 from eigenveil.federation.members import Identity
 from eigenveil.federation.protocol.aggregator import Aggregator, Outcome
 from eigenveil.federation.protocol.helper import Helper
@@ -177,42 +175,40 @@ def run_study(
     settled = study if choice is None else study.with_protocol(choice.protocol)
     terms = settle(settled)
     identities = process_identities(terms.names) if terms.mends else {}
-    with _Ledgers(terms, ledgers) as books:
-        sites = {
-            name: Site(
-                name=name,
-                terms=terms,
-                rows=rows[name],
-                ledger=books[name],
-                source=source,
-                identity=identities.get(name),
-            )
-            for name in terms.names
-        }
-        parties: dict[str, Role] = dict(sites)
-        if terms.masks.needs_helper:
-            parties[HELPER] = Helper(terms)
-        transport = InProcess(parties)
-        aggregator = Aggregator(terms, progress=progress)
-        try:
-            outcome = carry(aggregator.run(), transport)
-            reason = "" if choice is None else choice.reason
-            run = finished_study(settled, outcome, traffic=transport.traffic, choice=reason)
-            invalid = {
-                name: site.invalid for name, site in sites.items() if site.invalid is not None
-            }
-            cluster = any(isinstance(each, PartitionedRows) for each in rows.values())
-            known = {"counted": ledgers is not None, "cluster": cluster}
-            certificate = run.certificate.model_copy(update=known)
-            run = replace(run, invalid=invalid, certificate=certificate)
-            if keep is not None:
-                keep(run)
-        except EigenveilError as error:
-            aggregator.attach_spent(error)
-            raise _for_the_owner(error, sites) from None
-        except BaseException as error:
-            aggregator.attach_spent(error)
-            raise
+    books = _new_ledgers(terms) if ledgers is None else ledgers
+    sites = {
+        name: Site(
+            name=name,
+            terms=terms,
+            rows=rows[name],
+            ledger=books[name],
+            source=source,
+            identity=identities.get(name),
+        )
+        for name in terms.names
+    }
+    parties: dict[str, Role] = dict(sites)
+    if terms.masks.needs_helper:
+        parties[HELPER] = Helper(terms)
+    transport = InProcess(parties)
+    aggregator = Aggregator(terms, progress=progress)
+    try:
+        outcome = carry(aggregator.run(), transport)
+        reason = "" if choice is None else choice.reason
+        run = finished_study(settled, outcome, traffic=transport.traffic, choice=reason)
+        invalid = {name: site.invalid for name, site in sites.items() if site.invalid is not None}
+        cluster = any(isinstance(each, PartitionedRows) for each in rows.values())
+        known = {"counted": ledgers is not None, "cluster": cluster}
+        certificate = run.certificate.model_copy(update=known)
+        run = replace(run, invalid=invalid, certificate=certificate)
+        if keep is not None:
+            keep(run)
+    except EigenveilError as error:
+        aggregator.attach_spent(error)
+        raise _for_the_owner(error, sites) from None
+    except BaseException as error:
+        aggregator.attach_spent(error)
+        raise
     return run
 
 
@@ -229,30 +225,11 @@ def finished_study(
     )
 
 
-class _Ledgers:
-    """The sites' ledgers: their own, or new ones that are thrown away."""
-
-    def __init__(self, terms: Terms, given: Mapping[str, Ledger] | None) -> None:
-        self._terms, self._given = terms, given
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-
-    def __enter__(self) -> Mapping[str, Ledger]:
-        if self._given is not None:
-            return self._given
-        self._folder = tempfile.TemporaryDirectory(prefix="eigenveil-")
-        folder = Path(self._folder.name)
-        first = folder / "new.ledger"
-        Ledger(first, durable=False).set_budget(requested_budget(self._terms))
-        made = {}
-        for number, name in enumerate(self._terms.names):  # all begin as copies of one
-            place = folder / f"{number}.ledger"
-            shutil.copy(first, place)
-            made[name] = Ledger(place, durable=False)
-        return made
-
-    def __exit__(self, *_: object) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
+def _new_ledgers(terms: Terms) -> Mapping[str, Ledger]:
+    """New ones that are thrown away, each with just the budget that the study takes."""
+    first = MemoryStore()
+    Ledger(first).set_budget(requested_budget(terms))
+    return {name: Ledger(first.copy()) for name in terms.names}
 
 
 def requested_budget(terms: Terms) -> Budget:

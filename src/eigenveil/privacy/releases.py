@@ -182,19 +182,27 @@ class ReleaseRecord(Settled):
     def mu(self) -> float:
         """The Gaussian-DP loss, where it is not pure."""
         assert not self.pure
-        return self.mechanism.loss(self)
+        return self._loss
 
     def epsilon(self) -> float:
         """The pure loss, where it is."""
         assert self.pure
-        return self.mechanism.loss(self)
+        return self._loss
 
     def named_loss(self) -> tuple[str, float]:
         """The one of the two that it has, after its name."""
-        return "epsilon" if self.pure else "mu", self.mechanism.loss(self)
+        return "epsilon" if self.pure else "mu", self._loss
+
+    @cached_property
+    def _loss(self) -> float:
+        return self.mechanism.loss(self)
 
     def sampling_error(self) -> SamplingError:
         """How far the noise that is drawn is from the noise that is proved."""
+        return self._sampling_error
+
+    @cached_property
+    def _sampling_error(self) -> SamplingError:
         if self.noise.grid is None:
             return UNPROVED
         return self.mechanism.sampling_error(

@@ -7,7 +7,6 @@ noise is drawn twice for one answer. When the session ends, what it did not char
 
 from __future__ import annotations
 
-import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +45,7 @@ from eigenveil.federation.ledger.placing import (
     place,
     printable,
 )
-from eigenveil.federation.ledger.store import open_store
+from eigenveil.federation.ledger.store import LedgerStore, open_store
 from eigenveil.federation.ledger.tables import Tables
 from eigenveil.privacy.elsewhere import Elsewhere
 from eigenveil.privacy.releases import ReleaseRecord
@@ -80,7 +79,7 @@ class Ledger:
 
     Parameters
     ----------
-    place : path or str
+    place : path, str or LedgerStore
         A file, or a URL (it has ``://``), such as ``postgresql://user@host/database``.
     budget : Budget, optional
         Of the data set that fits are charged to where they name none: its account is opened with
@@ -99,7 +98,7 @@ class Ledger:
 
     def __init__(
         self,
-        place: str | os.PathLike[str],
+        place: str | os.PathLike[str] | LedgerStore,
         *,
         budget: Budget | None = None,
         durable: bool = True,
@@ -286,7 +285,7 @@ class Ledger:
                 counted=placed.account.budget.adjacency,
                 taken=placed.taken,
                 pure_as_gaussian=placed.pure_as_gaussian,
-                state=_sha256(state),
+                state=tables.digest(state),
                 note=printable(note),
             )
         )
@@ -322,8 +321,8 @@ class Ledger:
         it, and whoever else would write waits for it.
         """
         check_names(step)
-        digest = _sha256(request)
         with self.store.writing() as tables:
+            digest = tables.request_digest(request)
             session = self._session(tables, key)
             if session.has_answered(step):
                 try:
@@ -343,8 +342,8 @@ class Ledger:
                 session=key.session,
                 step=step,
                 request=digest,
-                reply=_sha256(reply),
-                state=None if state is None else _sha256(state),
+                reply=tables.digest(reply),
+                state=None if state is None else tables.digest(state),
             )
             if charges:
                 answer = ChargeBody(**answer.model_dump(), releases=charges)
@@ -354,7 +353,7 @@ class Ledger:
             if state is not None:
                 tables.change_state(key, state)
             if drafted.ends:
-                books.post(tables.end(key, drafted.ends))
+                books.post(*tables.end(key, drafted.ends))
             tables.keep_reply(key, answer, reply)
             self._last = tables.head, books.sessions[key]
         return reply
@@ -438,7 +437,3 @@ class Ledger:
 def _budget(tables: Tables, data_set: str) -> Budget | None:
     account = tables.of_kind(BudgetBody).accounts.get(data_set)
     return None if account is None else account.budget
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -42,12 +42,14 @@ SYNCHRONOUS = "EXTRA"
 
 
 def open_store(
-    place: str | os.PathLike[str],
+    place: str | os.PathLike[str] | LedgerStore,
     *,
     durable: bool = True,
     heads: HeadsFile | Literal["usual"] | None = None,
 ) -> LedgerStore:
     """The place of a ledger, a file or a URL (it has ``://``), and that of its heads."""
+    if isinstance(place, LedgerStore):
+        return place
     store = _store_of(os.fspath(place), durable=durable)
     if heads == "usual":
         heads = UsualHeads(store.name) if durable else None

@@ -142,6 +142,14 @@ class Tables:
         """What the ledger is called in decisions made for it: it says nothing of its key."""
         return hashlib.sha256(b"eigenveil ledger mark 1\n" + self.key()).hexdigest()
 
+    def digest(self, data: bytes) -> str:
+        """What an entry says of bytes."""
+        return hashlib.sha256(data).hexdigest()
+
+    def request_digest(self, request: bytes) -> str:
+        """The same of a request, by which a repeated one is known."""
+        return self.digest(request)
+
     # -- entries
 
     def entries(self, where: str = "", *values: object) -> Iterator[Entry]:
@@ -210,11 +218,12 @@ class Tables:
             raise ProtocolError("unknown-session", session=key.session)
         return found[key]
 
-    def end(self, key: SessionKey, outcome: str) -> Entry:
+    def end(self, key: SessionKey, outcome: str) -> tuple[Entry, EndBody]:
         """End a session: its state (which is secret) and its answers' bytes go."""
         self.run(f"DELETE FROM ledger_states {_OF_SESSION}", *key)
         self.run(f"UPDATE ledger_replies SET reply = NULL {_OF_SESSION}", *key)
-        return self.append(EndBody(study=key.study, session=key.session, outcome=outcome))
+        body = EndBody(study=key.study, session=key.session, outcome=outcome)
+        return self.append(body), body
 
     def begin_state(self, key: SessionKey, state: bytes) -> None:
         self.run("INSERT INTO ledger_states (study, session, state) VALUES (?, ?, ?)", *key, state)

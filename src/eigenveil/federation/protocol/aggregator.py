@@ -31,7 +31,6 @@ from eigenveil.federation.protocol.messages import (
     MASK,
     Message,
     encode,
-    fingerprint,
 )
 from eigenveil.federation.protocol.requests import (
     SMALL,
@@ -303,7 +302,7 @@ class Aggregator:
         told = know.members_map if know.mending is not None and round_number == 1 else None
         body, arrays = round_request(queries, terms.width, round_number, told)
         reported = self._calls.message(step, body, arrays)
-        common, request_digest = encode(reported), fingerprint(reported)
+        common, request_digest = encode(reported), reported.fingerprint
         sealed: dict[str, NDArray[np.uint8]] = {}
         arrived: list[str] = []
 

@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
@@ -62,6 +63,7 @@ class Message:
     """What one role sends another.
 
     ``step`` names what it is about (for example ``round 2``), ``sender`` the role that made it.
+    What follows from it is found once, for all who are handed the same one.
     """
 
     step: str
@@ -71,8 +73,25 @@ class Message:
     body: Mapping[str, Any]
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
+    @cached_property
+    def found(self) -> dict[Any, Any]:
+        """What was found of it already, by what it was found with."""
+        return {}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256, in hex, of what it sends to all its receivers alike."""
+        alike = {name: array for name, array in self.arrays.items() if name not in (MASK, LETTERS)}
+        return hashlib.sha256(encode(replace(self, arrays=alike))).hexdigest()
+
     def read(self, model: type[Body]) -> Body:
         """The body as ``model``."""
+        if model not in self.found:
+            self.found[model] = self._read(model)
+        body: Body = self.found[model]
+        return body
+
+    def _read(self, model: type[Body]) -> Body:
         try:
             return model.model_validate(self.body)
         except ValidationError as error:
@@ -134,6 +153,21 @@ def decode(data: bytes, *, sender: str, limit: int) -> Message:
     )
 
 
+class Opened:
+    """The message that was opened last: sites of one process receive the same bytes in turn."""
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, int, Message] | None = None
+
+    def message(self, data: bytes, *, limit: int) -> Message:
+        """The aggregator's message in these bytes."""
+        last = self._last
+        if last is None or last[1] != limit or last[0] != data:
+            message = decode(data, sender=AGGREGATOR, limit=limit)
+            last = self._last = bytes(data), limit, message
+        return last[2]
+
+
 def expect(message: Message, *, step: str, study: str, session: str) -> Message:
     """The message, if it belongs here."""
     given = {"sender": message.sender, "step": step}
@@ -144,12 +178,6 @@ def expect(message: Message, *, step: str, study: str, session: str) -> Message:
     if message.step != step:
         raise ProtocolError("other-step", **given)
     return message
-
-
-def fingerprint(message: Message) -> str:
-    """SHA-256, in hex, of what a message sends to all its receivers alike."""
-    arrays = {name: array for name, array in message.arrays.items() if name not in (MASK, LETTERS)}
-    return hashlib.sha256(encode(replace(message, arrays=arrays))).hexdigest()
 
 
 def _unpacked(data: bytes, start: int, header: _Header) -> dict[str, NDArray[Any]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +25,11 @@ from eigenveil.federation.members import Identity
 from eigenveil.federation.protocol import payloads, validation
 from eigenveil.federation.protocol.certificates import SitePart, check_part, own_signature
 from eigenveil.federation.protocol.messages import (
-    AGGREGATOR,
     LETTERS,
     REFUSED,
     Message,
-    decode,
     encode,
     expect,
-    fingerprint,
 )
 from eigenveil.federation.protocol.sums import (
     Now,
@@ -41,7 +38,7 @@ from eigenveil.federation.protocol.sums import (
     SiteSum,
     add_up,
     noisy_arrays,
-    wanted_sum,
+    wanted_sums,
 )
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.secagg.client import SecaggClient, State, pair_letter_bytes
@@ -64,6 +61,15 @@ _SMALL = 1 << 22
 _OWN_LOG = "its owner finds the reason in the site's own log"
 
 
+@lru_cache(8)
+def request_limit(terms: Terms) -> int:
+    """Most bytes of a request: arrays of each sum, the helper's masks of all, and letters."""
+    plan = terms.plan
+    arrays = payloads.MOST_QUERIES * plan.requested_values()
+    letters = pair_letter_bytes(terms) * terms.study.degree
+    return _SMALL + 8 * (arrays + plan.released_values()) + letters
+
+
 class Site:
     """One site of a study."""
 
@@ -83,7 +89,7 @@ class Site:
         self.name, self.study, self.rows = name, study, rows_for(terms.plan, rows)
         self.ledger, self.data_set = ledger, data_set
         self._source = source or SecureSource()
-        self.terms = terms
+        self.terms, self._limit = terms, request_limit(terms)
         self._memory = SiteMemory(ledger, terms.hash)
         self.last_error: EigenveilError | None = None
         self.invalid: InvalidRows | None = None
@@ -115,7 +121,7 @@ class Site:
         """
         step, session = REFUSED, ""
         try:
-            message = decode(request, sender=AGGREGATOR, limit=self._limit)
+            message = self.terms.opened.message(request, limit=self._limit)
             session = message.session
             expect(message, step=message.step, study=self.terms.hash, session=session)
             kind = message.step.partition(" ")[0]
@@ -139,14 +145,6 @@ class Site:
             "unmask": self._unmask,
             "end": self._end,
         }
-
-    @cached_property
-    def _limit(self) -> int:
-        """Most bytes of a request: arrays of each sum, and the helper's masks of all."""
-        plan = self.terms.plan
-        arrays = payloads.MOST_QUERIES * plan.requested_values()
-        letters = pair_letter_bytes(self.terms) * self.study.degree
-        return _SMALL + 8 * (arrays + plan.released_values()) + letters
 
     # -- the steps of a session, in order
 
@@ -262,10 +260,7 @@ class Site:
         step = now.message.step
         planned = validation.check_turn(self.terms, self.name, step, body, now.state)
         weight = self.terms.weight(self.name)
-        return [
-            wanted_sum(self.terms, self.rows, now.message, (index, query), each, weight=weight)
-            for index, (query, each) in enumerate(zip(body.queries, planned, strict=True))
-        ]
+        return wanted_sums(self.terms, now.message, planned, self.rows.features, weight)
 
     def _hidden(
         self, now: Now, body: payloads.RoundRequest, sums: Sequence[SiteSum]
@@ -276,7 +271,7 @@ class Site:
         arrays = noisy_arrays(sums, terms, self._source)
         hidden = [index for index, each in enumerate(sums) if not each.is_unmasked]
         parts = [terms.part(sums[i].accumulator, sums[i].record) for i in hidden]
-        request_digest = fingerprint(message)
+        request_digest = message.fingerprint
         if parts:
             client = self._client(replace(now, state=state))
             mask = client.mask(round_number, request_digest, parts, message)

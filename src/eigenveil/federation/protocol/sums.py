@@ -110,18 +110,37 @@ class SiteSum:
     sent: SentSum
 
 
+def wanted_sums(
+    terms: Terms, message: Message, planned: Sequence[Planned], features: int, weight: float
+) -> list[SiteSum]:
+    """Empty sums of a round as they were asked for, where the plan has them; no rows are read.
+
+    They follow from the message: what is wrong with it is looked for once for all sites of a
+    process that are asked the same and count alike.
+    """
+    key = (terms, tuple(planned), features, weight)
+    if key not in message.found:
+        queries = message.read(payloads.RoundRequest).queries
+        message.found[key] = [
+            wanted_sum(terms, message, (index, query), each, features=features, weight=weight)
+            for index, (query, each) in enumerate(zip(queries, planned, strict=True))
+        ]
+        share_rules(each.accumulator for each in message.found[key])
+    return [replace(each, accumulator=each.accumulator.empty()) for each in message.found[key]]
+
+
 def wanted_sum(
     terms: Terms,
-    rows: RowSource,
     message: Message,
     query: tuple[int, payloads.QueryBody],
     planned: Planned,
     *,
+    features: int,
     weight: float,
 ) -> SiteSum:
-    """An empty sum as it was asked for; no rows are read."""
+    """One of them."""
     index, asked = query
-    if asked.description.features != rows.features:
+    if asked.description.features != features:
         raise ProtocolError("bad-query", what=f"a sum over {asked.description.features} features")
     arrays = {
         name: message.array(f"{name} {index}", dtype="f8", shape=shape)
@@ -142,7 +161,6 @@ def wanted_sum(
 def add_up(rows: RowSource, sums: Sequence[SiteSum]) -> InvalidRows | None:
     """Read the rows, and say which are not valid."""
     accumulators = [each.accumulator for each in sums]
-    share_rules(accumulators)
     with small_matrix_threads(rows.features):
         read = accumulate(rows, accumulators)
     return read.invalid

@@ -18,6 +18,7 @@ from eigenveil.federation.ledger.entries import UNIT
 from eigenveil.federation.ledger.placing import Wanted
 from eigenveil.federation.masks import MASKS, UNMASKED, Mask
 from eigenveil.federation.masks.base import Part
+from eigenveil.federation.protocol.messages import Opened
 from eigenveil.federation.protocols import PROTOCOLS, Protocol
 from eigenveil.federation.study.study import WEIGHT_BITS, Study
 from eigenveil.models.plan import BasePlan
@@ -100,6 +101,11 @@ class Terms:
         """Enough sites for the noise to be what was promised, and no more than there are."""
         if not self.fewest <= count <= len(self.names):
             raise ProtocolError("too-few-for-noise", sites=count, fewest=self.fewest)
+
+    @cached_property
+    def opened(self) -> Opened:
+        """Requests to the sites of this process."""
+        return Opened()
 
     @cached_property
     def protocol(self) -> Protocol:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.public_key import SIGNATURE_BYTES
 from eigenveil.federation.sealing import check_sealing
 from eigenveil.federation.secagg.client import State
-from eigenveil.federation.secagg.consistency import Table, members_of
+from eigenveil.federation.secagg.consistency import Table, members_of, set_of
 from eigenveil.models.certify import check_record
 from eigenveil.models.pca.plan import ADAPTED_MEAN, COVARIATES, ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.plan import BasePlan
@@ -131,10 +131,9 @@ def check_turn(
     if (body.members is not None) != (terms.mends and body.round_number == 1):
         raise ProtocolError("losable-said-late")
     if body.members is not None:
-        members = members_of(terms.names, body.members)
-        _check_part(terms, name, members, of=state.joined)
+        _check_part(terms, name, body.members, of=state.joined)
         near = terms.partners(name, members_of(terms.names, state.joined))
-        if not set(near) & set(members) <= set(state.pairs):
+        if not set(near) & set_of(terms.names, body.members) <= set(state.pairs):
             raise ProtocolError("no-secret-agreed")
     return planned
 
@@ -262,7 +261,7 @@ def check_survivors(
 ) -> None:
     """Of the round that this site answered last enough messages arrived, this site's too."""
     _check_last(step, f"survivors {body.round_number}", body.round_number, state)
-    _check_part(terms, name, members_of(terms.names, body.survivors), of=state.members)
+    _check_part(terms, name, body.survivors, of=state.members)
 
 
 def check_unmask(
@@ -275,7 +274,7 @@ def check_unmask(
             "out-of-order", what="An unmask request", before="the list of sites was signed"
         )
     signers = members_of(terms.names, body.signed)
-    if not set(signers) <= set(members_of(terms.names, state.survivors)):
+    if not set(signers) <= set_of(terms.names, state.survivors):
         raise ProtocolError(
             "bad-unmask",
             what="A site that did not take part has signed the list of those that did.",
@@ -291,9 +290,10 @@ def _check_last(step: str, wanted: str, round_number: int, state: State) -> None
         raise ProtocolError("bad-unmask", what="Unmasking of a round this site did not answer.")
 
 
-def _check_part(terms: Terms, name: str, members: Sequence[str], *, of: str) -> None:
+def _check_part(terms: Terms, name: str, part: str, *, of: str) -> None:
     """Members that have this site and no stranger among them, and are enough."""
-    if name not in members or not set(members) <= set(members_of(terms.names, of)):
+    members = set_of(terms.names, part)
+    if name not in members or not members <= set_of(terms.names, of):
         raise ProtocolError(
             "bad-unmask",
             what="A list of sites leaves this one out, or has one that was lost before.",

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from eigenveil.federation.masks.base import Integers, Part
 from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.terms import Terms
-from eigenveil.federation.secagg.consistency import members_of, statement, text_of, threshold
+from eigenveil.federation.secagg.consistency import set_of, statement, text_of, threshold
 from eigenveil.federation.secagg.keys import (
     KEY_BYTES,
     SECRET_BYTES,
@@ -112,8 +112,8 @@ class SecaggClient:
     @property
     def near(self) -> tuple[str, ...]:
         """The neighbours with which it makes masks."""
-        members = members_of(self.terms.names, self.state.members)
-        return tuple(name for name in members if name in self.state.pairs)
+        members = set_of(self.terms.names, self.state.members)
+        return tuple(name for name in self.state.pairs if name in members)
 
     def revealed(self, name: str, round_number: int, *, own: bool) -> str:
         """The held share of a site's own mask, or of its repair secret, for one round."""

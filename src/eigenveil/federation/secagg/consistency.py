@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +70,8 @@ def bitmap(names: Sequence[str], members: Collection[str]) -> str:
     return np.packbits([name in chosen for name in names]).tobytes().hex()
 
 
-def members_of(names: Sequence[str], text: str) -> tuple[str, ...]:
+@lru_cache(32)
+def members_of(names: tuple[str, ...], text: str) -> tuple[str, ...]:
     """The members that a bitmap names, in the study's order."""
     packed = np.frombuffer(bytes.fromhex(text), dtype=np.uint8)
     bits = np.unpackbits(packed).astype(bool)
@@ -78,6 +80,12 @@ def members_of(names: Sequence[str], text: str) -> tuple[str, ...]:
             "malformed", sender="The aggregator", what=f"list of {len(names)} sites"
         )
     return tuple(name for name, bit in zip(names, bits.tolist(), strict=False) if bit)
+
+
+@lru_cache(32)
+def set_of(names: tuple[str, ...], text: str) -> frozenset[str]:
+    """The same, as a set."""
+    return frozenset(members_of(names, text))
 
 
 def statement(context: Context, facts: RoundFacts, survivors: str) -> bytes:

@@ -42,7 +42,11 @@ class Context:
 
     def label(self, *use: str | int) -> bytes:
         """One use, stated in as many parts as it has: no two run together."""
-        return json.dumps(["eigenveil 2", self.members, self.study, self.session, *use]).encode()
+        return f"{self._start}, {json.dumps(use)[1:]}".encode()
+
+    @cached_property
+    def _start(self) -> str:
+        return json.dumps(["eigenveil 2", self.members, self.study, self.session])[:-1]
 
 
 @dataclass(frozen=True)
