@@ -202,9 +202,8 @@ def _many(report: Report) -> None:
         pooled = np.concatenate(parts)
         ratios = []
         for _ in range(3):
-            many, one = (
-                _processor(partial(m.fit, x)) for m, x in ((model, parts), (single, pooled))
-            )
+            many = _processor(partial(model.fit, parts))
+            one = _processor(partial(single.fit, pooled))
             ratios.append((many / one, many, one))
         ratio, many, one = sorted(ratios)[1]
         what = "100 sites of 600 x 784 over a fit of all rows, processor seconds"
