@@ -243,10 +243,10 @@ def large_rows() -> NDArray[np.float32]:
     return rows
 
 
-def large_documents() -> scipy.sparse.csr_matrix:
-    """100000 documents of 100 words from a vocabulary of 50000, of 20 topics."""
+def large_documents(count: int = 100_000, features: int = 50_000) -> scipy.sparse.csr_matrix:
+    """Documents of 100 words from a vocabulary of so many, of 20 topics."""
     rng = np.random.default_rng(0)
-    count, features, topics, length = 100_000, 50_000, 20, 100
+    topics, length = 20, 100
     own = rng.permutation(features)[: topics * 60].reshape(topics, 60)  # words of each topic
     common = 1.0 / np.arange(1, features + 1)  # what all topics share, by Zipf's law
     labels = rng.integers(topics, size=count)

@@ -17,6 +17,7 @@ from eigenveil.plots.components import _apart
 from results_tools import with_factors
 
 ROWS = load_digits().data
+NO_VARIANCES = {"scale": 1.0, "center": 3.0, "moment": 12.0}  # Then a sketch shows no correlations
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.4, 0.8, 3.0])
@@ -60,7 +61,7 @@ def test_biplot_of_one_component_and_of_less_than_the_moment():
     assert {t.get_text() for t in plots.plot_biplot(two).texts if t.get_text()} == {"1", "2"}
     assert "not certified" in plots.plot_scree(two).get_title()
     axes = Figure().subplots()
-    sketched = PrivatePCA(2, mechanism="sketch", epsilon=2.0).fit(ROWS)
+    sketched = PrivatePCA(2, mechanism="sketch", epsilon=2.0, budget_split=NO_VARIANCES).fit(ROWS)
     assert plots.plot_biplot(sketched, ax=axes) is axes
     assert not axes.patches  # no circle: these are no correlations
 
@@ -87,7 +88,7 @@ def test_loadings_show_the_features_with_the_largest_ones_and_mark_what_is_noise
     assert labels == [names[index] for index in np.sort(largest)]
     assert [label.get_text() for label in axes.get_xticklabels()][2] == "PC3\nnot usable"
     axes.figure.draw_without_rendering()
-    sketched = PrivatePCA(2, mechanism="sketch", epsilon=2.0).fit(ROWS)
+    sketched = PrivatePCA(2, mechanism="sketch", epsilon=2.0, budget_split=NO_VARIANCES).fit(ROWS)
     assert plots.plot_loadings(sketched).get_yticklabels()[-1].get_text().isdigit()
 
 

@@ -142,14 +142,25 @@ def test_released_noise_leaves_a_covariance_positive_semidefinite():
 
 
 @pytest.mark.parametrize("mechanism", ["sketch", "power", "bingham"])
-def test_not_there_where_less_was_released(mechanism):
-    model = PrivatePCA(2, epsilon=5.0, mechanism=mechanism).fit(X)
+def test_there_where_less_was_released_and_the_variances(mechanism):
+    model, plain = PrivatePCA(2, **STRONG, mechanism=mechanism).fit(X), PCA(2).fit(X)
+    exact = plain.get_covariance()
+    np.testing.assert_allclose(model.get_covariance(), exact, atol=0.04 * np.abs(exact).max())
+    assert model.noise_variance_ == pytest.approx(plain.noise_variance_, rel=0.05, abs=0.06)
+    assert model.score(X) == pytest.approx(plain.score(X), abs=0.04)
+    assert np.abs(model.loadings_).max() <= 1.0
+
+
+@pytest.mark.parametrize("mechanism", ["sketch", "power"])
+def test_not_there_where_neither_moment_nor_variances_were_released(mechanism):
+    split = {"scale": 1.0, "center": 3.0, "moment": 12.0}
+    model = PrivatePCA(2, epsilon=5.0, mechanism=mechanism, budget_split=split).fit(X)
     for name in (*WHOLE, "loadings_"):
         assert not hasattr(model, name)
     with pytest.raises(AttributeError, match="has no attribute 'get_covariance'") as caught:
         model.get_covariance()
     assert mechanism in str(caught.value.__cause__)
-    with pytest.raises(AttributeError, match=f"less than the whole .*{mechanism}"):
+    with pytest.raises(AttributeError, match=f"neither the whole .*{mechanism}"):
         _ = model.loadings_
 
 

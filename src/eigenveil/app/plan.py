@@ -27,7 +27,8 @@ from eigenveil.checks import check_whole
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
-from eigenveil.models.options import options_of
+from eigenveil.models.options import Options, options_of
+from eigenveil.models.pca.auto import Chosen, choose
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.pca.ways import way_of
 from eigenveil.models.shapes import rehearse
@@ -91,8 +92,8 @@ class PlanRequest:
         simulate = SIMULATORS[self.task.name]
         return simulate(plan, self.scenario(), Simulation(self.fits, seed))
 
-    def plan(self, **instead: Any) -> Any:
-        """The plan of one table, with other values of some options.
+    def options(self, **instead: Any) -> Options:
+        """Those of one table, with other values of some.
 
         Where no columns have names, covariates by name are the first ones.
         """
@@ -100,8 +101,11 @@ class PlanRequest:
         named = values.get("covariates")
         if self.names is None and named is not None and isinstance(named[0], str):
             values["covariates"] = tuple(range(len(named)))
-        options = numbered(self.task.options("table", **values), self.names)
-        return self.task.make_plan(options, features=self.features)
+        return numbered(self.task.options("table", **values), self.names)
+
+    def plan(self, **instead: Any) -> Any:
+        """The plan of one table, with other values of some options."""
+        return self.task.make_plan(self.options(**instead), features=self.features)
 
 
 def check_expected(
@@ -196,6 +200,7 @@ class PlannedMechanism:
     plan: Any = None
     found: Prediction | None = None
     note: str = ""
+    why: str = ""  # Where it is what "auto" takes, and that was requested
 
     def as_json(self) -> dict[str, Any]:
         if self.found is None:
@@ -211,6 +216,7 @@ class PlannedMechanism:
             "released_values": found.released_values,
             "message_bytes": 8 * found.released_values,
             "memory_bytes": found.memory_bytes,
+            **({"why": self.why} if self.why else {}),
             **plan_values(self.plan),
         }
 
@@ -232,6 +238,7 @@ class PlannedMechanism:
 @dataclass(frozen=True)
 class PlannedPCA(PlannedFit):
     mechanisms: Sequence[PlannedMechanism] = field(default_factory=tuple)
+    auto: Chosen | None = None  # Where no mechanism is named
 
     @property
     def _made(self) -> Any:
@@ -254,6 +261,8 @@ class PlannedPCA(PlannedFit):
             [each.cells() for each in self.mechanisms],
             right=numbers,
         )
+        if self.auto is not None:
+            yield f"auto takes {self.auto.mechanism}: {self.auto.reason}"
         made = self._made
         if made is not None:
             yield (
@@ -271,21 +280,26 @@ def plan_pca(request: PlanRequest) -> PlannedPCA:
     eigenvalues = parse_spectrum(request.spectrum, request.features)
     one = request.values.get("mechanism")
     every = options_of(request.task.name, "table")["mechanism"].choices
+    auto = None
+    if one in (None, "auto"):
+        auto = choose(request.options(mechanism="auto"), request.features, whole=False)
     results: list[PlannedMechanism] = []
     for name in [name for name in every if name != "auto"] if one is None else [one]:
+        taken = auto is not None and name in ("auto", auto.mechanism)
         try:
-            made = request.plan(mechanism=name)
+            made = request.plan(mechanism="auto" if taken else name)
             found = predict(
                 made, eigenvalues, rows=request.rows, mean_norm=request.mean_norm, fits=request.fits
             )
-            results.append(PlannedMechanism(made.mechanism, made, found))
+            why = auto.reason if auto is not None and name == "auto" else ""
+            results.append(PlannedMechanism(made.mechanism, made, found, why=why))
         except EigenveilError as error:
             # refused for what this one cannot do, not for what no mechanism can
             own = isinstance(error, PrivacyError) or not way_of(name).counts
             if one is not None or not own:
                 raise
             results.append(PlannedMechanism(name, note=error.message))
-    return PlannedPCA(request, results)
+    return PlannedPCA(request, results, auto)
 
 
 # -- What one plan releases, and what shows above its noise.

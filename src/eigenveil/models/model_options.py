@@ -54,13 +54,15 @@ OF_MODELS: tuple[Option, ...] = (
         "auto",
         "How the second moment is released: 'adaptive' (twice, with Gaussian noise), by its noise "
         "'gaussian', 'wishart', 'vector' or 'bingham', by less than all of it 'power' or 'sketch', "
-        "or 'auto': 'wishart' if delta = 0, else 'adaptive'.",
+        "or 'auto': 'wishart' if delta = 0, else 'adaptive', of more than 4,095 columns 'sketch'.",
         (PCA,), ("table",),
         more="'gaussian': isometric Gaussian noise. 'adaptive': two such releases that cost as "
         "much as one, the second of rows in which the directions that matter are more even; "
         "where that is predicted to lose, of the same rows, which is one release; 'auto' "
         "takes 'gaussian' with ``covariates``, a ``missing`` that corrects the moment, or as "
-        "many components as features. 'wishart': the difference of two Wishart matrices, "
+        "many components as features, and 'sketch' with ``sketch_size``, or of more than 4,095 "
+        "columns where the whole moment would take ten times as long, unless options need it: "
+        "``eigenveil plan`` says which and why. 'wishart': the difference of two Wishart matrices, "
         "pure epsilon. 'vector': noise of density ``exp(-epsilon |E|_F)``, pure epsilon. "
         "'bingham': the exponential mechanism, sampled exactly, pure epsilon. 'power': the "
         "noisy power method. 'sketch': D x ``sketch_size`` numbers in place of D x D, and "

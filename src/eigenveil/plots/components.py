@@ -60,7 +60,7 @@ def plot_biplot(model: FittedPCA, ax: Any = None) -> Any:
     """Arrows of the features along the first two components, at most the 20 longest.
 
     Their loadings: correlations of features and scores, inside a circle of radius 1, where the fit
-    released the whole second moment, else the components themselves. A component that does not
+    shows the variance in all directions, else the components themselves. A component that does not
     stand above the noise is marked. No rows are shown: these are private.
     """
     axes = axes_of(ax, (8.2, 5.6))
@@ -194,7 +194,7 @@ _MOST_FEATURES, _MOST_NAMED = 20, 30
 def plot_loadings(model: FittedPCA, ax: Any = None, *, n_features: int = _MOST_FEATURES) -> Any:
     """The loadings of the features on all components, as coloured squares.
 
-    Correlations of features and scores where the fit released the whole second moment, else the
+    Correlations of features and scores where the fit shows the variance in all directions, else the
     components' own entries. The features with the largest ones are shown, in their own order. A
     component that does not stand above the noise is marked in its label.
 

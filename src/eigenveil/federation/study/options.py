@@ -104,7 +104,9 @@ def pca_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
         names = list(study.covariates)
         raise refused(option, "no-joint-covariates", columns=names, protocol=protocol.name)
     values = whole_of_study(study)[0] if once else {}
-    return values | {OF_SKETCH: None}, {"sketch_columns": study.sketch_columns}
+    # one site's fit is that of a table, which may be of a sketch; others send whole moments
+    sent = {} if protocol.first_site_only else {"sketch_columns": study.sketch_columns}
+    return values | {OF_SKETCH: None}, sent
 
 
 def whole_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:

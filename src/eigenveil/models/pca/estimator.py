@@ -32,19 +32,20 @@ from eigenveil.moments.source import RowSource
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def _released_whole(model: Any) -> bool:
-    """Whether covariances follow from a fit; until there is one, they may."""
-    if model._result is not None and not model._result.plan.way.whole:
+def _knows_total(model: Any) -> bool:
+    """Whether a fit shows the variance in all directions; until there is one, it may."""
+    plan = None if model._result is None else model._result.plan
+    if plan is not None and not plan.way.whole and "variance" not in plan.fractions:
         raise AttributeError(
-            f"The fit released less than the whole second moment (mechanism "
-            f"{model._result.plan.mechanism!r}), so that there is no covariance."
+            f"The fit released neither the whole second moment (mechanism {plan.mechanism!r}) nor "
+            "the variances, so that there is no covariance."
         )
     return True
 
 
-def _of_the_whole(method: Method) -> Method:
-    """A method that is there where the whole second moment was released."""
-    found: Method = available_if(_released_whole)(method)
+def _of_the_total(method: Method) -> Method:
+    """A method that is there where the variance in all directions is known."""
+    found: Method = available_if(_knows_total)(method)
     return found
 
 
@@ -164,23 +165,23 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
             scores = scores * np.sqrt(self._gaussian().along)
         return np.asarray(scores @ (self.components_ * self.scale_) + self.mean_)
 
-    @_of_the_whole
+    @_of_the_total
     def get_covariance(self) -> NDArray[np.float64]:
         """Covariance of the Gaussian that the components stand for, (n_features, n_features).
 
         Probabilistic PCA, as of scikit-learn's ``PCA``: the released variances along the components
         and ``noise_variance_`` in every other direction; positive semidefinite, in the data's
-        units. Costs no privacy. Not there where the whole second moment was not released
-        (mechanisms "bingham", "power" and "sketch").
+        units. Costs no privacy. Not there where neither the whole second moment nor the variances
+        were released: of a stream's sketch, or without a share of the budget for the latter.
         """
         return self._gaussian().covariance()
 
-    @_of_the_whole
+    @_of_the_total
     def get_precision(self) -> NDArray[np.float64]:
         """Inverse of :meth:`get_covariance`, its pseudo-inverse where it has none."""
         return self._gaussian().precision()
 
-    @_of_the_whole
+    @_of_the_total
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
         """Log-density of each row of ``X`` under the Gaussian of :meth:`get_covariance`.
 
@@ -194,7 +195,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
             residuals -= residuals[:, covariates] @ self.covariate_effects_.T
         return gaussian.log_density(residuals)
 
-    @_of_the_whole
+    @_of_the_total
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Average of :meth:`score_samples`."""
         del y
@@ -203,7 +204,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     @property
     def noise_variance_(self) -> float:
         """Variance along each direction that is not a component's: the mean of what they leave."""
-        return self._view_of_whole("noise_variance_").rest
+        return self._view_of_total("noise_variance_").rest
 
     @property
     def loadings_(self) -> NDArray[np.float64]:
@@ -211,12 +212,12 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
 
         A component times its standard deviation, over the feature's by :meth:`get_covariance`.
         """
-        return read_only(self._view_of_whole("loadings_").loadings())
+        return read_only(self._view_of_total("loadings_").loadings())
 
-    def _view_of_whole(self, name: str) -> ProbabilisticPCA:
+    def _view_of_total(self, name: str) -> ProbabilisticPCA:
         if self._result is None:
             raise AttributeError(f"{name}: {type(self).__name__} is not fitted yet")
-        _released_whole(self)
+        _knows_total(self)
         return self._gaussian()
 
     def _gaussian(self) -> ProbabilisticPCA:
@@ -299,7 +300,7 @@ class PrivatePCA(TableFit, FittedPCA):
         Explained variance that noise alone would show.
     noise_variance_ : float
         Mean variance in the directions that no usable component has, as of scikit-learn's ``PCA``.
-        There where the whole second moment was released, as are ``loadings_``,
+        There where the whole second moment or the variances were released, as are ``loadings_``,
         :meth:`get_covariance`, :meth:`get_precision`, :meth:`score` and :meth:`score_samples`.
     loadings_ : ndarray of shape (n_features, n_components)
         Correlations of features and scores, by :meth:`get_covariance`.

@@ -11,6 +11,7 @@ from eigenveil.checks import one_of
 from eigenveil.errors import DataError
 from eigenveil.models.model_options import MOST_COMPONENTS
 from eigenveil.models.options import Options
+from eigenveil.models.pca.auto import choose
 from eigenveil.models.pca.ways import (
     ADAPTIVE,
     CHOICES,
@@ -249,7 +250,12 @@ def make_plan(
     noise_draws: int = 1,
     variables: int | None = None,
 ) -> Plan:
-    mechanism = _mechanism(options, features)
+    """The settled plan; ``sketch_columns`` are those of factors, where sites may send some."""
+    mechanism, chosen = options.mechanism, None
+    if mechanism == "auto":
+        chosen = choose(options, features, whole=sketch_columns is not None)
+        mechanism = chosen.mechanism
+    check_pure("second-moment", mechanism, options.delta)
     way = way_of(mechanism)
     components, share = _components(options, features, way, mechanism)
     _check_together(options, way, mechanism, features, components)
@@ -263,7 +269,9 @@ def make_plan(
         )
     fewest = components if share is None else 1
     columns = columns_of_sketch(options, fewest, sketched=way is SKETCH, features=features)
-    if share is not None and options.given_columns is None:
+    if chosen is not None and chosen.columns is not None:
+        columns = chosen.columns
+    elif share is not None and options.given_columns is None:
         columns = min(features, 4 * components)
     plan = Plan(
         n_components=min(components, columns) if way is SKETCH else components,
@@ -277,17 +285,6 @@ def make_plan(
         **fields_of(options, features=features, noise_draws=noise_draws, variables=variables),
     )
     return plan.model_copy(update={"fractions": _fractions(plan, options)})
-
-
-def _mechanism(options: Options, features: int) -> str:
-    mechanism: str = options.mechanism
-    if mechanism == "auto":
-        once = options.missing in COUNTS_OF_HOLES or options.covariates is not None
-        once = once or options.delta == 0 or options.n_components == features
-        noise = STATISTICS["second-moment"].usual(pure=options.delta == 0).name
-        mechanism = noise if once else "adaptive"
-    check_pure("second-moment", mechanism, options.delta)
-    return mechanism
 
 
 def _check_together(
