@@ -182,7 +182,7 @@ def test_a_value_that_cannot_be_is_refused_before_anything_is_released(
 # -- options that do not go together
 
 UNUSED = [
-    ("PrivatePCA", {"sketch_size": 3}, "sketch_size"),
+    ("PrivatePCA", {"mechanism": "gaussian", "sketch_size": 3}, "sketch_size"),
     ("PrivatePCA", {"mechanism": "power", "sketch_size": 3}, "sketch_size"),
     ("PrivatePCA", {"power_rounds": 3}, "power_rounds"),
     ("PrivatePCA", {"mechanism": "sketch", "power_rounds": 3}, "power_rounds"),
