@@ -28,7 +28,7 @@ from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
 from eigenveil.models.options import Options, options_of
-from eigenveil.models.pca.auto import Chosen, choose
+from eigenveil.models.pca.auto import AutoChoice, choose
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.pca.ways import way_of
 from eigenveil.models.shapes import rehearse
@@ -238,7 +238,7 @@ class PlannedMechanism:
 @dataclass(frozen=True)
 class PlannedPCA(PlannedFit):
     mechanisms: Sequence[PlannedMechanism] = field(default_factory=tuple)
-    auto: Chosen | None = None  # Where no mechanism is named
+    auto: AutoChoice | None = None  # Where no mechanism is named
 
     @property
     def _made(self) -> Any:

@@ -53,7 +53,7 @@ def work_of_sketch(features: int, columns: int, components: int) -> Work:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class AutoChoice:
     """What "auto" takes, and one sentence that gives the reason."""
 
     mechanism: str
@@ -61,24 +61,24 @@ class Chosen:
     reason: str
 
 
-def choose(options: Options, features: int, *, whole: bool) -> Chosen:
+def choose(options: Options, features: int, *, whole: bool) -> AutoChoice:
     """What "auto" stands for, of so many columns; a sketch only where ``whole`` is not wanted."""
     count = options.n_components
     most = int(count) if isinstance(count, Integral) else min(features, MOST_COMPONENTS)
     columns = min(features, max(4 * most, -(-features // _PART)))
     exact, size = _whole(options, features), 4 * features * (features + 1)
     for why in _needs(options, whole=whole):
-        return Chosen(exact, None, f"{why}.")
+        return AutoChoice(exact, None, f"{why}.")
     if options.given_columns is not None:
-        return Chosen("sketch", None, f"sketch_size={options.given_columns} asks for a sketch.")
+        return AutoChoice("sketch", None, f"sketch_size={options.given_columns} asks for a sketch.")
     moment = f"the whole second moment of {features:,} columns ({size / 2**20:,.3g} MiB)"
     if size <= LARGEST_WHOLE:
-        return Chosen(exact, None, f"{moment[0].upper()}{moment[1:]} is small enough.")
+        return AutoChoice(exact, None, f"{moment[0].upper()}{moment[1:]} is small enough.")
     times = work_of_whole(features).times(work_of_sketch(features, columns, most))
     takes = f"{moment} takes {times:.3g} times as long as a sketch of {columns:,}"
     if times < _TIMES:
-        return Chosen(exact, None, f"It shows more, and {takes}, or longer.")
-    return Chosen("sketch", columns, f"Released twice, {takes}, or longer.")
+        return AutoChoice(exact, None, f"It shows more, and {takes}, or longer.")
+    return AutoChoice("sketch", columns, f"Released twice, {takes}, or longer.")
 
 
 def _whole(options: Options, features: int) -> str:
