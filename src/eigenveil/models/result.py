@@ -93,6 +93,11 @@ class Result:
     def views(self) -> dict[str, Guarantee]:
         return self.certificate.guarantees()
 
+    @cached_property
+    def later(self) -> dict[Any, Any]:
+        """What was computed of it on request, and is kept."""
+        return {}
+
     def __deepcopy__(self, memo: object) -> Result:
         return self  # nothing in it can be changed
 

@@ -105,7 +105,10 @@ class RoundState(Generic[PlanT]):
     sharing: Mapping[Step, Sharing] = field(default_factory=dict)
     center: NDArray[np.float64] | None = None  # Released or public
     center_error: float = 0.0  # Expected squared norm of the released centre's noise
+    # Deviations of its entries, in the data's units; `None` where it is public
+    center_deviations: NDArray[np.float64] | None = None
     rows: float | None = None  # Released number of rows
+    rows_error: float = 0.0  # Deviation of its noise
     # What is done to the entries of rows first; all else is in its units
     preparation: Preparation = AS_IT_IS
     observed: Observed | None = None  # Released counts of the entries that are there
@@ -173,7 +176,7 @@ class RoundState(Generic[PlanT]):
         """Norms about the centre; the row count is taken from them where it is not known yet."""
         scale = read_scale(release, known=known, origin=self.center)
         if self.rows is None:
-            self.rows = max(1.0, scale.rows)
+            self.rows, self.rows_error = max(1.0, scale.rows), scale.deviation
         return scale
 
     def better(self, known: NormScale | None, release: Release) -> NormScale | None:
@@ -283,7 +286,8 @@ def find_center(
     if plan.centered != "private":
         return None
     if plan.row_bound is not None:
-        state.center, state.center_error = yield from _mean(state, CENTER, plan.row_bound)
+        state.center, state.center_error, own = yield from _mean(state, CENTER, plan.row_bound)
+        _keep_deviations(state, own)
         return None
     answers = yield (state.query(SCALE, state.histogram()),)
     scale = state.read(answers[SCALE])
@@ -291,18 +295,20 @@ def find_center(
         state.stop_for_few_rows(SCALE)
         return None
     bound = scale.quantile(_CENTER_QUANTILE)
-    first, error = yield from _mean(state, CENTER, bound)
+    first, error, own = yield from _mean(state, CENTER, bound)
     state.center, state.center_error = first, error
+    _keep_deviations(state, own)
     if plan.finds_scales:
         return scale
     answers = yield (state.query(NEAR_SCALE, state.histogram()),)
     near = state.read(answers[NEAR_SCALE], scale)
     if near.found:
         bound = near.quantile(_CENTER_QUANTILE)
-    step, second_error = yield from _mean(state, SECOND_CENTER, bound)
+    step, second_error, later = yield from _mean(state, SECOND_CENTER, bound)
     # both know the same mean, with independent noise: weighted by precision
     part = error / (error + second_error)
     state.center = np.asarray(first + part * step)
+    _keep_deviations(state, (1.0 - part) ** 2 * own + part**2 * later)
     # where the first noise came out large, the second one is larger for it and weighs too little
     first_error = state.longest_error(error)
     if near.found:
@@ -318,10 +324,19 @@ def prepared_center(
     return None if center is None else preparation(center[None], np.float64)[0]
 
 
+def _keep_deviations(state: RoundState[Any], variances: NDArray[np.float64]) -> None:
+    """Of a released centre, whose noise has these variances in prepared units."""
+    scale = state.preparation.scale
+    state.center_deviations = np.sqrt(variances) * (1.0 if scale is None else scale)
+
+
 def _mean(
     state: RoundState[Any], name: str, bound: float
-) -> Generator[Round, Answers, tuple[NDArray[np.float64], float]]:
-    """The mean of rows less the state's centre, shortened to ``bound``, and its squared error."""
+) -> Generator[Round, Answers, tuple[NDArray[np.float64], float, NDArray[np.float64]]]:
+    """The mean of rows less the state's centre, shortened to ``bound``, and its squared error.
+
+    Last the variances of its entries' errors, that of the number of rows among them.
+    """
     features = state.plan.features
     sums = RowSum(
         state.rule(bound, extra_bits=2),
@@ -332,8 +347,11 @@ def _mean(
     values, noise = answers[name].values, answers[name].record.noise
     if state.rows is None:
         state.rows = max(1.0, float(values[features]) / COUNT_WEIGHT)
+        state.rows_error = noise.deviation(features) / COUNT_WEIGHT
     # of the rows that have a column, as the entries of others are the centre's
     shares = np.ones(features) if state.observed is None else state.observed.shares(state.rows)
     unit = bound / (state.rows * shares)
+    mean = np.asarray(values[:features] * unit)
     error = noise.deviation(features) ** 2 * (unit @ unit)
-    return np.asarray(values[:features] * unit), float(error)
+    own = (noise.deviation(features) * unit) ** 2 + (mean * state.rows_error / state.rows) ** 2
+    return mean, float(error), own

@@ -33,6 +33,8 @@ from eigenveil.files import replacing
 from eigenveil.models.as_sklearn import not_exportable
 from eigenveil.models.certify import check_model
 from eigenveil.models.display import fitted_html
+from eigenveil.models.intervals.asked import Make, asked
+from eigenveil.models.intervals.bars import Intervals
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, View, made_of, parts_of, released_sum
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
@@ -60,6 +62,8 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
     _FACTORS: ClassVar[type[Any]]
     _FAMILY: ClassVar[tuple[str, ...]]
     _PLAN: ClassVar[type[BasePlan]]
+    _QUANTITIES: ClassVar[Make | None] = None
+    """What a result of this family has intervals of; ``None``: nothing."""
 
     _result: Result | None = None
 
@@ -96,6 +100,37 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         if "text/html" in bundle:
             bundle["text/html"] += fitted_html(self)
         return bundle
+
+    def intervals(self, level: float = 0.95, of: str = "table") -> Intervals:
+        """Intervals of the released numbers, from the result alone: they cost no privacy.
+
+        Computed on the first request and then kept; the same numbers wherever they are computed.
+        Those that noise hides, or that no validated construction covers, are not shown, with the
+        reason (docs/intervals.md).
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            How often an interval holds its number, between 0 and 1.
+        of : {"table", "population"}, default="table"
+            "table": the number of this table's rows as they were prepared; noise alone moves it.
+            "population": that of where the rows are drawn from, each by itself.
+
+        Returns
+        -------
+        intervals : eigenveil.Intervals
+            By name of quantity: ``estimate``, ``lower``, ``upper`` (arrays), and ``why``.
+
+        Raises
+        ------
+        NotFittedError
+        DataError
+            ``bad-level``, ``unknown-choice``, ``intervals-of-nothing``,
+            ``intervals-of-other-version``; ``no-intervals`` of models that have none.
+        """
+        if self._QUANTITIES is None:
+            raise DataError("no-intervals", estimator=type(self).__name__)
+        return asked(self._check_fitted(), level, of, self._QUANTITIES)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file (numpy's format with JSON inside, no pickle).
@@ -371,7 +406,7 @@ NOT_A_MODEL = (
 )
 """What reading a cut, changed or foreign file raises."""
 # Their lengths are not that of the components; the last may be NaN.
-_OF_FEATURES = ("mean", "scale")
+_OF_FEATURES = ("mean", "mean_error", "scale")
 _OF_COVARIATES, _OF_SHAPES = "covariate_effects", "covariances"
 _OF_ANY_LENGTH = "strengths"
 _MAY_BE_NAN = ("explained_variance", "explained_variance_ratio")

@@ -12,6 +12,7 @@ from sklearn.covariance import EmpiricalCovariance, empirical_covariance, log_li
 from eigenveil.models.as_sklearn import covariance_of
 from eigenveil.models.covariance.plan import CovarianceFactors, CovariancePlan
 from eigenveil.models.driver import LedgerPlace
+from eigenveil.models.pca.intervals import of_covariance
 from eigenveil.models.result import View, of_factors, read_only
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.table_fit import TableFit
@@ -23,6 +24,7 @@ class FittedCovariance(StoredModel):
     _FAMILY = ("PrivateCovariance", "FederatedCovariance")
     _PLAN = CovariancePlan
     _FACTORS = CovarianceFactors
+    _QUANTITIES = staticmethod(of_covariance)
 
     covariance_: View[NDArray[np.float64]] = of_factors("covariance")
     location_: View[NDArray[np.float64]] = of_factors("mean")

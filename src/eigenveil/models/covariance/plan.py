@@ -116,12 +116,14 @@ class CovarianceFactors(Factors):
 
     covariance: Array  # Symmetric, positive semidefinite, in the data's units squared
     mean: Array
+    mean_error: Array  # Deviations of its noise; 0 where it is public
     usable: NDArray[np.bool_]  # Which eigenvectors, by descending eigenvalue, stand above the noise
     # Variance that noise, and what is left of the centre's error, show in all but one of a hundred
     # fits; in squared scales
     noise_floor: float
     scale: Array  # What columns were divided by; 0 of those that were left out
     rows: float
+    rows_error: float  # Deviation of its noise
     row_bound: float  # Norm at which centred rows were shortened
     # Share of the rows' variance that this took away, by the released norms that stand out from the
     # noise: what is longer and rarer is not in it. `None` where none were released.
@@ -155,15 +157,13 @@ def private_covariance(
     vectors = found.components if found is not None else np.eye(plan.features)
     usable = (values > floor) & (found is not None and not is_rounding(state, found.scale))
     covariance = (vectors.T * values) @ vectors
-    mean, scale = in_data_units(state)
-    covariance *= np.multiply.outer(scale, scale)
+    units = in_data_units(state)
+    covariance *= np.multiply.outer(units["scale"], units["scale"])
     made = CovarianceFactors(
         covariance=0.5 * (covariance + covariance.T),
-        mean=mean,
+        **units,
         usable=usable,
         noise_floor=floor,
-        scale=scale,
-        rows=state.rows or 1.0,
         row_bound=found.row_bound if found is not None else 0.0,
         clipped_energy=None if found is None else found.clipped_energy,
         stopped=state.stopped,

@@ -17,6 +17,7 @@ from eigenveil.models.as_sklearn import pca_of
 from eigenveil.models.driver import LedgerPlace
 from eigenveil.models.holes import scores_of_observed
 from eigenveil.models.pca.derived import ProbabilisticPCA, whitening
+from eigenveil.models.pca.intervals import of_pca
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import private_pca
 from eigenveil.models.pca.variances import PCAFactors
@@ -59,6 +60,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     _FAMILY = ("PrivatePCA", "FederatedPCA", "PrivateStreamingPCA")
     _PLAN = Plan
     _FACTORS = PCAFactors
+    _QUANTITIES = staticmethod(of_pca)
 
     components_: View[NDArray[np.float64]] = of_factors("components")
     mean_: View[NDArray[np.float64]] = of_factors("mean")

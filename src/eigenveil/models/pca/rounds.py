@@ -114,7 +114,6 @@ def _nothing(state: _State) -> PCAFactors:
         explained_variance=none,
         explained_variance_ratio=none.copy(),
         total_variance=0.0,
-        rows=state.rows or 1.0,
         noise_floor=0.0,
         usable=np.zeros(count, dtype=np.bool_),
         row_bound=0.0,

@@ -52,12 +52,15 @@ class PCAFactors(rounds.Factors):
 
     components: NDArray[np.float64]
     mean: NDArray[np.float64]
+    # Deviations of its noise; 0 where it is public
+    mean_error: NDArray[np.float64]
     scale: NDArray[np.float64]  # What columns are divided by; 0 of those that are left out
     # NaN where noise hides it: of components that are not usable
     explained_variance: NDArray[np.float64]
     explained_variance_ratio: NDArray[np.float64]
     total_variance: float
     rows: float
+    rows_error: float  # Deviation of its noise
     # Explained variance that noise, and what is left of the centre's error, show in all but one of
     # a hundred fits
     noise_floor: float
@@ -132,7 +135,6 @@ def explained(state: _State, found: Factorised) -> Generator[Round, Answers, PCA
         explained_variance=seen[:k],
         explained_variance_ratio=seen[:k] / total,
         total_variance=total,
-        rows=state.rows,
         noise_floor=noise_floor,
         usable=usable[:k],
         row_bound=found.row_bound,
@@ -154,6 +156,7 @@ def _released_energies(
     values = release.values
     if state.rows is None:
         state.rows = max(1.0, float(values[-1]) / COUNT_WEIGHT)
+        state.rows_error = release.record.noise.deviation(k) / COUNT_WEIGHT
     unit = bound * bound / state.rows
     along, total = values[:k] * unit, float(np.sum(values[: k + 1])) * unit
     error = release.record.noise.deviation(k) * unit
@@ -305,14 +308,19 @@ def is_rounding(state: RoundState[Any], scale: NormScale | None) -> bool:
     return scale.quantile(ENERGY_QUANTILES[0]) <= far * _ROUNDING[state.plan.precision]
 
 
-def in_data_units(state: RoundState[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and scale of columns, as whoever has rows needs them."""
-    d, first = state.plan.features, state.preparation
+def in_data_units(state: RoundState[Any]) -> dict[str, Any]:
+    """Mean and scale of columns, as whoever has rows needs them, and the number of rows."""
+    d, first, error = state.plan.features, state.preparation, state.center_deviations
     scale = np.ones(d) if first.scale is None else first.scale
     mean = np.zeros(d) if state.center is None else state.center * scale
-    return mean if first.offset is None else mean + first.offset, scale
+    return {
+        "mean": mean if first.offset is None else mean + first.offset,
+        "mean_error": np.zeros(d) if error is None else error,
+        "scale": scale,
+        "rows": state.rows or 1.0,
+        "rows_error": state.rows_error,
+    }
 
 
 def data_units(state: _State) -> dict[str, Any]:
-    mean, scale = in_data_units(state)
-    return {"mean": mean, "scale": scale, "covariate_effects": effects_in_data_units(state)}
+    return in_data_units(state) | {"covariate_effects": effects_in_data_units(state)}

@@ -1,0 +1,264 @@
+"""Coverage of intervals: how often they hold what they are said to hold, where they are shown.
+
+Whole fits, each with noise of its own seed. The exact numbers are those of the table's rows as that
+fit prepared them (about its centre, in its scales, shortened at its length), computed with NumPy
+alone. A cell is a table, an epsilon and a kind of number; wanted is a pooled coverage from 93 to
+97 % of each kind (bounds: 93 % and above), and no cell below 90 % that shows 400 or more.
+
+``python -m benchmarks.intervals 100 wine digits`` prints the cells of some tables at so many fits.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
+from threadpoolctl import threadpool_limits
+
+from benchmarks.data import real_data
+from benchmarks.report import Report
+from eigenveil import NoisyResultWarning, PrivateCovariance, PrivatePCA
+
+Array = NDArray[np.float64]
+
+FITS, EPSILONS, DELTA = 400, (0.5, 1.0, 3.0), 1e-5
+_COMPONENTS, _FEW = 5, 400
+_BOUNDS = ("angle", "subspace_angle", "lost_energy")
+_SECTION = f"Coverage of 95 % intervals of a table ({FITS} fits a cell, delta = 1e-5)"
+
+
+def _scaled(rows: Array) -> Array:
+    deviation = rows.std(axis=0)
+    return np.asarray(rows[:, deviation > 0] / deviation[deviation > 0])
+
+
+def _power(rows: int, features: int, *, turned: bool, tail: int = 0) -> Array:
+    """Variances 1/j, in a basis of its own, with the lengths of a t distribution."""
+    rng = np.random.default_rng(rows + features)
+    found = rng.standard_normal((rows, features)) / np.sqrt(np.arange(1, features + 1))
+    if turned:
+        found = found @ np.linalg.qr(rng.standard_normal((features, features)))[0]
+    if tail:
+        found = found / np.sqrt(rng.chisquare(tail, (rows, 1)) / tail)
+    return np.asarray(found)
+
+
+def _long(rows: int, features: int) -> Array:
+    """Every twentieth row is five times longer, in other directions."""
+    rng, found = np.random.default_rng(3), _power(rows, features, turned=False)
+    found[::20] = 5.0 * found[::20][:, rng.permutation(features)]
+    return found
+
+
+def _columns(rows: int, features: int, draw: Callable[..., Any]) -> Array:
+    rng = np.random.default_rng(4)
+    mixed = rng.standard_normal((features, features)) * 0.4 + np.eye(features)
+    return np.asarray(draw(rng, (rows, features)) @ mixed)
+
+
+def _of(name: str) -> Callable[[], Array]:
+    return lambda: real_data()[name][0]
+
+
+TABLES: dict[str, Callable[[], Array]] = {
+    "digits": lambda: load_digits().data,
+    "wine": lambda: _scaled(real_data()["wine"][0]),
+    "motes volt": _of("motes volt"),
+    "motes light": _of("motes light"),
+    "covtype": lambda: _scaled(real_data()["covtype"][0][:, :10]),
+    "1/j": lambda: _power(5000, 20, turned=False),
+    "1/j, turned": lambda: _power(5000, 20, turned=True),
+    "1/j, 50 columns": lambda: _power(20_000, 50, turned=True),
+    "white": lambda: np.random.default_rng(0).standard_normal((5000, 10)),
+    "uniform": lambda: _columns(4000, 12, lambda rng, size: rng.uniform(-1, 1, size)),
+    # long or heavy-tailed rows
+    "t3": lambda: _power(10_000, 20, turned=True, tail=3),
+    "t5": lambda: _power(5000, 12, turned=True, tail=5),
+    "long rows": lambda: _long(10_000, 20),
+    "exponential": lambda: _columns(5000, 15, lambda rng, size: rng.exponential(1, size)),
+    "log-normal": lambda: _columns(5000, 10, lambda rng, size: np.exp(rng.normal(0, 0.7, size))),
+    # small
+    "breast cancer": lambda: _scaled(load_breast_cancer().data),
+    "diabetes": lambda: _scaled(load_diabetes().data),
+    "iris": lambda: _scaled(load_iris().data),
+    "wines": lambda: _scaled(load_wine().data),
+    "1/j, 300 rows": lambda: _power(300, 8, turned=True),
+}
+
+
+@lru_cache(maxsize=1)
+def _rows(name: str) -> Array:
+    return np.asarray(TABLES[name](), dtype=np.float64)
+
+
+class Fit(NamedTuple):
+    """An estimator, and what it is told of the rows."""
+
+    make: Callable[..., Any]
+    bounded: bool = False
+
+    def fitted(self, rows: Array, epsilon: float, seed: int) -> Any:
+        told: dict[str, Any] = {}
+        if self.bounded:
+            told["row_norm"] = float(np.quantile(np.linalg.norm(rows - rows.mean(0), axis=1), 0.9))
+        model = self.make(epsilon=epsilon, delta=DELTA, random_state=seed, **told)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NoisyResultWarning)
+            return model.fit(rows)
+
+
+def _pca(**options: Any) -> PrivatePCA:
+    return PrivatePCA(_COMPONENTS, **options)
+
+
+FITTED = {
+    "PCA": Fit(lambda **given: _pca(**given)),
+    "PCA, one release of shortened rows": Fit(
+        lambda **given: _pca(mechanism="gaussian", **given), bounded=True
+    ),
+    "covariance": Fit(PrivateCovariance),
+}
+
+
+def _prepared(model: Any, rows: Array, bound: float) -> Array:
+    """Rows about the centre, in scales, shortened to a length that is 1 then; 0: all of length 1."""
+    about = (rows - model.mean_ if hasattr(model, "mean_") else rows - model.location_) / model.scale_
+    length = np.linalg.norm(about, axis=1)
+    longest = np.maximum(length, np.finfo(float).tiny)
+    return np.asarray(about / (longest if bound == 0 else np.maximum(longest, bound))[:, None])
+
+
+def truths(model: Any, rows: Array) -> Iterator[tuple[str, Array]]:
+    """What each interval is to hold."""
+    yield "rows", np.array(float(rows.shape[0]))
+    bound, prepared = model.row_bound_, _prepared(model, rows, model.row_bound_)
+    unit = bound or 1.0
+    away = prepared - prepared.mean(axis=0)
+    moment = away.T @ away / rows.shape[0]
+    values, vectors = np.linalg.eigh(moment)
+    values, vectors = values[::-1], vectors.T[::-1]
+    count = model.intervals()["eigenvalue"].estimate.size
+    yield "eigenvalue", values[:count] * unit**2
+    if not hasattr(model, "components_"):
+        scaled = moment * np.multiply.outer(model.scale_, model.scale_) * unit**2
+        yield "covariance", scaled
+        inverse = 1.0 / np.sqrt(np.diag(scaled))
+        yield "correlation", scaled * np.multiply.outer(inverse, inverse)
+        if values[-1] > 1e-9 * values[0]:
+            yield "precision", np.linalg.inv(scaled)
+        return
+    found, exact = model.components_, vectors[:count]
+    yield "component", exact * np.sign(np.vecdot(found, exact))[:, None]
+    yield "angle", _degrees(np.abs(np.vecdot(found, exact)))
+    together = np.linalg.svd(found @ exact.T, compute_uv=False)
+    yield "subspace_angle", _degrees(together[-1])
+    best = float(np.sum(values[:count]))
+    lost = 1.0 - float(np.sum((found @ moment) * found)) / best
+    yield "lost_energy", np.array(max(0.0, lost))
+    if model.variance_bound_ > 0:
+        longer = _prepared(model, rows, model.variance_bound_)
+        along = np.mean((longer @ found.T) ** 2, axis=0)
+        total = float(np.mean(np.sum(longer**2, axis=1)))
+        yield "explained_variance", along * model.variance_bound_**2
+        yield "explained_variance_ratio", along / total
+        yield "cumulative_ratio", np.cumsum(along) / total
+
+
+def _degrees(cosines: Any) -> Array:
+    return np.asarray(np.degrees(np.arccos(np.minimum(cosines, 1.0))))
+
+
+Counts = dict[str, tuple[int, int, int]]
+
+
+def _counts(task: tuple[str, str, float, int, int]) -> Counts:
+    """Of each kind of number: how many intervals hold it, are shown, and there are."""
+    table, fit, epsilon, first, fits = task
+    rows = _rows(table)
+    found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    with threadpool_limits(1):
+        for seed in range(first, first + fits):
+            model = FITTED[fit].fitted(rows, epsilon, seed)
+            if model.certificate_.stopped:
+                continue
+            intervals = model.intervals()
+            for name, true in truths(model, rows):
+                each = intervals[name]
+                slack = 1e-9 * np.abs(true)  # rows are rounded to a grid
+                holds = (each.lower - slack <= true) & (true <= each.upper + slack)
+                found[name][0] += int(np.count_nonzero(holds & each.shown))
+                found[name][1] += int(np.count_nonzero(each.shown))
+                found[name][2] += each.shown.size
+    return {name: (one, two, three) for name, (one, two, three) in found.items()}
+
+
+def _together(parts: list[Counts]) -> Counts:
+    found: dict[str, Array] = defaultdict(lambda: np.zeros(3))
+    for part in parts:
+        for name, counts in part.items():
+            found[name] += counts
+    return {name: tuple(map(int, counts)) for name, counts in found.items()}  # type: ignore[misc]
+
+
+def cells(tables: list[str], fits: int) -> Iterator[tuple[str, str, float, Counts]]:
+    """Table, estimator, epsilon, and the counts of each kind of number."""
+    workers = os.cpu_count() or 1
+    shares = [fits // workers + (place < fits % workers) for place in range(workers)]
+    starts = np.cumsum([0, *shares[:-1]]).tolist()
+    with ProcessPoolExecutor(workers) as pool:
+        for table in tables:
+            for fit in FITTED:
+                for epsilon in EPSILONS:
+                    tasks = [
+                        (table, fit, epsilon, 1000 * round(10 * epsilon) + start, share)
+                        for start, share in zip(starts, shares, strict=True)
+                    ]
+                    yield table, fit, epsilon, _together(list(pool.map(_counts, tasks)))
+
+
+def _pooled(report: Report, name: str, parts: list[tuple[str, int, int, int]]) -> None:
+    held, shown, there = np.sum([part[1:] for part in parts], axis=0)
+    if not shown:
+        return
+    coverage = held / shown
+    at_least = f"{name} (shown {shown / there:.0%} of {there:,})"
+    report.add(_SECTION, f"{at_least}, pooled", coverage, 0.93)
+    if name not in _BOUNDS:
+        report.add(_SECTION, f"{at_least}, pooled, no wider than needed", coverage, 0.97, at_most=True)
+    worst = min(
+        ((part[1] / part[2], part[0]) for part in parts if part[2] >= _FEW), default=(math.nan, "")
+    )
+    if worst[1]:
+        report.add(_SECTION, f"{name}, worst cell: {worst[1]}", worst[0], 0.90)
+
+
+def run(report: Report) -> None:
+    """Every table, estimator and epsilon; then each kind of number, pooled, and its worst cell."""
+    there = [name for name in TABLES if name in real_data() or name not in _AT_HAND]
+    kinds: dict[str, list[tuple[str, int, int, int]]] = defaultdict(list)
+    for table, fit, epsilon, counts in cells(there, FITS):
+        for name, (held, shown, size) in counts.items():
+            kinds[name].append((f"{table}, {fit}, epsilon {epsilon:g}", held, shown, size))
+    for name, parts in kinds.items():
+        _pooled(report, name, parts)
+
+
+_AT_HAND = ("wine", "motes volt", "motes light", "covtype")
+
+
+if __name__ == "__main__":
+    for table, fit, epsilon, counts in cells(sys.argv[2:] or list(TABLES), int(sys.argv[1])):
+        print(f"{table}, {fit}, epsilon {epsilon:g}")
+        for name, (held, shown, size) in counts.items():
+            said = f"{held / shown:.3f}" if shown else "-"
+            print(f"  {name:<26} {said:>6}  shown {shown:>7,} of {size:,}", flush=True)

@@ -1,0 +1,49 @@
+"""Asking a result for intervals: what may be asked, and what is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from numbers import Real
+from typing import cast
+
+from eigenveil.errors import DataError
+from eigenveil.models.intervals.bars import KINDS, Intervals, Kind, Quantity
+from eigenveil.models.result import Result
+
+CLIPPED = (
+    "Shortening rows is no noise: intervals are of the rows as they were prepared, which the "
+    "certificate states."
+)
+_NOTES: dict[Kind, tuple[str, ...]] = {
+    "table": (CLIPPED,),
+    "population": (CLIPPED, "Rows are taken to be independent of one another."),
+}
+
+Make = Callable[[Result, float, Kind], Iterable[Quantity]]
+
+
+def asked(result: Result, level: object, of: object, make: Make) -> Intervals:
+    """The intervals of a result, made once for each level and kind.
+
+    Raises
+    ------
+    DataError
+        ``bad-level``, ``unknown-choice``; ``intervals-of-nothing`` where the fit ended before
+        anything was released; ``intervals-of-other-version``.
+    """
+    number = isinstance(level, Real) and not isinstance(level, bool)
+    if not number or not 0 < float(cast("Real", level)) < 1:
+        raise DataError("bad-level", level=level)
+    if of not in KINDS:
+        raise DataError("unknown-choice", option="of", given=of, known=", ".join(KINDS))
+    if not result.factors.released or not result.certificate.releases:
+        raise DataError("intervals-of-nothing")
+    made_by, own = result.certificate.software.partition(" (")[0], f"eigenveil {version('eigenveil')}"
+    if made_by != own:
+        raise DataError("intervals-of-other-version", made_by=made_by, own=own)
+    key = (float(cast("Real", level)), cast("Kind", of))
+    if key not in result.later:
+        quantities = {each.name: each for each in make(result, *key)}
+        result.later[key] = Intervals(*key, quantities, _NOTES[key[1]])
+    return result.later[key]
