@@ -16,7 +16,7 @@ from typing import IO, Any
 import eigenveil
 from eigenveil import plots
 from eigenveil.app.parts import Part, TablePart, strongly
-from eigenveil.app.presenters.base import Presenter
+from eigenveil.app.presenters.base import Presenter, intervals_of
 from eigenveil.app.presenters.pca import PCAPresenter
 from eigenveil.app.presenters.tensors import MixturePresenter, TopicPresenter
 from eigenveil.errors import (
@@ -60,10 +60,11 @@ def load_model(path: Path) -> StoredModel:
 
 
 def result_values(model: StoredModel) -> dict[str, Any]:
-    presenter = presenter_of(model)
+    presenter, found = presenter_of(model), intervals_of(model)
     return {
         "task": presenter.task,
         **presenter.values(model),
+        "intervals": {"why": found} if isinstance(found, str) else found.as_dict(),
         "releases": [release_values(record) for record in model.certificate_.releases],
         "guarantee": guarantee_values(model.guarantee_),
         "plan_hash": model.certificate_.plan_hash,

@@ -9,7 +9,7 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -33,8 +33,8 @@ from eigenveil.files import replacing
 from eigenveil.models.as_sklearn import not_exportable
 from eigenveil.models.certify import check_model
 from eigenveil.models.display import fitted_html
-from eigenveil.models.intervals.asked import Make, asked
-from eigenveil.models.intervals.bars import Intervals
+from eigenveil.models.intervals.asked import asked
+from eigenveil.models.intervals.bars import Intervals, Kind, Quantity
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, View, made_of, parts_of, released_sum
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
@@ -62,8 +62,6 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
     _FACTORS: ClassVar[type[Any]]
     _FAMILY: ClassVar[tuple[str, ...]]
     _PLAN: ClassVar[type[BasePlan]]
-    _QUANTITIES: ClassVar[Make | None] = None
-    """What a result of this family has intervals of; ``None``: nothing."""
 
     _result: Result | None = None
 
@@ -118,7 +116,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        intervals : eigenveil.Intervals
+        intervals : Intervals
             By name of quantity: ``estimate``, ``lower``, ``upper`` (arrays), and ``why``.
 
         Raises
@@ -128,9 +126,12 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
             ``bad-level``, ``unknown-choice``, ``intervals-of-nothing``,
             ``intervals-of-other-version``; ``no-intervals`` of models that have none.
         """
-        if self._QUANTITIES is None:
-            raise DataError("no-intervals", estimator=type(self).__name__)
-        return asked(self._check_fitted(), level, of, self._QUANTITIES)
+        return asked(self._check_fitted(), level, of, self._quantities)
+
+    def _quantities(self, result: Result, level: float, of: Kind) -> Iterable[Quantity]:
+        """What a result of this family has intervals of."""
+        del level, of
+        raise DataError("no-intervals", estimator=result.spec.estimator)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file (numpy's format with JSON inside, no pickle).

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.isotonic import IsotonicRegression
 
+from eigenveil.errors import DataError
 from eigenveil.models.covariance.estimator import FittedCovariance
 from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.plots.style import (
@@ -29,6 +30,7 @@ _MOST_ARROWS, _LONGEST_NAME = 20, 24
 def plot_scree(model: FittedPCA, ax: Any = None) -> Any:
     """Explained variance of the components, with a band for what noise alone would show.
 
+    A bar is the 95 % interval of a usable component, where it has one.
     Components that it hides are not usable, and not drawn: how many is in the legend.
     """
     axes = axes_of(ax, (6.4, 4.0))
@@ -39,15 +41,39 @@ def plot_scree(model: FittedPCA, ax: Any = None) -> Any:
     noise = "what noise alone would show" + _hides(usable)
     axes.axhspan(0, floor, color=GREY, alpha=0.35, lw=0, label=noise)
     axes.plot(number[usable], ratio[usable], "o-", color=BLUE, lw=1.2, label="component", zorder=3)
+    highest = _draw_intervals(axes, model, number)
     axes.set_xlabel("component")
     axes.set_ylabel("explained variance (% of total)")
     axes.set_xlim(0.5, ratio.size + 0.5)
-    axes.set_ylim(0, max(float(ratio[usable].max(initial=0.0)), min(floor, 100.0)) * 1.12 or 1.0)
+    top = max(float(ratio[usable].max(initial=0.0)), min(floor, 100.0), highest)
+    axes.set_ylim(0, top * 1.12 or 1.0)
     axes.xaxis.set_major_locator(whole_numbers(integer=True))
     axes.set_title(promise(model), fontsize=10)
     open_frame(axes)
     axes.legend(frameon=False)
     return axes
+
+
+def _draw_intervals(axes: Any, model: FittedPCA, number: NDArray[np.intp]) -> float:
+    """Bars of the usable components' shares, in percent; the highest end."""
+    try:
+        shares = model.intervals()["explained_variance_ratio"]
+    except DataError:
+        return 0.0
+    some = shares.shown & model.usable_
+    low, middle, high = (100 * each[some] for each in (shares.lower, shares.estimate, shares.upper))
+    axes.errorbar(
+        number[some],
+        middle,
+        (middle - low, high - middle),
+        fmt="none",
+        ecolor=INK,
+        elinewidth=1.0,
+        capsize=3,
+        alpha=0.6,
+        label="95 % interval" if some.any() else None,
+    )
+    return float(high.max(initial=0.0))
 
 
 def _hides(usable: NDArray[np.bool_]) -> str:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.app.parts import Part
-from eigenveil.errors import NoisyResultWarning
+from eigenveil.errors import DataError, NoisyResultWarning
+from eigenveil.models.intervals.bars import Intervals, Quantity
 from eigenveil.models.stored import StoredModel
 
 
@@ -84,6 +85,27 @@ class Presenter(ABC):
     @abstractmethod
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
         """The model's result for new rows, shape (n, columns)."""
+
+
+def intervals_of(model: Any) -> Intervals | str:
+    """Intervals of a result's numbers; or why there are none."""
+    try:
+        found: Intervals = model.intervals()
+    except DataError as error:
+        return error.message
+    return found
+
+
+def interval_text(quantity: Quantity, *place: int, factor: float = 1.0, digits: str) -> str:
+    """One interval as a cell of a table."""
+    low, high = (factor * float(each[place]) for each in (quantity.lower, quantity.upper))
+    return f"{low:{digits}} to {high:{digits}}" if quantity.shown[place] else "not shown"
+
+
+def not_shown(quantity: Quantity) -> str:
+    """How many intervals are not shown, and why, as a sentence; empty where all are."""
+    reasons = "; ".join(f"{count} as {reason}" for reason, count in quantity.not_shown().items())
+    return f" Not shown: {reasons}." if reasons else ""
 
 
 def or_none(values: NDArray[np.float64]) -> list[float | None]:

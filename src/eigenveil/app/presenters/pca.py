@@ -17,13 +17,17 @@ from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
     columns_matched,
+    interval_text,
+    intervals_of,
     name_of,
     names_of,
+    not_shown,
     or_none,
 )
 from eigenveil.app.presenters.tensors import write_csv
 from eigenveil.errors import short_name
 from eigenveil.files import replacing
+from eigenveil.models.intervals.bars import Intervals
 from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.moments.source import RowSource
 
@@ -76,6 +80,7 @@ class PCAPresenter(Presenter):
             rows,
             right=numbers,
         )
+        yield from _of_intervals(intervals_of(model))
         if model.variance_bound_:
             yield f"Variances are of rows no longer than {model.variance_bound_:.4g}."
         if model.adapted_:
@@ -89,11 +94,13 @@ class PCAPresenter(Presenter):
         columns = [model.mean_, *[model.scale_] * scaled, *model.components_]
         names_of_new = self.new_names(model)
         usable = " ".join(np.array(names_of_new)[model.usable_])
+        ends = _ends(intervals_of(model), names_of_new)
         write_csv(
             folder / "components.csv",
-            ["feature", "mean", *["scale"] * scaled, *names_of_new, "usable"],
+            ["feature", "mean", *["scale"] * scaled, *names_of_new, "usable", *ends],
             (
                 [name_of(names, index), *map(float, values), usable]
+                + [float(end[index]) for end in ends.values()]
                 for index, values in enumerate(zip(*columns, strict=True))
             ),
         )
@@ -130,6 +137,46 @@ class PCAPresenter(Presenter):
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
         with columns_matched():
             return np.asarray(model.transform(np.asarray(rows, dtype=np.float64)))
+
+
+def _of_intervals(found: Intervals | str) -> Iterator[Part]:
+    """Intervals of the components' variances, and how far they may be from the exact ones."""
+    if isinstance(found, str):
+        yield f"No intervals: {found}"
+        return
+    ratio, total, angle = (
+        found[name] for name in ("explained_variance_ratio", "cumulative_ratio", "angle")
+    )
+    numbers = ("% of total", "cumulative %", "degrees off")
+    yield TablePart(
+        "95 % intervals",
+        ("component", *numbers),
+        [
+            (
+                name,
+                interval_text(ratio, index, factor=100, digits=".1f"),
+                interval_text(total, index, factor=100, digits=".1f"),
+                f"{angle.upper[index]:.1f} at most" if angle.shown[index] else "not shown",
+            )
+            for index, name in enumerate(ratio.labels[0])
+        ],
+        right=numbers,
+    )
+    yield f"In 95 of 100 fits they hold the {ratio.about}.{not_shown(ratio)}"
+    yield f"degrees off: {angle.about}.{not_shown(angle)}"
+
+
+def _ends(found: Intervals | str, names: list[str]) -> dict[str, NDArray[np.float64]]:
+    """By heading: the ends of the intervals of entries, of components that have some."""
+    if isinstance(found, str):
+        return {}
+    entries = found["component"]
+    return {
+        f"{name} {end}": getattr(entries, end)[index]
+        for index, name in enumerate(names)
+        if entries.shown[index].all()
+        for end in ("lower", "upper")
+    }
 
 
 def _unit(model: Any) -> NDArray[np.float64]:

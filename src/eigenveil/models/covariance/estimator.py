@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from sklearn.covariance import EmpiricalCovariance, empirical_covariance, log_li
 from eigenveil.models.as_sklearn import covariance_of
 from eigenveil.models.covariance.plan import CovarianceFactors, CovariancePlan
 from eigenveil.models.driver import LedgerPlace
+from eigenveil.models.intervals.bars import Kind, Quantity
 from eigenveil.models.pca.intervals import of_covariance
-from eigenveil.models.result import View, of_factors, read_only
+from eigenveil.models.result import Result, View, of_factors, read_only
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.table_fit import TableFit
 
@@ -24,7 +26,6 @@ class FittedCovariance(StoredModel):
     _FAMILY = ("PrivateCovariance", "FederatedCovariance")
     _PLAN = CovariancePlan
     _FACTORS = CovarianceFactors
-    _QUANTITIES = staticmethod(of_covariance)
 
     covariance_: View[NDArray[np.float64]] = of_factors("covariance")
     location_: View[NDArray[np.float64]] = of_factors("mean")
@@ -55,6 +56,9 @@ class FittedCovariance(StoredModel):
     def precision_(self) -> NDArray[np.float64]:
         """Inverse of the covariance, its pseudo-inverse where it has none; the same shape."""
         return np.asarray(scipy.linalg.pinvh(self.covariance_, check_finite=False))
+
+    def _quantities(self, result: Result, level: float, of: Kind) -> Iterable[Quantity]:
+        return of_covariance(result, level, of)
 
     def _as_sklearn(self) -> EmpiricalCovariance:
         return covariance_of(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,49 @@ from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
     columns_matched,
+    interval_text,
+    intervals_of,
     name_of,
     names_of,
+    not_shown,
 )
 from eigenveil.app.presenters.tensors import write_csv
 from eigenveil.errors import short_name
 from eigenveil.models.covariance.estimator import FittedCovariance
+from eigenveil.models.intervals.bars import Intervals
 
 _SHOWN = 20
+
+
+def _of_intervals(found: Intervals | str, strongest: list[tuple[int, int]]) -> Iterator[Part]:
+    """Intervals of features' deviations, and of their strongest correlations."""
+    if isinstance(found, str):
+        yield f"No intervals: {found}"
+        return
+    covariance, correlation = found["covariance"], found["correlation"]
+    deviation = replace(
+        covariance, bars=covariance.bars.each(lambda end: np.sqrt(np.maximum(end, 0.0)))
+    )
+    names = covariance.labels[0]
+    yield TablePart(
+        "95 % intervals",
+        ("feature", "deviation", "correlation", "with"),
+        [
+            (
+                short_name(names[index]),
+                interval_text(deviation, index, index, digits=".4g"),
+                interval_text(correlation, index, other, digits="+.2f"),
+                short_name(names[other]) if correlation.shown[index, other] else "",
+            )
+            for index, other in strongest
+        ],
+        right=("deviation", "correlation"),
+    )
+    rows = covariance.about.removeprefix("covariances ")
+    yield f"In 95 of 100 fits they hold the deviation and the correlation {rows}."
+    for what, quantity in (("Deviations", covariance), ("Correlations", correlation)):
+        if said := not_shown(quantity):
+            yield f"{what}:{said}"
 
 
 class CovariancePresenter(Presenter):
@@ -49,12 +85,14 @@ class CovariancePresenter(Presenter):
     def parts(self, model: Any) -> Iterator[Part]:
         """A line a feature, those of most variance first."""
         names, count = names_of(model), model.n_features_in_
+        strongest: list[tuple[int, int]] = []
         variance, correlation = np.diag(model.covariance_), model.correlation_
         others = np.where(np.eye(count) + np.isnan(correlation) > 0, -1.0, np.abs(correlation))
         hidden = np.isnan(np.diag(correlation))
         rows = []
         for index in np.argsort(-variance, kind="stable")[:_SHOWN]:
             other = int(np.argmax(others[index]))
+            strongest.append((int(index), other))
             rows.append(
                 (
                     short_name(name_of(names, index)),
@@ -74,6 +112,7 @@ class CovariancePresenter(Presenter):
             rows,
             right=("mean", "deviation"),
         )
+        yield from _of_intervals(intervals_of(model), strongest)
         if count > _SHOWN:
             yield f"shown are the {_SHOWN} of most variance; covariance.csv has all."
         yield (

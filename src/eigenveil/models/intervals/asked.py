@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
-from numbers import Real
-from typing import cast
+
+import numpy as np
 
 from eigenveil.errors import DataError
 from eigenveil.models.intervals.bars import KINDS, Intervals, Kind, Quantity
@@ -23,7 +24,7 @@ _NOTES: dict[Kind, tuple[str, ...]] = {
 Make = Callable[[Result, float, Kind], Iterable[Quantity]]
 
 
-def asked(result: Result, level: object, of: object, make: Make) -> Intervals:
+def asked(result: Result, level: object, of: str, make: Make) -> Intervals:
     """The intervals of a result, made once for each level and kind.
 
     Raises
@@ -32,18 +33,23 @@ def asked(result: Result, level: object, of: object, make: Make) -> Intervals:
         ``bad-level``, ``unknown-choice``; ``intervals-of-nothing`` where the fit ended before
         anything was released; ``intervals-of-other-version``.
     """
-    number = isinstance(level, Real) and not isinstance(level, bool)
-    if not number or not 0 < float(cast("Real", level)) < 1:
+    number = isinstance(level, int | float | np.integer | np.floating)
+    share = float(level) if number and not isinstance(level, bool) else math.nan  # type: ignore[arg-type]
+    if not 0 < share < 1:
         raise DataError("bad-level", level=level)
-    if of not in KINDS:
+    kind = next((each for each in KINDS if each == of), None)
+    if kind is None:
         raise DataError("unknown-choice", option="of", given=of, known=", ".join(KINDS))
     if not result.factors.released or not result.certificate.releases:
         raise DataError("intervals-of-nothing")
-    made_by, own = result.certificate.software.partition(" (")[0], f"eigenveil {version('eigenveil')}"
+    made_by, own = (
+        result.certificate.software.partition(" (")[0],
+        f"eigenveil {version('eigenveil')}",
+    )
     if made_by != own:
         raise DataError("intervals-of-other-version", made_by=made_by, own=own)
-    key = (float(cast("Real", level)), cast("Kind", of))
-    if key not in result.later:
-        quantities = {each.name: each for each in make(result, *key)}
-        result.later[key] = Intervals(*key, quantities, _NOTES[key[1]])
-    return result.later[key]
+    found: Intervals | None = result.later.get((share, kind))
+    if found is None:
+        quantities = {each.name: each for each in make(result, share, kind)}
+        found = result.later[share, kind] = Intervals(share, kind, quantities, _NOTES[kind])
+    return found

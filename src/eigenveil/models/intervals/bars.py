@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtri
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -19,7 +19,7 @@ KINDS: tuple[Kind, ...] = ("table", "population")
 
 def deviations(level: float) -> float:
     """Standard deviations to either side in which a normal number lies with this probability."""
-    return float(norm.ppf(0.5 + 0.5 * level))
+    return float(ndtri(0.5 + 0.5 * level))
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,11 @@ class Bars:
         within: tuple[float, float] = (-np.inf, np.inf),
     ) -> Bars:
         """So far below and above the estimate, and nowhere beyond what can be."""
-        estimate = np.asarray(estimate, dtype=np.float64)
         above = below if above is None else above
-        ends = (np.clip(each, *within) for each in (estimate, estimate - below, estimate + above))
-        return cls(*ends, np.full(estimate.shape, -1, dtype=np.int8))
+        plain = cls(
+            estimate, estimate - below, estimate + above, np.full(estimate.shape, -1, np.int8)
+        )
+        return plain.each(lambda end: np.clip(end, *within))
 
     @classmethod
     def none(cls, shape: tuple[int, ...], reason: str) -> Bars:
@@ -64,15 +65,20 @@ class Bars:
         where = where & self.shown
         if not where.any():
             return self
-        kept = (np.where(where, np.nan, each) for each in (self.estimate, self.lower, self.upper))
         why = np.where(where, len(self.reasons), self.why).astype(np.int8)
-        return Bars(*kept, why, (*self.reasons, reason))
+        left = self.each(lambda end: np.where(where, np.nan, end))
+        return replace(left, why=why, reasons=(*self.reasons, reason))
 
     def times(self, factor: Array | float) -> Bars:
         """In other units: a factor that is not negative."""
-        return Bars(
-            self.estimate * factor, self.lower * factor, self.upper * factor, self.why, self.reasons
+        return self.each(lambda end: end * factor)
+
+    def each(self, change: Callable[[Array], Array]) -> Bars:
+        """Estimate and ends changed alike."""
+        one, two, three = (
+            np.asarray(change(end)) for end in (self.estimate, self.lower, self.upper)
         )
+        return Bars(one, two, three, self.why, self.reasons)
 
 
 @dataclass(frozen=True)
@@ -141,16 +147,22 @@ class Quantity:
 
         return pd.DataFrame(self.columns())
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, as JSON has them; ``None`` where an interval is not shown."""
-        ends = {end: _plain(getattr(self, end)) for end in ("estimate", "lower", "upper")}
+    def not_shown(self) -> dict[str, int]:
+        """How many intervals are not shown, by the reason."""
         counts = np.bincount(self.bars.why[~self.shown].ravel(), minlength=len(self.bars.reasons))
-        hidden = {
-            reason: int(count)
-            for reason, count in zip(self.bars.reasons, counts, strict=True)
-            if count
-        }
-        return {"about": self.about, "axes": list(self.axes), **ends, "not_shown": hidden}
+        counted = zip(self.bars.reasons, counts.tolist(), strict=True)
+        return {reason: count for reason, count in counted if count}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON has them: ``None`` where an interval is not shown.
+
+        Of more than 65,536 numbers only how many are not shown, and why.
+        """
+        found: dict[str, Any] = {"about": self.about, "axes": list(self.axes)}
+        if self.estimate.size <= _MOST_LISTED:
+            for end in ("estimate", "lower", "upper"):
+                found[end] = _plain(getattr(self, end))
+        return found | {"not_shown": self.not_shown()}
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.about}"]
@@ -162,18 +174,19 @@ class Quantity:
             lines.append("  {:<24} {:>12.5g}  {:>12.5g} to {:.5g}".format(label, *ends))
         if shown.size > _SHOWN:
             lines.append(f"  and {shown.size - _SHOWN} more")
-        hidden = self.as_dict()["not_shown"]
-        lines += [f"  {count} not shown: {reason}" for reason, count in hidden.items()]
+        lines += [f"  {count} not shown: {reason}" for reason, count in self.not_shown().items()]
         return "\n".join(lines)
 
 
-# Lines of a quantity that are printed.
-_SHOWN = 12
+# Lines of a quantity that are printed, and numbers that are listed in JSON.
+_SHOWN, _MOST_LISTED = 12, 65_536
 
 
 def _plain(values: Array) -> Any:
     """Lists, with ``None`` for NaN."""
-    return np.where(np.isnan(values), None, values.astype(object)).tolist()
+    plain = values.astype(object)
+    plain[np.isnan(values)] = None
+    return plain.tolist()
 
 
 @dataclass(frozen=True)

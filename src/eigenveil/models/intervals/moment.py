@@ -20,6 +20,10 @@ from eigenveil.models.intervals.bars import Array, Bars, Flags
 
 # An eigenvalue is clear so far above the noise's edge, and so many deviations from its neighbours.
 _CLEAR, _APART = 1.25, 4.0
+# What makes it be taken for clear makes a gap look wider than it is, by this part of its error.
+_TOO_WIDE = 0.5
+# The last component is so many from the next, where all together are looked at.
+_LAST_APART = 6.0
 # Variances that are divided by exceed so many deviations; all eigenvalues of a matrix that is
 # inverted so many edges.
 _SURE, _INVERTIBLE = 4.0, 4.0
@@ -31,6 +35,7 @@ NEIGHBOURS = "it is within four standard errors of its neighbour"
 HIDDEN = "noise hides it"
 WEAK = "a variance is within four standard errors of zero"
 SINGULAR = "an eigenvalue of the covariance is not far above the noise"
+EVERY = "all directions are components"
 NOT_ALL = "not all components are clear of the noise and of one another"
 
 
@@ -111,7 +116,7 @@ def precisions(facts: NoisyMoment, deviations: float) -> Bars:
     shape = facts.matrix.shape
     if facts.spectrum.values[-1] <= _INVERTIBLE * facts.edge:
         return Bars.none(shape, SINGULAR)
-    inverse = np.linalg.inv(facts.matrix)
+    inverse: Array = np.asarray(np.linalg.inv(facts.matrix), dtype=np.float64)
     spread = facts.variances(inverse, inverse) + (inverse * facts.counted) ** 2
     return Bars.about(inverse * facts.rows, deviations * np.sqrt(spread) * facts.rows)
 
@@ -127,11 +132,15 @@ class Spectrum:
 
     @cached_property
     def _mixed(self) -> Array:
-        """Squared part of direction j that noise puts into direction k, (D, D): row k."""
-        gaps = np.subtract.outer(self.values, self.values)
+        """Squared part of direction j that noise puts into direction k, (D, D): row k.
+
+        Gaps count half a standard error less than they are: those that show are too wide.
+        """
+        own = np.diag(self.crossed)
+        gaps = np.abs(np.subtract.outer(self.values, self.values))
+        gaps -= _TOO_WIDE * np.sqrt(np.add.outer(own, own))
         np.fill_diagonal(gaps, np.inf)
-        gaps = np.where(np.abs(gaps) < 1e-12 * abs(float(self.values[0])), np.inf, gaps)
-        return np.asarray(self.crossed / gaps**2)
+        return np.asarray(self.crossed / np.where(gaps > 0, gaps, np.inf) ** 2)
 
     @cached_property
     def crossed(self) -> Array:
@@ -140,7 +149,7 @@ class Spectrum:
 
     @cached_property
     def growth(self) -> Array:
-        """How much more a true eigenvalue moves than the one that is seen; infinite nowhere clear.
+        """How much more a true eigenvalue moves than the one that is seen, where that is clear.
 
         The true one is ``y - sum_j e_j^2/(y - y_j)``, whose slope this is.
         """
@@ -198,12 +207,14 @@ def eigenvalues(facts: NoisyMoment, count: int, deviations: float, level: float)
     most = facts.edge + facts.error * math.sqrt(2.0 * math.log(2.0 / (1.0 - level)))
     if facts.left is not None:
         most += 2.0 * facts.left.error * float(np.linalg.norm(facts.left.total)) / facts.rows
-    low, high = np.maximum(values - most, 0.0), values + most
-    middle = np.clip(values, low, high)
-    ends = [middle / facts.rows, low / facts.rows, high / facts.rows]
-    kept = (bars.estimate, bars.lower, bars.upper)
-    made = (np.where(hidden, each, old) for each, old in zip(ends, kept, strict=True))
-    return Bars(*made, np.where(hidden, -1, bars.why).astype(np.int8), bars.reasons)
+    low, high = np.maximum(values - most, 0.0) / facts.rows, (values + most) / facts.rows
+    return Bars(
+        np.where(hidden, np.clip(values / facts.rows, low, high), bars.estimate),
+        np.where(hidden, low, bars.lower),
+        np.where(hidden, high, bars.upper),
+        np.where(hidden, -1, bars.why).astype(np.int8),
+        bars.reasons,
+    )
 
 
 def shares(facts: NoisyMoment, count: int, deviations: float, *, summed: bool = False) -> Bars:
@@ -227,7 +238,7 @@ def shares(facts: NoisyMoment, count: int, deviations: float, *, summed: bool = 
 
 
 def loadings(facts: NoisyMoment, components: Array, deviations: float) -> Bars:
-    """Entries of the exact directions, to first order; signs are those of ``components``, (K, D)."""
+    """Entries of the exact directions, to first order, with the signs of ``components``, (K, D)."""
     spectrum, count = facts.spectrum, components.shape[0]
     vectors = spectrum.vectors[:count]
     signs = np.where(np.vecdot(vectors, components) < 0, -1.0, 1.0)
@@ -267,13 +278,16 @@ def subspace(facts: NoisyMoment, components: Array, level: float) -> tuple[Bars,
     Both are bounds from above, where every component is clear.
     """
     spectrum, count = facts.spectrum, components.shape[0]
-    if not spectrum.clear[:count].all() or count == facts.size:
-        why = NOT_ALL if count < facts.size else "all directions are components"
-        return Bars.none((), why), Bars.none((), why)
+    if count == facts.size:
+        return Bars.none((), EVERY), Bars.none((), EVERY)
+    gap = float(spectrum.values[count - 1] - spectrum.values[count])
+    near = gap <= _LAST_APART * math.sqrt(float(spectrum.crossed[count - 1, count - 1]))
+    if near or not spectrum.clear[:count].all():
+        return Bars.none((), NOT_ALL), Bars.none((), NOT_ALL)
     rng = np.random.default_rng(facts.seed + 1)
     mixed = np.sqrt(spectrum._mixed[:count, count:])
     gaps = np.subtract.outer(spectrum.values[:count], spectrum.values[count:])
-    draws = min(_DRAWS, max(200, 20_000_000 // mixed.size))
+    draws = _DRAWS_WHERE_LARGE
     turned = components @ spectrum.vectors.T
     most, lost = np.empty(draws), np.empty(draws)
     basis = np.zeros((count, facts.size))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,13 +16,14 @@ from eigenveil.errors import DataError, NoisyResultWarning, callers_level, liste
 from eigenveil.models.as_sklearn import pca_of
 from eigenveil.models.driver import LedgerPlace
 from eigenveil.models.holes import scores_of_observed
+from eigenveil.models.intervals.bars import Kind, Quantity
 from eigenveil.models.pca.derived import ProbabilisticPCA, whitening
 from eigenveil.models.pca.intervals import of_pca
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import private_pca
 from eigenveil.models.pca.variances import PCAFactors
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.result import View, of_factors, read_only
+from eigenveil.models.result import Result, View, of_factors, read_only
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.streaming.state import StreamPlan
@@ -60,7 +61,6 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     _FAMILY = ("PrivatePCA", "FederatedPCA", "PrivateStreamingPCA")
     _PLAN = Plan
     _FACTORS = PCAFactors
-    _QUANTITIES = staticmethod(of_pca)
 
     components_: View[NDArray[np.float64]] = of_factors("components")
     mean_: View[NDArray[np.float64]] = of_factors("mean")
@@ -113,6 +113,9 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
                 NoisyResultWarning,
                 stacklevel=callers_level(),
             )
+
+    def _quantities(self, result: Result, level: float, of: Kind) -> Iterable[Quantity]:
+        return of_pca(result, level, of)
 
     def _as_sklearn(self) -> Any:
         return pca_of(self)

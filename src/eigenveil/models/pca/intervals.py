@@ -115,7 +115,9 @@ def _averaged(one: NoisyMoment, other: NoisyMoment) -> NoisyMoment:
     if one.left is not None and other.left is not None:
         both = other.left.error**2 / (one.left.error**2 + other.left.error**2)
         left = one.left.averaged(other.left, both)
-    whole = [each.matrix + (0.0 if each.left is None else each.left.outer()) for each in (one, other)]
+    whole = [
+        each.matrix + (0.0 if each.left is None else each.left.outer()) for each in (one, other)
+    ]
     matrix = part * whole[0] + (1.0 - part) * whole[1]
     return replace(
         one,
@@ -134,6 +136,7 @@ def seed_of(result: Result) -> int:
 def energies_of(result: Result) -> NoisyEnergies | str:
     """Energies along the components, where they were released by themselves."""
     factors, plan = result.factors, result.plan
+    assert isinstance(plan, Plan)
     values = factors.released.get(ENERGIES)
     if values is None or not factors.variance_bound:
         return NO_ENERGIES
@@ -192,11 +195,15 @@ class Makers:
         if self.of == "population":
             error = facts if isinstance(facts, str) else UNIT_ROWS
             if not isinstance(facts, str) and factors.row_bound > 0:
-                sums = np.maximum(np.diag(facts.matrix), 0.0) * (factors.row_bound / facts.rows) ** 2
+                sums = (
+                    np.maximum(np.diag(facts.matrix), 0.0) * (factors.row_bound / facts.rows) ** 2
+                )
                 error = np.sqrt(factors.mean_error**2 + sums * factors.scale**2)
-        bars: Bars | str = error if isinstance(error, str) else Bars.about(
-            factors.mean, self.width * error
-        ).but(factors.mean_error == 0, PUBLIC)
+        bars: Bars | str = (
+            error
+            if isinstance(error, str)
+            else Bars.about(factors.mean, self.width * error).but(factors.mean_error == 0, PUBLIC)
+        )
         about = f"mean of the {self.of}, of rows shortened for it"
         made = self.made(bars, shape, drawn_too=True)
         return Quantity("mean", about, ("feature",), (self.features,), made)
@@ -205,9 +212,11 @@ class Makers:
         """Of the prepared rows, in the units of the bound."""
         bound = self.result.factors.row_bound or 1.0
         made = self.moment
-        bars = made if isinstance(made, str) else known.eigenvalues(
-            made, count, self.width, self.level
-        ).times(bound**2)
+        bars = (
+            made
+            if isinstance(made, str)
+            else known.eigenvalues(made, count, self.width, self.level).times(bound**2)
+        )
         about = f"variance along the exact components {self.of_rows}"
         return Quantity(
             "eigenvalue", about, ("component",), (numbered(count),), self.made(bars, (count,))
@@ -223,8 +232,8 @@ def of_pca(result: Result, level: float, of: Kind) -> Iterator[Quantity]:
     yield from _variances(make, count)
     yield make.eigenvalues(count)
     facts, pcs = make.moment, numbered(count)
-    entries: Bars | str = facts if isinstance(facts, str) else known.loadings(
-        facts, components, make.width
+    entries: Bars | str = (
+        facts if isinstance(facts, str) else known.loadings(facts, components, make.width)
     )
     yield Quantity(
         "component",
@@ -236,8 +245,8 @@ def of_pca(result: Result, level: float, of: Kind) -> Iterator[Quantity]:
     turned: Bars | str = facts if isinstance(facts, str) else known.angles(facts, components, level)
     about = "degrees between a component and the exact one, at most"
     yield Quantity("angle", about, ("component",), (pcs,), make.made(turned, (count,)))
-    together: Iterable[Bars | str] = (facts, facts) if isinstance(facts, str) else known.subspace(
-        facts, components, level
+    together: Iterable[Bars | str] = (
+        (facts, facts) if isinstance(facts, str) else known.subspace(facts, components, level)
     )
     said = {
         "subspace_angle": "largest angle of all components together to the exact ones, at most",
@@ -275,15 +284,12 @@ def _variances(make: Makers, count: int) -> Iterator[Quantity]:
     }
     for (name, about), bars in zip(abouts.items(), found, strict=True):
         made = bars if isinstance(bars, str) else _first(bars, count)
-        yield Quantity(
-            name, about, ("component",), (numbered(count),), make.made(made, (count,))
-        )
+        yield Quantity(name, about, ("component",), (numbered(count),), make.made(made, (count,)))
 
 
 def _first(bars: Bars, count: int) -> Bars:
     """Of the first components, where fewer were kept."""
-    ends = (each[:count] for each in (bars.estimate, bars.lower, bars.upper))
-    return Bars(*ends, bars.why[:count], bars.reasons)
+    return replace(bars.each(lambda end: end[:count]), why=bars.why[:count])
 
 
 def of_covariance(result: Result, level: float, of: Kind) -> Iterator[Quantity]:
