@@ -60,8 +60,9 @@ def _draw_intervals(axes: Any, model: FittedPCA, number: NDArray[np.intp]) -> fl
         shares = model.intervals()["explained_variance_ratio"]
     except DataError:
         return 0.0
-    some = shares.shown & model.usable_
-    low, middle, high = (100 * each[some] for each in (shares.lower, shares.estimate, shares.upper))
+    bars, usable = shares.bars, model.usable_
+    some = usable & ~np.isnan(bars.lower)
+    low, middle, high = (100 * each[some] for each in (bars.lower, bars.estimate, bars.upper))
     axes.errorbar(
         number[some],
         middle,

@@ -96,10 +96,14 @@ def intervals_of(model: Any) -> Intervals | str:
     return found
 
 
-def interval_text(quantity: Quantity, *place: int, factor: float = 1.0, digits: str) -> str:
-    """One interval as a cell of a table."""
-    low, high = (factor * float(each[place]) for each in (quantity.lower, quantity.upper))
-    return f"{low:{digits}} to {high:{digits}}" if quantity.shown[place] else "not shown"
+def interval_texts(
+    lower: NDArray[np.float64], upper: NDArray[np.float64], *, digits: str
+) -> list[str]:
+    """Intervals as cells of a table."""
+    ends = zip(lower.tolist(), upper.tolist(), strict=True)
+    return [
+        f"{low:{digits}} to {high:{digits}}" if low == low else "not shown" for low, high in ends
+    ]
 
 
 def not_shown(quantity: Quantity) -> str:

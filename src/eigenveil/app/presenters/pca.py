@@ -17,7 +17,7 @@ from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
     columns_matched,
-    interval_text,
+    interval_texts,
     intervals_of,
     name_of,
     names_of,
@@ -148,20 +148,13 @@ def _of_intervals(found: Intervals | str) -> Iterator[Part]:
         found[name] for name in ("explained_variance_ratio", "cumulative_ratio", "angle")
     )
     numbers = ("% of total", "cumulative %", "degrees off")
-    yield TablePart(
-        "95 % intervals",
-        ("component", *numbers),
-        [
-            (
-                name,
-                interval_text(ratio, index, factor=100, digits=".1f"),
-                interval_text(total, index, factor=100, digits=".1f"),
-                f"{angle.upper[index]:.1f} at most" if angle.shown[index] else "not shown",
-            )
-            for index, name in enumerate(ratio.labels[0])
-        ],
-        right=numbers,
-    )
+    shares = [
+        interval_texts(100 * each.bars.lower, 100 * each.bars.upper, digits=".1f")
+        for each in (ratio, total)
+    ]
+    off = [f"{top:.1f} at most" if top == top else "not shown" for top in angle.bars.upper.tolist()]
+    rows = list(zip(ratio.labels[0], *shares, off, strict=True))
+    yield TablePart("95 % intervals", ("component", *numbers), rows, right=numbers)
     yield f"In 95 of 100 fits they hold the {ratio.about}.{not_shown(ratio)}"
     yield f"degrees off: {angle.about}.{not_shown(angle)}"
 
@@ -172,9 +165,9 @@ def _ends(found: Intervals | str, names: list[str]) -> dict[str, NDArray[np.floa
         return {}
     entries = found["component"]
     return {
-        f"{name} {end}": getattr(entries, end)[index]
+        f"{name} {end}": getattr(entries.bars, end)[index]
         for index, name in enumerate(names)
-        if entries.shown[index].all()
+        if not np.isnan(entries.bars.lower[index]).any()
         for end in ("lower", "upper")
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
     columns_matched,
-    interval_text,
+    interval_texts,
     intervals_of,
     name_of,
     names_of,
@@ -38,22 +37,24 @@ def _of_intervals(found: Intervals | str, strongest: list[tuple[int, int]]) -> I
         yield f"No intervals: {found}"
         return
     covariance, correlation = found["covariance"], found["correlation"]
-    deviation = replace(
-        covariance, bars=covariance.bars.each(lambda end: np.sqrt(np.maximum(end, 0.0)))
+    one, other = np.array(strongest, dtype=np.intp).T
+    names = np.array([short_name(name) for name in covariance.labels[0]])
+    deviations = (
+        np.sqrt(np.maximum(end[one, one], 0.0))
+        for end in (covariance.bars.lower, covariance.bars.upper)
     )
-    names = covariance.labels[0]
+    correlations = (end[one, other] for end in (correlation.bars.lower, correlation.bars.upper))
+    cells = zip(
+        names[one].tolist(),
+        interval_texts(*deviations, digits=".4g"),
+        interval_texts(*correlations, digits="+.2f"),
+        names[other].tolist(),
+        strict=True,
+    )
     yield TablePart(
         "95 % intervals",
         ("feature", "deviation", "correlation", "with"),
-        [
-            (
-                short_name(names[index]),
-                interval_text(deviation, index, index, digits=".4g"),
-                interval_text(correlation, index, other, digits="+.2f"),
-                short_name(names[other]) if correlation.shown[index, other] else "",
-            )
-            for index, other in strongest
-        ],
+        list(cells),
         right=("deviation", "correlation"),
     )
     rows = covariance.about.removeprefix("covariances ")
