@@ -131,7 +131,10 @@ class Quantity:
         return self.bars.reasons[code] if code >= 0 else ""
 
     def columns(self) -> dict[str, list[Any]]:
-        """One entry an interval: the labels by their axes, estimate, lower, upper and why."""
+        """One entry an interval: the labels by their axes, estimate, lower, upper and why.
+
+        ``pandas.DataFrame(quantity.columns())`` is a frame of them.
+        """
         names = list(product(*self.labels)) if self.axes else [()]
         found: dict[str, list[Any]] = {
             axis: [name[place] for name in names] for place, axis in enumerate(self.axes)
@@ -140,12 +143,6 @@ class Quantity:
             found[end] = getattr(self, end).ravel().tolist()
         codes = self.bars.why.ravel().tolist()
         return found | {"why": [self.bars.reasons[code] if code >= 0 else "" for code in codes]}
-
-    def frame(self) -> Any:
-        """The same as a frame of pandas, which must be installed."""
-        import pandas as pd
-
-        return pd.DataFrame(self.columns())
 
     def not_shown(self) -> dict[str, int]:
         """How many intervals are not shown, by the reason."""

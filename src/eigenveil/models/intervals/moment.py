@@ -87,8 +87,8 @@ class NoisyMoment:
         return Bars.about(sums / self.rows, deviations * own / self.rows)
 
     @cached_property
-    def spectrum(self) -> Spectrum:
-        return Spectrum(self)
+    def spectrum(self) -> NoisySpectrum:
+        return NoisySpectrum(self)
 
 
 def covariances(facts: NoisyMoment, deviations: float) -> Bars:
@@ -121,7 +121,7 @@ def precisions(facts: NoisyMoment, deviations: float) -> Bars:
     return Bars.about(inverse * facts.rows, deviations * np.sqrt(spread) * facts.rows)
 
 
-class Spectrum:
+class NoisySpectrum:
     """Eigenvalues and eigenvectors of a released moment, and which of them are clear."""
 
     def __init__(self, facts: NoisyMoment) -> None:
