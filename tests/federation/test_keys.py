@@ -1,6 +1,7 @@
 """Keys and shares: pairs agree, nothing serves two uses, too few shares say nothing."""
 
 import itertools
+import json
 import os
 import secrets
 from dataclasses import replace
@@ -128,6 +129,14 @@ def test_every_use_has_a_key_of_its_own():
             found += [mask_key(master, context, facts(turn, each), NAMES) for each in ("", ABOUT)]
             found += [self_key(keys.self_seed(turn), context, turn)]
     assert len(set(found)) == len(found)
+
+
+@given(st.lists(st.text() | st.integers(0, 99), min_size=1, max_size=4), st.text(max_size=9))
+def test_a_label_is_a_list_in_json(use, name):
+    """So no two uses run together, whatever the names."""
+    label = Context(name, "session", "list").label(*use)
+    assert label == json.dumps(["eigenveil 2", "list", name, "session", *use]).encode()
+    assert json.loads(label)[4:] == use
 
 
 def test_derived_keys_are_stable():

@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from json.encoder import encode_basestring_ascii
 
 from Crypto.Protocol.SecretSharing import Shamir
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -26,6 +27,7 @@ from eigenveil.federation.sealing import SEALED_MORE, SealingKey, encrypt_to
 KEY_BYTES = 32
 SECRET_BYTES = 16  # of what is shared among neighbours: Shamir's field has 128 bits
 TAG_BYTES = 16
+_SHA256 = SHA256()
 _NONCE = bytes(12)  # every key encrypts one message only
 
 
@@ -42,11 +44,15 @@ class Context:
 
     def label(self, *use: str | int) -> bytes:
         """One use, stated in as many parts as it has: no two run together."""
-        return f"{self._start}, {json.dumps(use)[1:]}".encode()
+        return f"{self._start}, {', '.join(map(_as_json, use))}]".encode()
 
     @cached_property
     def _start(self) -> str:
         return json.dumps(["eigenveil 2", self.members, self.study, self.session])[:-1]
+
+
+def _as_json(part: str | int) -> str:
+    return encode_basestring_ascii(part) if isinstance(part, str) else str(part)
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class RoundFacts:
 def derive(secret: bytes, context: Context, *use: str | int, size: int = KEY_BYTES) -> bytes:
     """A key for one use."""
     info = context.label(*use)
-    return HKDF(algorithm=SHA256(), length=size, salt=None, info=info).derive(secret)
+    return HKDF(algorithm=_SHA256, length=size, salt=None, info=info).derive(secret)
 
 
 class SiteKeys:
