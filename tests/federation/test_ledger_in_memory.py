@@ -4,7 +4,8 @@ import pytest
 
 from eigenveil.errors import BudgetExceeded, PrivacyError, ProtocolError
 from eigenveil.federation.ledger.ledger import Draft, Ledger
-from eigenveil.federation.ledger.memory import MemoryStore
+from eigenveil.federation.ledger.memory import MemoryStore, MemoryTables
+from eigenveil.federation.ledger.tables import Tables
 from eigenveil.privacy.accountant import Loss
 from ledger_tools import COST, ONE, ROWS, begin, commit, key_of, release, with_budget
 
@@ -115,3 +116,20 @@ def test_a_copy_goes_on_by_itself():
     assert ledgers[1].books().is_untouched(ROWS)
     with pytest.raises(ProtocolError, match="s1"):
         commit(ledgers[1], key_of("s1"))
+
+
+def test_a_transaction_that_breaks_off_after_a_change_changed_nothing(ledger, monkeypatch):
+    begin(ledger, key_of("s1"), COST)
+    before = seen(ledger)
+
+    def fails(*_):
+        raise ProtocolError("no-answer")
+
+    with monkeypatch.context() as patched:  # the last thing that is written
+        for tables in (Tables, MemoryTables):
+            patched.setattr(tables, "keep_reply", fails)
+        with pytest.raises(ProtocolError):
+            commit(ledger, key_of("s1"), charges=[ONE], state=b"next")
+    assert seen(ledger) == before
+    assert ledger.state(key_of("s1")) == b"state"
+    commit(ledger, key_of("s1"), charges=[ONE])
