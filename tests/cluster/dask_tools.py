@@ -4,8 +4,10 @@ import pickle
 
 import dask
 
+from eigenveil.moments.dask_tasks import DaskTasks
 
-class Here:
+
+class Here(DaskTasks):
     """A cluster without processes that pickles what tasks return, as a real one does."""
 
     def __init__(self):

@@ -23,7 +23,7 @@ import eigenveil
 from eigenveil import DataError, Ledger, PrivatePCA
 from eigenveil.cli.app import main
 from eigenveil.io import on_workers, open_rows
-from eigenveil.moments import dask_rows
+from eigenveil.moments import dask_tasks
 from eigenveil.privacy.accountant import Loss
 
 pytestmark = pytest.mark.filterwarnings("ignore::eigenveil.NoisyResultWarning")
@@ -171,8 +171,8 @@ def test_a_worker_of_another_version_ends_the_fit(tmp_path, files):
 
 
 def test_a_cluster_without_workers_ends_the_fit(monkeypatch, files):
-    monkeypatch.setattr(dask_rows, "_PATIENCE", 0.2)
-    monkeypatch.setattr(dask_rows, "_LOOK", 0.1)
+    monkeypatch.setattr(dask_tasks, "_PATIENCE", 0.2)
+    monkeypatch.setattr(dask_tasks, "_LOOK", 0.1)
     with LocalCluster(n_workers=0, dashboard_address=None) as own:
         rows = on_workers(open_rows(files, unit="patient"), own.scheduler_address)
         with pytest.raises(DataError, match="no worker") as caught:

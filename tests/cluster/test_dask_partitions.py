@@ -25,9 +25,9 @@ from eigenveil import (
     PrivatePCA,
     PrivateTopicModel,
 )
-from eigenveil.moments import dask_rows
+from eigenveil.moments import cluster_rows
 from eigenveil.moments.accumulators import RowSum, SecondMoment
-from eigenveil.moments.dask_rows import DaskRows, code_digest, merge_parts
+from eigenveil.moments.cluster_rows import ClusterRows, code_digest, merge_parts
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.source import ArrayRows, Reading
@@ -68,7 +68,7 @@ def added(rows):
 def parts_of(pieces, opener=None, **more):
     """Arrays as partitions."""
     known = {"features": 5, "names": None, "cluster": Here()} | more
-    return DaskRows(pieces, opener or (lambda part, number: ArrayRows(part)), **known)
+    return ClusterRows(pieces, opener or (lambda part, number: ArrayRows(part)), **known)
 
 
 class Opener:
@@ -171,9 +171,9 @@ def test_a_unit_that_is_a_text_here_and_a_number_there_is_one():
 
 def test_a_partition_that_is_merged_twice_is_refused():
     rows = parts_of([X[:10], X[10:]], Opener())
-    job = pickle.dumps(dask_rows._Job(Opener(), (), CountRows()))
+    job = pickle.dumps(cluster_rows._Job(Opener(), (), CountRows()))
     own = pickle.dumps([])
-    one = dask_rows.read_part(code_digest(), job, 0, X[:10], own)
+    one = cluster_rows.read_part(code_digest(), job, 0, X[:10], own)
     with pytest.raises(DataError) as caught:
         merge_parts(code_digest(), job, [one, one])
     assert caught.value.code == "parts-not-once"
@@ -184,7 +184,7 @@ def test_a_partition_that_is_left_out_is_refused():
     class Loses(Here):
         def compute(self, task):
             found = super().compute(task)
-            return dask_rows._Partial({0: found.rows[0]}, found.found)
+            return cluster_rows.Partial({0: found.rows[0]}, found.found)
 
     with pytest.raises(DataError) as caught:
         added(parts_of([X[:10], X[10:]], Opener(), cluster=Loses()))
@@ -193,10 +193,10 @@ def test_a_partition_that_is_left_out_is_refused():
 
 
 def test_merging_changes_no_part_since_dask_may_merge_it_again():
-    job = pickle.dumps(dask_rows._Job(Opener(), (), dask_rows_sums()))
+    job = pickle.dumps(cluster_rows._Job(Opener(), (), sums_of_rows()))
     own = pickle.dumps([])
     parts = [
-        dask_rows.read_part(code_digest(), job, number, piece, own)
+        cluster_rows.read_part(code_digest(), job, number, piece, own)
         for number, piece in enumerate(np.split(X, 3))
     ]
     first = merge_parts(code_digest(), job, parts).found.sums[0].integers()
@@ -204,7 +204,7 @@ def test_merging_changes_no_part_since_dask_may_merge_it_again():
     assert np.array_equal(first, again)
 
 
-def dask_rows_sums():
+def sums_of_rows():
     from eigenveil.moments.engine import _Sums
 
     return _Sums(sums())
@@ -236,9 +236,9 @@ def test_what_travels_does_not_grow_with_the_rows():
 
 def test_another_version_of_the_package_is_refused(monkeypatch):
     rows = parts_of([X], Opener())
-    monkeypatch.setattr(dask_rows, "_here", lambda: "Worker tcp://there")
+    monkeypatch.setattr(cluster_rows, "_here", lambda: "Worker tcp://there")
     with monkeypatch.context() as patch:
-        patch.setattr(dask_rows, "code_digest", iter(["fit", *["worker"] * 5]).__next__)
+        patch.setattr(cluster_rows, "code_digest", iter(["fit", *["worker"] * 5]).__next__)
         with pytest.raises(DataError) as caught:
             added(rows)
     assert caught.value.code == "cluster-version"
@@ -248,7 +248,7 @@ def test_another_version_of_the_package_is_refused(monkeypatch):
 
 
 def test_a_processor_that_breaks_the_promises_of_rounding_is_refused(monkeypatch):
-    monkeypatch.setattr(dask_rows, "dependence", lambda: True)
+    monkeypatch.setattr(cluster_rows, "dependence", lambda: True)
     with pytest.raises(DataError) as caught:
         added(parts_of([X], Opener()))
     assert caught.value.code == "cluster-processor"

@@ -136,7 +136,7 @@ def fit_table(asked: TableRequest, tell: Tell = nobody) -> Fitted:
     picture = None
     if asked.projection is not None:
         picture = _picture(asked.projection, asked.out, overwrite=asked.overwrite)
-        if asked.columns.dask is not None:
+        if asked.columns.cluster is not None:
             raise WrongOption("projection-of-cluster")
     task = task_named(asked.task)
     wanted, values = _with_unit(asked, "table")

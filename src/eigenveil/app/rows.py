@@ -30,6 +30,8 @@ from eigenveil.io import read_schema as read_schema
 from eigenveil.io.files import absolute as absolute
 from eigenveil.io.formats.registry import USUAL
 from eigenveil.io.query import is_database
+from eigenveil.moments.dask_tasks import DaskTasks, SchedulerAt
+from eigenveil.moments.spark_tasks import SparkTasks
 from eigenveil.tables.schema import Schema
 from eigenveil.tables.units import whose_rows
 
@@ -102,8 +104,7 @@ class WantedColumns:
     """The values of ``--columns``, ``--exclude``, ``--vocabulary``, ``--schema``, and of text.
 
     ``names`` are all columns' names, also of files without any; ``read`` is how files are read;
-    ``unit`` is the column with each row's unit; ``dask`` is the scheduler of the cluster that reads
-    the files.
+    ``unit`` is the column with each row's unit; ``cluster`` reads the files.
     """
 
     columns: Sequence[str] | None = None
@@ -112,7 +113,7 @@ class WantedColumns:
     read: ReadOptions = USUAL
     schema: Schema | None = None
     unit: str | None = None
-    dask: str | None = None
+    cluster: DaskTasks | SparkTasks | None = None
 
     @classmethod
     def of_study(cls, study: Study, own: WantedColumns) -> WantedColumns:
@@ -124,8 +125,8 @@ class WantedColumns:
         if study.columns is None:
             return replace(own, schema=None, unit=study.unit)
         if study.table_schema is not None:
-            return cls(schema=study.table_schema, read=own.read, dask=own.dask)
-        return cls(list(study.columns), read=own.read, unit=study.unit, dask=own.dask)
+            return cls(schema=study.table_schema, read=own.read, cluster=own.cluster)
+        return cls(list(study.columns), read=own.read, unit=study.unit, cluster=own.cluster)
 
     def with_unit(self, unit: str | None) -> WantedColumns:
         if self.schema is None:
@@ -176,7 +177,7 @@ class WantedColumns:
         return self._where(self.open_like(files))
 
     def _where(self, opened: FileRows) -> FileRows | WorkerFiles:
-        return opened if self.dask is None else on_workers(opened, self.dask, read=self.read)
+        return opened if self.cluster is None else on_workers(opened, self.cluster, read=self.read)
 
 
 def open_sites(
@@ -218,15 +219,21 @@ def read_columns(
     *,
     read: ReadOptions,
     dask: str | None = None,
+    spark: str | None = None,
 ) -> WantedColumns:
     """The wanted columns, of which only one of these may say which they are."""
     named = columns is not None or exclude is not None
+    if None not in (dask, spark):
+        raise WrongOption("two-clusters")
+    cluster = (
+        SparkTasks(spark) if spark is not None else None if dask is None else SchedulerAt(dask)
+    )
     if schema is not None:
         if named or vocabulary is not None:
             raise WrongOption("schema-and-other-columns")
-        return WantedColumns(schema=read_schema(schema), read=read, dask=dask)
+        return WantedColumns(schema=read_schema(schema), read=read, cluster=cluster)
     if vocabulary is None:
-        return WantedColumns(columns, exclude or (), read=read, dask=dask)
+        return WantedColumns(columns, exclude or (), read=read, cluster=cluster)
     if named:
         raise WrongOption("vocabulary-and-columns")
-    return WantedColumns(names=read_vocabulary(vocabulary), read=read, dask=dask)
+    return WantedColumns(names=read_vocabulary(vocabulary), read=read, cluster=cluster)

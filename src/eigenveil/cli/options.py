@@ -223,11 +223,19 @@ def wanted_columns(
             "as tcp://host:8786.",
         ),
     ] = None,
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            "--spark",
+            help="Master of a Spark cluster whose executors read the files, each where it is, such "
+            "as spark://host:7077, yarn or local[4].",
+        ),
+    ] = None,
     read: Any,
 ) -> Any:
     """The columns, however they are given, and how files are read."""
     names = read_names(columns), read_names(exclude)
-    return app.rows.read_columns(*names, vocabulary, schema, read=read, dask=dask)
+    return app.rows.read_columns(*names, vocabulary, schema, read=read, dask=dask, spark=spark)
 
 
 def account(

@@ -9,7 +9,7 @@ from eigenveil.io.open import FileRows, open_rows
 from eigenveil.io.query import Query
 from eigenveil.io.workers import WorkerFiles, on_workers
 from eigenveil.io.write import write_blocks, write_columns, write_table
-from eigenveil.tables.adapters.frame import read_frame
+from eigenveil.tables.adapters import read_frame
 from eigenveil.tables.schema import read_schema
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Files that the workers of a Dask cluster open and read, each where it is."""
+"""Files that the workers of a cluster open and read, each where it is."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from eigenveil.checks import library
 from eigenveil.errors import DataError, FileDialectWarning
 from eigenveil.io.formats.registry import USUAL, ReadOptions
 from eigenveil.io.open import FileRows, open_rows
-from eigenveil.moments.dask_rows import DaskRows, SchedulerAt
+from eigenveil.moments.cluster_rows import ClusterRows
+from eigenveil.moments.dask_tasks import DaskTasks, SchedulerAt
 from eigenveil.moments.source import RowSource
+from eigenveil.moments.spark_tasks import SparkTasks
 from eigenveil.tables.schema import Schema
 
 
-def on_workers(rows: FileRows, address: str, *, read: ReadOptions = USUAL) -> WorkerFiles:
+def on_workers(rows: FileRows, cluster: Any, *, read: ReadOptions = USUAL) -> WorkerFiles:
     """The same files' rows, read by the workers of a cluster: a file is a part.
 
     The workers open the files by the same paths, such as those of a shared file system. No row
@@ -26,17 +28,18 @@ def on_workers(rows: FileRows, address: str, *, read: ReadOptions = USUAL) -> Wo
     ----------
     rows : FileRows
         As opened here, which checks what can be checked.
-    address : str
-        Of the cluster's scheduler, such as ``tcp://scheduler:8786``.
+    cluster : str or pyspark.sql.SparkSession
+        The address of Dask's scheduler, such as ``tcp://scheduler:8786``; or a session of Spark.
     read : ReadOptions
         As the files were opened.
 
     Raises
     ------
     DataError
-        When Dask is not installed, or no scheduler answers.
+        When Dask or Spark is not installed, or the cluster does not answer.
     """
-    library("distributed", extra="dask", what="A Dask cluster")
+    if not isinstance(cluster, DaskTasks | SparkTasks):
+        cluster = SchedulerAt(cluster) if isinstance(cluster, str) else SparkTasks(cluster)
     for path in rows.paths:
         if not isinstance(path, Path):
             raise DataError(
@@ -47,13 +50,11 @@ def on_workers(rows: FileRows, address: str, *, read: ReadOptions = USUAL) -> Wo
             "not-for-workers",
             why=f"{rows.paths[0]} lies in folders named key=value, which are columns",
         )
-    cluster = SchedulerAt(address)
-    with cluster.connected():
-        pass
+    cluster.check()
     return WorkerFiles(rows, cluster, read)
 
 
-class WorkerFiles(DaskRows):
+class WorkerFiles(ClusterRows):
     """Rows of files that workers read; made by :func:`on_workers`.
 
     Attributes
@@ -62,7 +63,7 @@ class WorkerFiles(DaskRows):
         As of :class:`~eigenveil.io.open.FileRows`.
     """
 
-    def __init__(self, rows: FileRows, cluster: SchedulerAt, read: ReadOptions) -> None:
+    def __init__(self, rows: FileRows, cluster: DaskTasks | SparkTasks, read: ReadOptions) -> None:
         self.paths, self.schema = rows.paths, rows.schema
         self.variables, self.unit = rows.variables, rows.unit
         self.newlines_in_cells = rows.newlines_in_cells

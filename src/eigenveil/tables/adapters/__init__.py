@@ -10,20 +10,48 @@ from eigenveil.tables.adapters.anndata import CellTable
 from eigenveil.tables.adapters.array import ArrayTable, SparseTable
 from eigenveil.tables.adapters.base import Adapter
 from eigenveil.tables.adapters.dask import DaskTable
-from eigenveil.tables.adapters.frame import FrameTable
+from eigenveil.tables.adapters.frame import FrameRows, FrameTable
+from eigenveil.tables.adapters.spark import SparkTable
+from eigenveil.tables.schema import Schema
 
-KINDS: tuple[type[Adapter], ...] = (DaskTable, CellTable, SparseTable, FrameTable, ArrayTable)
+KINDS: tuple[type[Adapter], ...] = (
+    *(DaskTable, SparkTable, CellTable),
+    *(SparseTable, FrameTable, ArrayTable),
+)
 """In the order in which they are tried; the last takes whatever NumPy makes an array of."""
 
 
 def adapter(X: Any) -> Adapter:
-    """The adapter of an array, list, frame, sparse matrix, ``AnnData`` or collection of Dask."""
+    """The adapter of an array, list, frame, sparse matrix, ``AnnData``, of Dask or Spark."""
     return next(found for kind in KINDS if (found := kind.of(X)) is not None)
 
 
 def rows_of(X: Any, *, unit: str | None = None, groups: Any = None, **asked: Any) -> RowSource:
     """The rows of any of them: see :meth:`Adapter.rows`."""
     return adapter(X).rows(unit=unit, groups=groups, **asked)
+
+
+def read_frame(frame: Any, schema: Schema) -> RowSource:
+    """The rows of a frame of any library as its schema says, for ``fit_rows``.
+
+    They are those of a file with the same columns: see :func:`eigenveil.io.open_rows`.
+
+    Parameters
+    ----------
+    frame : frame of pandas or Polars (lazy too), Arrow table, relation of DuckDB, of Spark
+        Or what else narwhals knows; what is lazy is computed. Of Spark executors read it.
+    schema : Schema
+        From :func:`eigenveil.tables.schema.read_schema`.
+
+    Raises
+    ------
+    DataError
+        When it is no frame, a column is not there or twice, has a type that cannot be of its kind,
+        or the schema has what was not confirmed. Of a column of objects each entry is read by
+        itself.
+    """
+    table = SparkTable.of(frame)
+    return FrameRows(frame, schema) if table is None else table.rows_by(schema)
 
 
 def validated(

@@ -12,7 +12,8 @@ import scipy.sparse
 from sklearn.utils.validation import _get_feature_names
 
 from eigenveil.errors import DataError
-from eigenveil.moments.dask_rows import CurrentCluster, DaskRows
+from eigenveil.moments.cluster_rows import ClusterRows
+from eigenveil.moments.dask_tasks import CurrentCluster
 from eigenveil.moments.source import RowSource
 from eigenveil.tables.adapters.array import ArrayTable, SparseTable
 from eigenveil.tables.adapters.base import Adapter
@@ -46,7 +47,7 @@ class DaskTable(Adapter):
         estimator: Any = None,
         origin: str = "",
         fewest: int = 1,
-    ) -> DaskRows:
+    ) -> ClusterRows:
         del estimator, origin
         X = self.given
         kind = type(X)  # whose delayed objects have any attribute
@@ -70,7 +71,7 @@ def _in_memory(part: Any) -> Adapter:
     return SparseTable.of(part) or FrameTable.of(part) or ArrayTable(part)
 
 
-def _array_rows(X: Any, *, groups: Any, at_least: int) -> DaskRows:
+def _array_rows(X: Any, *, groups: Any, at_least: int) -> ClusterRows:
     if np.isnan(X.shape[1]):
         raise _unusable(
             "The number of columns of the Dask array is unknown",
@@ -97,7 +98,9 @@ def _array_rows(X: Any, *, groups: Any, at_least: int) -> DaskRows:
     return _rows(opener, parts, ids)
 
 
-def _frame_rows(X: Any, *, unit: str | None, groups: Any, order: Sequence[str] | None) -> DaskRows:
+def _frame_rows(
+    X: Any, *, unit: str | None, groups: Any, order: Sequence[str] | None
+) -> ClusterRows:
     table, _ = _in_memory(X._meta).split(unit, groups)
     meta = table.in_order(order).given
     names = _get_feature_names(meta)
@@ -117,9 +120,9 @@ def _frame_rows(X: Any, *, unit: str | None, groups: Any, order: Sequence[str] |
     return _rows(_PartOpener(features, names, None if ids is not None else unit), parts, ids)
 
 
-def _rows(opener: _PartOpener, parts: Sequence[Any], ids: Sequence[Any] | None) -> DaskRows:
+def _rows(opener: _PartOpener, parts: Sequence[Any], ids: Sequence[Any] | None) -> ClusterRows:
     values = [[part, None if ids is None else ids[at]] for at, part in enumerate(parts)]
-    return DaskRows(
+    return ClusterRows(
         values,
         opener,
         features=opener.features,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import narwhals.stable.v2 as nw
@@ -16,6 +16,7 @@ from eigenveil.errors import DataError
 from eigenveil.moments.norms import FloatArray
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import RowSource, block_rows, rechunk
+from eigenveil.origins import Origin
 from eigenveil.tables.adapters.array import tried
 from eigenveil.tables.adapters.base import Adapter, NotNumbersError, dates_refused
 from eigenveil.tables.encode import RowEncoder
@@ -101,50 +102,52 @@ class FrameTable(Adapter):
 _WHOSE = "The frame"
 
 
-def read_frame(frame: Any, schema: Schema) -> FrameRows:
-    """The rows of a frame of any library as its schema says, for ``fit_rows``.
+class BatchRows(RowSource):
+    """Rows that an encoder makes of Arrow's batches, of which ``batches`` gives all of a pass.
 
-    They are those of a file with the same columns: see :func:`eigenveil.io.open_rows`.
-
-    Parameters
-    ----------
-    frame : frame of pandas or Polars (lazy too), Arrow table, relation of DuckDB
-        Or what else narwhals knows; what is lazy is computed.
-    schema : Schema
-        From :func:`eigenveil.tables.schema.read_schema`.
-
-    Raises
-    ------
-    DataError
-        When it is no frame, a column is not there or twice, has a type that cannot be of its kind,
-        or the schema has what was not confirmed. Of a column of objects each entry is read by
-        itself.
+    It is told how many rows one may have, if it asks for that.
     """
-    return FrameRows(frame, schema)
+
+    def __init__(
+        self,
+        encoder: RowEncoder,
+        batches: Callable[[int], Iterable[Any]],
+        origin: Origin | str = "",
+    ) -> None:
+        self._encoder, self._batches, self._origin = encoder, batches, origin
+        self.unit, self.names, self.schema = encoder.unit, encoder.names, encoder.schema
+        self.features = len(encoder.names)
+        self.variables = None if self.schema is None else self.schema.variable_numbers()
+
+    def blocks(self) -> Iterator[Block]:
+        step, first_row = block_rows(self.features), 0
+        for part, *units in rechunk(self._parts(step), step):
+            found = units[0] if units else None
+            yield Block(part, origin=self._origin, first_row=first_row, units=found)
+            first_row += part.shape[0]
+
+    def _parts(self, step: int) -> Iterator[tuple[NDArray[Any], ...]]:
+        for batch in self._batches(step):
+            rows, units = self._encoder(batch)
+            yield (rows,) if units is None else (rows, units)
 
 
-class FrameRows(RowSource):
-    """Rows of a frame; made by :func:`read_frame`."""
+class FrameRows(BatchRows):
+    """Rows of a frame; made by :func:`~eigenveil.tables.adapters.read_frame`."""
 
     def __init__(self, frame: Any, schema: Schema) -> None:
         schema.check_usable(_WHOSE)
         table = FrameTable.of(frame)
         if table is None:
             raise DataError("not-a-frame", kind=type(frame).__name__)
-        found = table.frame
-        self.schema, self._encoder, self._frame = schema, RowEncoder.of_schema(schema), found
-        self.unit, self.names = schema.unit, self._encoder.names
-        self.features, self.variables = len(self.names), schema.variable_numbers()
-        self._table = _arrow(found, self._encoder)
-        types = dict(zip(self._table.schema.names, self._table.schema.types, strict=True))
+        found, encoder = table.frame, RowEncoder.of_schema(schema)
+        check_columns(encoder, [str(name) for name in found.columns])
+        cells = pa.table({name: _cells_of(found[name], encoder, name) for name in encoder.columns})
+        types = dict(zip(cells.schema.names, cells.schema.types, strict=True))
         whole = {name: pa.null() for name in types if _is_of_objects(found[name])}
-        self._encoder.check_types(_WHOSE, types | whole)
-
-    def blocks(self) -> Iterator[Block]:
-        step, first_row = block_rows(self.features), 0
-        for part, *units in rechunk(self._parts(step), step):
-            yield Block(part, first_row=first_row, units=units[0] if units else None)
-            first_row += part.shape[0]
+        encoder.check_types(_WHOSE, types | whole)
+        super().__init__(encoder, lambda step: cells.to_batches(max_chunksize=step))
+        self._frame = found
 
     def encoded(self) -> Any:
         """The encoded columns as a frame of the same library, for ``transform`` and ``predict``."""
@@ -156,21 +159,15 @@ class FrameRows(RowSource):
             made.index = index  # pandas
         return made
 
-    def _parts(self, step: int) -> Iterator[tuple[NDArray[Any], ...]]:
-        for batch in self._table.to_batches(max_chunksize=step):
-            rows, units = self._encoder(batch)
-            yield (rows,) if units is None else (rows, units)
 
-
-def _arrow(frame: nw.DataFrame[Any], encoder: RowEncoder) -> Any:
-    there = [str(name) for name in frame.columns]
+def check_columns(encoder: RowEncoder, there: Sequence[str]) -> None:
+    """Refuse a frame without a column that its schema has."""
     check_names(_WHOSE, there)
     for name in encoder.columns:
         if name not in there:
             raise DataError(
                 "column-of-schema-missing", column=name, known=", ".join(map(repr, there[:20]))
             )
-    return pa.table({name: _cells_of(frame[name], encoder, name) for name in encoder.columns})
 
 
 def _cells_of(column: nw.Series[Any], encoder: RowEncoder, name: str) -> Any:
