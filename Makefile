@@ -1,4 +1,4 @@
-# make demo | demo-sites | test | test-carriers | nightly | bench | figures | docs | release-check | image-check | lint: each makes what it needs on a fresh machine.
+# make demo | demo-sites | test | test-carriers | test-spark | nightly | bench | figures | docs | release-check | image-check | lint: each makes what it needs on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ DOCS := $(VENV)/.docs
 # the tests start hundreds of processes: each would compile the package anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-sites test test-carriers nightly bench figures docs release-check image-check lint format clean
+.PHONY: demo demo-sites test test-carriers test-spark nightly bench figures docs release-check image-check lint format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -63,10 +63,19 @@ test: $(DEV) lint  ## formatting, lint, types, import rules, tests
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check flwr==1.41.0
 	touch $@
 
+# Spark, beside the environment that it is tried with; Java 17 is the machine's own
+.venv-spark/.done: $(DEV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+		--target $(@D) 'pyspark>=4.0,<5' py4j==0.10.9.9
+	touch $@
+
+test-spark: .venv-spark/.done  ## Spark's partitions, in a cluster of two executors here
+	PYTHONPATH=$(CURDIR)/.venv-spark $(BIN)/python -m pytest -n 0 tests/spark
+
 test-carriers: $(DEV) .venv-flare-2.9.0/.done .venv-flower/.done  ## studies through real FLARE and Flower networks
 	$(BIN)/python -m pytest tests/carriers
 
-nightly: $(DEV) $(OLDER:%=.venv-flare-%/.done) .venv-flare-2.9.0/.done .venv-flower/.done  ## every test in full, new examples, margins, into docs/nightly.md; hours; PARTS="noise carriers": these
+nightly: $(DEV) $(OLDER:%=.venv-flare-%/.done) .venv-flare-2.9.0/.done .venv-flower/.done .venv-spark/.done  ## every test in full, new examples, margins, into docs/nightly.md; hours; PARTS="noise carriers": these
 	$(BIN)/python tests/nightly.py $(PARTS)
 
 lint: $(DEV)

@@ -30,8 +30,8 @@ FOLDERS = sorted({file.parent.relative_to(TESTS).parts[0] for file in TESTS.glob
 OLDER = {f"flare-{version}": version for version in ("2.6.2", "2.7.2", "2.8.0")}
 NOT_ALL = ("site", "carriers")
 PARTS = [*(name for name in FOLDERS if name not in NOT_ALL), "rest", "carriers", *OLDER, "margins"]
-# real processes: one network for all tests, as in make test-carriers
-SPREAD = {name: ["-n", "0"] for name in ("carriers", *OLDER)}
+# real processes: one network or cluster for all tests, as in make test-carriers
+SPREAD = {name: ["-n", "0"] for name in ("carriers", "spark", *OLDER)}
 RUNS = 5
 
 
@@ -77,6 +77,8 @@ def part(name: str) -> dict:
         more = {"EIGENVEIL_SOAK": os.environ.get("EIGENVEIL_SOAK", "1")}
         if name in OLDER:
             more |= {"EIGENVEIL_FLARE": OLDER[name], "EIGENVEIL_CARRIERS": "flare"}
+        if name == "spark":  # make nightly installs it beside the environment
+            more["PYTHONPATH"] = _path(ROOT / ".venv-spark")
         found = tested(name, "-m", "thorough or not thorough", *words, **more)
         found["factor"] = float(more["EIGENVEIL_SOAK"])
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")

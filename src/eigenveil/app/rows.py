@@ -225,9 +225,11 @@ def read_columns(
     named = columns is not None or exclude is not None
     if None not in (dask, spark):
         raise WrongOption("two-clusters")
-    cluster = (
-        SparkTasks(spark) if spark is not None else None if dask is None else SchedulerAt(dask)
-    )
+    cluster: DaskTasks | SparkTasks | None = None
+    if dask is not None:
+        cluster = SchedulerAt(dask)
+    elif spark is not None:
+        cluster = SparkTasks(spark)
     if schema is not None:
         if named or vocabulary is not None:
             raise WrongOption("schema-and-other-columns")

@@ -32,9 +32,9 @@ from eigenveil.moments.cluster_rows import (
     workers_died,
 )
 
-# Parts whose sums are first merged with each other, and the most tasks that do so; sums that one
-# of them merges at once.
-_GROUP, _MERGERS, _FAN_IN = 64, 32, 4
+# Parts whose sums are first merged with each other, in tasks as many as Spark finds right; sums
+# that one of them merges at once.
+_GROUP, _FAN_IN = 64, 4
 # Bytes of a piece; Spark hands on 10,000 of them at a time by default.
 _PIECE, _PIECES_A_BATCH = 1 << 12, 1 << 10
 _PIECES = "number long, place int, piece binary"
@@ -63,7 +63,7 @@ class SparkTasks:
         with explained():
             frame = parts if listed is None else self.session.range(0, len(parts), 1, len(parts))
             sums = frame.mapInArrow(partial(read_sums, code, job, own, listed), _PIECES)
-            merged = {_GROUP: (_MERGERS, expr(f"number div {_GROUP}")), sys.maxsize: (1,)}
+            merged = {_GROUP: (expr(f"number div {_GROUP}"),), sys.maxsize: (1,)}
             for group, places in merged.items():
                 sums = sums.repartition(*places).sortWithinPartitions("number", "place")
                 sums = sums.mapInArrow(partial(merge_sums, code, job, group), _PIECES)
@@ -147,8 +147,7 @@ def _wholes(batches: Iterable[Any]) -> Iterator[tuple[int, Any]]:
 def _started(master: str) -> Any:
     """A session: the one of this process, or a new one, whose page of tasks nobody needs."""
     sessions = library("pyspark.sql", extra="spark", what="A Spark cluster").SparkSession
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which("java" if home is None else str(Path(home) / "bin" / "java")) is None:
+    if not java_found():
         raise DataError("no-java")
     own = sessions.builder.appName("eigenveil").config("spark.ui.enabled", "false")
     try:
@@ -157,6 +156,12 @@ def _started(master: str) -> Any:
         java = getattr(error, "java_exception", None)
         said = first_line(java or error, most=300, empty="no message")
         raise DataError("no-spark", master=master, reason=said) from None
+
+
+def java_found() -> bool:
+    """Whether Spark can start Java: that of JAVA_HOME, or of PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java" if home is None else str(Path(home) / "bin" / "java")) is not None
 
 
 @contextmanager
@@ -172,9 +177,10 @@ def explained() -> Iterator[None]:
             raise DataError("cluster-lost") from error
         if "ExecutorLostFailure" in text:
             raise workers_died() from error
-        condition = getattr(error, "getCondition", lambda: None)()
+        what = getattr(error, "getCondition", lambda: None)() or type(error).__name__
+        if "Traceback (most recent call last)" in text:  # of Python, on an executor
+            what = next(iter(_ERROR.findall(text)[-1:]), what)
         hint = "Try the DataFrame's own count(); the log of the executors says more."
         if "No module named 'eigenveil" in text:
             hint = "Install the same eigenveil for the Python of the driver and of all executors."
-        what = condition or next(iter(_ERROR.findall(text)[-1:]), type(error).__name__)
         raise DataError("cluster-failed", what=what, way_out=hint) from error

@@ -56,7 +56,8 @@ class SparkTable(Adapter):
         if not names:
             raise _unusable("The frame has no column of numbers", "Give at least one.")
         for name in names:
-            if not is_numeric(kind := types.field(name).type):
+            if not is_numeric(types.field(name).type):
+                kind = self.given.schema[name].dataType.simpleString()
                 raise DataError("not-numeric", what=f"Column {name!r} of the frame holds {kind}")
         check_names(_WHOSE, names)
         check_width(_WHOSE, len(names))
@@ -65,8 +66,7 @@ class SparkTable(Adapter):
     def rows_by(self, schema: Schema) -> ClusterRows:
         """The rows as a schema says."""
         schema.check_usable(_WHOSE)
-        types = self._types()
-        return self._read_by(RowEncoder.of_schema(schema), types)
+        return self._read_by(RowEncoder.of_schema(schema), self._types())
 
     def _types(self) -> Any:
         """The columns and their types, of a frame that can be read several times."""
@@ -88,15 +88,16 @@ class SparkTable(Adapter):
                     "each pass could read other rows",
                     "Write it to Parquet and read that; or use its checkpoint().",
                 )
-            types = import_module("pyspark.sql.pandas.types")
-            return types.to_arrow_schema(X.schema, timezone="UTC")
+            found = pa.schema([(field.name, _arrow_type(field.dataType)) for field in X.schema])
+        _in_memory(found.empty_table())  # names that occur twice are refused
+        return found
 
     def _read_by(self, encoder: RowEncoder, types: Any) -> ClusterRows:
         check_columns(encoder, types.names)
         encoder.check_types(_WHOSE, dict(zip(types.names, types.types, strict=True)))
-        quoted = ["`" + name.replace("`", "``") + "`" for name in encoder.columns]
-        with explained():
-            frame = self.given.select(*quoted)
+        with explained():  # by position: Spark reads dots and backticks in names as more than that
+            frame = self.given.toDF(*(f"c{place}" for place in range(len(types))))
+            frame = frame.select(*(f"c{types.get_field_index(name)}" for name in encoder.columns))
         names, cluster = encoder.names, SparkTasks(self.given.sparkSession)
         rows = ClusterRows(
             frame, _BatchOpener(encoder), features=len(names), names=names, cluster=cluster
@@ -114,17 +115,29 @@ class _BatchOpener:
     encoder: RowEncoder
 
     def __call__(self, batches: Iterable[Any], number: int) -> RowSource:
-        left = [map(_in_utc, batches)]
+        left = [map(self._named, batches)]
         return BatchRows(self.encoder, lambda _: left.pop(), origin=f"partition {number}")
 
+    def _named(self, batch: Any) -> Any:
+        """A batch with the columns' own names, and times as files have them: not in a zone."""
+        cells = [
+            column.cast(pa.timestamp(column.type.unit, "UTC"))
+            if pa.types.is_timestamp(column.type) and column.type.tz
+            else column
+            for column in batch.columns
+        ]
+        return pa.RecordBatch.from_arrays(cells, names=list(self.encoder.columns))
 
-def _in_utc(batch: Any) -> Any:
-    """Times as files have them, and not in the zone of the session."""
-    kinds = [
-        pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
-        for kind in batch.schema.types
-    ]
-    return batch.cast(pa.schema(zip(batch.schema.names, kinds, strict=True)))
+
+def _arrow_type(kind: Any) -> Any:
+    """What executors hand on; null for what they cannot."""
+    types = import_module("pyspark.sql.pandas.types")
+    if kind.typeName() == "timestamp":
+        return pa.timestamp("us", "UTC")
+    try:
+        return types.to_arrow_type(kind)
+    except Exception:  # errors of Spark's own
+        return pa.null()
 
 
 def _in_memory(table: Any) -> FrameTable:
