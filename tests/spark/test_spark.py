@@ -125,6 +125,7 @@ def test_covariance_mixture_and_topics_give_the_fits_of_one_machine(spark):
 
 
 SCHEMA = """
+format = "eigenveil-schema-1"
 [[columns]]
 name = "age"
 kind = "number"
