@@ -5,8 +5,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark, of the extra spark, is not installed")
-
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):

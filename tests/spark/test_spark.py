@@ -48,7 +48,10 @@ def pca(**more):
 def in_parts(spark, frame, cuts=(0, 200, 200, 350)):
     """The rows in partitions that begin at these, in order; one is empty."""
     ends, context = [*cuts[1:], len(frame)], spark.sparkContext
-    cells = frame.astype(object).to_numpy().tolist()
+    cells = [
+        [getattr(c, "to_pydatetime", lambda c=c: c)() for c in row]
+        for row in frame.astype(object).to_numpy().tolist()
+    ]
     parts = [context.parallelize(cells[a:b], 1) for a, b in zip(cuts, ends, strict=True)]
     made = spark.createDataFrame(context.union(parts), spark.createDataFrame(frame[:1]).schema)
     assert made.rdd.getNumPartitions() == len(cuts)

@@ -54,19 +54,18 @@ class SparkTasks:
 
     def check(self) -> None:
         """Refuse a master with which no session starts."""
-        assert self.session is not None
+        _ = self.session
 
     def fold(self, code: str, job: bytes, parts: Any, own: Sequence[bytes]) -> Partial[Any]:
         """``parts``: values, or a ``DataFrame``, each partition's batches of which are one."""
         listed = parts if isinstance(parts, Sequence) else None
-        expr = import_module("pyspark.sql.functions").expr
-        with explained():
+        with explained(), self._lots(own) as lots:
             frame = parts if listed is None else self.session.range(0, len(parts), 1, len(parts))
-            sums = frame.mapInArrow(partial(read_sums, code, job, own, listed), _PIECES)
-            merged = {_GROUP: (expr(f"number div {_GROUP}"),), sys.maxsize: (1,)}
-            for group, places in merged.items():
+            sums = frame.mapInArrow(partial(read_sums, code, job, lots, listed), _PIECES)
+            group = import_module("pyspark.sql.functions").expr(f"number div {_GROUP}")
+            for size, places in {_GROUP: (group,), sys.maxsize: (1,)}.items():
                 sums = sums.repartition(*places).sortWithinPartitions("number", "place")
-                sums = sums.mapInArrow(partial(merge_sums, code, job, group), _PIECES)
+                sums = sums.mapInArrow(partial(merge_sums, code, job, size), _PIECES)
             whole = next(_wholes(sums.toArrow().to_batches()), None)
         # where a frame has no partition at all, nothing came
         found: Partial[Any] = merge_parts(code, job, []) if whole is None else whole[1]
@@ -74,18 +73,30 @@ class SparkTasks:
             raise found
         return found
 
+    @contextmanager
+    def _lots(self, own: Sequence[bytes]) -> Iterator[Sequence[Any]]:
+        """What readers are given, a group of parts each: an executor loads those of its parts."""
+        context = self.session.sparkContext
+        lots = [context.broadcast(own[at : at + _GROUP]) for at in range(0, len(own), _GROUP)]
+        try:
+            yield lots
+        finally:
+            for each in lots:
+                each.destroy()
+
 
 def read_sums(
     code: str,
     job: bytes,
-    own: Sequence[bytes],
+    lots: Sequence[Any],
     listed: Sequence[Any] | None,
     batches: Iterable[Any],
 ) -> Iterator[Any]:
     """On an executor: what a pass makes of one partition, in pieces."""
     number = import_module("pyspark").TaskContext.get().partitionId()
     value = batches if listed is None else listed[number]
-    yield from _pieces(number, _tried(read_part, code, job, number, value, given_to(number, own)))
+    own = given_to(number % _GROUP, lots[min(number // _GROUP, len(lots) - 1)].value)
+    yield from _pieces(number, _tried(read_part, code, job, number, value, own))
 
 
 def merge_sums(code: str, job: bytes, group: int, batches: Iterable[Any]) -> Iterator[Any]:
