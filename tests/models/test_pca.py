@@ -73,3 +73,25 @@ def test_bingham_says_where_it_is_hopeless():
     rows = np.random.default_rng(0).standard_normal((50, 3000))
     with pytest.raises(PrivacyError, match="auto"):
         PrivatePCA(100, delta=0, mechanism="bingham", row_bound=1.0).fit(rows)
+
+
+def test_a_public_centre_far_off_costs_no_digits_in_single_precision():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((5000, 6)) * np.array([4.0, 2, 1, 1, 1, 1])
+
+    def fit(precision):
+        model = PrivatePCA(
+            2, epsilon=5.0, delta=1e-5, center=np.full(6, 2.0**22), precision=precision,
+            random_state=0,
+        )  # fmt: skip
+        return model.fit(rows + 2.0**22)
+
+    far = fit("single")
+    near = PrivatePCA(
+        2, epsilon=5.0, delta=1e-5, center=np.zeros(6), precision="single", random_state=0
+    ).fit(rows + 2.0**22 - 2.0**22)
+    assert far.usable_.all()
+    assert np.array_equal(far.components_, near.components_)
+    assert np.abs(far.components_ @ fit("double").components_.T) == pytest.approx(
+        np.eye(2), abs=0.05
+    )

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Must be INTERFACE of moments/loops.py: another one is not used. */
-#define INTERFACE 1
+#define INTERFACE 2
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
 #define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -125,8 +125,7 @@ typedef struct {
     static inline __attribute__((always_inline)) void NAME##_row(                                  \
         const IN *in, OUT *out, Py_ssize_t width, const Steps *steps)                              \
     {                                                                                              \
-        const KIND *offset = steps->offset, *factors = steps->factors;                             \
-        const OUT *center = steps->center;                                                         \
+        const KIND *offset = steps->offset, *factors = steps->factors, *center = steps->center;    \
         const KIND limit = (KIND)steps->limit;                                                     \
         KIND part[CHUNK];                                                                          \
         for (Py_ssize_t start = 0; start < width; start += CHUNK) {                                \
@@ -146,7 +145,7 @@ typedef struct {
                 }                                                                                  \
             if (center)                                                                            \
                 for (Py_ssize_t j = 0; j < n; j++)                                                 \
-                    out[start + j] = (OUT)part[j] - center[start + j];                             \
+                    out[start + j] = (OUT)(part[j] - center[start + j]);                           \
             else                                                                                   \
                 for (Py_ssize_t j = 0; j < n; j++)                                                 \
                     out[start + j] = (OUT)part[j];                                                 \
@@ -349,7 +348,7 @@ static PyObject *loops_prepared(PyObject *self, PyObject *args)
         const char kind = single ? 'f' : 'd';
         steps.offset = optional(&b, offset, kind, in->shape[1], &ok);
         steps.factors = optional(&b, factors, kind, in->shape[1], &ok);
-        steps.center = optional(&b, center, out->format[0], in->shape[1], &ok);
+        steps.center = optional(&b, center, kind, in->shape[1], &ok);
     }
     if (!ok)
         return refused(&b);

@@ -8,7 +8,7 @@ import warnings
 from functools import cache
 from types import ModuleType
 
-INTERFACE = 1
+INTERFACE = 2
 """Of the compiled loops that this module calls."""
 
 

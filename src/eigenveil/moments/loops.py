@@ -38,11 +38,8 @@ def prepared(
     center: NDArray[np.float64] | None,
     new: New,
 ) -> FloatArray:
-    """``clip((x - offset) * factors, -limit, limit) - center``, in ``kind``, then ``dtype``."""
-    given = [
-        None if each is None else each.astype(its)
-        for each, its in ((offset, kind), (factors, kind), (center, dtype))
-    ]
+    """``clip((x - offset) * factors, -limit, limit) - center``, in ``kind``, as ``dtype``."""
+    given = [None if each is None else each.astype(kind) for each in (offset, factors, center)]
     if limit == math.inf and all(each is None for each in given):
         return np.asarray(values, dtype=dtype, order="C")
     if values.strides[1] != values.itemsize:  # where rows lie by columns, NumPy turns them faster
@@ -75,8 +72,9 @@ def _prepared(
         found = found * factors
     if limit != math.inf:
         found = np.clip(found, -limit, limit)
-    found = np.asarray(found, dtype=dtype)
-    return found if center is None else np.asarray(found - center)
+    if center is not None:
+        found = found - center
+    return np.asarray(found, dtype=dtype)
 
 
 def _joined(

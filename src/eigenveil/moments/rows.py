@@ -112,7 +112,9 @@ class Preparation:
     ) -> FloatArray:
         """The same, less a centre, in an array that ``new(shape, dtype)`` makes."""
         # nothing of how a number is stored may show: only the wanted arithmetic decides
-        single = dtype == np.float32 and (self.is_nothing or self._within_single)
+        # a centre may be so far off that single precision does not show what is left of an entry
+        single = dtype == np.float32 and center is None
+        single = single and (self.is_nothing or self._within_single)
         return loops.prepared(
             values,
             kind=np.float32 if single else np.float64,

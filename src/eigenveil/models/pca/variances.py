@@ -36,7 +36,7 @@ _CUT_SAID = 0.1
 # Where the centre's error may be this part of the rows' energy, nothing can be concluded from it.
 _ALL = 0.9
 # Rows this much shorter than the point they are taken about are its rounding.
-_ROUNDING = {"single": 2.0**-20, "double": 2.0**-48}
+_ROUNDING = 2.0**-48
 ALL_HIDDEN = (
     "Nothing stands above the noise. Use a larger epsilon, more rows or fewer features; a public "
     "centre or a public row_bound help, too. 'eigenveil plan' simulates what they show."
@@ -305,7 +305,7 @@ def is_rounding(state: RoundState[Any], scale: NormScale | None) -> bool:
     if scale is None or state.center is None:
         return False
     far = float(np.linalg.norm(state.center))
-    return scale.quantile(ENERGY_QUANTILES[0]) <= far * _ROUNDING[state.plan.precision]
+    return scale.quantile(ENERGY_QUANTILES[0]) <= far * _ROUNDING
 
 
 def in_data_units(state: RoundState[Any]) -> dict[str, Any]:
