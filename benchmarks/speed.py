@@ -24,7 +24,8 @@ from sklearn.decomposition import PCA, LatentDirichletAllocation
 from sklearn.mixture import GaussianMixture
 
 from benchmarks.data import power_law
-from benchmarks.report import Report
+from benchmarks.report import ROOT, Report
+from benchmarks.speed_figure import Timed, draw
 from benchmarks.tensors import GAUSSIANS, gaussian_rows, large_documents
 from eigenveil import PrivateGaussianMixture, PrivatePCA, PrivateTopicModel
 from eigenveil.io import open_rows
@@ -121,11 +122,13 @@ def _spread(rows: int, features: int, dtype: Any) -> NDArray[Any]:
 def _fits(report: Report) -> None:
     """The private fit in units of scikit-learn's, on the same rows, in turn."""
     section = "A private fit in units of scikit-learn's PCA (covariance_eigh), epsilon = 1"
-    lines = [_HEAD]
+    found, lines = [], [_HEAD]
     for name, table in _TABLES.items():
-        lines.append(_fit_of(name, table))
+        found.append(_fit_of(f"{name}, K = {table.components}", table))
+        lines.append(_line(found[-1]))
         print(lines[-1], flush=True)
         gc.collect()
+    draw(found, ROOT / "docs" / "images" / "speed.png")
     report.text(
         section,
         "\n".join(lines) + f"\n\nMedians of seconds, and of ratios of calls in turn, on "
@@ -136,7 +139,7 @@ def _fits(report: Report) -> None:
     )
 
 
-def _fit_of(name: str, table: Table) -> str:
+def _fit_of(name: str, table: Table) -> Timed:
     rows = table.rows()
     kinds = ("gaussian", "adaptive")
     once, twice = (
@@ -155,12 +158,25 @@ def _fit_of(name: str, table: Table) -> str:
     read = min(timed(lambda: rows.max()) for _ in range(5))
     # in units of X.T @ X, of which half the entries are made: it, twice, and a whole product
     limit = _PASSES * read + 4.0 * float(product)
-    seconds = " | ".join(f"{each:.3g}" for each in (product, *others, limit))
-    ratios = " | ".join(
-        f"{ratio:.2f} ({'<=' if ratio <= wanted else 'NOT <='} {wanted:g})"
-        for ratio, wanted in zip((one, two), table.wanted, strict=True)
+    return Timed(
+        name,
+        product=float(product),
+        plain=float(others[0]),
+        once=float(others[1]),
+        twice=float(others[2]),
+        limit=limit,
+        ratios=(float(one), float(two)),
+        wanted=table.wanted,
     )
-    return f"| {name}, K = {table.components} | {seconds} | {ratios} |"
+
+
+def _line(of: Timed) -> str:
+    seconds = (of.product, of.plain, of.once, of.twice, of.limit)
+    ratios = (
+        f"{ratio:.2f} ({'<=' if ratio <= wanted else 'NOT <='} {wanted:g})"
+        for ratio, wanted in zip(of.ratios, of.wanted, strict=True)
+    )
+    return f"| {' | '.join([of.name, *(f'{each:.3g}' for each in seconds), *ratios])} |"
 
 
 def _processor(report: Report) -> None:
