@@ -113,11 +113,10 @@ class Preparation:
         """The same, less a centre, in an array that ``new(shape, dtype)`` makes."""
         # nothing of how a number is stored may show: only the wanted arithmetic decides
         # a centre may be so far off that single precision does not show what is left of an entry
-        single = dtype == np.float32 and center is None
-        single = single and (self.is_nothing or self._within_single)
+        near = center is None and (self.is_nothing or self._within_single)
         return loops.prepared(
             values,
-            kind=np.float32 if single else np.float64,
+            kind=np.float32 if near and dtype == np.float32 else np.float64,
             dtype=dtype,
             offset=self.offset,
             factors=self.factors,
