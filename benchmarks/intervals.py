@@ -16,7 +16,7 @@ import sys
 import warnings
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -108,27 +108,24 @@ class Fit(NamedTuple):
     """An estimator, and what it is told of the rows."""
 
     make: Callable[..., Any]
+    options: Mapping[str, Any] = {}
     bounded: bool = False
 
     def fitted(self, rows: Array, epsilon: float, seed: int) -> Any:
         told: dict[str, Any] = {}
         if self.bounded:
             told["row_norm"] = float(np.quantile(np.linalg.norm(rows - rows.mean(0), axis=1), 0.9))
-        model = self.make(epsilon=epsilon, delta=DELTA, random_state=seed, **told)
+        if self.make is PrivatePCA:
+            told["n_components"] = min(_COMPONENTS, rows.shape[1] - 1)
+        model = self.make(**self.options, epsilon=epsilon, delta=DELTA, random_state=seed, **told)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoisyResultWarning)
             return model.fit(rows)
 
 
-def _pca(**options: Any) -> PrivatePCA:
-    return PrivatePCA(_COMPONENTS, **options)
-
-
 FITTED = {
-    "PCA": Fit(lambda **given: _pca(**given)),
-    "PCA, one release of shortened rows": Fit(
-        lambda **given: _pca(mechanism="gaussian", **given), bounded=True
-    ),
+    "PCA": Fit(PrivatePCA),
+    "PCA, one release of shortened rows": Fit(PrivatePCA, {"mechanism": "gaussian"}, bounded=True),
     "covariance": Fit(PrivateCovariance),
 }
 
