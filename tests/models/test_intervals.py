@@ -30,6 +30,7 @@ from eigenveil.models.intervals.bars import Bars, deviations
 from eigenveil.models.intervals.moment import NoisyEnergies, NoisyMoment
 from eigenveil.models.pca import intervals as released
 from eigenveil.models.pca.adaptive import UNIT_ROWS, WHOLE_ROWS
+from eigenveil.privacy.mechanisms.gaussian import Gaussian
 
 WIDTH = deviations(0.95)
 BUDGET = {"epsilon": 2.0, "delta": 1e-5}
@@ -182,6 +183,22 @@ def test_nothing_is_shown_near_the_noise_or_near_a_neighbour():
     assert weak.shown.tolist() == [[True, False], [False, False]]
     assert not known.precisions(facts_of(np.diag([100.0, 7.9]), 1.0), WIDTH).shown.any()
     assert known.precisions(facts_of(np.diag([100.0, 8.1]), 1.0), WIDTH).shown.all()
+
+
+def test_a_mean_that_may_be_left_is_not_taken_for_a_direction():
+    """Of noise, and a released mean that its own noise makes most of: as a centre leaves it."""
+    size, error, rows, noise = 20, 1.0, 100, 20.0
+    rng, found = np.random.default_rng(7), []
+    for _ in range(20):
+        mean = 20.0 * rng.standard_normal(size)
+        left = MeanLeft(mean + noise * rng.standard_normal(size), noise, rows, Gaussian())
+        whole = np.multiply.outer(mean, mean) / rows + noise_of(rng, size, error)
+        facts = NoisyMoment(
+            whole - left.outer(), error, error * math.sqrt(2.0 * size), rows, 0.0, left
+        )
+        found.append(facts.spectrum.values[0] / facts.edge)
+        assert not facts.spectrum.clear.any()
+    assert max(found) > 1.25  # the noise's edge alone would not do
 
 
 # -- The released facts

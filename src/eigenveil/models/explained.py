@@ -77,14 +77,18 @@ class MeanLeft:
 
 
 def strength_floor(edge: float, remaining: float, *, size: int) -> float:
-    """What noise of this edge and a remaining mean show together, but once in a hundred fits.
+    """What noise of this edge and a remaining mean show together, but once in a hundred fits."""
+    return shown_beside(edge, remaining) + 0.5 * edge * _TRACY_WIDOM * math.pow(size, -2 / 3)
+
+
+def shown_beside(edge: float, strength: float) -> float:
+    """The largest eigenvalue of a direction of this strength, beside noise of this edge.
 
     A direction of strength theta shows as ``theta + s^2/theta`` beside noise of edge 2 s, and not
     at all where theta is below s (Benaych-Georges & Nadakuditi 2011).
     """
     s = 0.5 * edge
-    shown = edge if remaining <= s else remaining + s * s / remaining
-    return shown + 0.5 * edge * _TRACY_WIDOM * math.pow(size, -2 / 3)
+    return edge if strength <= s else strength + s * s / strength
 
 
 def above_noise(strengths: Array, edge: float) -> Array:

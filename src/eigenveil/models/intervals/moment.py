@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from eigenveil.models.explained import MeanLeft
+from eigenveil.models.explained import MeanLeft, shown_beside
 from eigenveil.models.intervals.bars import Array, Bars, Flags
 
 # An eigenvalue is clear so far above the noise's edge, and so many deviations from its neighbours.
@@ -75,6 +75,12 @@ class NoisyMoment:
         """Of all entries, shape (D, D)."""
         identity = np.eye(self.size)
         return self.variances(identity, identity)
+
+    @cached_property
+    def floor(self) -> float:
+        """What an eigenvalue exceeds that is clear of the noise, and of a mean that may be left."""
+        left = 0.0 if self.left is None else self.left.remaining()
+        return max(_CLEAR * self.edge, shown_beside(self.edge, left))
 
     @property
     def counted(self) -> float:
@@ -170,7 +176,7 @@ class NoisySpectrum:
     @cached_property
     def clear(self) -> Flags:
         """Which stand clear of the noise's edge and of their neighbours."""
-        return np.asarray((self.values > _CLEAR * self.facts.edge) & ~self.near)
+        return np.asarray((self.values > self.facts.floor) & ~self.near)
 
     @cached_property
     def true(self) -> Array:
@@ -186,7 +192,7 @@ class NoisySpectrum:
         count = bars.why.shape[axis]
         shape = [1] * bars.why.ndim
         shape[axis] = count
-        above = self.values[:count] > _CLEAR * self.facts.edge
+        above = self.values[:count] > self.facts.floor
         for where, reason in (
             (~above & (self.values[:count] <= self.facts.edge), HIDDEN),
             (~above, BORDERLINE),
