@@ -148,7 +148,7 @@ def truths(model: Any, rows: Array) -> Iterator[tuple[str, Array]]:
     away = prepared - prepared.mean(axis=0)
     moment = away.T @ away / rows.shape[0]
     values, vectors = np.linalg.eigh(moment)
-    values, vectors = values[::-1], vectors.T[::-1]
+    values, vectors = np.maximum(values[::-1], 0.0), vectors.T[::-1]  # but for rounding
     count = model.intervals()["eigenvalue"].estimate.size
     yield "eigenvalue", values[:count] * unit**2
     if not hasattr(model, "components_"):

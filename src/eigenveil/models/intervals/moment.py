@@ -210,10 +210,14 @@ def eigenvalues(facts: NoisyMoment, count: int, deviations: float, level: float)
     values = spectrum.values[:count]
     hidden = values <= facts.edge
     # the largest eigenvalue moves no more than the noise does, in isometric coordinates
-    most = facts.edge + facts.error * math.sqrt(2.0 * math.log(2.0 / (1.0 - level)))
-    if facts.left is not None:
-        most += 2.0 * facts.left.error * float(np.linalg.norm(facts.left.total)) / facts.rows
-    low, high = np.maximum(values - most, 0.0) / facts.rows, (values + most) / facts.rows
+    far = math.sqrt(2.0 * math.log(2.0 / (1.0 - level)))
+    most = facts.edge + facts.error * far
+    if facts.left is not None:  # the mean's error, whatever part of it was taken off
+        off = facts.left.error * (math.sqrt(facts.size) + far)
+        most += off * (2.0 * float(np.linalg.norm(facts.left.total)) + off) / facts.rows
+    counted = deviations * facts.counted
+    low = np.maximum(values - most, 0.0) * (1.0 - counted) / facts.rows
+    high = np.maximum(values + most, 0.0) * (1.0 + counted) / facts.rows
     return Bars(
         np.where(hidden, np.clip(values / facts.rows, low, high), bars.estimate),
         np.where(hidden, low, bars.lower),
