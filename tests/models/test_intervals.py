@@ -22,6 +22,7 @@ from eigenveil import (
     PrivateCovariance,
     PrivateGaussianMixture,
     PrivatePCA,
+    PrivateStreamingPCA,
 )
 from eigenveil.cli.app import main
 from eigenveil.models.explained import MeanLeft
@@ -313,6 +314,16 @@ def test_what_is_not_validated_is_not_shown_but_what_is_exact_is(options, reason
         assert np.allclose(
             found["explained_variance"].upper, 8 * found["explained_variance_ratio"].upper
         )
+
+
+def test_of_a_stream_that_publishes_again_and_again_nothing_is_shown():
+    options = {"horizon": 4, "publish": "continual", "random_state": 0, **BUDGET}
+    model = PrivateStreamingPCA(2, **options)
+    for block in np.split(rows_of(), 4):
+        model.partial_fit(block)
+    found = model.intervals()
+    assert not any(each.shown.any() for each in found.values())
+    assert found["rows"].why() == found["angle"].why(0) == released.OF_STREAM
 
 
 # -- What is asked

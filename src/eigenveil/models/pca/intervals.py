@@ -39,6 +39,11 @@ NO_ENERGIES = "variances were not released by themselves, and rows were divided 
 ENDED = "the fit ended before it was released"
 
 
+def of_stream(result: Result) -> bool:
+    """Whether a release was of a stream that publishes more than once."""
+    return any(each.stream is not None or each.disjoint for each in result.certificate.releases)
+
+
 def drawn(record: ReleaseRecord, result: Result) -> float:
     """Deviation of a release's noise over what is recorded: parties beyond those counted draw too.
 
@@ -63,7 +68,7 @@ def moment_of(result: Result) -> NoisyMoment | str:
         WITH_HOLES: bool(plan.counts_of_holes()),
         REFINED: plan.refines_scales,
         ENDED: MOMENT not in names,
-        OF_STREAM: any(record.stream is not None or record.disjoint for record in names.values()),
+        OF_STREAM: of_stream(result),
         CUT_OFF: federation is not None
         and federation.moments.released_by_each
         and not federation.moments.summed,
@@ -184,8 +189,8 @@ class Makers:
         bars = Bars.about(
             np.array(factors.rows), self.width * np.array(factors.rows_error), within=(0.0, np.inf)
         )
-        if self.of == "population":
-            bars = Bars.none((), OF_TABLE)
+        if self.of == "population" or of_stream(self.result):
+            bars = Bars.none((), OF_TABLE if self.of == "population" else OF_STREAM)
         return Quantity("rows", "number of rows", (), (), bars)
 
     def means(self) -> Quantity:
