@@ -133,7 +133,8 @@ def test_a_false_ratio_is_not_published():
     rows = long_rows(0.05)
     with pytest.warns(NoisyResultWarning, match="row_norm='auto'") as told:
         model = PrivatePCA(5, epsilon=5.0, delta=1e-5).fit(rows)
-    assert 0.08 < model.explained_variance_ratio_.sum() < 0.25
+    # the fifth is not shown in 1 of 60 fits
+    assert 0.08 < np.nansum(model.explained_variance_ratio_) < 0.25
     said = f"lengths up to {model.variance_bound_:.3g} (variance_bound_), which is"
     assert said in str(told[0].message)
 

@@ -391,6 +391,7 @@ def test_a_run_of_which_nothing_came_for_a_month_is_over_and_its_keys_are_erased
     party = federation.start("north")
     if late:
         until(lambda: run in north.ended_file.read_text() if north.ended_file.exists() else False)
+        until(lambda: not list(north.runs.glob("*")))  # what is noted last
         assert not any(each.is_open for each in ledger.sessions())
     else:
         until(lambda: federation.attendants["north"]._swept)
