@@ -20,7 +20,7 @@ from eigenveil.linalg.eigen import small_matrix_threads
 from eigenveil.models.options import Options
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, certificate_of
-from eigenveil.models.rounds import Answers, Factors, Round, independent
+from eigenveil.models.rounds import Answers, Factors, Found, Round, independent, next_round
 from eigenveil.models.task import task_of_plan
 from eigenveil.moments.engine import InvalidRows, accumulate
 from eigenveil.moments.independence import dependence
@@ -127,7 +127,6 @@ def rows_for(plan: BasePlan, rows: RowSource) -> RowSource:
 
 
 RoundProgress = Callable[[str, int], None]
-Found = TypeVar("Found")
 Call = TypeVar("Call")
 Reply = TypeVar("Reply")
 Rounds = Generator[Round, Answers, Found]
@@ -229,7 +228,7 @@ def driven(
     What an answer yields goes to whoever waits. Nothing else ends the loop than the generator's
     own result, whatever an answer raises.
     """
-    queries, found = _step(rounds, None)
+    queries, found = next_round(rounds, None)
     released: dict[str, NDArray[np.float64]] = {}
     while queries is not None:
         answers = yield from answer(queries)
@@ -237,20 +236,10 @@ def driven(
             if (kept := independent(release)) is not None:
                 released[name] = kept
         del queries  # and with them the sums, which may be large
-        queries, found = _step(rounds, answers)
+        queries, found = next_round(rounds, answers)
     if isinstance(found, Factors):
         found = replace(found, released=released)
     return found  # type: ignore[return-value]  # there is one where there are no more queries
-
-
-def _step(
-    rounds: Rounds[Found], answers: Answers | None
-) -> tuple[Round, None] | tuple[None, Found]:
-    try:
-        queries = next(rounds) if answers is None else rounds.send(answers)
-    except StopIteration as end:
-        return None, end.value
-    return queries, None
 
 
 def run_rounds(

@@ -62,6 +62,18 @@ class SumQuery:
 
 Round = tuple[SumQuery, ...]
 Answers = Mapping[str, Release]
+Found = TypeVar("Found")
+
+
+def next_round(
+    rounds: Generator[Round, Answers, Found], answers: Answers | None
+) -> tuple[Round, None] | tuple[None, Found]:
+    """What a generator of rounds asks for next, or else its result."""
+    try:
+        queries = next(rounds) if answers is None else rounds.send(answers)
+    except StopIteration as end:
+        return None, end.value
+    return queries, None
 
 
 @dataclass(frozen=True, kw_only=True)

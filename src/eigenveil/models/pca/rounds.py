@@ -15,7 +15,14 @@ from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.second_moment import Factorised, factorised, moment_edge
 from eigenveil.models.pca.variances import PCAFactors, data_units, explained
 from eigenveil.models.pca.ways import ADAPTIVE
-from eigenveil.models.rounds import Answers, Round, RoundState, find_center, find_scales
+from eigenveil.models.rounds import (
+    Answers,
+    Round,
+    RoundState,
+    find_center,
+    find_scales,
+    next_round,
+)
 from eigenveil.models.scale import NormScale
 from eigenveil.models.schedule import CENTERED_SCALE, OBSERVED, Step
 from eigenveil.moments.histograms import ObservedCounts, ObservedPairs
@@ -59,13 +66,10 @@ def release_moment(
     counts = state.query(OBSERVED, kind(plan.features, weighted=plan.weighted))
     answers = yield (counts, *next(rounds))
     state.observed = Observed.of(answers[OBSERVED])
-    while True:
-        try:
-            queries = rounds.send(answers)
-        except StopIteration as end:
-            found: Factorised | None = end.value
-            return found
-        answers = yield queries
+    queries, found = next_round(rounds, answers)
+    while queries is not None:
+        queries, found = next_round(rounds, (yield queries))
+    return found
 
 
 def _release_moment(
