@@ -33,7 +33,8 @@ def rows(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory):
+def fitted(tmp_path_factory, next_ledger):
+    next_ledger()  # made before the test's own is named: that of the test before may be spent
     folder = tmp_path_factory.mktemp("fitted")
     words = ("-k", "3", "--epsilon", "2", "--no-plots", "--quiet")
     with pytest.raises(SystemExit) as ended:
