@@ -3,6 +3,7 @@
 A fit errs where a usable component's claimed variance is four times its true one, or where a usable
 mean or topic is none. That is wanted of at most 1 fit in 100: 40 such fits err 9 times or more with
 chance 2e-10, 20 err 8 times or more with chance 1e-11, and 8 err 6 times or more with chance 3e-11.
+Of 120 fits, 13 err or more with chance 1e-9.
 """
 
 import warnings
@@ -23,7 +24,7 @@ from eigenveil.models.pca import variances
 from eigenveil.models.tensors import whitening
 from soak_tools import SOAK
 
-MOST = {40: 8, 20: 7, 8: 5}  # fits that may err, of so many
+MOST = {120: 12, 40: 8, 20: 7, 8: 5}  # fits that may err, of so many
 FEW = 8 if SOAK < 1 else 40  # where what was wrong erred in nearly all
 
 
@@ -71,8 +72,9 @@ def of_no_variance(rows):
 
 
 def fits_of(name):
-    """In half of the fits to vitals-500 what was wrong erred."""
-    return 40 if name == "vitals-500" else FEW
+    """In a third of the fits to vitals-500 (103 of 300) what was wrong errs: not more than 12 times
+    in 120 fits with chance 7e-10."""
+    return 120 if name == "vitals-500" else FEW
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -124,7 +124,7 @@ def test_whatever_stops_between_rounds_says_what_was_spent(name, monkeypatch):
     rounds, plan = whole(name)
     for n in some(len(rounds) + 1, name):  # before the first round, and after each
         kind = STOPS[(n + n // 3) % 3]
-        error = stopped(name, monkeypatch, driver, "_step", n, kind)
+        error = stopped(name, monkeypatch, driver, "next_round", n, kind)
         reported(error, [record for done in rounds[:n] for record in done], plan)
     # and after the last one
     error = stopped(name, monkeypatch, StoredModel, "_take_over", 0, STOPS[len(rounds) % 3])
