@@ -20,12 +20,22 @@ FILES = {
 }
 
 
+def at_hand(name: str) -> bool:
+    """Whether the rows of this name are there."""
+    return (SHARED / FILES[name][0]).exists()
+
+
+def real_rows(name: str) -> NDArray[np.float64]:
+    """The rows of one file."""
+    return np.asarray(np.load(SHARED / FILES[name][0])["X"], dtype=np.float64)
+
+
 def real_data() -> dict[str, tuple[NDArray[np.float64], int]]:
     """Name to rows and components; the sets that are not at hand are left out."""
     found: dict[str, tuple[NDArray[np.float64], int]] = {"digits": (load_digits().data, 10)}
-    for name, (file, components) in FILES.items():
-        if (SHARED / file).exists():
-            found[name] = (np.load(SHARED / file)["X"].astype(np.float64), components)
+    for name, (_, components) in FILES.items():
+        if at_hand(name):
+            found[name] = (real_rows(name), components)
     return found
 
 

@@ -5,20 +5,25 @@ fit prepared them (about its centre, in its scales, shortened at its length), co
 alone. A cell is a table, an epsilon and a kind of number; wanted is a pooled coverage from 93 to
 97 % of each kind (bounds: 93 % and above), and no cell below 90 % that shows 400 or more.
 
-``python -m benchmarks.intervals 100 wine digits`` prints the cells of some tables at so many fits.
+``python -m benchmarks.intervals --fits 100 wine digits`` fits some tables so many times. Cells that
+are done are kept in ``--to FILE`` as they come, and are not fitted again while the code is the
+same; ``--from FILE`` makes the page's section and the figure of such a file without any fit.
 """
 
 from __future__ import annotations
 
-import math
+import argparse
+import json
 import os
 import sys
 import warnings
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,9 +31,10 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 from threadpoolctl import threadpool_limits
 
-from benchmarks.data import real_data
-from benchmarks.report import Report
-from eigenveil import NoisyResultWarning, PrivateCovariance, PrivatePCA
+from benchmarks.data import at_hand, real_rows
+from benchmarks.intervals_figure import draw
+from benchmarks.report import ROOT, Report, digest, state
+from eigenveil import FederatedPCA, NoisyResultWarning, PrivateCovariance, PrivatePCA
 from eigenveil.models.pca.intervals import moment_of
 
 Array = NDArray[np.float64]
@@ -37,7 +43,7 @@ FITS, EPSILONS, DELTA = 400, (0.5, 1.0, 3.0), 1e-5
 _COMPONENTS, _FEW = 5, 400
 _HIDDEN = "eigenvalue that noise hides"
 _BOUNDS = ("angle", "subspace_angle", "lost_energy", _HIDDEN)
-_SECTION = f"Coverage of 95 % intervals of a table ({FITS} fits a cell, delta = 1e-5)"
+PAGE, FIGURE = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "images" / "intervals.png"
 
 
 def _scaled(rows: Array) -> Array:
@@ -70,15 +76,15 @@ def _columns(rows: int, features: int, draw: Callable[..., Any]) -> Array:
 
 
 def _of(name: str) -> Callable[[], Array]:
-    return lambda: real_data()[name][0]
+    return lambda: real_rows(name)
 
 
 TABLES: dict[str, Callable[[], Array]] = {
     "digits": lambda: load_digits().data,
-    "wine": lambda: _scaled(real_data()["wine"][0]),
+    "wine": lambda: _scaled(real_rows("wine")),
     "motes volt": _of("motes volt"),
     "motes light": _of("motes light"),
-    "covtype": lambda: _scaled(real_data()["covtype"][0][:, :10]),
+    "covtype": lambda: _scaled(real_rows("covtype")[:, :10]),
     "1/j": lambda: _power(5000, 20, turned=False),
     "1/j, turned": lambda: _power(5000, 20, turned=True),
     "1/j, 50 columns": lambda: _power(20_000, 50, turned=True),
@@ -99,7 +105,7 @@ TABLES: dict[str, Callable[[], Array]] = {
 }
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _rows(name: str) -> Array:
     return np.asarray(TABLES[name](), dtype=np.float64)
 
@@ -110,23 +116,26 @@ class Fit(NamedTuple):
     make: Callable[..., Any]
     options: Mapping[str, Any] = {}
     bounded: bool = False
+    sites: int = 0
 
     def fitted(self, rows: Array, epsilon: float, seed: int) -> Any:
         told: dict[str, Any] = {}
         if self.bounded:
             told["row_norm"] = float(np.quantile(np.linalg.norm(rows - rows.mean(0), axis=1), 0.9))
-        if self.make is PrivatePCA:
+        if self.make is not PrivateCovariance:
             told["n_components"] = min(_COMPONENTS, rows.shape[1] - 1)
         model = self.make(**self.options, epsilon=epsilon, delta=DELTA, random_state=seed, **told)
+        parts = {f"site-{place}": part for place, part in enumerate(np.array_split(rows, 3))}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoisyResultWarning)
-            return model.fit(rows)
+            return model.fit(parts if self.sites else rows)
 
 
 FITTED = {
     "PCA": Fit(PrivatePCA),
     "PCA, one release of shortened rows": Fit(PrivatePCA, {"mechanism": "gaussian"}, bounded=True),
     "covariance": Fit(PrivateCovariance),
+    "PCA of three sites": Fit(FederatedPCA, sites=3),
 }
 
 
@@ -184,13 +193,14 @@ def _first_seed(*cell: object) -> int:
     return 1000 * (zlib.crc32(repr(cell).encode()) % 1_000_000)
 
 
+Cell = tuple[str, str, float]  # Table, estimator, epsilon
 Counts = dict[str, tuple[int, int, int]]
 
 
-def _counts(task: tuple[str, str, float, int, int]) -> Counts:
+def _counts(cell: Cell, fits: int) -> Counts:
     """Of each kind of number: how many intervals hold it, are shown, and there are."""
-    table, fit, epsilon, first, fits = task
-    rows = _rows(table)
+    table, fit, epsilon = cell
+    rows, first = _rows(table), _first_seed(*cell)
     found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     with threadpool_limits(1):
         for seed in range(first, first + fits):
@@ -221,65 +231,128 @@ def _kinds(model: Any, name: str, shown: Any) -> Iterator[tuple[str, Any]]:
     yield _HIDDEN, shown & ~clear
 
 
-def _together(parts: list[Counts]) -> Counts:
-    found: dict[str, Array] = defaultdict(lambda: np.zeros(3))
-    for part in parts:
-        for name, counts in part.items():
-            found[name] += counts
-    return {name: tuple(map(int, counts)) for name, counts in found.items()}  # type: ignore[misc]
+@dataclass
+class Measured:
+    """Cells that were fitted, and of which code."""
+
+    fits: int
+    state: str  # What the page says: when, and of which code
+    code: str
+    cells: dict[Cell, Counts] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, file: Path) -> Measured:
+        plain = json.loads(file.read_text(encoding="utf-8"))
+        cells = {
+            (each["table"], each["fit"], each["epsilon"]): {
+                name: tuple(counts) for name, counts in each["counts"].items()
+            }
+            for each in plain.pop("cells")
+        }
+        return cls(**plain, cells=cells)
+
+    def write(self, file: Path) -> None:
+        """In one step: a run that is cut leaves a whole file of what was done."""
+        head = json.dumps({"fits": self.fits, "state": self.state, "code": self.code})[:-1]
+        cells = ",\n".join(
+            json.dumps({"table": table, "fit": fit, "epsilon": epsilon, "counts": counts})
+            for (table, fit, epsilon), counts in self.cells.items()
+        )
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(".part")
+        partial.write_text(f'{head}, "cells": [\n{cells}\n]}}\n', encoding="utf-8")
+        partial.replace(file)
 
 
-def cells(tables: list[str], fits: int) -> Iterator[tuple[str, str, float, Counts]]:
-    """Table, estimator, epsilon, and the counts of each kind of number."""
-    workers = os.cpu_count() or 1
-    shares = [fits // workers + (place < fits % workers) for place in range(workers)]
-    starts = np.cumsum([0, *shares[:-1]]).tolist()
-    with ProcessPoolExecutor(workers) as pool:
-        for table in tables:
-            for fit in FITTED:
-                for epsilon in EPSILONS:
-                    tasks = [
-                        (table, fit, epsilon, _first_seed(table, fit, epsilon) + start, share)
-                        for start, share in zip(starts, shares, strict=True)
-                    ]
-                    yield table, fit, epsilon, _together(list(pool.map(_counts, tasks)))
+def measure(tables: list[str], fits: int, file: Path, processes: int) -> Measured:
+    """Fit the cells that the file has not, the large ones first and those of sites last."""
+    code = digest()
+    found = Measured(fits, state(code), code)
+    if file.exists():
+        before = Measured.read(file)
+        if (before.fits, before.code) == (fits, code):
+            found = before
+    wanted = [
+        (table, fit, epsilon)
+        for fit in sorted(FITTED, key=lambda name: FITTED[name].sites)
+        for table in sorted(tables, key=lambda name: -_rows(name).size)
+        for epsilon in EPSILONS
+    ]
+    with ProcessPoolExecutor(processes) as pool:
+        running = {
+            pool.submit(_counts, cell, fits): cell for cell in wanted if cell not in found.cells
+        }
+        for number, done in enumerate(as_completed(running), 1):
+            cell, error = running[done], done.exception()
+            if error is None:
+                found.cells[cell] = done.result()
+                found.write(file)
+            print(f"{number} of {len(running)}: {_said(cell)} {error or ''}".rstrip(), flush=True)
+    return found
 
 
-def _pooled(report: Report, name: str, parts: list[tuple[str, int, int, int]]) -> None:
-    held, shown, there = np.sum([part[1:] for part in parts], axis=0)
+def _said(cell: Cell) -> str:
+    table, fit, epsilon = cell
+    return f"{table}, {fit}, epsilon {epsilon:g}"
+
+
+def _pooled(report: Report, section: str, name: str, parts: Mapping[Cell, list[int]]) -> None:
+    held, shown, there = np.sum(list(parts.values()), axis=0)
     if not shown:
         return
-    coverage = held / shown
     at_least = f"{name} (shown {shown / there:.0%} of {there:,})"
-    report.add(_SECTION, f"{at_least}, pooled", coverage, 0.93)
+    report.add(section, f"{at_least}, pooled", held / shown, 0.93)
     if name not in _BOUNDS:
-        report.add(
-            _SECTION, f"{at_least}, pooled, no wider than needed", coverage, 0.97, at_most=True
-        )
-    worst = min(
-        ((part[1] / part[2], part[0]) for part in parts if part[2] >= _FEW), default=(math.nan, "")
-    )
-    if worst[1]:
-        report.add(_SECTION, f"{name}, worst cell: {worst[1]}", worst[0], 0.90)
+        text = f"{at_least}, pooled, no wider than needed"
+        report.add(section, text, held / shown, 0.97, at_most=True)
+    enough = [(part[0] / part[1], cell) for cell, part in parts.items() if part[1] >= _FEW]
+    if enough:
+        coverage, cell = min(enough)
+        report.add(section, f"{name}, worst cell: {_said(cell)}", coverage, 0.90)
+
+
+def reported(found: Measured, report: Report) -> None:
+    """Each kind of number, pooled, and its worst cell; and the figure of all cells."""
+    section = f"Coverage of 95 % intervals of a table ({found.fits} fits a cell, delta = 1e-5)"
+    kinds: dict[str, dict[Cell, Any]] = defaultdict(dict)
+    for cell, counts in found.cells.items():
+        for name, each in counts.items():
+            kinds[name][cell] = each
+    for name, parts in kinds.items():
+        _pooled(report, section, name, parts)
+    report.measured[section] = found.state
+    draw(kinds, _BOUNDS, _FEW, FIGURE)
 
 
 def run(report: Report) -> None:
-    """Every table, estimator and epsilon; then each kind of number, pooled, and its worst cell."""
-    there = [name for name in TABLES if name in real_data() or name not in _AT_HAND]
-    kinds: dict[str, list[tuple[str, int, int, int]]] = defaultdict(list)
-    for table, fit, epsilon, counts in cells(there, FITS):
-        for name, (held, shown, size) in counts.items():
-            kinds[name].append((f"{table}, {fit}, epsilon {epsilon:g}", held, shown, size))
-    for name, parts in kinds.items():
-        _pooled(report, name, parts)
+    """Every table, estimator and epsilon, where the rows are at hand."""
+    file = ROOT / "build" / "intervals.json"
+    reported(measure(_there(), FITS, file, os.cpu_count() or 1), report)
 
 
 _AT_HAND = ("wine", "motes volt", "motes light", "covtype")
 
 
+def _there() -> list[str]:
+    return [name for name in TABLES if name not in _AT_HAND or at_hand(name)]
+
+
+def main(words: list[str]) -> None:
+    """Measure into a file, or make the page's section of one."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.intervals")
+    parser.add_argument("tables", nargs="*", help="all that are at hand, if none is named")
+    parser.add_argument("--fits", type=int, default=FITS)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--to", type=Path, default=ROOT / "build" / "intervals.json")
+    parser.add_argument("--from", dest="file", type=Path, help="a file of an earlier run")
+    given = parser.parse_args(words)
+    if given.file is None:
+        measure(given.tables or _there(), given.fits, given.to, given.processes)
+        return
+    report = Report()
+    reported(Measured.read(given.file), report)
+    report.write(PAGE, whole=False)
+
+
 if __name__ == "__main__":
-    for table, fit, epsilon, counts in cells(sys.argv[2:] or list(TABLES), int(sys.argv[1])):
-        print(f"{table}, {fit}, epsilon {epsilon:g}")
-        for name, (held, shown, size) in counts.items():
-            said = f"{held / shown:.3f}" if shown else "-"
-            print(f"  {name:<26} {said:>6}  shown {shown:>7,} of {size:,}", flush=True)
+    main(sys.argv[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+import shutil
 import subprocess
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +18,8 @@ ROOMS = (
     "tables",
 )  # fmt: skip
 _MEASURED = re.compile(r"^Measured on [^\n]*, code ([0-9a-f]{12})\.\n", re.MULTILINE)
+# Empty fields of a syntax tree, which versions of Python show or leave out.
+_EMPTY = re.compile(r"(?:, )?\b\w+=\[\]")
 _STALE = re.compile(r"^\*\*Stale:[^\n]*\n\n?", re.MULTILINE)
 
 
@@ -29,7 +32,8 @@ def digest(source: Path = ROOT / "src" / "eigenveil") -> str:
             body = getattr(node, "body", None)
             if isinstance(body, list):
                 node.body = [each for each in body if not _is_text(each)]  # type: ignore[attr-defined]
-        found.update(f"{file.relative_to(source).as_posix()}\n{ast.dump(tree)}\n".encode())
+        plain = _EMPTY.sub("", ast.dump(tree)).replace("(, ", "(")
+        found.update(f"{file.relative_to(source).as_posix()}\n{plain}\n".encode())
     found.update(b"".join(file.read_bytes() for file in sorted(source.rglob("*.c"))))
     return found.hexdigest()[:12]
 
@@ -44,11 +48,12 @@ def _is_text(node: ast.AST) -> bool:
 
 def state(code: str) -> str:
     """The line under a section's heading: when it was measured, and of which code."""
-    said = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--exclude=*"],
-        cwd=ROOT, check=False, capture_output=True, text=True,
-    )  # fmt: skip
-    commit = said.stdout.strip() or "unknown"
+    words = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    commit = ""
+    if shutil.which("git") is not None:
+        said = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True)
+        commit = said.stdout.strip()
+    commit = commit or "unknown"
     return f"Measured on {datetime.now(UTC):%Y-%m-%d} at commit {commit}, code {code}.\n"
 
 
@@ -68,6 +73,7 @@ class Report:
 
     sections: dict[str, list[tuple[str, str, str, str]]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    measured: dict[str, str] = field(default_factory=dict)  # Of sections measured before: when
 
     def add(
         self, section: str, what: str, measured: float, wanted: float, *, at_most: bool = False
@@ -102,7 +108,7 @@ class Report:
         for section, lines in self.sections.items():
             rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
             head = "| what | measured | wanted | met |\n|---|---|---|---|"
-            texts[section] = f"{section}\n\n{now}\n{head}\n{rows}"
+            texts[section] = f"{section}\n\n{self.measured.get(section, now)}\n{head}\n{rows}"
         for section, text in self.texts.items():
             texts[section] = f"{section}\n\n{now}\n{text}"
         page.parent.mkdir(exist_ok=True)

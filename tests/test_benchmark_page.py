@@ -1,6 +1,7 @@
 """docs/benchmarks.md says of each section when it was measured, and which are of other code."""
 
-from benchmarks import report
+import pytest
+from benchmarks import intervals, report
 from benchmarks.report import Report, digest
 
 
@@ -51,3 +52,21 @@ def test_the_state_is_of_code_and_not_of_what_is_said_about_it(tmp_path):
     (tmp_path / "cli").mkdir()
     (tmp_path / "cli" / "b.py").write_text("y = 1\n")
     assert digest(tmp_path) == found[2]
+
+
+def test_a_file_of_measured_cells_makes_the_section_without_fitting_again(tmp_path, monkeypatch):
+    file = tmp_path / "cells.json"
+    monkeypatch.setattr(intervals, "EPSILONS", (1.0,))
+    monkeypatch.setattr(intervals, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(intervals, "FIGURE", tmp_path / "images" / "intervals.png")
+    found = intervals.measure(["iris"], 2, file, 1)
+    assert set(found.cells) == {("iris", fit, 1.0) for fit in intervals.FITTED}
+    assert intervals.Measured.read(file) == found
+    monkeypatch.setattr(intervals, "_counts", lambda *_: pytest.fail("fitted again"))
+    assert intervals.measure(["iris"], 2, file, 1) == found
+    monkeypatch.setattr(report, "digest", lambda: "b" * 12)
+    intervals.main(["--from", str(file)])
+    said = (tmp_path / "page.md").read_text()
+    assert "Coverage of 95 % intervals of a table (2 fits a cell, delta = 1e-5)" in said
+    assert f"Stale: measured of other code (it was {found.code}, and is bbbb" in said
+    assert (tmp_path / "images" / "intervals.png").exists()
