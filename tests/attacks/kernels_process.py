@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import threadpoolctl
@@ -11,6 +12,7 @@ from eigenveil.moments.accumulators import ComponentEnergy, RowSum, SecondMoment
 from eigenveil.moments.histograms import ColumnHistogram, NormHistogram, range_of
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.rows import DTYPE, Block, RowRule
+from eigenveil.moments.scores import ScoreHistogram
 from eigenveil.moments.third import ThirdMoment
 
 ROWS = 600
@@ -33,6 +35,8 @@ def sums(rule, width):
     yield RowSum(rule, features=width, count_weight=0.25)
     yield SecondMoment(rule, features=width)
     yield Sketch(rule, basis, clip=0.5)
+    seen = replace(rule, basis=basis[:, : min(width, 2)], clip=0.7)
+    yield ScoreHistogram(seen, cells=11)
     yield ComponentEnergy(rule, basis.T, count_weight=0.25)
     yield ThirdMoment(rule, basis, clip=0.5, variance=0.1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from eigenveil.moments.accumulators import ComponentEnergy, RowSum, SecondMoment
 from eigenveil.moments.em import EMSums, Mixture
 from eigenveil.moments.histograms import ColumnHistogram, NormHistogram, range_of
 from eigenveil.moments.rows import Block, RowRule
+from eigenveil.moments.scores import ScoreHistogram
 from eigenveil.moments.third import ThirdMoment
 
 D, BAD = 4, 17
@@ -66,6 +68,7 @@ def sums(precision):
         RowSum(rule, features=D, count_weight=0.25),
         SecondMoment(rule, features=D),
         Sketch(rule, basis, clip=0.5),
+        ScoreHistogram(replace(rule, basis=basis, clip=0.5), cells=6),
         ComponentEnergy(rule, basis.T, count_weight=0.25),
         ThirdMoment(rule, basis, clip=0.5, variance=0.1),
         EMSums(

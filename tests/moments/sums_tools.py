@@ -21,6 +21,7 @@ from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.em import EMSums, Mixture
 from eigenveil.moments.histograms import ColumnHistogram, NormHistogram, range_of
 from eigenveil.moments.rows import DTYPE, Block, Effects, Preparation, RowRule, RowWeights
+from eigenveil.moments.scores import ScoreHistogram
 from eigenveil.moments.source import ArrayRows
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.budget import StepBudget
@@ -138,6 +139,10 @@ def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=
             return SecondMoment(seen_rule(rule, features), features=features)
         case "seen sum":
             return RowSum(seen_rule(rule, features), features=features, count_weight=COUNT_WEIGHT)
+        case "scores" | "scores of one":
+            columns = min(features, 1 if kind.endswith("one") else 2)
+            seen = dataclasses.replace(rule, basis=random_basis(features, columns), clip=0.5)
+            return ScoreHistogram(seen, cells=7)
         case "sketch":
             return Sketch(rule, random_basis(features, few), clip=0.5)
         case "energy":
@@ -173,6 +178,8 @@ KINDS = (
     "residual moment",
     "seen moment",
     "seen sum",
+    "scores",
+    "scores of one",
     "sketch",
     "energy",
     "third moment",

@@ -173,6 +173,12 @@ REFUSED = [
         ({"kind": k, "features": 400, "columns": 257}, {"basis": WIDE})
         for k in ("third-moment", "document-triples")  # too large to hold
     ],
+    *[  # cells that are no histogram, and of what is no histogram
+        ({"kind": "score-histogram", "columns": c, "cells": cells}, {"basis": np.eye(3)[:, :c]})
+        for c, cells in ((2, 0), (2, 513), (3, 4), (0, 4))
+    ],
+    ({"kind": "score-histogram", "columns": 2, "cells": 4}, {"basis": TOO_LONG[0]}),
+    ({"kind": "row-sum", "cells": 4}, {}),
     *[  # products of finer entries
         ({"kind": k, "extra_bits": b, "columns": int(k in WITH_BASIS)}, {"basis": EYE[:, :1]})
         for k in MULTIPLIED

@@ -42,6 +42,7 @@ NOISE = {
     "residual moment": ("gaussian", "wishart"),
     "seen moment": ("gaussian", "wishart"),
     "seen sum": ("gaussian", "vector"),
+    "scores": ("gaussian", "laplace"),
     "sketch": ("gaussian",),
     "energy": ("gaussian", "laplace"),
     "third moment": ("gaussian", "vector"),

@@ -1,7 +1,7 @@
 """The real sums over units, of rows or of documents, against their recorded sensitivity."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -32,6 +32,7 @@ from eigenveil.moments.em import EMSums, Mixture
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.histograms import NormHistogram
 from eigenveil.moments.rows import Block, RowRule, RowWeights
+from eigenveil.moments.scores import ScoreHistogram
 from eigenveil.moments.source import ArrayRows, SparseRows
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.tables.units import LabelledRows, UnitRows
@@ -104,6 +105,10 @@ PREPARED = {
     "second moment": (lambda r: SecondMoment(r(0), features=D), FIRST),
     "coarse moment": (lambda r: SecondMoment(r(-8), features=D), FIRST),
     "sketch": (lambda r: Sketch(r(0), SEEN, clip=0.5), 9.0 * SEEN[:, 0]),
+    "scores": (
+        lambda r: ScoreHistogram(replace(r(0), basis=SEEN[:, :2]), cells=5, weighted=True),
+        FIRST,
+    ),
     "energy": (lambda r: ComponentEnergy(r(0), SEEN.T, count_weight=COUNT_WEIGHT), 9 * SEEN[:, 0]),
     "third moment": (
         lambda r: ThirdMoment(r(0), SEEN, clip=0.5, variance=VARIANCE, weighted=True),

@@ -136,6 +136,7 @@ def described(name):
         },
         "row-sum": {"count_weight": 0.25, "extra_bits": 2},
         "second-moment": {"extra_bits": -2},
+        "score-histogram": {"clip": 0.5, "cells": 4, "columns": 2, "weighted": True},
         "sketch": {"clip": 0.5},
         "component-energy": {"count_weight": 0.25},
         "third-moment": {"clip": 0.5, "variance": 0.125},

@@ -23,6 +23,7 @@ NOISE = {
     "pair-counts": "gaussian vector",
     "row-sum": "gaussian vector",
     "second-moment": "gaussian wishart vector",
+    "score-histogram": "gaussian laplace",
     "sketch": "gaussian vector",
     "component-energy": "gaussian laplace",
     "bingham-vectors": "bingham",

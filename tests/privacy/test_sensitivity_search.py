@@ -8,6 +8,8 @@ import pytest
 from scipy.optimize import minimize
 
 from eigenveil.moments.documents.documents import FEWEST_WORDS
+from eigenveil.moments.rows import Block, RowRule
+from eigenveil.moments.scores import ScoreHistogram
 from eigenveil.privacy import statistics
 from eigenveil.privacy.guarantee import ADJACENCIES
 from eigenveil.privacy.releases import Noise, ReleaseRecord
@@ -187,6 +189,41 @@ def test_other_histograms_of_columns_are_rejected(function, old, new):
         wrong(adjacency, variables=3) < far * 0.999
         for adjacency, far in zip(ADJACENCIES, found, strict=True)
     )
+
+
+def scores_search(adjacency, norm, cells=4):
+    """Rows of a disc, of which each counts in the cell of a grid, or is left out."""
+    places = np.linspace(-1.0, 1.0, 9)
+    rows = np.array([row for row in product(places, places) if math.hypot(*row) <= 1.0])
+    one = [np.zeros(cells**2)]
+    for row in rows:
+        total = ScoreHistogram(RowRule(bound=1.0, basis=np.eye(2)), cells=cells)
+        total.update(Block(row[None].copy()))
+        one.append(total.integers().astype(float))
+    if adjacency == "add-remove":
+        return max(map(norm, one))
+    return max(norm(a - b) for a in one for b in one)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_histograms_of_scores_move_as_far_as_claimed(adjacency):
+    for kind, norm in (("gaussian", l2), ("laplace", l1)):
+        claimed = record("score-histogram", kind, adjacency).sensitivity()
+        assert scores_search(adjacency, norm) == pytest.approx(claimed, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new"),
+    [
+        (statistics.score_histogram, "else SQRT2", "else 1.0"),
+        (statistics.score_histogram_l1, "else 2.0", "else SQRT2"),
+        (statistics.score_histogram, "1.0 if", "0.9 if"),
+    ],
+)
+def test_other_histograms_of_scores_are_rejected(function, old, new):
+    norm = l1 if function is statistics.score_histogram_l1 else l2
+    wrong = mutant(function, old, new)
+    assert any(wrong(each) < 0.999 * scores_search(each, norm) for each in ADJACENCIES)
 
 
 def bingham_loss(moment_, one, two):

@@ -6,6 +6,7 @@ moves the sum as far as it can.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -32,6 +33,7 @@ from eigenveil.moments.histograms import (
     ObservedPairs,
 )
 from eigenveil.moments.rows import RowRule
+from eigenveil.moments.scores import ScoreHistogram
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.mask_views import MaskKind
@@ -60,6 +62,7 @@ columns = partial(ColumnHistogram, FEATURES, precision="double")
 categories = partial(  # a number, and a category of two levels
     ColumnHistogram, FEATURES + 1, precision="double", variables=np.array([0.0, 1.0, 1.0])
 )
+scores = partial(ScoreHistogram, replace(RULE, basis=np.eye(FEATURES)), cells=4)
 sketch = partial(Sketch, RULE, np.eye(FEATURES), clip=1.0)
 energy = partial(ComponentEnergy, RULE, np.eye(FEATURES)[:1], count_weight=0.25)
 third_moment = partial(ThirdMoment, RULE, np.eye(FEATURES), clip=1.0, variance=0.05)
@@ -83,8 +86,8 @@ clipped_triples = partial(triples, clip=0.25)
 column_counts = partial(ObservedCounts, FEATURES)
 pair_counts = partial(ObservedPairs, FEATURES)
 # of units' rows
-weighted_em_sums, weighted_histogram, weighted_third_moment, weighted_triples = (
-    partial(each, weighted=True) for each in (em_sums, histogram, third_moment, triples)
+weighted_em_sums, weighted_histogram, weighted_third_moment, weighted_triples, weighted_scores = (
+    partial(each, weighted=True) for each in (em_sums, histogram, third_moment, triples, scores)
 )
 
 
@@ -130,6 +133,10 @@ _LINES: list[_Line] = [
     ("column-histogram", "", columns, "gaussian", _REPLACE, _WITH_U, [V, LONGER]),
     ("column-histogram", "", columns, "laplace", _REPLACE, _WITH_U, [V, LONGER]),
     ("column-histogram", "levels", categories, "gaussian", _REPLACE, [FIRST], [SECOND]),
+    ("score-histogram", "", scores, "gaussian", _ADD, _WITH_U, _WITHOUT),
+    ("score-histogram", "", scores, "laplace", _ADD, _WITH_U, _WITHOUT),
+    ("score-histogram", "", scores, "gaussian", _REPLACE, _WITH_U, _V_AGAIN),
+    ("score-histogram", "", scores, "laplace", _REPLACE, _WITH_U, _V_AGAIN),
     ("component-energy", "", energy, "gaussian", _ADD, [V, AXIS], [V]),
     ("component-energy", "", energy, "laplace", _ADD, [V, AXIS], [V]),
     ("component-energy", "", energy, "gaussian", _REPLACE, [V, AXIS], [V, OTHER_AXIS]),
@@ -167,6 +174,7 @@ _LINES: list[_Line] = [
     ("sketch", "units", sketch, "gaussian", _ADD, _WITH_TEN, [_SINGLE]),
     ("norm-histogram", "units", weighted_histogram, "gaussian", _ADD, _WITH_TEN, [_SINGLE]),
     ("norm-histogram", "units", weighted_histogram, "laplace", _ADD, _WITH_TEN, [_SINGLE]),
+    ("score-histogram", "units", weighted_scores, "gaussian", _REPLACE, [_TEN], [_TEN_ACROSS]),
     ("component-energy", "units", energy, "gaussian", _REPLACE, [_ALONG], [_ACROSS]),
     ("third-moment", "units", weighted_third_moment, "gaussian", _ADD, _WITH_TEN, [_SINGLE]),
     ("document-pairs", "units", pairs, "gaussian", _REPLACE, [_TEN_OF_ONE], [_TEN_OF_OTHER]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +10,16 @@ from eigenveil.moments.histograms import MAGNITUDE_BINS, RANGE_BINS
 from eigenveil.privacy.statistics import StatisticName
 
 Step = Literal[
-    "missing", "columns", "scale", "center", "covariates", "moment", "variance", "tensor", "sums"
+    "missing",
+    "columns",
+    "scale",
+    "center",
+    "covariates",
+    "moment",
+    "variance",
+    "scores",
+    "tensor",
+    "sums",
 ]
 
 
@@ -26,7 +35,7 @@ class Planned:
     beside: bool = False  # Whether it is released in the same round as the release before it
     # How many numbers it may have, without a row count, where the statistic and the plan's features
     # do not say
-    sizes: range | None = None
+    sizes: Sequence[int] | None = None
     square_weight: float = 0.0  # At which squares are in it, beside sums
     counts: bool = False  # Whether it has counts of its own, however many rows are known to be
     # Why a fit ends after its round where it shows nothing; empty where the fit goes on

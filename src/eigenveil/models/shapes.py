@@ -115,6 +115,12 @@ def _few_columns(plan: BasePlan, asked: Description) -> bool:
     return asked.columns <= plan.n_components
 
 
+def _few_cells(plan: BasePlan, asked: Description) -> bool:
+    planned = [each.sizes or (0,) for each in plan.schedule if each.step == "scores"]
+    cells: int = asked.cells**asked.columns
+    return any(cells <= sizes[-1] for sizes in planned)
+
+
 def _same_norm(plan: BasePlan, asked: Description) -> bool:
     return asked.nuclear == (plan.noises["moment"].norm == "nuclear")
 
@@ -133,6 +139,9 @@ SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
             lambda plan: plan.features, counts_shares=True, grid=_of_counts
         ),
         "pair-counts": ReleaseShape(_symmetric, counts_shares=True, grid=_of_counts),
+        "score-histogram": ReleaseShape(
+            _planned, clip=(0.0, 1.0), counts_shares=True, grid=_of_counts, fits=_few_cells
+        ),
         "row-sum": ReleaseShape(lambda plan: plan.features, counts=(1.0, 1.0)),
         "second-moment": ReleaseShape(_symmetric),
         "bingham-vectors": ReleaseShape(_symmetric),

@@ -39,6 +39,7 @@ from eigenveil.moments.rows import (
     Preparation,
     RowRule,
 )
+from eigenveil.moments.scores import MOST_CELLS, MOST_DIRECTIONS, ScoreHistogram
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.statistics import STATISTICS
 
@@ -47,8 +48,9 @@ __all__ = ["ACCUMULATORS", "Description", "describe", "rebuild"]
 Arrays = Mapping[str, NDArray[np.float64]]
 # A column of a basis is at most this long; products of prepared rows with it are then exact.
 _LONGEST_COLUMN = 1.001
-# Of a tensor, whose entries are as many as the cube.
-_MOST_MODES = 256
+# Of a tensor entries are as many as the cube; of a histogram cells as many as the square.
+_MOST_COLUMNS = {name: 256 for name, each in STATISTICS.items() if each.layout == "tensor"}
+_MOST_COLUMNS |= {ScoreHistogram.statistic: MOST_DIRECTIONS}
 
 ACCUMULATORS: Mapping[str, type[Accumulator]] = MappingProxyType(
     {
@@ -62,6 +64,7 @@ ACCUMULATORS: Mapping[str, type[Accumulator]] = MappingProxyType(
             ComponentEnergy,
             ObservedCounts,
             ObservedPairs,
+            ScoreHistogram,
             ThirdMoment,
             EMSums,
             DocumentPairs,
@@ -101,7 +104,7 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     taken = effects is None or (_are_effects(effects, d.features) and _takes_effects(d))
     _require(taken, f"a {d.kind} less the effects of what are no covariates")
     basis = np.array(arrays["basis"]) if d.with_basis else None
-    most = min(d.features, _MOST_MODES) if STATISTICS[d.kind].layout == "tensor" else d.features
+    most = min(d.features, _MOST_COLUMNS.get(d.kind, d.features))
     few = not (d.with_basis or STATISTICS[d.kind].layout == "matrix") or 1 <= d.columns <= most
     _require(few, f"a {d.kind} with {d.columns} columns, of {most} at the most,")
     short = basis is None or _longest_column(basis) <= _LONGEST_COLUMN
@@ -126,6 +129,8 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     _require(known, f"a {d.kind} of columns that belong to no variable")
     mixed = (d.mixture is not None) == (made is EMSums) and _is_mixture(d, arrays)
     _require(mixed, f"a {d.kind} about a mixture that cannot be one")
+    cells = 1 <= d.cells <= MOST_CELLS if made is ScoreHistogram else d.cells == 0
+    _require(cells, f"a {d.kind} of {d.cells} cells a side")
     own = {"rule": rule, "center": center, "preparation": rule.preparation, "basis": basis}
     return made.from_spec(d, own | {"variables": variables, "arrays": arrays})
 

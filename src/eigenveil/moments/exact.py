@@ -260,6 +260,7 @@ class Description(BaseModel):
     nuclear: bool = False
     categories: bool = False
     mixture: MixtureSpec | None = None
+    cells: int = Field(default=0, ge=0)
 
     @property
     def with_basis(self) -> bool:

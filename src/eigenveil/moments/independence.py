@@ -24,6 +24,7 @@ from eigenveil.moments.em import EMSums, Mixture
 from eigenveil.moments.histograms import ColumnHistogram, NormHistogram
 from eigenveil.moments.norms import FloatArray
 from eigenveil.moments.rows import DTYPE, Block, Precision, RowRule
+from eigenveil.moments.scores import ScoreHistogram
 from eigenveil.moments.third import ThirdMoment
 
 # Odd widths start every row at another alignment; 67 is more than a few registers hold.
@@ -92,6 +93,8 @@ def _sums(rule: RowRule, basis: NDArray[np.float64]) -> Iterator[Accumulator]:
     yield Sketch(rule, basis, clip=0.5)
     yield ComponentEnergy(rule, basis.T, count_weight=0.25)
     yield ThirdMoment(rule, basis, clip=0.5, variance=0.1)
+    seen = RowRule(rule.center, bound=2.0, precision=precision, basis=basis[:, :2], clip=0.5)
+    yield ScoreHistogram(seen, cells=9)
     factors = np.stack([np.eye(width), np.eye(width)[::-1] + 0.25])
     mixture = Mixture(0.1 * factors[:, 0], np.zeros(2), factors, np.full(2, 0.5))
     yield EMSums(rule, mixture, squares="full")

@@ -122,7 +122,9 @@ class Sizes:
         for each in self._round(number):
             kind = STATISTICS[each.statistic]
             if kind.needs_basis:
-                columns = plan.sketch_columns if kind.layout == "matrix" else plan.n_components
+                columns = (
+                    plan.sketch_columns if kind.layout == "matrix" else max(2, plan.n_components)
+                )
                 found += beside + plan.features * columns
             else:
                 found += beside + (plan.requested_values() if is_known else 0)

@@ -56,6 +56,16 @@ def column_histogram_l1(adjacency: Adjacency, *, variables: int) -> float:
     return float(variables if adjacency == "add-remove" else 2 * variables)
 
 
+def score_histogram(adjacency: Adjacency) -> float:
+    """Histogram of what is seen of rows: a row counts in one cell (docs/proofs/scores.md)."""
+    return 1.0 if adjacency == "add-remove" else SQRT2
+
+
+def score_histogram_l1(adjacency: Adjacency) -> float:
+    """The same in L1."""
+    return 1.0 if adjacency == "add-remove" else 2.0
+
+
 def second_moment(adjacency: Adjacency) -> float:
     """``X.T @ X`` in the Frobenius norm: |xx' - yy'|_F <= sqrt(2), reached at orthogonal x, y."""
     return 1.0 if adjacency == "add-remove" else SQRT2
@@ -277,6 +287,16 @@ _ALL = (
         pure=("nuclear", "l2"),
         ratios={"l2": _ROOT_OF_2},
         may_have_basis=True,
+        seen_through=True,
+    ),
+    Statistic(
+        "score-histogram",
+        "vector",
+        {"l2": _of(score_histogram), "l1": _of(score_histogram_l1)},
+        pure=("l1",),
+        ratios={"l2": _ROOT_OF_2},
+        proof="scores.md",
+        needs_basis=True,
         seen_through=True,
     ),
     Statistic("sketch", "matrix", {"l2": _of(sketch)}, pure=("l2",), needs_basis=True),
