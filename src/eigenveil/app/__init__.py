@@ -22,6 +22,9 @@ if TYPE_CHECKING:
         certify as certify,
     )
     from eigenveil.app import (
+        compare as compare,
+    )
+    from eigenveil.app import (
         decisions as decisions,
     )
     from eigenveil.app import (

@@ -101,10 +101,8 @@ def transform(
         check_place(eigenval_of(out), overwrite=overwrite)
     model = load_model(result / MODEL)
     presenter = presenter_of(model)
-    found = _schema_of(result, schema)
-    rows = _open(model, places, found, read=read)
-    if rows.features != model.n_features_in_:
-        raise DataError("features-of-model", features=rows.features, wanted=model.n_features_in_)
+    found = schema_of(result, schema)
+    rows = open_for(model, places, found, read=read)
     usual = _usual_labels(model, found, out)
     labels = () if _is_cells(out) else _labels(rows, ids, usual, out)
     holes = presenter.takes_holes and model.plan_.holes
@@ -169,25 +167,29 @@ class _Written:
         return found
 
 
-def _schema_of(result: Path, given: Path | None) -> Schema | None:
+def schema_of(result: Path, given: Path | None) -> Schema | None:
     place = result / SCHEMA if given is None else given
     return read_schema(place) if given is not None or place.exists() else None
 
 
-def _open(
+def open_for(
     model: StoredModel, files: Sequence[str | Place], schema: Schema | None, *, read: ReadOptions
 ) -> FileRows:
     """A model's columns, by its schema or by name; by position where there are no names."""
     names = names_of(model)
     if schema is None:
-        return WantedColumns(names, read=read).open_like(files)
-    if names is not None and list(schema.names) != names:
+        rows = WantedColumns(names, read=read).open_like(files)
+    elif names is not None and list(schema.names) != names:
         raise DataError(
             "other-columns",
             whose="the schema",
             difference=f"{first_difference(schema.names, names)} in the model",
         )
-    return open_rows(files, schema=schema.features_only(), read=read)
+    else:
+        rows = open_rows(files, schema=schema.features_only(), read=read)
+    if rows.features != model.n_features_in_:
+        raise DataError("features-of-model", features=rows.features, wanted=model.n_features_in_)
+    return rows
 
 
 def _usual_labels(model: StoredModel, schema: Schema | None, out: Path) -> Sequence[str]:

@@ -63,6 +63,7 @@ _SUMMARIES = {
     "fit": "Fit private PCA, or another --task, to the rows of FILES, or of several sites.",
     "transform": "Write what a result says of the rows of FILES, such as their scores.",
     "show": "Show the components, the releases and the guarantee of a result.",
+    "compare": "Show a result beside the exact one of its rows, for their owner: NOT PRIVATE.",
     "report": (
         "Write a result as one page of HTML: pictures, tables, guarantees, methods, model card."
     ),
@@ -91,7 +92,9 @@ _SUMMARIES = {
     "console": "Serve the pages until stopped (Ctrl-C): with --party or with --data.",
 }
 _ELSEWHERE = {  # not in the module of their own name
-    **dict.fromkeys(("show", "transform", "report", "export"), "eigenveil.cli.commands.results"),
+    **dict.fromkeys(
+        ("show", "transform", "compare", "report", "export"), "eigenveil.cli.commands.results"
+    ),
     **dict.fromkeys(("proofs", "audit"), "eigenveil.cli.commands.certify"),
     "federate-tree": "eigenveil.cli.commands.fit",
     "relay": "eigenveil.cli.commands.exchange",

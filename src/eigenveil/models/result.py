@@ -299,3 +299,46 @@ def _plain(value: Any) -> Any:
     if isinstance(value, numbers.Real):
         return float(value)
     return repr(value)
+
+
+# -- What a model's file holds.
+
+
+# Their lengths are not that of the components; the last may be NaN.
+_OF_FEATURES = ("mean", "mean_error", "scale")
+_OF_COVARIATES, _OF_SHAPES = "covariate_effects", "covariances"
+_OF_ANY_LENGTH = "strengths"
+_MAY_BE_NAN = ("explained_variance", "explained_variance_ratio")
+
+
+def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, names: object) -> None:
+    """Raise where a model's arrays do not belong together."""
+    first = next(iter(arrays), "")
+    if not first:
+        raise ValueError("it has no arrays")
+    if arrays[first].ndim != 2:
+        raise ValueError(f"{first} has {arrays[first].ndim} dimensions")
+    count, width = arrays[first].shape
+    if type(features) is not int or width != features:
+        raise ValueError(f"{first} has {width} columns")
+    if names is not None and not (isinstance(names, list) and len(names) == width):
+        raise ValueError(f"{first} has {width} columns, and as many names there are not")
+    for name, array in arrays.items():
+        if released_sum(name):  # its size is compared with its record's
+            if array.dtype != np.float64 or not np.isfinite(array).all():
+                raise ValueError(f"{name} is {array.dtype}, or has entries that are not finite")
+            continue
+        size: tuple[int, ...] = (width if name in _OF_FEATURES else count,)
+        if name == first:
+            size = (count, width)
+        if name == _OF_ANY_LENGTH:
+            size = (array.size,)
+        if name == _OF_COVARIATES:
+            size = (width, *array.shape[1:2])
+        if name == _OF_SHAPES and array.ndim > 1:  # of "diag", "tied" and "full"
+            shapes = ((count, width), (width, width), (count, width, width))
+            size = next((each for each in shapes if each == array.shape), size)
+        if array.shape != size or array.dtype.kind not in "biuf":
+            raise ValueError(f"{name} is {array.dtype} of shape {array.shape}")
+        if name not in _MAY_BE_NAN and not np.isfinite(array).all():
+            raise ValueError(f"{name} has entries that are not finite")

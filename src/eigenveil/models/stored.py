@@ -9,6 +9,7 @@ import tokenize
 import warnings
 import zipfile
 import zlib
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -31,12 +32,20 @@ from eigenveil.errors import (
 )
 from eigenveil.files import replacing
 from eigenveil.models.as_sklearn import not_exportable
+from eigenveil.models.beside import BesideExact
 from eigenveil.models.certify import check_model
 from eigenveil.models.display import fitted_html
 from eigenveil.models.intervals.asked import asked
 from eigenveil.models.intervals.bars import Intervals, Kind, Quantity
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.result import EstimatorSpec, Result, View, made_of, parts_of, released_sum
+from eigenveil.models.result import (
+    EstimatorSpec,
+    Result,
+    View,
+    check_model_arrays,
+    made_of,
+    parts_of,
+)
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
 from eigenveil.privacy.certificate import certificate_from
 from eigenveil.tables.adapters import validated
@@ -132,6 +141,35 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         """What a result of this family has intervals of."""
         del level, of
         raise DataError("no-intervals", estimator=result.spec.estimator)
+
+    def compare(self, X: ArrayLike) -> BesideExact:
+        """This result beside the exact one of the rows themselves. NOT PRIVATE: for their owner.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows of the fit: of all its sites, where there were several. Those with missing or
+            infinite entries are left out, and counted.
+
+        Returns
+        -------
+        comparison : BesideExact
+            ``lines`` (one a component, with its interval), ``measures`` of the whole, ``held`` (how
+            many intervals hold the exact number), ``notes``.
+
+        Raises
+        ------
+        NotFittedError
+        DataError
+            Where the columns are not the model's; ``compare-without-rows``.
+        """
+        self._check_fitted()
+        kept = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+        return self._beside(self._validated(X, **kept, ensure_all_finite=False, reset=False))
+
+    @abstractmethod
+    def _beside(self, rows: Any) -> BesideExact:
+        """This result beside the exact one of checked rows, dense or sparse."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file (numpy's format with JSON inside, no pickle).
@@ -406,41 +444,3 @@ NOT_A_MODEL = (
     zipfile.BadZipFile,
 )
 """What reading a cut, changed or foreign file raises."""
-# Their lengths are not that of the components; the last may be NaN.
-_OF_FEATURES = ("mean", "mean_error", "scale")
-_OF_COVARIATES, _OF_SHAPES = "covariate_effects", "covariances"
-_OF_ANY_LENGTH = "strengths"
-_MAY_BE_NAN = ("explained_variance", "explained_variance_ratio")
-
-
-def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, names: object) -> None:
-    """Raise where a model's arrays do not belong together."""
-    first = next(iter(arrays), "")
-    if not first:
-        raise ValueError("it has no arrays")
-    if arrays[first].ndim != 2:
-        raise ValueError(f"{first} has {arrays[first].ndim} dimensions")
-    count, width = arrays[first].shape
-    if type(features) is not int or width != features:
-        raise ValueError(f"{first} has {width} columns")
-    if names is not None and not (isinstance(names, list) and len(names) == width):
-        raise ValueError(f"{first} has {width} columns, and as many names there are not")
-    for name, array in arrays.items():
-        if released_sum(name):  # its size is compared with its record's
-            if array.dtype != np.float64 or not np.isfinite(array).all():
-                raise ValueError(f"{name} is {array.dtype}, or has entries that are not finite")
-            continue
-        size: tuple[int, ...] = (width if name in _OF_FEATURES else count,)
-        if name == first:
-            size = (count, width)
-        if name == _OF_ANY_LENGTH:
-            size = (array.size,)
-        if name == _OF_COVARIATES:
-            size = (width, *array.shape[1:2])
-        if name == _OF_SHAPES and array.ndim > 1:  # of "diag", "tied" and "full"
-            shapes = ((count, width), (width, width), (count, width, width))
-            size = next((each for each in shapes if each == array.shape), size)
-        if array.shape != size or array.dtype.kind not in "biuf":
-            raise ValueError(f"{name} is {array.dtype} of shape {array.shape}")
-        if name not in _MAY_BE_NAN and not np.isfinite(array).all():
-            raise ValueError(f"{name} has entries that are not finite")

@@ -135,14 +135,6 @@ def labels_of(model: Any, most: int | None = None) -> list[str]:
     ]
 
 
-def matched(likeness: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Pairs of components of two results, as like each other as can be together."""
-    # imported here: scipy's optimisers take a moment to load, and only comparisons want them
-    from scipy.optimize import linear_sum_assignment
-
-    return [(int(i), int(j)) for i, j in zip(*linear_sum_assignment(-likeness), strict=True)]
-
-
 @contextmanager
 def columns_matched() -> Iterator[None]:
     """For rows whose columns were matched by name already, and come without names.

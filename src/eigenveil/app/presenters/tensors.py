@@ -19,11 +19,11 @@ from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
     columns_matched,
-    matched,
     name_of,
     names_of,
 )
 from eigenveil.errors import printable, short_name
+from eigenveil.models.beside import matched
 from eigenveil.models.mixture.estimator import FittedMixture
 from eigenveil.models.topics.estimator import FittedTopics
 

@@ -1,4 +1,4 @@
-"""``eigenveil show``, ``transform``, ``report`` and ``export``: what is made of a result."""
+"""``show``, ``transform``, ``compare``, ``report`` and ``export``: what is made of a result."""
 
 from __future__ import annotations
 
@@ -78,6 +78,34 @@ def transform(
         overwrite=overwrite,
     )
     present(found, json=json, quiet=quiet)
+
+
+# -- ``eigenveil compare``: a result beside the rows themselves.
+
+
+@options.reads_files
+def compare(
+    result: options.ResultFolder,
+    files: Annotated[
+        list[str] | None, typer.Argument(help="The rows that the result was fitted to.")
+    ] = None,
+    sql: options.Sql = None,
+    database: options.Database = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(help="What the columns are; that of the result by default, if it has one."),
+    ] = None,
+    json: options.Json = False,
+    *,
+    read: Any,
+) -> None:
+    """Show a result beside the exact one of its rows, for their owner alone: NOT PRIVATE.
+
+    What is printed shows the rows themselves: it is not to be sent, published, or kept with the
+    result. Nothing is charged.
+    """
+    places = app.rows.read_places(files, sql, database)
+    present(app.compare.compare(result, places, schema=schema, read=read), json=json)
 
 
 PAGE = "report.html"

@@ -11,9 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.covariance import EmpiricalCovariance, empirical_covariance, log_likelihood
 
 from eigenveil.models.as_sklearn import covariance_of
+from eigenveil.models.beside import BesideExact, dense
 from eigenveil.models.covariance.plan import CovarianceFactors, CovariancePlan
 from eigenveil.models.driver import LedgerPlace
 from eigenveil.models.intervals.bars import Kind, Quantity
+from eigenveil.models.pca.exact import beside_covariance
 from eigenveil.models.pca.intervals import of_covariance
 from eigenveil.models.result import Result, View, of_factors, read_only
 from eigenveil.models.stored import StoredModel
@@ -59,6 +61,9 @@ class FittedCovariance(StoredModel):
 
     def _quantities(self, result: Result, level: float, of: Kind) -> Iterable[Quantity]:
         return of_covariance(result, level, of)
+
+    def _beside(self, rows: Any) -> BesideExact:
+        return beside_covariance(self, dense(rows))
 
     def _as_sklearn(self) -> EmpiricalCovariance:
         return covariance_of(self)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.linalg
 import scipy.sparse
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import DensityMixin
+from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 from sklearn.utils.validation import check_random_state
 
 from eigenveil.errors import DataError
 from eigenveil.models.as_sklearn import mixture_of
+from eigenveil.models.beside import BesideExact, count_notes, dense, finite, intervals_of, matched
 from eigenveil.models.driver import LedgerPlace
 from eigenveil.models.mixture.covariances import Covariances
 from eigenveil.models.mixture.plan import MixturePlan
@@ -49,6 +53,9 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
     def variances_(self) -> NDArray[np.float64]:
         """Mean variance of a feature within each component, shape (n_components,)."""
         return self._covariances.mean_variances
+
+    def _beside(self, rows: Any) -> BesideExact:
+        return beside_mixture(self, dense(rows))
 
     def _as_sklearn(self) -> GaussianMixture:
         return mixture_of(self)
@@ -114,6 +121,78 @@ def _covariances(result: Result) -> Covariances:
     assert isinstance(result.plan, MixturePlan)
     factors = result.factors
     return result.plan.shape(factors.covariances, *factors.means.shape)
+
+
+# -- A result beside the rows themselves.
+
+
+_ABOUTS = {
+    "weight": "released weight",
+    "exact_weight": "that of the exact component that is nearest, each taken once",
+    "distance": "of the means, in deviations of a column within the exact component",
+    "same_rows": "of the rows that the private mixture assigns to it, the part that the exact one "
+    "assigns to that exact component",
+}
+_EXACT = (
+    "The exact mixture is scikit-learn's: the likelier one of a start from k-means and one from "
+    "the released means."
+)
+
+
+def beside_mixture(model: Any, given: Any) -> BesideExact:
+    """A mixture beside the likelier of two that expectation maximisation finds in the rows."""
+    result = model._check_fitted()
+    rows, left = finite(given, least=model.means_.shape[0])
+    exact = _fitted(model, rows)
+    deviation = np.sqrt(_mean_variances(exact, model.means_.shape))
+    away = np.linalg.norm(model.means_[:, None] - exact.means_[None], axis=2) / deviation
+    ours, theirs = model.predict(rows), exact.predict(rows)
+    pairs = dict(matched(-away))
+    lines = []
+    for place, weight in enumerate(model.weights_):
+        other, own = pairs[place], theirs[ours == place]
+        lines.append(
+            {
+                "component": str(place + 1),
+                "usable": bool(model.usable_[place]),
+                "weight": float(weight),
+                "exact_weight": float(exact.weights_[other]),
+                "distance": float(away[place, other]),
+                "same_rows": float(np.mean(own == other)) if own.size else None,
+            }
+        )
+    measures = {
+        "adjusted Rand index of the rows' components": float(adjusted_rand_score(theirs, ours)),
+        "log-density of a row": float(model.score(rows)),
+        "log-density of a row under the exact mixture": float(exact.score(rows)),
+    }
+    notes = (*count_notes(intervals_of(model), rows.shape[0], result.plan.unit), _EXACT)
+    name = result.spec.estimator
+    return BesideExact(name, rows.shape[0], left, tuple(lines), _ABOUTS, measures, {}, notes)
+
+
+def _fitted(model: Any, rows: Any) -> GaussianMixture:
+    count, kind = model.means_.shape[0], model.plan_.covariance_type
+    starts: list[dict[str, Any]] = [
+        {"n_init": 3},
+        {"means_init": model.means_, "weights_init": model.weights_},
+    ]
+    made = [
+        GaussianMixture(count, covariance_type=kind, random_state=0, **start).fit(rows)
+        for start in starts
+    ]
+    return max(made, key=lambda each: float(each.lower_bound_))
+
+
+def _mean_variances(exact: GaussianMixture, shape: tuple[int, int]) -> Any:
+    """Mean variance of a column within each component."""
+    covariances, count = exact.covariances_, shape[0]
+    if exact.covariance_type == "spherical":
+        return covariances
+    if exact.covariance_type == "diag":
+        return covariances.mean(axis=1)
+    traces = np.trace(covariances, axis1=-2, axis2=-1) / shape[1]
+    return np.broadcast_to(traces, (count,))
 
 
 # -- PrivateGaussianMixture: the scikit-learn estimator of one data set.

@@ -14,10 +14,12 @@ from sklearn.utils.metaestimators import available_if
 
 from eigenveil.errors import DataError, NoisyResultWarning, callers_level, listed
 from eigenveil.models.as_sklearn import pca_of
+from eigenveil.models.beside import BesideExact, dense
 from eigenveil.models.driver import LedgerPlace
 from eigenveil.models.holes import scores_of_observed
 from eigenveil.models.intervals.bars import Kind, Quantity
 from eigenveil.models.pca.derived import ProbabilisticPCA, whitening
+from eigenveil.models.pca.exact import beside_pca
 from eigenveil.models.pca.intervals import of_pca
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import private_pca
@@ -116,6 +118,9 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
 
     def _quantities(self, result: Result, level: float, of: Kind) -> Iterable[Quantity]:
         return of_pca(result, level, of)
+
+    def _beside(self, rows: Any) -> BesideExact:
+        return beside_pca(self, dense(rows))
 
     def _as_sklearn(self) -> Any:
         return pca_of(self)

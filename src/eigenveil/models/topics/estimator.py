@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.decomposition import LatentDirichletAllocation
 
 from eigenveil.errors import DataError
+from eigenveil.models.beside import BesideExact, count_notes, intervals_of, matched
 from eigenveil.models.driver import LedgerPlace
+from eigenveil.models.intervals.bars import Array
 from eigenveil.models.result import View, of_factors
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.table_fit import TableFit
@@ -74,6 +78,9 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
         """Average log-probability of a document."""
         del y
         return float(np.mean(self.score_samples(X)))
+
+    def _beside(self, rows: Any) -> BesideExact:
+        return beside_topics(self, rows)
 
     def top_words(
         self, vocabulary: Sequence[str] | None = None, n_words: int = 10
@@ -143,6 +150,89 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
         # a document with a negative count is not valid, which need be no error
         tags.input_tags.positive_only = not tags.input_tags.allow_nan
         return tags
+
+
+# -- A result beside the rows themselves.
+
+
+_ABOUTS = {
+    "weight": "released weight",
+    "exact_weight": "that of the exact topic that is likest, each taken once",
+    "in_common": "probability that the two topics have in common, from 0 to 1",
+    "top_words": "of the ten likeliest words, those that are among the exact topic's",
+}
+_OF_ONE = "The exact topics are those that expectation maximisation reaches from the released ones."
+_OF_SEVERAL = "The exact topics are scikit-learn's, by variational inference from a fixed seed."
+_WORDS, _ROUNDS = 10, 100
+# A word's probability in a topic, at least: as a part of an even one.
+_LEAST = 1e-6
+
+
+def beside_topics(model: Any, given: Any) -> BesideExact:
+    """Topics beside those that likelihood finds in the documents."""
+    result = model._check_fitted()
+    counts = scipy.sparse.csr_array(given)
+    valid = np.isfinite(counts.sum(axis=1)) & (counts.min(axis=1).toarray().ravel() >= 0)
+    valid &= counts.sum(axis=1) > 0
+    left = int(valid.size - np.count_nonzero(valid))
+    counts = counts[valid].astype(np.float64)
+    if counts.shape[0] < max(2, model.n_components_):
+        raise DataError("compare-without-rows", rows=counts.shape[0])
+    several = model.concentration_.sum() > 0
+    topics, weights = _of_several(model, counts) if several else _of_one(model, counts)
+    common = np.array([np.minimum(topic, topics).sum(axis=1) for topic in model.topics_])
+    pairs = matched(common)
+    lines = [
+        {
+            "topic": str(own + 1),
+            "usable": bool(model.usable_[own]),
+            "weight": float(model.weights_[own]),
+            "exact_weight": float(weights[other]),
+            "in_common": float(common[own, other]),
+            "top_words": _both(model.topics_[own], topics[other]),
+        }
+        for own, other in pairs
+    ]
+    apart = np.mean([2.0 * (1.0 - common[pair]) for pair in pairs])
+    measures = {"mean L1 distance of the topics": float(apart)}
+    notes = (
+        *count_notes(intervals_of(model), counts.shape[0], result.plan.unit),
+        _OF_SEVERAL if several else _OF_ONE,
+    )
+    name = result.spec.estimator
+    return BesideExact(name, counts.shape[0], left, tuple(lines), _ABOUTS, measures, {}, notes)
+
+
+def _both(one: Array, other: Array) -> str:
+    first, second = (set(np.argsort(-topic, kind="stable")[:_WORDS]) for topic in (one, other))
+    return f"{len(first & second)} of {len(first)}"
+
+
+def _of_several(model: Any, counts: Any) -> tuple[Array, Array]:
+    """Topics of documents of several: latent Dirichlet allocation."""
+    count = model.n_components_
+    prior = float(model.concentration_.sum()) / count
+    made = LatentDirichletAllocation(
+        count, doc_topic_prior=prior, learning_method="batch", max_iter=30, random_state=0
+    ).fit(counts)
+    words = made.components_.sum(axis=1)
+    return made.components_ / words[:, None], words / words.sum()
+
+
+def _of_one(model: Any, counts: Any) -> tuple[Array, Array]:
+    """Topics of documents of one each: a mixture of multinomials, from the released topics."""
+    even = _LEAST / model.topics_.shape[1]
+    topics, weights = np.array(model.topics_), np.array(model.weights_)
+    for _ in range(_ROUNDS):
+        safe = (topics + even) / (topics + even).sum(axis=1, keepdims=True)
+        joint = counts @ np.log(safe).T + np.log(np.maximum(weights, _LEAST))
+        shares = scipy.special.softmax(joint, axis=1)
+        words, before = (counts.T @ shares).T, topics
+        topics = words / np.maximum(words.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        weights = shares.mean(axis=0)
+        if np.abs(topics - before).sum() < _LEAST:
+            break
+    return topics, weights
 
 
 # -- PrivateTopicModel: the scikit-learn estimator of one collection of documents.
