@@ -63,7 +63,9 @@ _SUMMARIES = {
     "fit": "Fit private PCA, or another --task, to the rows of FILES, or of several sites.",
     "transform": "Write what a result says of the rows of FILES, such as their scores.",
     "show": "Show the components, the releases and the guarantee of a result.",
-    "compare": "Show a result beside the exact one of its rows, for their owner alone: NOT PRIVATE.",
+    "compare": (
+        "Show a result beside the exact one of its rows, for their owner alone: NOT PRIVATE."
+    ),
     "report": (
         "Write a result as one page of HTML: pictures, tables, guarantees, methods, model card."
     ),
