@@ -32,9 +32,17 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from threadpoolctl import threadpool_limits
 
 from benchmarks.data import at_hand, real_rows
-from benchmarks.intervals_figure import draw
+from benchmarks.interval_figure import draw
+from benchmarks.interval_mixtures import MIXTURES, mixture_truths
 from benchmarks.report import ROOT, Report, digest, state
-from eigenveil import FederatedPCA, NoisyResultWarning, PrivateCovariance, PrivatePCA
+from eigenveil import (
+    FederatedGaussianMixture,
+    FederatedPCA,
+    NoisyResultWarning,
+    PrivateCovariance,
+    PrivateGaussianMixture,
+    PrivatePCA,
+)
 from eigenveil.models.pca.intervals import moment_of
 
 Array = NDArray[np.float64]
@@ -107,7 +115,7 @@ TABLES: dict[str, Callable[[], Array]] = {
 
 @lru_cache(maxsize=2)
 def _rows(name: str) -> Array:
-    return np.asarray(TABLES[name](), dtype=np.float64)
+    return np.asarray((TABLES | MIXTURES)[name](), dtype=np.float64)
 
 
 class Fit(NamedTuple):
@@ -117,13 +125,16 @@ class Fit(NamedTuple):
     options: Mapping[str, Any] = {}
     bounded: bool = False
     sites: int = 0
+    truths: Callable[[Any, Array], Iterator[tuple[str, Array]]] | None = None
+    tables: Mapping[str, Callable[[], Array]] = TABLES
 
     def fitted(self, rows: Array, epsilon: float, seed: int) -> Any:
         told: dict[str, Any] = {}
         if self.bounded:
             told["row_norm"] = float(np.quantile(np.linalg.norm(rows - rows.mean(0), axis=1), 0.9))
         if self.make is not PrivateCovariance:
-            told["n_components"] = min(_COMPONENTS, rows.shape[1] - 1)
+            most = _COMPONENTS if self.tables is TABLES else 4
+            told["n_components"] = min(most, rows.shape[1] - 1)
         model = self.make(**self.options, epsilon=epsilon, delta=DELTA, random_state=seed, **told)
         parts = {f"site-{place}": part for place, part in enumerate(np.array_split(rows, 3))}
         with warnings.catch_warnings():
@@ -136,7 +147,25 @@ FITTED = {
     "PCA, one release of shortened rows": Fit(PrivatePCA, {"mechanism": "gaussian"}, bounded=True),
     "covariance": Fit(PrivateCovariance),
     "PCA of three sites": Fit(FederatedPCA, sites=3),
+    **{
+        f"mixture, {kind}": Fit(
+            PrivateGaussianMixture,
+            {"covariance_type": kind},
+            truths=mixture_truths,
+            tables=MIXTURES,
+        )
+        for kind in ("spherical", "diag", "full", "tied")
+    },
+    "mixture of three sites": Fit(
+        FederatedGaussianMixture,
+        {"covariance_type": "diag"},
+        sites=3,
+        truths=mixture_truths,
+        tables=MIXTURES,
+    ),
 }
+# Of what the sums of mixtures are rounded to, in one of their intervals.
+_ROUNDED = 1e-4
 
 
 def _prepared(model: Any, rows: Array, bound: float) -> Array:
@@ -201,6 +230,8 @@ def _counts(cell: Cell, fits: int) -> Counts:
     """Of each kind of number: how many intervals hold it, are shown, and there are."""
     table, fit, epsilon = cell
     rows, first = _rows(table), _first_seed(*cell)
+    exact = FITTED[fit].truths or truths
+    rounding = 1e-9 if exact is truths else _ROUNDED  # rows and sums are rounded to grids
     found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     with threadpool_limits(1):
         for seed in range(first, first + fits):
@@ -208,11 +239,12 @@ def _counts(cell: Cell, fits: int) -> Counts:
             if model.certificate_.stopped:
                 continue
             intervals = model.intervals()
-            for name, true in truths(model, rows):
+            for name, true in exact(model, rows):
                 each = intervals[name]
-                slack = 1e-9 * np.abs(true)  # rows are rounded to a grid
+                slack = rounding * np.abs(true)
                 holds = (each.lower - slack <= true) & (true <= each.upper + slack)
-                for kind, where in _kinds(model, name, each.shown):
+                kinds = [(f"{name} of mixtures", each.shown)]
+                for kind, where in _kinds(model, name, each.shown) if exact is truths else kinds:
                     found[kind][0] += int(np.count_nonzero(holds & where))
                     found[kind][1] += int(np.count_nonzero(where))
                     found[kind][2] += each.shown.size
@@ -276,6 +308,7 @@ def measure(tables: list[str], fits: int, file: Path, processes: int) -> Measure
         (table, fit, epsilon)
         for fit in sorted(FITTED, key=lambda name: FITTED[name].sites)
         for table in sorted(tables, key=lambda name: -_rows(name).size)
+        if table in FITTED[fit].tables
         for epsilon in EPSILONS
     ]
     with ProcessPoolExecutor(processes) as pool:
@@ -334,7 +367,7 @@ _AT_HAND = ("wine", "motes volt", "motes light", "covtype")
 
 
 def _there() -> list[str]:
-    return [name for name in TABLES if name not in _AT_HAND or at_hand(name)]
+    return [name for name in TABLES | MIXTURES if name not in _AT_HAND or at_hand(name)]
 
 
 def main(words: list[str]) -> None:

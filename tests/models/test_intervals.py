@@ -20,9 +20,9 @@ from eigenveil import (
     FederatedCovariance,
     FederatedPCA,
     PrivateCovariance,
-    PrivateGaussianMixture,
     PrivatePCA,
     PrivateStreamingPCA,
+    PrivateTopicModel,
 )
 from eigenveil.cli.app import main
 from eigenveil.models.explained import MeanLeft
@@ -355,9 +355,9 @@ def test_what_cannot_be_asked_is_a_sentence(monkeypatch):
     assert error.value.code == "unknown-choice"
     with pytest.raises(eigenveil.models.stored.NotFittedError):
         PrivatePCA(1).intervals()
-    mixture = PrivateGaussianMixture(2, random_state=0, **BUDGET).fit(rows_of())
-    with pytest.raises(DataError, match="PrivateGaussianMixture has no intervals") as error:
-        mixture.intervals()
+    topics = PrivateTopicModel(2, random_state=0, **BUDGET).fit(np.ones((300, 4)))
+    with pytest.raises(DataError, match="PrivateTopicModel has no intervals") as error:
+        topics.intervals()
     assert error.value.code == "no-intervals"
     monkeypatch.setattr("eigenveil.models.intervals.asked.version", lambda _: "9.9")
     with pytest.raises(DataError, match=r"made by eigenveil .* this is eigenveil 9\.9") as error:

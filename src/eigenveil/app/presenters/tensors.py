@@ -19,11 +19,15 @@ from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
     columns_matched,
+    interval_texts,
+    intervals_of,
     name_of,
     names_of,
+    not_shown,
 )
 from eigenveil.errors import printable, short_name
 from eigenveil.models.beside import matched
+from eigenveil.models.intervals.bars import Intervals
 from eigenveil.models.mixture.estimator import FittedMixture
 from eigenveil.models.topics.estimator import FittedTopics
 
@@ -95,6 +99,42 @@ _MOST_COLUMNS = 6
 _SHOWN_FEATURES = 3
 
 
+def interval_parts(
+    found: Intervals | str, of: str, places: Sequence[Sequence[int]]
+) -> Iterator[Part]:
+    """Intervals of weights, and of some entries of each component: those at ``places``."""
+    if isinstance(found, str):
+        yield f"No intervals: {found}"
+        return
+    weight, entries = found["weight"], found[of]
+    thing, _ = entries.axes
+    lower, upper, rows = entries.lower, entries.upper, []
+    weights = interval_texts(weight.lower, weight.upper, digits=".3f")
+    for index, own in enumerate(places):
+        chosen = np.asarray(own, dtype=np.intp)
+        texts = interval_texts(lower[index, chosen], upper[index, chosen], digits=".4g")
+        names = (short_name(entries.labels[1][place]) for place in own)
+        told = "; ".join(f"{name} {text}" for name, text in zip(names, texts, strict=True))
+        rows.append((str(index + 1), weights[index], told))
+    yield TablePart("95 % intervals", (thing, "weight", of), rows, right=("weight",))
+    yield f"weight: {weight.about}.{not_shown(weight)}"
+    yield f"{of}: {entries.about}.{not_shown(entries)}"
+
+
+def interval_ends(model: Any, of: str, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """By heading: the ends of the intervals of entries, of components all of whose have some."""
+    found = intervals_of(model)
+    if isinstance(found, str):
+        return {}
+    entries = found[of]
+    return {
+        f"{name} {end}": getattr(entries, end)[index]
+        for index, name in enumerate(names)
+        if entries.shown[index].all()
+        for end in ("lower", "upper")
+    }
+
+
 class MixturePresenter(Presenter):
     task = "gaussian-mixture"
     stored = FittedMixture
@@ -118,9 +158,11 @@ class MixturePresenter(Presenter):
         what = f"{count} component{'' if count == 1 else 's'} of {features} features"
         names, rows = names_of(model), []
         average = model.weights_ @ model.means_
+        places = []
         for index, mean in enumerate(model.means_):
             away = mean - average if count > 1 else mean
             largest = np.argsort(-np.abs(away), kind="stable")[:_SHOWN_FEATURES]
+            places.append(largest.tolist())
             farthest = (f"{short_name(name_of(names, i))} ({away[i]:+.3g})" for i in largest)
             rows.append(
                 (
@@ -140,11 +182,16 @@ class MixturePresenter(Presenter):
             right=numbers,
         )
         yield from strength_parts(model, things="components")
+        yield from interval_parts(intervals_of(model), "mean", places)
 
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
         headings = self.new_names(model)
+        ends = interval_ends(model, "mean", headings)
         write_by_feature(
-            folder / "means.csv", ["feature", *headings], names_of(model), model.means_
+            folder / "means.csv",
+            ["feature", *headings, *ends],
+            names_of(model),
+            np.vstack([model.means_, *ends.values()]),
         )
         write_csv(
             folder / "weights.csv",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from eigenveil.errors import DataError
 from eigenveil.models.as_sklearn import mixture_of
 from eigenveil.models.beside import BesideExact, count_notes, dense, finite, intervals_of, matched
 from eigenveil.models.driver import LedgerPlace
+from eigenveil.models.intervals.bars import Kind, Quantity
 from eigenveil.models.mixture.covariances import Covariances
+from eigenveil.models.mixture.intervals import of_mixture
 from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.mixture.rounds import MixtureFactors
 from eigenveil.models.result import Result, View, of_factors
@@ -56,6 +59,9 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
 
     def _beside(self, rows: Any) -> BesideExact:
         return beside_mixture(self, dense(rows))
+
+    def _quantities(self, result: Result, level: float, of: Kind) -> Iterable[Quantity]:
+        return of_mixture(result, level, of)
 
     def _as_sklearn(self) -> GaussianMixture:
         return mixture_of(self)

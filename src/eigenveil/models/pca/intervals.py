@@ -17,13 +17,13 @@ from eigenveil.models.explained import MeanLeft
 from eigenveil.models.intervals import moment as known
 from eigenveil.models.intervals.bars import Array, Bars, Kind, Quantity, deviations, numbered
 from eigenveil.models.intervals.moment import NoisyEnergies, NoisyMoment
+from eigenveil.models.intervals.recorded import drawn
 from eigenveil.models.pca.adaptive import WHOLE_ROWS
 from eigenveil.models.pca.plan import ADAPTED_MEAN, ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.precondition import ONE_RELEASE
 from eigenveil.models.pca.ways import ADAPTED, MOMENT
 from eigenveil.models.result import Result
 from eigenveil.noise.entries import from_coordinates
-from eigenveil.privacy.releases import ReleaseRecord
 
 NO_KURTOSIS = "how far rows vary needs their fourth moments, which are not released"
 OF_TABLE = "it is a number of this table"
@@ -42,19 +42,6 @@ ENDED = "the fit ended before it was released"
 def of_stream(result: Result) -> bool:
     """Whether a release was of a stream that publishes more than once."""
     return any(each.stream is not None or each.disjoint for each in result.certificate.releases)
-
-
-def drawn(record: ReleaseRecord, result: Result) -> float:
-    """Deviation of a release's noise over what is recorded: parties beyond those counted draw too.
-
-    Where sites were lost after some rounds, that of the rounds that all took part in.
-    """
-    federation, plan = result.certificate.federation, result.plan
-    parties = 1 if federation is None else federation.sites
-    if federation is not None and not federation.hidden.hides:
-        parties = federation.taking_part
-    parts = record.mechanism.parts_drawn(parties, record.noise.noise_parts, plan.features)
-    return math.sqrt(max(parts, 1.0))
 
 
 def moment_of(result: Result) -> NoisyMoment | str:
