@@ -61,13 +61,13 @@ def mixture_truths(model: Any, rows: Array) -> Iterator[tuple[str, Array]]:
     for share, mean, reach in zip(shares.T, mixture.means, mixture.reaches, strict=True):
         apart = prepared - mean
         apart /= np.maximum(1.0, np.linalg.norm(apart, axis=1) / reach)[:, None]
-        whole = max(float(share.sum()), 1e-300)
-        step = share @ apart / whole
+        held = max(float(share.sum()), 1e-300)
+        step = share @ apart / held
         means.append(mean + step)
-        covariances.append((apart.T * share) @ apart / whole - np.outer(step, step))
+        covariances.append((apart.T * share) @ apart / held - np.outer(step, step))
     parts = shares.sum(axis=0)
     order = _order(model, again, parts.size)
-    center = 0.0 if rule.center is None else rule.center
+    center = np.zeros(rows.shape[1]) if rule.center is None else rule.center
     yield "weight", parts[order] / parts.sum()
     yield "mean", center + rule.bound * np.array(means)[order]
     whole = np.array(covariances)[order] * rule.bound**2
