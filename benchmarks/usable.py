@@ -33,6 +33,8 @@ Array = NDArray[np.float64]
 FITS, TENSOR_FITS = 300, 100
 BUDGETS = (0.3, 1.0, 3.0)
 PURE = ("digits", "vitals, 1000 rows", "far from zero")
+# Where a sketch takes the place of the moment: a few directions on a background that is even.
+SKETCHED = ("flat, 30 columns", "flat, 60 columns", "flat, 200 columns", "white, 200 columns")
 
 
 def _vitals(rows: int) -> Array:
@@ -48,6 +50,12 @@ def _spike() -> Array:
     rng = np.random.default_rng(0)
     along = 3 * rng.standard_normal((2000, 1))
     return np.asarray(rng.standard_normal((2000, 30)) + along * np.full(30, 30**-0.5))
+
+
+def _flat(rows: int, features: int, *strengths: float) -> Array:
+    """Columns of variance 1, but for the first ones, which have so much more."""
+    scales = np.sqrt(np.append(1.0 + np.array(strengths), np.ones(features - len(strengths))))
+    return np.asarray(np.random.default_rng(0).standard_normal((rows, features)) * scales)
 
 
 def _drawn(draw: Callable[[np.random.Generator], Any]) -> Array:
@@ -74,6 +82,10 @@ def tables() -> dict[str, tuple[Array, int]]:
             4,
         ),
         "skewed": (_drawn(lambda g: g.exponential(1, (2000, 20)) ** 2), 4),
+        "flat, 30 columns": (_flat(2000, 30, 30, 20, 10), 10),
+        "flat, 60 columns": (_flat(2000, 60, 30, 20, 10), 4),
+        "flat, 200 columns": (_flat(5000, 200, 30, 20, 10), 4),
+        "white, 200 columns": (_flat(5000, 200), 6),
     }
     if "wine" in real_data():
         found["red wine"] = real_data()["wine"]
@@ -129,7 +141,7 @@ def _documents(rows: int, words: int) -> tuple[Array, Array]:
 def _tensor_fits(task: tuple[str, int, float, float, int, int]) -> list[tuple[float, int]]:
     """Part of the usable components that is false, and number usable."""
     kind, count, size, epsilon, asked, fits = task
-    mixture = kind == "mixture"
+    mixture = kind != "topics"
     rows, true = _clusters(count, size) if mixture else _documents(count, int(size))
     order = 2 if mixture else 1
 
@@ -142,7 +154,8 @@ def _tensor_fits(task: tuple[str, int, float, float, int, int]) -> list[tuple[fl
         warnings.simplefilter("ignore", NoisyResultWarning)
         for _ in range(fits):
             if mixture:
-                model = PrivateGaussianMixture(asked, epsilon=epsilon).fit(rows)
+                shaped = PrivateGaussianMixture(asked, covariance_type=kind, epsilon=epsilon)
+                model = shaped.fit(rows)
                 places = model.means_
             else:
                 model = PrivateTopicModel(asked, epsilon=epsilon).fit(rows)
@@ -155,15 +168,17 @@ def _tensor_fits(task: tuple[str, int, float, float, int, int]) -> list[tuple[fl
 
 def _tensors(report: Report, pool: ProcessPoolExecutor, parts: list[int]) -> None:
     section = f"Usable clusters and topics that are false, part of them ({TENSOR_FITS} fits each)"
-    cells = [("mixture", *cell) for cell in MIXTURES] + [("topics", *cell) for cell in TOPICS]
+    shapes = ("spherical", "full", "tied")
+    cells = [(shape, *cell) for shape in shapes for cell in MIXTURES]
+    cells += [("topics", *cell) for cell in TOPICS]
     for kind, count, size, epsilon, asked in cells:
         tasks = [(kind, count, size, epsilon, asked, part) for part in parts]
         false, usable = np.mean(
             [fit for part in pool.map(_tensor_fits, tasks) for fit in part], axis=0
         )
         what = (
-            f"4 clusters, {size:g} deviations apart, {count} rows"
-            if kind == "mixture"
+            f"4 clusters ({kind}), {size:g} deviations apart, {count} rows"
+            if kind != "topics"
             else f"4 topics, {count} documents of {size:g} words"
         )
         report.add(
@@ -181,10 +196,16 @@ def run(report: Report) -> None:
         f"Usable components that are false, part of them ({FITS} fits each, delta = 1e-5; at pure "
         "epsilon where said)"
     )
-    cells = [
+    cells: list[tuple[str, dict[str, Any]]] = [
         (name, {"epsilon": epsilon, "delta": delta})
         for name in tables()
+        if name not in SKETCHED
         for epsilon, delta in [(e, 1e-5) for e in BUDGETS] + [(3.0, 0.0)] * (name in PURE)
+    ]
+    cells += [
+        (name, {"epsilon": epsilon, "delta": 1e-5, "mechanism": "sketch"})
+        for name in SKETCHED
+        for epsilon in (*BUDGETS, 1.5)
     ]
     workers = os.cpu_count() or 1
 
@@ -196,6 +217,7 @@ def run(report: Report) -> None:
             done = pool.map(_fits, [(name, options, part) for part in shared(FITS)])
             false, usable, energy, stopped = np.mean([fit for part in done for fit in part], axis=0)
             pure = ", pure" if options["delta"] == 0 else ""
+            pure += ", a sketch" if "mechanism" in options else ""
             report.add(
                 section,
                 f"{name}, epsilon = {options['epsilon']}{pure} (usable {usable:.2f}, captured "

@@ -103,3 +103,15 @@ def test_on_the_command_line(tmp_path, capsys):
     model = PrivatePCA.load(tmp_path / "b" / "model.npz")
     usable = [f"PC{i + 1}" for i in np.flatnonzero(model.usable_)]
     assert all(line["usable"].split() == usable for line in table)
+
+
+@pytest.mark.parametrize("seed", [23, 57, 62])
+def test_of_a_sketch_s_even_background_no_variance_is_believed_that_came_out_large(seed):
+    """Fits of which one component's released variance exceeds four times the true one."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((2000, 30)) * np.sqrt(np.append([31.0, 21.0, 11.0], np.ones(27)))
+    options = {"mechanism": "sketch", "epsilon": 1.0, "delta": 1e-5, "random_state": seed}
+    model = PrivatePCA(10, **options).fit(rows)
+    true = np.var(rows @ model.components_.T, axis=0)
+    assert not (model.usable_ & (model.explained_variance_ > 4.0 * true)).any()
+    assert model.usable_[:3].all()  # the three that are there

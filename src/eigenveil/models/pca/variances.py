@@ -17,6 +17,7 @@ from eigenveil.models.explained import (
     descending,
     energy_floor,
     is_known,
+    shares_of,
     strength_floor,
     weighted,
     with_eigenvalues,
@@ -194,8 +195,8 @@ def _standing(
     whole = state.rows * kept
     floor = strength_floor(found.edge, offset * state.rows, size=plan.features)
     of_moment = None
+    unit_rows = plan.features if found.row_bound == 0.0 and not found.refined else None
     if error is not None and found.total is not None:
-        unit_rows = plan.features if found.row_bound == 0.0 and not found.refined else None
         apart = energies.known and whole > 0
         if apart:
             said = Explained.released(along, total, error)
@@ -211,7 +212,12 @@ def _standing(
                 unit_rows_of=unit_rows,
             )
     variance = descending(along, of_moment)
-    return variance, found.strengths > floor, min(1.0, floor / whole) * total
+    stands = found.strengths > floor
+    if error is not None and found.total is None:
+        # a sketch says how much its directions have, not which: more than that may be noise
+        shown = shares_of(found.strengths, found.edge, whole, unit_rows_of=unit_rows) * total
+        stands &= (variance <= shown + error) | (variance >= energy_floor(along, error))
+    return variance, stands, min(1.0, floor / whole) * total
 
 
 def _are_of_other_rows(
