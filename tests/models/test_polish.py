@@ -16,6 +16,7 @@ from eigenveil.models.tensors.polish import (
     TopicMoments,
     polished_means,
     polished_topics,
+    stepped_topics,
 )
 from matching_tools import matched_error
 from soak_tools import times
@@ -310,3 +311,44 @@ def test_noisy_moments_are_fitted_far_better_than_the_start():
         topics, _ = polished_topics(moments, start, shares)
         kept.append(matched_error(topics, data.topics) / matched_error(start, data.topics))
     assert np.mean(kept) < 0.3
+
+
+def sparse_topics(seed=0, count=4, words=200):
+    """Topics whose words are mostly next to nothing, and the moment of documents with noise."""
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(words, 0.1), count)
+    pair = ROWS * (topics.T / count) @ topics
+    noise = 30.0 * rng.standard_normal(pair.shape)
+    return topics, pair, (noise + noise.T) / 2
+
+
+def stepped(pair, topics):
+    count = len(topics)
+    given = TopicMoments(pair, np.zeros((len(pair), 1)), np.zeros((1, 1, 1)), 1.0, 1.0, ROWS)
+    return stepped_topics(given, topics, np.full(count, 1.0 / count))
+
+
+def test_true_topics_stay_where_the_moment_is_exact():
+    topics, pair, _ = sparse_topics()
+    assert np.allclose(stepped(pair, topics), topics, atol=1e-12)
+
+
+def test_a_step_leaves_less_of_the_noise_than_what_is_not_negative():
+    """Fixed draws: .85 times and less the error of the same, cut off at zero, in each of eight."""
+    for seed in range(8):
+        topics, pair, noise = sparse_topics(seed)
+        found = stepped(pair + noise, topics)
+        assert np.allclose(found.sum(axis=1), 1.0)
+        assert found.min() >= 0
+        parts = ROWS / len(topics) * topics
+        linear = np.maximum(np.linalg.solve(parts @ parts.T, parts @ (pair + noise)), 0.0)
+        linear /= linear.sum(axis=1, keepdims=True)
+        assert np.abs(found - topics).sum() < 0.85 * np.abs(linear - topics).sum()
+
+
+def test_topics_that_the_moment_does_not_hold_stay_as_they_were():
+    topics, pair, _ = sparse_topics()
+    assert np.array_equal(stepped(0.1 * pair, topics), topics)
+    assert np.array_equal(stepped(np.zeros_like(pair), topics), topics)
+    twice = np.vstack([topics, topics[:1]])  # one of them is there twice: no inverse
+    assert np.allclose(stepped(pair, twice).sum(axis=1), 1.0)

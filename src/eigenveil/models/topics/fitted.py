@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from eigenveil.linalg.tensor import multilinear
 from eigenveil.models.rounds import Factors
-from eigenveil.models.tensors.polish import TopicMoments, polished_topics, triples_off
+from eigenveil.models.tensors.polish import (
+    TopicMoments,
+    on_simplex,
+    polished_topics,
+    stepped_topics,
+    triples_off,
+)
 from eigenveil.models.tensors.whitening import (
     NO_COMPONENT,
     REPEATS,
@@ -168,6 +174,9 @@ def fitted(
     if plan.pair == "full":
         joint = _joint(pairs, pair, seen, triple_noise, rows, alpha0)
         topics, weights = polished_topics(joint, topics, weights)
+        if alpha0 > 0:
+            # here the noise is most of the error; of documents of one topic sampling is
+            topics = stepped_topics(joint, topics, weights)
         order = np.argsort(-weights, kind="stable")
         topics, weights, can_be_used = topics[order], weights[order], can_be_used[order]
     if not keep_all and rows is not None:
@@ -313,7 +322,7 @@ def _as_probabilities(
     lengths = directions.sum(axis=1)
     if sparse:
         scaled = directions / np.where(lengths > 0, lengths, 1.0)[:, None]
-        directions = np.where((lengths > 0)[:, None], _on_simplex(scaled), directions)
+        directions = np.where((lengths > 0)[:, None], on_simplex(scaled), directions)
     topics = np.maximum(directions, 0.0)
     sums = topics.sum(axis=1)
     uniform = np.full(topics.shape[1], 1.0 / topics.shape[1])
@@ -321,13 +330,3 @@ def _as_probabilities(
     shares = np.where(lengths > 0, lengths**2, 1.0) * found.counts
     order = np.argsort(-shares, kind="stable")
     return topics[order], shares[order] / float(np.sum(shares)), order
-
-
-def _on_simplex(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The nearest probability vector to each row (Duchi et al. 2008)."""
-    descending = -np.sort(-rows, axis=1)
-    excess = np.cumsum(descending, axis=1) - 1.0
-    number = np.arange(1, rows.shape[1] + 1)
-    last = np.sum(descending - excess / number > 0, axis=1) - 1
-    level = excess[np.arange(rows.shape[0]), last] / (last + 1)
-    return np.asarray(np.maximum(rows - level[:, None], 0.0))

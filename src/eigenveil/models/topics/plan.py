@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -10,14 +12,16 @@ from eigenveil.models.options import Options
 from eigenveil.models.plan import fractions_of
 from eigenveil.models.schedule import Planned, Step
 from eigenveil.models.tensors.plan import TensorPlan, fields_of_tensors, usual_fractions
+from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.statistics import StatisticName
 
 # The same of both histograms of documents' norms.
 _DOCUMENT_SCALE_SHARE = 0.04
 # What forecasts take for alpha0 where it is to be found.
 _USUAL_ALPHA0 = 1.0
-# Of how frequent words are, where documents are of several topics.
-_FREQUENCY_SHARE = 0.05
+# Of documents of several topics, whose error is nearly all that of the pairs: both histograms, how
+# frequent words are, and the triple moment.
+_OF_SEVERAL: Mapping[Step, float] = {"scale": 0.02, "center": 0.03, "tensor": 0.08}
 NO_TOPICS = "no topic stands above the noise of the released pair moment"
 
 
@@ -70,13 +74,18 @@ def make_plan(options: Options, *, features: int, noise_draws: int = 1) -> Topic
     if auto and common["pair"] == "sketch":
         raise options.refused("alpha0", "sketched-pairs", words=TopicPlan.full_up_to)
     alpha0 = _USUAL_ALPHA0 if auto else float(options.alpha0)
-    steps: dict[Step, float] = {"scale": _DOCUMENT_SCALE_SHARE} if clipped else {}
+    shares = usual_fractions(common, {"scale": _DOCUMENT_SCALE_SHARE} if clipped else {})
     if alpha0 > 0:
-        steps["center"] = _FREQUENCY_SHARE
+        shares = {step: part for step, part in _OF_SEVERAL.items() if clipped or step != "scale"}
+        if MECHANISMS[common["mechanism"]].pure:
+            del shares["tensor"]
+            shares = usual_fractions(common, shares)
+        else:
+            shares["moment"] = 1.0 - math.fsum(shares.values())
     return TopicPlan(
         **common,
         alpha0=alpha0,
         auto_alpha0=auto,
         clip_documents=clipped,
-        fractions=fractions_of(options, usual_fractions(common, steps)),
+        fractions=fractions_of(options, shares),
     )
