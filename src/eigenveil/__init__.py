@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eigenveil.federation.ledger.entries import Budget
     from eigenveil.federation.ledger.fits import begin_fit as begin_fit
     from eigenveil.federation.ledger.ledger import Ledger
-    from eigenveil.models.covariance.estimator import PrivateCovariance
+    from eigenveil.models.covariance.estimator import PrivateCovariance, load_derived
     from eigenveil.models.covariance.federated import FederatedCovariance
     from eigenveil.models.mixture.estimator import PrivateGaussianMixture
     from eigenveil.models.mixture.federated import FederatedGaussianMixture
@@ -52,6 +52,7 @@ _MODULES = {
     "PrivateStreamingPCA": "models.streaming.private",
     "PrivateTopicModel": "models.topics.estimator",
     "StreamingPCA": "models.streaming.tracker",
+    "load_derived": "models.covariance.estimator",
 }
 
 # What rooms are given of higher ones, which they neither import nor name.
@@ -93,4 +94,5 @@ __all__ = [
     "ProtocolError",
     "StreamingPCA",
     "VariantsWarning",
+    "load_derived",
 ]

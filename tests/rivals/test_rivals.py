@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 from benchmarks.lower_bound import least_loss
-from benchmarks.rivals import RIVALS
+from benchmarks.rivals import RIVALS, adassp
 from benchmarks.rivals.budget import Budget
 from benchmarks.rivals.dp_em import DpEm
 from benchmarks.rivals.rival import Size
@@ -205,6 +205,24 @@ def test_dp_em_finds_the_means_where_there_is_next_to_no_noise():
     found = DpEm(5).means(rows[:-1], start, 0.01, 2.0, budget)
     assert np.abs(found - means).max() < 0.05
     assert budget.left == pytest.approx(0.0, abs=1e-9)
+
+
+def test_adassp_finds_least_squares_and_spends_no_more_than_its_budget():
+    rows, bounds = rows_of(1, COMPONENTS), (12.0, 3.0)
+    exact = np.arange(FEATURES) / 5.0
+    targets = rows @ exact
+    budget = Budget.of(1e6, DELTA, np.random.default_rng(0))
+    found = adassp.coefficients(rows, targets, (12.0, np.abs(targets).max()), budget)
+    assert np.abs(found - exact).max() < 0.05
+    assert budget.left == pytest.approx(0.0, abs=1e-9)
+
+    def released(rows, budget):
+        adassp.coefficients(rows, rows @ exact, bounds, budget)
+
+    longest = np.vstack([rows, 1e3 * rows[:1]])
+    losses = [loss_between(released, longest, 0, fault) for fault in (1.0, 0.7)]
+    assert losses[0] <= 1 + 1e-9
+    assert losses[0] > 0.55 or losses[1] > 1
 
 
 def test_no_more_than_the_budget_can_be_spent():

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
         decisions as decisions,
     )
     from eigenveil.app import (
+        derive as derive,
+    )
+    from eigenveil.app import (
         exchange as exchange,
     )
     from eigenveil.app import (

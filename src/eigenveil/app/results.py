@@ -30,7 +30,10 @@ from eigenveil.errors import (
 )
 from eigenveil.export import FORMATS, ExportFormat
 from eigenveil.files import hold, replacing
+from eigenveil.models.covariance.estimator import load_derived
 from eigenveil.models.covariance.presenter import CovariancePresenter
+from eigenveil.models.derived.base import RECIPE
+from eigenveil.models.derived.presenter import DerivedPresenter
 from eigenveil.models.display import RELEASES, release_cells
 from eigenveil.models.stored import StoredModel, estimator_of
 from eigenveil.privacy.guarantee import Guarantee
@@ -41,6 +44,7 @@ PRESENTERS: Mapping[str, type[Presenter]] = {
     kind.task: kind
     for kind in (PCAPresenter, MixturePresenter, TopicPresenter, CovariancePresenter)
 }
+_EVERY: tuple[type[Presenter], ...] = (*PRESENTERS.values(), DerivedPresenter)
 
 
 def presenter_of(model: StoredModel) -> Presenter:
@@ -48,12 +52,14 @@ def presenter_of(model: StoredModel) -> Presenter:
 
 
 def presenters() -> Iterator[Presenter]:
-    return (kind() for kind in PRESENTERS.values())
+    return (kind() for kind in _EVERY)
 
 
 def load_model(path: Path) -> StoredModel:
+    if (path.parent / RECIPE).exists():
+        return load_derived(path.parent)
     name = estimator_of(path)
-    if any(name in presenter.stored._FAMILY for presenter in presenters()):
+    if any(name in kind.stored._FAMILY for kind in PRESENTERS.values()):
         kind: type[StoredModel] = getattr(eigenveil, name)
         return kind.load(path)
     raise DataError("unknown-estimator", path=path, name=name)

@@ -66,6 +66,7 @@ _SUMMARIES = {
     "compare": (
         "Show a result beside the exact one of its rows, for their owner alone: NOT PRIVATE."
     ),
+    "derive": "Derive a model from a released covariance: no row is read, and nothing is charged.",
     "report": (
         "Write a result as one page of HTML: pictures, tables, guarantees, methods, model card."
     ),
@@ -95,7 +96,8 @@ _SUMMARIES = {
 }
 _ELSEWHERE = {  # not in the module of their own name
     **dict.fromkeys(
-        ("show", "transform", "compare", "report", "export"), "eigenveil.cli.commands.results"
+        ("show", "transform", "compare", "derive", "report", "export"),
+        "eigenveil.cli.commands.results",
     ),
     **dict.fromkeys(("proofs", "audit"), "eigenveil.cli.commands.certify"),
     "federate-tree": "eigenveil.cli.commands.fit",

@@ -1,4 +1,4 @@
-"""``show``, ``transform``, ``compare``, ``report`` and ``export``: what is made of a result."""
+"""What is made of a result: ``show``, ``transform``, ``derive``, ``report`` and others."""
 
 from __future__ import annotations
 
@@ -106,6 +106,72 @@ def compare(
     """
     places = app.rows.read_places(files, sql, database)
     present(app.compare.compare(result, places, schema=schema, read=read), json=json)
+
+
+# -- ``eigenveil derive``: what follows from a covariance.
+
+
+def derive(
+    result: Annotated[
+        Path, typer.Argument(help="A covariance's folder: 'eigenveil fit --task covariance'.")
+    ],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="pca, factors, partial-correlation, regression, cca or discriminant.",
+        ),
+    ],
+    out: options.NewFolder,
+    target: Annotated[
+        str | None, typer.Option(help="Of regression: columns to explain, with commas between.")
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(help="Columns that are used, with commas between; all others by default."),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="Of discriminant: a category of the schema, or the columns of its levels."
+        ),
+    ] = None,
+    left: Annotated[
+        str | None, typer.Option(help="Of cca: columns of one side, with commas between.")
+    ] = None,
+    right: Annotated[str | None, typer.Option(help="Of cca: columns of the other side.")] = None,
+    components: Annotated[
+        int | None, typer.Option(help="Of pca, factors and cca: how many.")
+    ] = None,
+    ridge: Annotated[
+        float | None,
+        typer.Option(
+            help="In units of the noise's largest eigenvalue; 1 by default. 0: least squares."
+        ),
+    ] = None,
+    correlations: Annotated[
+        bool, typer.Option("--correlations", help="Of pca: every column divided by its deviation.")
+    ] = False,
+    overwrite: options.OverResult = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Derive a model from a released covariance: no row is read, and nothing is charged."""
+    given = {"on": on, "left": left, "right": right, "target": target, "group": group}
+    names: dict[str, Any] = {name: options.read_names(text) for name, text in given.items()}
+    for name in ("target", "group"):  # one of them is a name, not a list
+        if names[name] is not None and len(names[name]) == 1:
+            names[name] = names[name][0]
+    found = app.derive.derive(
+        result,
+        kind,
+        out,
+        overwrite=overwrite,
+        n_components=components,
+        ridge=ridge,
+        correlations=correlations or None,
+        **names,
+    )
+    present(found, json=json, quiet=quiet)
 
 
 PAGE = "report.html"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from sklearn.covariance import EmpiricalCovariance, empirical_covariance, log_li
 from eigenveil.models.as_sklearn import covariance_of
 from eigenveil.models.beside import BesideExact, dense
 from eigenveil.models.covariance.plan import CovarianceFactors, CovariancePlan
+from eigenveil.models.derived.base import SOURCE, DerivedModel, read_recipe
+from eigenveil.models.derived.kinds import Derives, derive
 from eigenveil.models.driver import LedgerPlace
 from eigenveil.models.intervals.bars import Kind, Quantity
 from eigenveil.models.pca.exact import beside_covariance
@@ -22,7 +26,7 @@ from eigenveil.models.stored import StoredModel
 from eigenveil.models.table_fit import TableFit
 
 
-class FittedCovariance(StoredModel):
+class FittedCovariance(Derives, StoredModel):
     """A released mean and covariance; ``FittedCovariance.load`` reads any estimator's."""
 
     _FAMILY = ("PrivateCovariance", "FederatedCovariance")
@@ -88,6 +92,19 @@ class FittedCovariance(StoredModel):
     def _rows(self, X: ArrayLike) -> Any:
         self._check_fitted()
         return self._validated(X, dtype=np.float64, reset=False)
+
+
+def load_derived(path: str | os.PathLike[str]) -> DerivedModel:
+    """Read a model that followed from a covariance, from the folder that its ``save`` wrote.
+
+    Raises
+    ------
+    OutputError, DataError, PrivacyError
+        As of a covariance's ``load``; ``not-a-model`` where it does not say how it follows.
+    """
+    folder = Path(path)
+    kind, options = read_recipe(folder)
+    return derive(FittedCovariance.load(folder / SOURCE), kind, **options)
 
 
 class PrivateCovariance(TableFit, FittedCovariance):
