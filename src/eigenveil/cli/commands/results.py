@@ -122,22 +122,12 @@ def derive(
         ),
     ],
     out: options.NewFolder,
-    target: Annotated[
-        str | None, typer.Option(help="Of regression: columns to explain, with commas between.")
-    ] = None,
-    on: Annotated[
-        str | None,
-        typer.Option(help="Columns that are used, with commas between; all others by default."),
-    ] = None,
+    target: Annotated[str | None, typer.Option(help="Of regression: columns to explain.")] = None,
+    on: Annotated[str | None, typer.Option(help="Columns to use; all others by default.")] = None,
     group: Annotated[
-        str | None,
-        typer.Option(
-            help="Of discriminant: a category of the schema, or the columns of its levels."
-        ),
+        str | None, typer.Option(help="Of discriminant: a category, or its levels' columns.")
     ] = None,
-    left: Annotated[
-        str | None, typer.Option(help="Of cca: columns of one side, with commas between.")
-    ] = None,
+    left: Annotated[str | None, typer.Option(help="Of cca: columns of one side.")] = None,
     right: Annotated[str | None, typer.Option(help="Of cca: columns of the other side.")] = None,
     components: Annotated[
         int | None, typer.Option(help="Of pca, factors and cca: how many.")
@@ -155,7 +145,10 @@ def derive(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Derive a model from a released covariance: no row is read, and nothing is charged."""
+    """Derive a model from a released covariance: no row is read, and nothing is charged.
+
+    Several columns are given with commas between.
+    """
     given = {"on": on, "left": left, "right": right, "target": target, "group": group}
     names: dict[str, Any] = {name: options.read_names(text) for name, text in given.items()}
     for name in ("target", "group"):  # one of them is a name, not a list

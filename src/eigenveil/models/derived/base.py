@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array
 from eigenveil.errors import DataError
 from eigenveil.files import replacing
 from eigenveil.models.as_sklearn import not_exportable
-from eigenveil.models.derived.moment import Places, ReleasedMoment
+from eigenveil.models.derived.moment import Places, CovarianceFacts
 from eigenveil.models.intervals.asked import asked
 from eigenveil.models.intervals.bars import Array, Intervals, Kind, Quantity
 from eigenveil.models.result import Result
@@ -68,13 +68,13 @@ class DerivedModel(BaseEstimator):  # type: ignore[misc]
             ``derive-of-nothing``, and what is said of the columns that were asked for.
         """
         del y
-        moment = ReleasedMoment.of(X._check_fitted())
+        moment = CovarianceFacts.of(X._check_fitted())
         self._inputs = self._derive(moment, X)
         self._source, self._moment = X, moment
         self._result: Result = replace(moment.result)  # keeps intervals of its own
         return self
 
-    def _derive(self, moment: ReleasedMoment, source: FittedCovariance) -> Places:
+    def _derive(self, moment: CovarianceFacts, source: FittedCovariance) -> Places:
         """Compute it; the columns that rows have."""
         raise NotImplementedError
 

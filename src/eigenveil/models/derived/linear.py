@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from eigenveil.errors import DataError
 from eigenveil.models.derived.base import DerivedModel
-from eigenveil.models.derived.moment import Places, ReleasedMoment
+from eigenveil.models.derived.moment import Places, CovarianceFacts
 from eigenveil.models.intervals.bars import Array, Bars, Quantity, deviations
 from eigenveil.models.intervals.moment import NoisyMoment
 
@@ -66,7 +66,7 @@ class DerivedRegression(DerivedModel):
     def __init__(self, target: Any, on: Any = None, *, ridge: float = 1.0) -> None:
         self.target, self.on, self.ridge = target, on, ridge
 
-    def _derive(self, moment: ReleasedMoment, source: FittedCovariance) -> Places:
+    def _derive(self, moment: CovarianceFacts, source: FittedCovariance) -> Places:
         del source
         ridge = check_ridge(self.ridge)
         targets = moment.places("target", self.target)
@@ -217,7 +217,7 @@ class DerivedCCA(DerivedModel):
     def __init__(self, left: Any, right: Any, n_components: int = 1, *, ridge: float = 1.0) -> None:
         self.left, self.right, self.n_components, self.ridge = left, right, n_components, ridge
 
-    def _derive(self, moment: ReleasedMoment, source: FittedCovariance) -> Places:
+    def _derive(self, moment: CovarianceFacts, source: FittedCovariance) -> Places:
         del source
         ridge = check_ridge(self.ridge)
         left = moment.places("left", self.left)
@@ -301,7 +301,7 @@ class DerivedDiscriminant(DerivedModel):
     def __init__(self, group: Any, on: Any = None, *, ridge: float = 1.0) -> None:
         self.group, self.on, self.ridge = group, on, ridge
 
-    def _derive(self, moment: ReleasedMoment, source: FittedCovariance) -> Places:
+    def _derive(self, moment: CovarianceFacts, source: FittedCovariance) -> Places:
         ridge = check_ridge(self.ridge)
         groups = self._groups(moment)
         inputs = moment.places("on", self.on, but=groups)
@@ -326,7 +326,7 @@ class DerivedDiscriminant(DerivedModel):
         self.intercept_ = np.log(shares) - 0.5 * np.vecdot(self.coef_, means)
         return inputs
 
-    def _groups(self, moment: ReleasedMoment) -> Places:
+    def _groups(self, moment: CovarianceFacts) -> Places:
         if isinstance(self.group, str):
             levels = [name for name in moment.names if name.startswith(f"{self.group}=")]
             if len(levels) < 2:
@@ -337,7 +337,7 @@ class DerivedDiscriminant(DerivedModel):
             raise DataError("derive-no-groups", group=moment.names[groups[0]])
         return groups
 
-    def _refuse_unseen(self, moment: ReleasedMoment, groups: Places, weights: Array) -> None:
+    def _refuse_unseen(self, moment: CovarianceFacts, groups: Places, weights: Array) -> None:
         errors = np.asarray(moment.result.factors.mean_error)[list(groups)]
         for place, weight, error in zip(groups, weights, errors, strict=True):
             if weight <= _SEEN * error or not weight > 0:

@@ -26,7 +26,7 @@ Places = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class ReleasedMoment:
+class CovarianceFacts:
     """A covariance as it was released, before it was freed of noise.
 
     Attributes
@@ -47,7 +47,7 @@ class ReleasedMoment:
     unit: Array
 
     @classmethod
-    def of(cls, result: Result) -> ReleasedMoment:
+    def of(cls, result: Result) -> CovarianceFacts:
         """
         Raises
         ------

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from eigenveil.errors import DataError
 from eigenveil.models.derived.base import DerivedModel
 from eigenveil.models.derived.linear import check_count, check_ridge
-from eigenveil.models.derived.moment import Places, ReleasedMoment
+from eigenveil.models.derived.moment import Places, CovarianceFacts
 from eigenveil.models.intervals import moment as known
 from eigenveil.models.intervals.bars import Array, Bars, Quantity, deviations, numbered
 from eigenveil.models.intervals.moment import NoisyMoment
@@ -58,7 +58,7 @@ class DerivedPCA(DerivedModel):
     def __init__(self, n_components: int, on: Any = None, *, correlations: bool = False) -> None:
         self.n_components, self.on, self.correlations = n_components, on, correlations
 
-    def _derive(self, moment: ReleasedMoment, source: FittedCovariance) -> Places:
+    def _derive(self, moment: CovarianceFacts, source: FittedCovariance) -> Places:
         inputs = moment.places("on", self.on, seen=self.correlations)
         check_count(self.n_components, len(inputs))
         covariance = np.asarray(source.covariance_)[np.ix_(inputs, inputs)]
@@ -154,7 +154,7 @@ class DerivedFactors(DerivedModel):
     def __init__(self, n_components: int, on: Any = None, *, rotation: str = "varimax") -> None:
         self.n_components, self.on, self.rotation = n_components, on, rotation
 
-    def _derive(self, moment: ReleasedMoment, source: FittedCovariance) -> Places:
+    def _derive(self, moment: CovarianceFacts, source: FittedCovariance) -> Places:
         inputs = moment.places("on", self.on, seen=True)
         check_count(self.n_components, len(inputs) - 1)
         if self.rotation not in ("varimax", "none"):
@@ -259,7 +259,7 @@ class DerivedPartialCorrelation(DerivedModel):
     def __init__(self, on: Any = None, *, ridge: float = 1.0) -> None:
         self.on, self.ridge = on, ridge
 
-    def _derive(self, moment: ReleasedMoment, source: FittedCovariance) -> Places:
+    def _derive(self, moment: CovarianceFacts, source: FittedCovariance) -> Places:
         del source
         ridge = check_ridge(self.ridge)
         inputs = moment.places("on", self.on, seen=True)
