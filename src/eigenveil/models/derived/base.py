@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array
 from eigenveil.errors import DataError
 from eigenveil.files import replacing
 from eigenveil.models.as_sklearn import not_exportable
-from eigenveil.models.derived.moment import Places, CovarianceFacts
+from eigenveil.models.derived.moment import CovarianceFacts, Places
 from eigenveil.models.intervals.asked import asked
 from eigenveil.models.intervals.bars import Array, Intervals, Kind, Quantity
 from eigenveil.models.result import Result

@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from eigenveil.errors import DataError
 from eigenveil.models.derived.base import DerivedModel
-from eigenveil.models.derived.moment import Places, CovarianceFacts
+from eigenveil.models.derived.moment import CovarianceFacts, Places
 from eigenveil.models.intervals.bars import Array, Bars, Quantity, deviations
 from eigenveil.models.intervals.moment import NoisyMoment
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from eigenveil.errors import DataError
 from eigenveil.models.derived.base import DerivedModel
 from eigenveil.models.derived.linear import check_count, check_ridge
-from eigenveil.models.derived.moment import Places, CovarianceFacts
+from eigenveil.models.derived.moment import CovarianceFacts, Places
 from eigenveil.models.intervals import moment as known
 from eigenveil.models.intervals.bars import Array, Bars, Quantity, deviations, numbered
 from eigenveil.models.intervals.moment import NoisyMoment
