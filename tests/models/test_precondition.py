@@ -209,3 +209,30 @@ def test_columns_without_energy_are_denoised() -> None:
         losses.append([1 - float(np.sum(v * (exact @ v))) / best for v in found])
     raw, clean = np.mean(losses, axis=0)
     assert clean < raw / 1.3
+
+
+def test_few_directions_that_stand_out_leave_the_energy_to_those_that_do_not_yet() -> None:
+    """A third of K stands out: a share of .1 for them captures more than .3 does, in all 8 fits.
+
+    By .0075 in their mean, of standard deviation .0017; noise and rows are the same in every run.
+    """
+    rng = np.random.default_rng(11)
+    rows = unit_rows(rng, 6000, 1.0 / np.arange(1, 101))
+    exact, size, k, error = rows.T @ rows, 100, 30, 9.0
+    best, gains = float(np.sum(np.linalg.eigvalsh(exact)[-k:])), []
+    for _ in range(8):
+        first, later = exact + noise(rng, size, error), noise(rng, size, error)
+        how = candidates(first, error, error, components=k, rows=6000.0)[1]["inverse"]
+        r, found = how.resolved, []
+        assert 0 < r < k
+        parts = how.weights**2 * how.energies
+        assert np.sum(parts[:r]) / np.sum(parts) == pytest.approx(0.5 * (r / k) ** 1.5)
+        more = how.weights.copy()
+        more[:r] *= math.sqrt(0.3 / 0.7 * np.sum(parts[r:]) / np.sum(parts[:r]))
+        for each in (how, replace(how, weights=more / np.max(more))):
+            second = seen(rows, each).T @ seen(rows, each) + later
+            both = merged(first, error, each, second, error, components=k).mean
+            vectors = np.linalg.eigh(both)[1][:, -k:]
+            found.append(float(np.sum(vectors * (exact @ vectors))) / best)
+        gains.append(found[0] - found[1])
+    assert min(gains) > 0.0

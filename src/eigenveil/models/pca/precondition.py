@@ -49,6 +49,9 @@ _SHORTENED = 2.0
 _TINY = 1e-100
 # Steps of the eigenvalue equation, of the search of weights.
 _STEPS, _SEARCH = 6, 40
+# Parts of the energy that fewer than K directions may have, by which a second release is judged; and
+# what they get: the most times this power of their part of K, as first order asks for too much.
+_SHARES, _MOST_SHARE, _LEAST_SHARE, _POWER = (0.05, 0.15, 0.3, 0.5), 0.5, 0.02, 1.5
 
 
 @dataclass(frozen=True)
@@ -171,13 +174,13 @@ def candidates(
     made = {}
     # of rows that have lengths the energies add up to less than their number
     whole = float(np.sum(known.energies)) if bounds is None else rows / scale
-    for family, squared in _families(known, later, components, rows).items():
+    each = later * float(np.sum(known.energies)) / whole
+    for family, (squared, likely) in _families(known, later, components, rows).items():
         weights = np.sqrt(squared / np.max(squared))
         mean = float(weights**2 @ known.energies) / whole
         for name, growth in _growths(family, mean, bounds).items():
-            each = later * float(np.sum(known.energies)) / whole
-            noise = _noise(known.energies, squared, each, growth, rows)
-            losses[name] = _loss(_worth(known, noise, components), best)
+            noises = (_noise(known.energies, like, each, growth, rows) for like in likely)
+            losses[name] = min(_loss(_worth(known, noise, components), best) for noise in noises)
             made[name] = Preconditioner(
                 vectors=known.vectors,
                 weights=weights,
@@ -394,16 +397,17 @@ def _loss(worth: float, best: float) -> float:
 # -- Weights
 
 
-def _families(known: _FirstLook, later: float, components: int, rows: float) -> dict[str, Array]:
-    """Squared weights by name of candidate."""
-    q = min(known.resolved, components)
+def _families(
+    known: _FirstLook, later: float, components: int, rows: float
+) -> dict[str, tuple[Array, list[Array]]]:
+    """Squared weights by name of candidate, and those by which its loss is predicted: the least."""
+    energies, q = known.energies, min(known.resolved, components)
     if known.resolved >= components:
-        start = _inverse(known.energies, q, 0.5)
-        return {"searched": _searched(known, start, later, components, rows)}
-    return {
-        f"inverse {share}": _inverse(known.energies, q, share)
-        for share in ((0.05, 0.15, 0.3, 0.5) if q else (0.0,))
-    }
+        found = _searched(known, _inverse(energies, q, _MOST_SHARE), later, components, rows)
+        return {"searched": (found, [found])}
+    share = max(_LEAST_SHARE, _MOST_SHARE * (q / components) ** _POWER)
+    likely = [_inverse(energies, q, each) for each in (_SHARES if q else (0.0,))]
+    return {"inverse": (_inverse(energies, q, share), likely)}
 
 
 def _inverse(energies: Array, count: int, share: float) -> Array:
