@@ -49,8 +49,8 @@ _SHORTENED = 2.0
 _TINY = 1e-100
 # Steps of the eigenvalue equation, of the search of weights.
 _STEPS, _SEARCH = 6, 40
-# Parts of the energy that fewer than K directions may have, by which a second release is judged; and
-# what they get: the most times this power of their part of K, as first order asks for too much.
+# Parts of the energy that fewer than K directions may have, by which a second release is judged.
+# What they get: the most times this power of their part of K, as first order asks for too much.
 _SHARES, _MOST_SHARE, _LEAST_SHARE, _POWER = (0.05, 0.15, 0.3, 0.5), 0.5, 0.02, 1.5
 
 
