@@ -34,6 +34,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.data import at_hand, real_rows
 from benchmarks.interval_figure import draw
 from benchmarks.interval_mixtures import MIXTURES, mixture_truths
+from benchmarks.interval_topics import TOPICS, topic_truths
 from benchmarks.report import ROOT, Report, digest, state
 from eigenveil import (
     FederatedGaussianMixture,
@@ -42,6 +43,7 @@ from eigenveil import (
     PrivateCovariance,
     PrivateGaussianMixture,
     PrivatePCA,
+    PrivateTopicModel,
 )
 from eigenveil.models.pca.intervals import moment_of
 
@@ -115,7 +117,7 @@ TABLES: dict[str, Callable[[], Array]] = {
 
 @lru_cache(maxsize=2)
 def _rows(name: str) -> Array:
-    return np.asarray((TABLES | MIXTURES)[name](), dtype=np.float64)
+    return np.asarray((TABLES | MIXTURES | TOPICS)[name](), dtype=np.float64)
 
 
 class Fit(NamedTuple):
@@ -163,6 +165,7 @@ FITTED = {
         truths=mixture_truths,
         tables=MIXTURES,
     ),
+    "topics": Fit(PrivateTopicModel, truths=topic_truths, tables=TOPICS),
 }
 # Of what the sums of mixtures are rounded to, in one of their intervals.
 _ROUNDED = 1e-4
@@ -243,8 +246,7 @@ def _counts(cell: Cell, fits: int) -> Counts:
                 each = intervals[name]
                 slack = rounding * np.abs(true)
                 holds = (each.lower - slack <= true) & (true <= each.upper + slack)
-                kinds = [(f"{name} of mixtures", each.shown)]
-                for kind, where in _kinds(model, name, each.shown) if exact is truths else kinds:
+                for kind, where in _kinds(model, name, each.shown):
                     found[kind][0] += int(np.count_nonzero(holds & where))
                     found[kind][1] += int(np.count_nonzero(where))
                     found[kind][2] += each.shown.size
@@ -253,6 +255,9 @@ def _counts(cell: Cell, fits: int) -> Counts:
 
 def _kinds(model: Any, name: str, shown: Any) -> Iterator[tuple[str, Any]]:
     """Which of a quantity's intervals are counted under which name: bounds by themselves."""
+    if hasattr(model, "weights_"):
+        yield f"{name} of {'topics' if hasattr(model, 'topics_') else 'mixtures'}", shown
+        return
     if name != "eigenvalue" or not shown.any():
         yield name, shown
         return
@@ -367,7 +372,7 @@ _AT_HAND = ("wine", "motes volt", "motes light", "covtype")
 
 
 def _there() -> list[str]:
-    return [name for name in TABLES | MIXTURES if name not in _AT_HAND or at_hand(name)]
+    return [name for name in TABLES | MIXTURES | TOPICS if name not in _AT_HAND or at_hand(name)]
 
 
 def main(words: list[str]) -> None:

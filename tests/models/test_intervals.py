@@ -22,7 +22,6 @@ from eigenveil import (
     PrivateCovariance,
     PrivatePCA,
     PrivateStreamingPCA,
-    PrivateTopicModel,
 )
 from eigenveil.cli.app import main
 from eigenveil.models.explained import MeanLeft
@@ -355,10 +354,6 @@ def test_what_cannot_be_asked_is_a_sentence(monkeypatch):
     assert error.value.code == "unknown-choice"
     with pytest.raises(eigenveil.models.stored.NotFittedError):
         PrivatePCA(1).intervals()
-    topics = PrivateTopicModel(2, random_state=0, **BUDGET).fit(np.ones((300, 4)))
-    with pytest.raises(DataError, match="PrivateTopicModel has no intervals") as error:
-        topics.intervals()
-    assert error.value.code == "no-intervals"
     monkeypatch.setattr("eigenveil.models.intervals.asked.version", lambda _: "9.9")
     with pytest.raises(DataError, match=r"made by eigenveil .* this is eigenveil 9\.9") as error:
         model.intervals()

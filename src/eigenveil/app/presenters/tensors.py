@@ -279,6 +279,8 @@ class TopicPresenter(Presenter):
             found = " (found from the releases)" if model.plan_.auto_alpha0 else ""
             yield f"topics of a document: a Dirichlet law of alpha0 = {alpha0:.3g}{found}"
         yield from strength_parts(model, things="topics")
+        largest = np.argsort(-model.topics_, axis=1, kind="stable")[:, :_SHOWN_FEATURES]
+        yield from interval_parts(intervals_of(model), "word", largest.tolist())
 
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
         headings = self.new_names(model)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from eigenveil.models.result import Result
-from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.models.schedule import Step
+from eigenveil.privacy.releases import ReleaseRecord, Sharing
 
 
 def drawn(record: ReleaseRecord, result: Result) -> float:
@@ -26,3 +28,16 @@ def as_drawn(record: ReleaseRecord, result: Result) -> ReleaseRecord:
     noise = record.noise
     scaled = noise.model_copy(update={"scale": noise.scale * drawn(record, result)})
     return record.model_copy(update={"noise": scaled})
+
+
+def sharing_of(result: Result) -> Mapping[Step, Sharing]:
+    """How the noise of each step was shared, as its records say."""
+    return {
+        result.plan.planned(record.name).step: Sharing(
+            noise_parts=record.noise.noise_parts,
+            masks=record.noise.masks,
+            exposure=record.exposure,
+            sites=record.sites,
+        )
+        for record in result.certificate.releases
+    }

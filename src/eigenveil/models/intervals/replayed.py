@@ -13,14 +13,12 @@ import numpy as np
 
 from eigenveil.errors import EigenveilError
 from eigenveil.models.driver import drive, rounds_of
-from eigenveil.models.intervals.recorded import as_drawn
+from eigenveil.models.intervals.recorded import as_drawn, sharing_of
 from eigenveil.models.result import Result
 from eigenveil.models.rounds import Answers, Round, SumQuery
-from eigenveil.models.schedule import Step
 from eigenveil.models.stored import public_center
 from eigenveil.moments.release import Release
 from eigenveil.noise.entries import from_coordinates
-from eigenveil.privacy.releases import Sharing
 
 ANOTHER = "what was released does not lead to this result again"
 TOO_LARGE = "of a matrix beyond 32 MiB the spectrum alone is kept"
@@ -32,6 +30,10 @@ class Replayed:
 
     queries: Mapping[str, SumQuery]
     answers: Answers
+
+    def __call__(self, asked: Round) -> Answers:
+        """The same once more."""
+        return {query.name: self.answers[query.name] for query in asked}
 
 
 def replayed(result: Result) -> Replayed | str:
@@ -54,7 +56,7 @@ def replayed(result: Result) -> Replayed | str:
 
     if any(record.noise.size != released[name].size for name, record in records.items()):
         return TOO_LARGE
-    context = {"public_center": _center(result), "sharing": _sharing(result)}
+    context = {"public_center": _center(result), "sharing": sharing_of(result)}
     try:
         again = drive(rounds_of(result.plan, **context), answer)
     except (EigenveilError, KeyError, ValueError, AssertionError):
@@ -64,19 +66,6 @@ def replayed(result: Result) -> Replayed | str:
 
 def _center(result: Result) -> Any:
     return public_center(result.spec.parameters.get("center", False), result.features)
-
-
-def _sharing(result: Result) -> Mapping[Step, Sharing]:
-    """How the noise of each step was shared, as its records say."""
-    return {
-        result.plan.planned(record.name).step: Sharing(
-            noise_parts=record.noise.noise_parts,
-            masks=record.noise.masks,
-            exposure=record.exposure,
-            sites=record.sites,
-        )
-        for record in result.certificate.releases
-    }
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -75,9 +75,9 @@ def polished_topics(moments: TopicMoments, topics: Array, weights: Array) -> tup
     topics = _probabilities(topics)
     weights = np.maximum(weights, 1e-3)
     weights = weights / weights.sum()
-    fit = _TopicDistance(moments, topics, weights)
+    fit = TopicDistance(moments, topics, weights)
     topics, weights, _ = fit.descend(topics, weights)
-    fit = _TopicDistance(moments, topics, weights)  # with the variances of what was found
+    fit = TopicDistance(moments, topics, weights)  # with the variances of what was found
     topics, weights, best = fit.descend(topics, weights)
     if weights.size == 1:
         return topics, weights
@@ -129,12 +129,12 @@ def triples_off(moments: TopicMoments, topics: Array, weights: Array) -> float:
     topics, weights = _probabilities(topics), np.maximum(weights, 1e-3)
     weights = weights / weights.sum()
     for most in (_FEW, _FEW):  # with the variances of what was found the first time
-        fit = _TopicDistance(moments, topics, weights)
+        fit = TopicDistance(moments, topics, weights)
         topics, weights, _ = fit.descend(topics, weights, most)
     return fit.triples_off(topics, weights)
 
 
-class _TopicDistance:
+class TopicDistance:
     """The weighted distance of topics from the moments, with variances of a first guess."""
 
     def __init__(self, moments: TopicMoments, topics: Array, weights: Array) -> None:
@@ -144,24 +144,24 @@ class _TopicDistance:
         # directions in which sampling acts independently
         seen, turn = np.linalg.eigh((moments.basis * frequencies[:, None]).T @ moments.basis)
         seen = np.maximum(seen, 0.0)
-        self._basis = moments.basis @ turn
+        self.basis = moments.basis @ turn
         self._triple = multilinear(moments.triple, turn)
         cubes = np.multiply.outer(np.multiply.outer(seen, seen), seen)
-        self._of_triples = 1.0 / (
+        self.of_triples = 1.0 / (
             moments.triple_sampling * rows * cubes + moments.triple_noise**2 + _LEAST_TRIPLE
         )
         pairs = (1.0 - _INDEPENDENT) * (topics.T * weights) @ topics
         pairs += _INDEPENDENT * np.outer(frequencies, frequencies)
-        self._of_pairs = 1.0 / (
+        self.of_pairs = 1.0 / (
             moments.pair_sampling * rows * pairs + moments.pair_noise**2 + _LEAST_PAIR
         )
         spread = float(((topics - 1.0 / topics.shape[1]) ** 2).sum(axis=1) @ weights)
-        self._pull = _PULL * topics.shape[1] / max(spread, 1e-12)
+        self.pull = _PULL * topics.shape[1] / max(spread, 1e-12)
 
     def triples_off(self, words: Array, shares: Array) -> float:
         """The triple moment's part of half the weighted distance."""
-        seen, rows = words @ self._basis, self._moments.rows
-        return _triple_distance(self._triple, self._of_triples, seen, shares, rows)[0]
+        seen, rows = words @ self.basis, self._moments.rows
+        return _triple_distance(self._triple, self.of_triples, seen, shares, rows)[0]
 
     def descend(
         self, topics: Array, weights: Array, most: int = _ITERATIONS
@@ -175,9 +175,9 @@ class _TopicDistance:
             words = joint / shares[:, None]
             distance, of_words, of_shares = self._distance(words, shares)
             uneven, excess = words - 1.0 / size, float(shares.sum()) - 1.0
-            distance += 0.5 * self._pull * float(np.vdot(uneven, uneven))
+            distance += 0.5 * self.pull * float(np.vdot(uneven, uneven))
             distance += 0.5 * self._moments.rows * excess * excess
-            of_words = of_words + self._pull * uneven
+            of_words = of_words + self.pull * uneven
             inner = np.sum(words * of_words, axis=1, keepdims=True)
             slope = (of_words - inner) / shares[:, None]
             slope += (of_shares + self._moments.rows * excess)[:, None]
@@ -195,13 +195,13 @@ class _TopicDistance:
         """Half the weighted distance, and its slopes in the words and in the shares."""
         rows = self._moments.rows
         pairs = rows * (words.T * shares) @ words - self._moments.pair
-        of_pairs = pairs * self._of_pairs
+        of_pairs = pairs * self.of_pairs
         through = words @ of_pairs
         distance, of_seen, of_triples = _triple_distance(
-            self._triple, self._of_triples, words @ self._basis, shares, rows
+            self._triple, self.of_triples, words @ self.basis, shares, rows
         )
         distance += 0.5 * float(np.vdot(pairs, of_pairs))
-        of_words = rows * shares[:, None] * (2.0 * through + 3.0 * of_seen @ self._basis.T)
+        of_words = rows * shares[:, None] * (2.0 * through + 3.0 * of_seen @ self.basis.T)
         return distance, of_words, rows * (np.sum(words * through, axis=1) + of_triples)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,13 @@ from sklearn.decomposition import LatentDirichletAllocation
 from eigenveil.errors import DataError
 from eigenveil.models.beside import BesideExact, count_notes, intervals_of, matched
 from eigenveil.models.driver import LedgerPlace
-from eigenveil.models.intervals.bars import Array
-from eigenveil.models.result import View, of_factors
+from eigenveil.models.intervals.bars import Array, Kind, Quantity
+from eigenveil.models.result import Result, View, of_factors
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.table_fit import TableFit
 from eigenveil.models.topics.dirichlet import proportions
 from eigenveil.models.topics.fitted import TopicFactors
+from eigenveil.models.topics.intervals import of_topics
 from eigenveil.models.topics.plan import TopicPlan
 
 # A topic's smallest probability, as a part of an even one: a word that noise left out of a topic
@@ -47,6 +48,9 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
     converged_ = of_factors("converged")
     usable_ = of_factors("usable")
     n_components_ = View(lambda result: int(result.factors.topics.shape[0]))
+
+    def _quantities(self, result: Result, level: float, of: Kind) -> Iterable[Quantity]:
+        return of_topics(result, level, of)
 
     @property
     def components_(self) -> NDArray[np.float64]:

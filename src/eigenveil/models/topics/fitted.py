@@ -90,6 +90,16 @@ class Triples:
     rows: float | None
 
 
+@dataclass(frozen=True)
+class TopicReleases:
+    """What topics are made of; the pair moment's leading part only where something stands out."""
+
+    pairs: ReleasedMoment
+    pair: PairMoment | None = None
+    triples: Triples | None = None
+    alpha0: float = 0.0
+
+
 def _corrected(
     plan: TopicPlan,
     pairs: ReleasedMoment,
@@ -127,6 +137,16 @@ def _joint(
         rows=rows or max(1.0, float(np.sum(pairs.values))),
         words=_words(pairs.square),
     )
+
+
+def joint_moments(plan: TopicPlan, found: TopicReleases) -> TopicMoments:
+    """What topics of a whole pair moment were fitted to in the end."""
+    assert found.pair is not None
+    assert found.triples is not None
+    pairs, alpha0 = found.pairs, found.alpha0
+    pair, seen, noise, rows = _corrected(plan, pairs, found.pair, found.triples, alpha0)
+    pair, seen = _without_weak(pair, seen, noise, rows)
+    return _joint(pairs, pair, seen, noise, rows, alpha0)
 
 
 def found_alpha0(

@@ -30,6 +30,7 @@ from eigenveil.models.tensors.whitening import (
 from eigenveil.models.topics.fitted import (
     ReleasedMoment,
     TopicFactors,
+    TopicReleases,
     Triples,
     fitted,
     found_alpha0,
@@ -75,10 +76,21 @@ def private_topics(
     """
     del public_center
     state = _State(plan, dict(budgets or {}), dict(sharing or {}))
+    found = yield from released_moments(state, keep_all=keep_all)
+    if found.pair is None or found.triples is None:
+        return without_topics(plan, found.pairs)
+    return fitted(plan, found.pairs, found.pair, found.triples, found.alpha0, keep_all=keep_all)
+
+
+def released_moments(
+    state: RoundState[TopicPlan], *, keep_all: bool = False
+) -> Generator[Round, Answers, TopicReleases]:
+    """The rounds, and all that topics are made of."""
+    plan = state.plan
     pairs = yield from _pairs(state)
     pair = _leading(plan, pairs, keep_all=keep_all)
     if pair is None:
-        return without_topics(plan, pairs)
+        return TopicReleases(pairs)
     whole = DocumentTriples(pair.basis, weighted=plan.weighted)
     error = partial(_off_triples, state, whole, pair)
     clip, _ = yield from _clip(state, "norms of triples", whole, error)
@@ -87,7 +99,7 @@ def private_topics(
     triple = ReleasedMoment(answers["triple moment"], triples.unit)
     seen = Triples(triple.values, triple.noise.deviation(pair.core.shape[0]), clip, state.rows)
     alpha0 = found_alpha0(plan, pairs, pair, seen) if plan.auto_alpha0 else plan.alpha0
-    return fitted(plan, pairs, pair, seen, alpha0, keep_all=keep_all)
+    return TopicReleases(pairs, pair, seen, alpha0)
 
 
 def _clip(
