@@ -13,10 +13,10 @@ from eigenveil.models.driver import drive, rounds_of, rows_for
 from eigenveil.models.intervals.recorded import sharing_of
 from eigenveil.models.intervals.replayed import Replayed, replayed
 from eigenveil.models.rounds import Answers, Round
-from eigenveil.tables.adapters import rows_of
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.release import Release
 from eigenveil.noise.entries import from_coordinates
+from eigenveil.tables.adapters import rows_of
 
 Array = NDArray[np.float64]
 
