@@ -1,4 +1,4 @@
-"""Errors of mixtures' means: eigenveil beside DP-EM on the tensor paper's mixtures."""
+"""Errors of mixtures' means: eigenveil beside DP-EM and an LSH tree on the paper's mixtures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from benchmarks.report import Report
 from benchmarks.rivals.budget import Budget
 from benchmarks.rivals.dp_em import DP_EM, DpEm
+from benchmarks.rivals.lsh_clustering import LSH, LshClustering
 from benchmarks.rivals.rival import random_directions
 from benchmarks.tensors import DELTA, Case, Errors, gaussian_rows, mixture_errors, unit
 from eigenveil import PrivateGaussianMixture
@@ -27,8 +28,12 @@ def run(report: Report) -> None:
         for rival in DP_EM:
             found = np.array([_error(rival, case, seed) for seed in SEEDS])
             report.note(SECTION, f"{case}: {rival.name} *", _said(found))
-    for what, text in (("paper", DpEm.paper), ("* is told without charge", DpEm.told)):
-        report.note(SECTION, f"DP-EM: {what}", text)
+        for tree in LSH:
+            found = np.array([_error_of_tree(tree, case, seed) for seed in SEEDS])
+            report.note(SECTION, f"{case}: {tree.name} *", _said(found))
+    for name, kind in (("DP-EM", DpEm), ("LSH tree", LshClustering)):
+        for what, text in (("paper", kind.paper), ("* is told without charge", kind.told)):
+            report.note(SECTION, f"{name}: {what}", text)
 
 
 def _error(rival: DpEm, case: Case, seed: int) -> float:
@@ -36,6 +41,13 @@ def _error(rival: DpEm, case: Case, seed: int) -> float:
     budget = Budget.of(case.epsilon, DELTA, np.random.default_rng())
     start = random_directions(case.components, case.features, budget.rng)
     found = rival.means(rows, start, VARIANCE, rival.tell(rows), budget)
+    return component_error(unit(found), means)
+
+
+def _error_of_tree(tree: LshClustering, case: Case, seed: int) -> float:
+    rows, means = gaussian_rows(case, seed)
+    budget = Budget.of(case.epsilon, DELTA, np.random.default_rng())
+    found = tree.centers(rows, case.components, tree.tell(rows), budget)
     return component_error(unit(found), means)
 
 

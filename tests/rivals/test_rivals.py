@@ -9,10 +9,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+import scipy.sparse
 from benchmarks.lower_bound import least_loss
 from benchmarks.rivals import RIVALS, adassp
 from benchmarks.rivals.budget import Budget
 from benchmarks.rivals.dp_em import DpEm
+from benchmarks.rivals.lsh_clustering import LshClustering
+from benchmarks.rivals.private_lda import PrivateLda
 from benchmarks.rivals.rival import Size
 from benchmarks.rivals.subsample import Ball, SubsampleAggregate, projections
 
@@ -223,6 +226,73 @@ def test_adassp_finds_least_squares_and_spends_no_more_than_its_budget():
     losses = [loss_between(released, longest, 0, fault) for fault in (1.0, 0.7)]
     assert losses[0] <= 1 + 1e-9
     assert losses[0] > 0.55 or losses[1] > 1
+
+
+@pytest.mark.parametrize("depth", [3, 20])
+def test_an_lsh_tree_costs_at_most_its_budget(depth):
+    tree = LshClustering(depth)
+    losses = []
+    for fault in (1.0, 0.9):
+        for seed in range(4):
+            rows, _ = mixture(seed)
+            told = tree.tell(rows)
+
+            def released(rows, budget, told=told):
+                tree.centers(rows, 3, told, budget)
+
+            losses.append(loss_between(released, rows, seed, fault))
+    assert 0.9 < max(losses[:4]) <= 1 + 1e-9
+    assert max(losses[4:]) > 1
+
+
+def test_an_lsh_tree_finds_the_means_where_there_is_next_to_no_noise():
+    rows, means = mixture(0)
+    tree, budget = LshClustering(), Budget.of(1e6, DELTA, np.random.default_rng(0))
+    found = tree.centers(rows[:-1], 3, tree.tell(rows[:-1]), budget)
+    far = np.linalg.norm(found[:, None] - means, axis=2)
+    assert sorted(far.argmin(axis=1)) == [0, 1, 2]
+    assert far.min(axis=1).max() < 0.05
+    assert budget.left == pytest.approx(0.0, abs=1e-9)
+
+
+def documents(seed, count=600, topics=3, words=30):
+    """Documents of 40 words, of topics that share none, in proportions of a Dirichlet law."""
+    rng = np.random.default_rng(seed)
+    own = words // topics
+    made = np.zeros((topics, words))
+    for k in range(topics):
+        made[k, k * own : (k + 1) * own] = 1.0 / own
+    shares = rng.dirichlet(np.full(topics, 0.2), count)
+    counts = rng.multinomial(40, shares @ made).astype(np.float64)
+    counts[-1] = 0.0
+    counts[-1, seed] = 400.0  # one word, again and again: shortened
+    return scipy.sparse.csr_array(counts), made
+
+
+def test_private_lda_costs_at_most_its_budget():
+    lda, alpha = PrivateLda(4), np.full(3, 0.2)
+    losses = []
+    for fault in (1.0, 0.9):
+        for seed in range(4):
+            counts, _ = documents(seed)
+            told = lda.tell(counts)
+
+            def released(counts, budget, told=told):
+                lda.topics(counts, alpha, told, budget)
+
+            losses.append(loss_between(released, counts, seed, fault))
+    assert 0.99 < max(losses[:4]) <= 1 + 1e-9
+    assert max(losses[4:]) > 1
+
+
+def test_private_lda_finds_the_topics_where_there_is_next_to_no_noise():
+    counts, made = documents(0, count=2_000)
+    lda, budget = PrivateLda(30), Budget.of(1000.0, DELTA, np.random.default_rng(0))
+    found = lda.topics(counts[:-1], np.full(3, 0.2), lda.tell(counts), budget)
+    far = np.abs(found[:, None] - made).sum(axis=2)
+    assert sorted(far.argmin(axis=1)) == [0, 1, 2]
+    assert far.min(axis=1).max() < 0.1
+    assert budget.left == pytest.approx(0.0, abs=1e-9)
 
 
 def test_no_more_than_the_budget_can_be_spent():
