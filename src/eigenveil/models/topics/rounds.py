@@ -47,9 +47,9 @@ from eigenveil.privacy.releases import Sharing
 # Contributions above one of these quantiles of their norms are clipped, if that takes off half or
 # more.
 _QUANTILES, _WORTH_IT = np.append(np.arange(0.3, 0.99, 0.05), [0.97, 0.99]), 0.5
-# Where documents are of several topics, what clipping takes off is much alike for all of them: so
-# much of it counts as an error (0.1 to 1 were tried).
-_BIAS_OF_SEVERAL = 0.25
+# What clipping takes off the pairs of documents of several topics is much alike for all topics: so
+# much of it counts as an error (of .1 to 1, and of the triples', this was best).
+_BIAS_OF_SEVERAL = 0.1
 # What reaches less is a document without words.
 _NOTHING = SMALLEST_CLIP / 16.0
 # The largest value of a symmetric noise tensor of three modes, over the root of its rows.
@@ -103,13 +103,18 @@ def released_moments(
 
 
 def _clip(
-    state: _State, name: str, contributions: ClippedSum, error: Callable[[float, float], float]
+    state: _State,
+    name: str,
+    contributions: ClippedSum,
+    error: Callable[[float, float], float],
+    bias: float = 1.0,
 ) -> Generator[Round, Answers, tuple[float, float]]:
     """Where contributions are to be clipped, and their mean square; 1 where nothing is released.
 
     ``error`` gives the noise on contributions that are not clipped, as a part of what a component
     shows, for so many rows that reach so far. Clipping takes noise off, and something off the
-    documents that reach farther: it is best where what both make wrong together is least.
+    documents that reach farther, of which ``bias`` counts as an error: it is best where what both
+    make wrong together is least.
     """
     if not state.plan.clip_documents:
         return 1.0, _OF_THREE_WORDS
@@ -122,7 +127,6 @@ def _clip(
     if not scale.found:
         return 1.0, _OF_THREE_WORDS
     noise = error(state.rows or 1.0, scale.quantile(0.5))
-    bias = _BIAS_OF_SEVERAL if state.plan.alpha0 > 0 else 1.0
 
     def off(clip: float) -> float:
         kept = scale.kept(clip)
@@ -137,17 +141,20 @@ def _clip(
 
 def _pairs(state: _State) -> Generator[Round, Answers, ReleasedMoment]:
     plan = state.plan
+    bias = _BIAS_OF_SEVERAL if plan.alpha0 > 0 else 1.0
     if plan.pair == "full":
         options: dict[str, Any] = {
             "nuclear": plan.noises["moment"].norm == "nuclear",
             "extra_bits": state.coarser("double"),
         }
         whole = DocumentPairs(plan.features, **options)
-        clip, square = yield from _clip(state, "norms of pairs", whole, partial(_off, state, whole))
+        off = partial(_off, state, whole)
+        clip, square = yield from _clip(state, "norms of pairs", whole, off, bias)
         pairs = DocumentPairs(plan.features, clip=clip, **options)
         return (yield from _with_shares(state, pairs, square))
     sketch = DocumentSketch(plan.features, plan.sketch_columns)
-    clip, square = yield from _clip(state, "norms of pairs", sketch, partial(_off, state, sketch))
+    off = partial(_off, state, sketch)
+    clip, square = yield from _clip(state, "norms of pairs", sketch, off, bias)
     sketch = DocumentSketch(plan.features, plan.sketch_columns, clip=clip)
     return (yield from _with_shares(state, sketch, square, test=sketch.signs))
 
