@@ -156,7 +156,7 @@ ROUNDS = {
         ["center, second stage"],
         ["scale of centered rows"],
         ["pair moment"],
-        ["scale of projected rows"],
+        ["scores", "scale of projected rows"],
         ["triple moment"],
         ["sums 1"],
         ["sums 2"],
@@ -234,7 +234,7 @@ def noise_of_tensors(study, folder, runs):
     found, releases = [], RoundTotals.releases
 
     def noting(self, arrived):
-        (query,) = self._queries
+        query = self._queries[0]
         if query.accumulator.layout != "tensor":
             return releases(self, arrived)
         own = (self._sums[0] - exact(study, query, rows_of(study))).view(np.int64)

@@ -99,14 +99,15 @@ def test_plan_takes_the_study_over(made):
     assert plan.task == made.task
     assert (plan.features, plan.epsilon, plan.delta) == (made.width, made.epsilon, made.delta)
     assert plan.auto_components == (made.components == "auto")
-    assert plan.n_components == made.most_components <= plan.sketch_columns <= made.width
+    assert plan.n_components == made.most_components
+    assert plan.rank <= plan.sketch_columns <= made.width
     assert plan.pair == ("sketch" if made.protocol == "sketch" else "full")
     usual = "vector" if made.delta == 0 else "gaussian"
     assert plan.mechanism == (usual if made.mechanism == "auto" else made.mechanism)
     assert plan.noise_draws >= (1 if made.protocol == "local" else len(made.sites))
     # every round that the plan can have is within what a session reserves
     terms = settle(made)
-    assert set(plan.fractions) <= {"scale", "center", "moment", "tensor", "sums"}
+    assert set(plan.fractions) <= {"scale", "center", "scores", "moment", "tensor", "sums"}
     assert all(terms.reservation(name).epsilon(made.delta) <= made.epsilon for name in terms.names)
 
 
@@ -217,7 +218,7 @@ def test_sizes_are_counted_and_nothing_else_is_forecast(task):
         assert found.captured_energy is None
         assert "only the sizes" in found.note
         assert found.message_bytes == 8 * max(values, tensor_size(k))
-        sums = 4 * k * (d + 2) if task == MIXTURE else 0
+        sums = 4 * k * (d + 2) + 32 * 32 if task == MIXTURE else 0  # and cells
         assert 0 <= found.round_bytes - 8 * (values + tensor_size(k) + sums) < 12_000
         assert found.memory_bytes > found.message_bytes
     assert pooled(study(task), 8, 100).captured_energy is None

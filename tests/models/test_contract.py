@@ -348,7 +348,7 @@ REFUSED = [
         for wanted in (0.9, "auto")
         for mechanism in ("bingham", "power")
     ),
-    ("PrivateGaussianMixture", {"n_components": 7}, "too-many-components"),
+    ("PrivateGaussianMixture", {"n_components": 33}, "too-many-clusters"),
     ("PrivateGaussianMixture", {"n_components": 6, "center": False}, "noise-variance-needs-room"),
     ("PrivateGaussianMixture", {"n_components": 6, "pair": "sketch"}, "noise-variance-needs-room"),
     ("PrivateTopicModel", {"n_components": 7}, "too-many-components"),

@@ -236,7 +236,7 @@ def test_constant_rows_have_at_most_one_component(value, center):
 # Errors
 
 FEW = np.random.default_rng(0).standard_normal((20, 6))
-EVEN = {"scale": 1, "center": 1, "moment": 1, "tensor": 1, "sums": 1}
+EVEN = {"scale": 1, "center": 1, "scores": 1, "moment": 1, "tensor": 1, "sums": 1}
 
 
 @pytest.mark.parametrize("options", [{}, {"center": False}, {"delta": 0.0}])

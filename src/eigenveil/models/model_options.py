@@ -238,11 +238,15 @@ OF_MODELS: tuple[Option, ...] = (
         "epsilon) for columns. 'variance' may be left out, but not of mechanism 'bingham'.",
     ),
     Option(
-        "budget_split", (Shares(("scale", "center", "moment", "tensor", "sums")), NONE), None,
-        "Fractions of the budget for the steps scale, center, moment, tensor and sums: those that "
-        "the fit takes, and no others.",
+        "budget_split", (Shares(("scale", "center", "moment", "scores", "tensor", "sums")), NONE),
+        None,
+        "Fractions of the budget for the steps scale, center, moment, scores, tensor and sums: "
+        "those that the fit takes, and no others.",
         (MIXTURE,), FITS,
-        examples=({"scale": 0.08, "center": 0.05, "moment": 0.3, "tensor": 0.15, "sums": 0.42},),
+        examples=(
+            {**{"scale": 0.08, "center": 0.05, "scores": 0.05, "moment": 0.27, "tensor": 0.15},
+             "sums": 0.4},
+        ),
         privacy=True,
         more="'center' is taken if it is private, 'tensor' with spherical components.",
     ),

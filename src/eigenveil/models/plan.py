@@ -116,6 +116,11 @@ class BasePlan(Settled):
     def sketched(self) -> bool:
         """Whether the second moment is released as a sketch."""
 
+    @property
+    def rank(self) -> int:
+        """Directions that a moment shows at most: of mixtures fewer than components, perhaps."""
+        return int(min(self.n_components, self.sketch_columns))
+
     def options_otherwise(self) -> dict[str, Any]:
         """Options that make this plan, where the plan has no field of their name or another value.
 

@@ -92,7 +92,7 @@ def _matrix(plan: BasePlan) -> int:
 
 
 def _tensor(plan: BasePlan) -> int:
-    return tensor_size(plan.n_components)
+    return tensor_size(plan.rank)
 
 
 def _planned(plan: BasePlan) -> int:
@@ -112,7 +112,7 @@ def _sketch_gain(plan: BasePlan) -> float:
 
 
 def _few_columns(plan: BasePlan, asked: Description) -> bool:
-    return asked.columns <= plan.n_components
+    return asked.columns <= plan.rank
 
 
 def _few_cells(plan: BasePlan, asked: Description) -> bool:
@@ -196,7 +196,7 @@ def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> Sequence[int]:
     if planned.sizes is not None:
         return planned.sizes
     if STATISTICS[planned.statistic].layout == "tensor":
-        return [tensor_size(rows) + count for rows in range(1, plan.n_components + 1)]
+        return [tensor_size(rows) + count for rows in range(1, plan.rank + 1)]
     return exactly(SHAPES[planned.statistic].size(plan) + count)
 
 
@@ -251,7 +251,7 @@ def _worst(plan: BasePlan, planned: Planned) -> list[Shape]:
     size = sizes_of(plan, planned, count=count > 0)[-1]
     fixed = {"count_weight": count, "square_weight": ranges["square_weight"][1]}
     tensor = STATISTICS[planned.statistic].layout == "tensor"
-    rows = plan.n_components if tensor else plan.features
+    rows = plan.rank if tensor else plan.features
     return [
         Shape(planned.statistic, (rows,), size, parameters=fixed | found)
         for found in SHAPES[planned.statistic].costliest(plan)

@@ -83,7 +83,7 @@ def forecast(
     protocol = PROTOCOLS[study.protocol]
     factors = protocol.sends_factors
     moment = features * plan.sketch_columns if factors else moment_values(plan)
-    tensor = tensor_size(plan.n_components) if "tensor" in plan.fractions else 0
+    tensor = tensor_size(plan.rank) if "tensor" in plan.fractions else 0
     sent = planned_sizes(plan)
     if factors:  # a site's own factors, in place of its sum
         sent |= {each.name: moment for each in plan.schedule if each.step == "moment"}

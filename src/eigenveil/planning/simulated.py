@@ -166,8 +166,10 @@ def _topics(
 
 
 def components_drawn(plan: TensorPlan) -> int:
-    """How many components or topics simulated data have."""
-    return min(plan.n_components, USUAL_COMPONENTS) if plan.auto_components else plan.n_components
+    """How many components or topics simulated data have: each in a direction of its own."""
+    if plan.auto_components:
+        return min(plan.rank, USUAL_COMPONENTS, max(1, plan.features - 1))
+    return plan.rank
 
 
 def _columns(plan: TensorPlan) -> int | None:

@@ -32,6 +32,7 @@ from eigenveil.moments.documents.sums import DocumentNorms, WordShares
 from eigenveil.moments.em import SQUARE_WEIGHT, EMSums
 from eigenveil.moments.histograms import BINS, LOWEST_OCTAVE, OCTAVE_PARTS, NormHistogram
 from eigenveil.moments.release import Release
+from eigenveil.moments.scores import ScoreHistogram
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 
 # A row's energy in that of the longest that is not shortened: these are distinguished by bins, and
@@ -116,9 +117,9 @@ def _expect_mixture(plan: TensorPlan, fixed: MixturePlan, rows: int, parties: Pa
     share = 0.5
     for _ in range(_SETTLING):
         released, found = _drive(fixed, _Components(fixed, rows, share), parties)
-        strength = float(np.min(found.strengths[: fixed.n_components]))
-        needed = share * float(found.noise_floor) / (strength * fixed.n_components)
-        share = min(_LARGEST_SHARE, max(_LEAST_SHARE, needed * fixed.n_components))
+        strength = float(np.min(found.strengths[: fixed.rank]))
+        needed = share * float(found.noise_floor) / (strength * fixed.rank)
+        share = min(_LARGEST_SHARE, max(_LEAST_SHARE, needed * fixed.rank))
     return Expected(plan, released, needed)
 
 
@@ -154,6 +155,8 @@ class _Data(ABC):
                 return self.pairs(ones, 1.0)[:, 0] / sums.clip
             case DocumentSketch():
                 return self.pairs(sums.signs, 1.0) / sums.clip
+            case ScoreHistogram():  # no query follows from it where all is kept
+                values[:] = self.rows / values.size
             case _:  # the triple moment: any will do, for no query follows it
                 places = np.arange(sums.shape[0])
                 values[places, places, places] = self.rows / sums.shape[0]
@@ -210,7 +213,7 @@ class _Components(_Data):
         return np.concatenate([means, counts, SQUARE_WEIGHT * _FILLED * each * squares])
 
     def pairs(self, test: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
-        count = self.plan.n_components
+        count = self.plan.rank
         bulk = 0.0 if self.variance == 0 else self.bulk
         # what is known of the rows' variance is exact, where the bound is rounded to a bin
         energy = self.variance / bound**2 / bulk if self.variance else _FILLED

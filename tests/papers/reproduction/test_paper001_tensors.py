@@ -289,7 +289,7 @@ def test_our_noise_is_the_release_less_the_exact_moment(model):
             count=3,
             rows=rows,
             targets=[["p", 1.0, epsilon, 0.01]],
-            draws=4,
+            draws=12,
         )
         found[rows, epsilon] = {p.series: p.value for p in points}["eigenveil"]
     assert 3.0 < found[20_000, 1.0] / found[20_000, 10.0] < 9.0

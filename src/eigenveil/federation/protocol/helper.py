@@ -152,7 +152,7 @@ class Helper:
                     if STATISTICS[planned.statistic].layout == "symmetric"
                 )
             case "tensor":
-                most = self._terms.plan.n_components
+                most = self._terms.plan.rank
                 return part.size in (tensor_size(rows) for rows in range(1, most + 1))
             case _:
                 return part.size <= width**2 + 1024

@@ -13,12 +13,14 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
+from eigenveil.models.mixture.clusters import averages, clusters
 from eigenveil.models.mixture.covariances import (
     WITHIN,
     Covariances,
     Innovation,
     SphericalCovariances,
 )
+from eigenveil.models.mixture.scores import Known
 from eigenveil.models.mixture.shrinkage import Spectrum, gain_of
 from eigenveil.moments.em import (
     COUNT_WEIGHT,
@@ -49,7 +51,6 @@ _NEAR = 0.35
 _NEAREST = 0.02
 # A candidate with fewer rows than so many deviations of their noise is drawn anew, or left out.
 _EMPTY, _SMALL = 2.0, 1.0
-_RESTARTS, _STEPS = 30, 30
 
 
 @dataclass(frozen=True)
@@ -157,21 +158,25 @@ def moved(
     found: MixtureComponents,
     step: EMStep,
     *,
-    variance: float | None = None,
+    as_they_are: bool = False,
     spectrum: Spectrum | None = None,
+    known: Known | None = None,
 ) -> MixtureComponents:
-    """The components after a step.
+    """The components after a step; covariances that are public stay ``as_they_are``.
 
-    ``variance`` is public. Means are off by more in directions in which rows are farther apart: so
-    far as the ``spectrum`` of the rows is known.
+    Means are off by more in directions in which rows are farther apart: so far as the ``spectrum``
+    of the rows is known, or by what is ``known`` of their start.
     """
     gain = gain_of(step.shifts, step.shift_noise)
-    if spectrum is None:
+    weights = step.held / step.held.sum()
+    if known is not None:
+        shifts, gain = known.kept(step.shifts, step.shift_noise)
+        weights = known.weighed(found.weights, weights, step.count_noise / step.held.sum())
+    elif spectrum is None:
         shifts = gain[:, None] * step.shifts
     else:
         shifts, gain = spectrum.part_of(step.shifts, step.shift_noise, gain)
-    weights = step.held / step.held.sum()
-    if variance is not None:
+    if as_they_are:
         covariances = found.covariances
     else:
         seen = Innovation(step.squares, step.square_noise, shifts, weights)
@@ -293,12 +298,12 @@ def clustered(
     most = min(components, points.shape[0])
     rng = np.random.default_rng(most)
     if auto:
-        tried = [_clusters(points, counts, k, rng) for k in range(1, most + 1)]
+        tried = [clusters(points, counts, k, rng) for k in range(1, most + 1)]
         costs = [_description(points, counts, own, spectrum, rows) for own in tried]
         own = tried[int(np.argmin(costs))]
     else:
-        own = _clusters(points, counts, most, rng)
-    means, weights = _averages(points, counts, own)
+        own = clusters(points, counts, most, rng)
+    means, weights = averages(points, counts, own)
     return MixtureComponents(
         means=means,
         weights=weights,
@@ -308,44 +313,6 @@ def clustered(
     )
 
 
-def _averages(points: Array, counts: Array, own: NDArray[np.intp]) -> tuple[Array, Array]:
-    size = int(own.max()) + 1
-    held = np.bincount(own, counts, minlength=size)
-    sums = np.zeros((size, points.shape[1]))
-    np.add.at(sums, own, points * counts[:, None])
-    return sums / held[:, None], held / held.sum()
-
-
-def _clusters(
-    points: Array, counts: Array, count: int, rng: np.random.Generator
-) -> NDArray[np.intp]:
-    """The cluster of each point, of the best of many restarts of k-means with these weights."""
-    best, lowest = np.zeros(points.shape[0], dtype=np.intp), math.inf
-    squares = np.sum(points**2, axis=1)
-    for _ in range(_RESTARTS if count > 1 else 1):
-        chosen = [int(rng.choice(counts.size, p=counts / counts.sum()))]
-        nearest = np.full(counts.size, np.inf)
-        while len(chosen) < count:
-            last = points[chosen[-1]]
-            nearest = np.minimum(nearest, np.sum((points - last) ** 2, axis=1))
-            far = nearest * counts
-            if far.sum() <= 0:
-                break
-            chosen.append(int(rng.choice(counts.size, p=far / far.sum())))
-        centers = points[chosen]
-        for _ in range(_STEPS):
-            distances = squares[:, None] - 2 * points @ centers.T + np.sum(centers**2, axis=1)
-            own = np.unique(np.argmin(distances, axis=1), return_inverse=True)[1]
-            again, _ = _averages(points, counts, own)
-            if again.shape == centers.shape and np.allclose(again, centers, rtol=0, atol=1e-9):
-                break
-            centers = again
-        cost = float(counts @ np.sum((points - centers[own]) ** 2, axis=1))
-        if cost < lowest:
-            best, lowest = own, cost
-    return best
-
-
 def _description(
     points: Array, counts: Array, own: NDArray[np.intp], spectrum: Spectrum, rows: float
 ) -> float:
@@ -353,7 +320,7 @@ def _description(
 
     In the plane of the spectrum.
     """
-    means, weights = _averages(points @ spectrum.basis, counts, own)
+    means, weights = averages(points @ spectrum.basis, counts, own)
     between = (means.T * weights) @ means
     within = np.diag(spectrum.energies + spectrum.bulk) - between
     floor = WITHIN * (spectrum.energies + spectrum.bulk).min()

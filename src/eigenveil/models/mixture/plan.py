@@ -20,7 +20,7 @@ from eigenveil.privacy.statistics import StatisticName
 
 # Shares of the budget: of all histograms of norms, and of the centre, which need not be good, since
 # any point near the rows will do.
-_SCALE_SHARE, _CENTER_SHARE = 0.08, 0.05
+_SCALE_SHARE, _CENTER_SHARE, _SCORES_SHARE = 0.06, 0.03, 0.05
 # Parts of the centre's share: of its two stages.
 _CENTERS = (0.45, 0.55)
 # Of mixtures with a variance of their own: the sums' part of what is left, and their number.
@@ -34,6 +34,13 @@ _CANDIDATES_EACH, _FEWEST_CANDIDATES, _MOST_CANDIDATES = 4, 16, 64
 _MOST_SQUARES = 1 << 26
 
 NO_COMPONENTS = "no component stands above the noise of the released pair moment"
+# Cells of a histogram of scores along one direction, and the sides of one along two.
+CELLS_OF_A_LINE, SIDES_OF_A_PLANE = range(8, 129), range(4, 33)
+_CELLS = tuple(sorted({*CELLS_OF_A_LINE, *(side * side for side in SIDES_OF_A_PLANE)}))
+# Components that are looked for at most, where there are few features.
+_MOST_OF_FEW = 10
+
+SCORES, PROJECTED = "scores", "scale of projected rows"
 CANDIDATES, SUMS = "candidates", "sums"
 """Names of the sums of expectation maximisation, which are numbered from 1."""
 
@@ -54,7 +61,7 @@ class MixturePlan(TensorPlan):
         return COVARIANCES[self.covariance_type]
 
     def released_values(self) -> int:
-        sums = sum(one.sizes[-1] for one in self.schedule if one.sizes is not None)
+        sums: int = sum(one.sizes[-1] for one in self.schedule if one.sizes is not None)
         return super().released_values() + 2 * sums
 
     def requested_values(self) -> int:
@@ -96,6 +103,7 @@ class MixturePlan(TensorPlan):
         return (
             *found,
             Planned("pair moment", "moment", pair, ends=NO_COMPONENTS),
+            Planned(SCORES, "scores", "score-histogram", sizes=_CELLS),
             *self._sums(part),
         )
 
@@ -103,7 +111,7 @@ class MixturePlan(TensorPlan):
         """What follows the pair moment."""
         if self.shape.by_moments:
             return [
-                Planned("scale of projected rows", "scale", "norm-histogram", fraction=part),
+                Planned(PROJECTED, "scale", "norm-histogram", fraction=part, beside=True),
                 Planned("triple moment", "tensor", "third-moment"),
                 *self._numbered(SUMS, _SUMS, 1.0),
             ]
@@ -132,11 +140,16 @@ class MixturePlan(TensorPlan):
 
 
 def make_plan(options: Options, *, features: int, noise_draws: int = 1) -> MixturePlan:
-    common = fields_of_tensors(MixturePlan, options, features=features, noise_draws=noise_draws)
+    common = fields_of_tensors(
+        MixturePlan, options, features=features, noise_draws=noise_draws, least=_MOST_OF_FEW
+    )
     centered, variance = common["centered"], options.noise_variance
     seen = centered == "private" and common["pair"] == "full"
-    if common["n_components"] == features and variance is None and not seen:
-        raise DataError("noise-variance-needs-room", features=features)
+    if common["n_components"] >= features and variance is None and not seen:
+        if common["auto_components"] and features > 1:  # so many moments show
+            common["n_components"] = features - 1
+        else:
+            raise DataError("noise-variance-needs-room", features=features)
     shape, count = COVARIANCES[options.covariance_type], common["n_components"]
     if not shape.by_moments and variance is not None:
         raise options.refused("noise_variance", "noise-variance-not-spherical", kind=shape.name)
@@ -161,6 +174,7 @@ def make_plan(options: Options, *, features: int, noise_draws: int = 1) -> Mixtu
     steps: dict[Step, float] = {"scale": _SCALE_SHARE} if scaled else {}
     if centered == "private":
         steps["center"] = _CENTER_SHARE
+    steps["scores"] = _SCORES_SHARE
     fractions = fractions_of(options, _mixture_fractions(common, steps, shape))
     return plan.model_copy(update={"fractions": fractions})
 

@@ -32,9 +32,27 @@ from eigenveil.models.mixture.em import (
     read_sums,
     told_apart,
 )
-from eigenveil.models.mixture.plan import CANDIDATES, NO_COMPONENTS, SUMS, MixturePlan
+from eigenveil.models.mixture.plan import (
+    CANDIDATES,
+    NO_COMPONENTS,
+    PROJECTED,
+    SCORES,
+    SUMS,
+    MixturePlan,
+)
+from eigenveil.models.mixture.scores import ScoreGrid
 from eigenveil.models.mixture.shrinkage import Spectrum
-from eigenveil.models.rounds import Answers, Factors, Round, RoundState, find_center
+from eigenveil.models.mixture.starts import (
+    LEAST_VARIANCE,
+    Place,
+    State,
+    finest,
+    in_cells,
+    lifted,
+    score_query,
+    starts_in_cells,
+)
+from eigenveil.models.rounds import Answers, Factors, Round, SumQuery, find_center
 from eigenveil.models.scale import NormScale
 from eigenveil.models.schedule import CENTERED_SCALE, Step
 from eigenveil.models.shapes import LARGEST_VARIANCE
@@ -55,7 +73,9 @@ from eigenveil.models.tensors.whitening import (
 from eigenveil.moments.accumulators import SecondMoment, Sketch
 from eigenveil.moments.em import EMSums
 from eigenveil.moments.histograms import NormHistogram
+from eigenveil.moments.release import Release
 from eigenveil.moments.rows import RowRule
+from eigenveil.moments.scores import MOST_DIRECTIONS
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
@@ -68,13 +88,11 @@ _MOST_SHORTENED, _HIDDEN = 0.02, 4.0
 _OFFSET = 0.3
 
 # What the moments show of a component is not less, in units of prepared rows.
-_LEAST_WEIGHT, _LEAST_VARIANCE = 1e-4, 1e-9
+_LEAST_WEIGHT = 1e-4
 # Rows of a candidate on average, in deviations of the noise of their sums.
 _ROWS_OF_A_CANDIDATE = 6.0
 # Directions of the second moment that are looked at, where no third moment needs as many.
 _MOST_DIRECTIONS = 64
-
-_State = RoundState[MixturePlan]
 
 
 @dataclass(frozen=True)
@@ -107,7 +125,7 @@ def private_mixture(
     keep_all: bool = False,
 ) -> Generator[Round, Answers, MixtureFactors]:
     """The rounds of a fit: norms, centre, pair moment, triple moment or candidates, sums."""
-    state = _State(plan, dict(budgets or {}), dict(sharing or {}))
+    state = State(plan, dict(budgets or {}), dict(sharing or {}))
     scale = yield from find_center(state, public_center)
     if state.stopped:
         return _without_scale(state)
@@ -119,39 +137,78 @@ def private_mixture(
             state.stop_for_few_rows(CENTERED_SCALE)
             return _without_scale(state)
     place = _place(state, scale)
-    pair, rule = yield from _pair(state, place, keep_all=keep_all)
+    pair, about, rule = yield from _pair(state, place, keep_all=keep_all)
     if pair is None:
         return _without_components(state, place, scale)
-    spectrum = None
+    grid = ScoreGrid.of(about, state.rows or 1.0)
+    queries: tuple[SumQuery, ...] = (score_query(state, grid, rule),)
     if plan.shape.by_moments:
-        found, apart, converged = yield from _by_moments(state, place, pair, rule, keep_all)
-    else:
+        queries = (*queries, _projected(state, pair, rule))
+    answers = yield queries
+    cells = grid.read(answers[SCORES], state.rows or 1.0)
+    seen = None if keep_all else in_cells(state, pair, about, grid, cells)
+    start = None
+    if seen is not None and starts_in_cells(plan, pair, seen):
+        start = lifted(state, place, pair, about, grid, seen)
+    spectrum, known, converged = None, None, True
+    if plan.shape.by_moments:  # whether it is needed or not: rows do not decide what is released
+        projected = answers[PROJECTED]
+        found, apart, converged = yield from _by_moments(
+            state, place, pair, rule, projected, keep_all=keep_all
+        )
+    elif start is None:
         spectrum = Spectrum.of(pair, state.rows or 1.0)
         found = yield from _by_candidates(state, spectrum, rule)
-        apart, converged = np.zeros(found.weights.size, dtype=bool), True
-    known = None if plan.noise_variance is None else plan.noise_variance / place.bound**2
+        apart = np.zeros(found.weights.size, dtype=bool)
+    if start is not None:
+        found, apart, known = start.components, start.there, start.known
+        for number in range(1, plan.count_of(CANDIDATES) + 1):
+            step = yield from _sums(state, f"{CANDIDATES} {number}", rule, found)
+            found = moved(found, step, as_they_are=True, known=known)
     for number in range(1, plan.count_of(SUMS) + 1):
         step = yield from _sums(state, f"{SUMS} {number}", rule, found)
-        found = moved(found, step, variance=known, spectrum=spectrum)
-    return _factors(state, place, pair, found, told_apart(found, apart), converged)
+        public = plan.noise_variance is not None
+        found = moved(found, step, as_they_are=public, spectrum=spectrum, known=known)
+    factors = _factors(state, place, pair, found, told_apart(found, apart), converged)
+    if seen is not None and seen.hidden and plan.auto_components and not factors.advice:
+        return replace(factors, advice=may_be_more(seen.hidden))
+    return factors
 
 
-def _by_moments(
-    state: _State, place: _Place, pair: PairMoment, rule: RowRule, keep_all: bool
-) -> Generator[Round, Answers, tuple[MixtureComponents, NDArray[np.bool_], bool]]:
-    """Spherical components by the triple moment, and which of them are found in spite of noise."""
-    plan = state.plan
+def may_be_more(part: float) -> str:
+    """What is said where a component may be two."""
+    return (
+        f"There may be more components: {part:.0%} of the rows would pass for one component where "
+        "they are two, three deviations apart. More rows or a larger epsilon would tell. Or give "
+        "n_components, where it is known."
+    )
+
+
+def _projected(state: State, pair: PairMoment, rule: RowRule) -> SumQuery:
+    """For the norms of rows as the pair moment's directions show them."""
     histogram = NormHistogram(
         rule.center,
         precision=rule.precision,
         basis=pair.basis,
         bound=rule.bound,
         preparation=rule.preparation,
-        weighted=plan.weighted,
+        weighted=state.plan.weighted,
     )
-    name = "scale of projected rows"
-    answers = yield (state.query(name, histogram),)
-    projected = state.read(answers[name])
+    return state.query(PROJECTED, histogram)
+
+
+def _by_moments(
+    state: State,
+    place: Place,
+    pair: PairMoment,
+    rule: RowRule,
+    scale: Release,
+    *,
+    keep_all: bool,
+) -> Generator[Round, Answers, tuple[MixtureComponents, NDArray[np.bool_], bool]]:
+    """Spherical components by the triple moment, and which of them are found in spite of noise."""
+    plan = state.plan
+    projected = state.read(scale)
     clip = 1.0
     if projected.found:
         clip = min(1.0, projected.quantile(_quantile(state)) / place.bound)
@@ -175,7 +232,7 @@ def _by_moments(
     moments = MeanMoments(pair.core, triple, pair.deviation, triple_noise, variance, state.rows)
     seen, weights = polished_means(moments, found.seen, found.counts)
     apart = usable(pair, found, triple_noise=triple_noise, repeats=0 if keep_all else REPEATS)
-    variances = np.full(weights.size, max(variance, _LEAST_VARIANCE))
+    variances = np.full(weights.size, max(variance, LEAST_VARIANCE))
     components = MixtureComponents(
         means=seen @ pair.basis.T,
         weights=np.maximum(weights, _LEAST_WEIGHT),
@@ -186,7 +243,7 @@ def _by_moments(
 
 
 def _by_candidates(
-    state: _State, spectrum: Spectrum, rule: RowRule
+    state: State, spectrum: Spectrum, rule: RowRule
 ) -> Generator[Round, Answers, MixtureComponents]:
     """Components of any shape, by sums about candidates from the second moment."""
     plan = state.plan
@@ -208,12 +265,12 @@ def _by_candidates(
     )
 
 
-def _wanted_candidates(state: _State, spectrum: Spectrum, rule: RowRule) -> int:
+def _wanted_candidates(state: State, spectrum: Spectrum, rule: RowRule) -> int:
     """So many that each has enough rows: few rows of each are hidden by the noise."""
     plan, name = state.plan, f"{CANDIDATES} 1"
     assert state.rows is not None
     sums = EMSums(
-        _finest(rule),
+        finest(rule),
         as_mixture(candidates(spectrum, plan.candidates)),
         squares=plan.squares(name),
         weighted=plan.weighted,
@@ -223,17 +280,12 @@ def _wanted_candidates(state: _State, spectrum: Spectrum, rule: RowRule) -> int:
     return int(np.clip(known, min(plan.candidates, 2 * plan.n_components), plan.candidates))
 
 
-def _finest(rule: RowRule) -> RowRule:
-    """Rows as they are prepared for sums of expectation maximisation."""
-    return replace(rule, precision="double", extra_bits=0)
-
-
 def _sums(
-    state: _State, name: str, rule: RowRule, found: MixtureComponents
+    state: State, name: str, rule: RowRule, found: MixtureComponents
 ) -> Generator[Round, Answers, EMStep]:
     squares = state.plan.squares(name)
     sums = EMSums(
-        _finest(rule),
+        finest(rule),
         as_mixture(found),
         squares=squares,
         weighted=state.plan.weighted,
@@ -243,8 +295,8 @@ def _sums(
 
 
 def _factors(
-    state: _State,
-    place: _Place,
+    state: State,
+    place: Place,
     pair: PairMoment,
     found: MixtureComponents,
     can_be_used: NDArray[np.bool_],
@@ -269,7 +321,7 @@ def _factors(
     )
 
 
-def _quantile(state: _State) -> float:
+def _quantile(state: State) -> float:
     """Rows longer than this quantile of the norms are shortened.
 
     As few as the noise of the pair moment hides: rare components have long rows.
@@ -278,7 +330,7 @@ def _quantile(state: _State) -> float:
     return 1.0 - min(_MOST_SHORTENED, _HIDDEN * _edge(state) / state.rows)
 
 
-def _without_scale(state: _State) -> MixtureFactors:
+def _without_scale(state: State) -> MixtureFactors:
     return _stand_in(
         state,
         noise_variance=state.plan.noise_variance or 0.0,
@@ -288,7 +340,7 @@ def _without_scale(state: _State) -> MixtureFactors:
     )
 
 
-def _without_components(state: _State, place: _Place, scale: NormScale | None) -> MixtureFactors:
+def _without_components(state: State, place: Place, scale: NormScale | None) -> MixtureFactors:
     """What is left where no component stands above the noise of the pair moment."""
     variance = state.plan.noise_variance
     if variance is None:
@@ -303,7 +355,7 @@ def _without_components(state: _State, place: _Place, scale: NormScale | None) -
 
 
 def _stand_in(
-    state: _State, *, noise_variance: float, bound: float, stopped: str, advice: str
+    state: State, *, noise_variance: float, bound: float, stopped: str, advice: str
 ) -> MixtureFactors:
     """One component at the centre, which shows nothing of the rows beyond what was released."""
     center = np.zeros(state.plan.features) if state.center is None else state.center
@@ -323,41 +375,32 @@ def _stand_in(
     )
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where rows are taken from, and how long they may be from there.
-
-    ``offset`` is the rows' mean from there, in units of the bound, where it is known.
-    """
-
-    origin: NDArray[np.float64]
-    bound: float
-    offset: NDArray[np.float64] | None
-
-
-def _place(state: _State, scale: NormScale | None) -> _Place:
+def _place(state: State, scale: NormScale | None) -> Place:
     plan = state.plan
     bound = plan.row_bound or 0.0
     if scale is not None and plan.row_bound is None:
         bound = scale.quantile(_quantile(state))
     size = bound if scale is None else bound * math.sqrt(scale.mean_energy(bound))
     if state.center is None:
-        return _Place(np.zeros(plan.features), bound, None)
+        return Place(np.zeros(plan.features), bound, None)
     if plan.covariance_type != "spherical":
-        return _Place(np.asarray(state.center), bound, None)
+        return Place(np.asarray(state.center), bound, None)
     # public and independent of the data: the same for every study of this shape
     direction = np.random.default_rng(plan.features).standard_normal((plan.features,))
     step = direction * (_OFFSET * size / float(np.linalg.norm(direction)))
     bound = math.hypot(bound, _OFFSET * size)
     # a public centre need not be the rows' mean
     offset = step / bound if plan.centered == "private" else None
-    return _Place(state.center - step, bound, offset)
+    return Place(state.center - step, bound, offset)
 
 
 def _pair(
-    state: _State, place: _Place, *, keep_all: bool
-) -> Generator[Round, Answers, tuple[PairMoment | None, RowRule]]:
-    """The pair moment in the plan's form; ``None`` where nothing stands above its noise."""
+    state: State, place: Place, *, keep_all: bool
+) -> Generator[Round, Answers, tuple[PairMoment | None, PairMoment, RowRule]]:
+    """The pair moment in the plan's form; ``None`` where nothing stands above its noise.
+
+    With it the same about the rows' centre, where it is another.
+    """
     plan = state.plan
     precision = state.precision(_edge(state)) if plan.precision == "single" else "double"
     rule = RowRule(
@@ -370,21 +413,47 @@ def _pair(
     known = None
     if plan.noise_variance is not None and state.rows is not None:
         known = plan.noise_variance / place.bound**2 * state.rows
-    bulk = Bulk(known, rows=state.rows, offset=place.offset)
+    offset = place.offset if plan.shape.by_moments else np.zeros(plan.features)
+    bulk = Bulk(known, rows=state.rows, offset=offset)
     if plan.pair == "full":
         answers = yield (state.query("pair moment", SecondMoment(rule, features=plan.features)),)
-        release = answers["pair moment"]
-        taken = partial(full_pair, release.values, release.record.noise, bulk)
-        return _leading(taken, plan, keep_all=keep_all), rule
+        release, test = answers["pair moment"], np.eye(plan.features)
+        made = partial(full_pair, noise=release.record.noise)
+        return *_taken(state, made, release.values, test, bulk, keep_all=keep_all), rule
     gaussian = np.random.default_rng(plan.features).standard_normal(
         (plan.features, plan.sketch_columns)
     )
     basis = orthonormal_basis(gaussian)
     clip = min(1.0, 1.3 * math.sqrt(plan.sketch_columns / plan.features))  # privacy.md, section 6
     answers = yield (state.query("pair moment", Sketch(rule, basis, clip=clip)),)
-    release = answers["pair moment"]
-    taken = partial(sketched_pair, release.values, basis / clip, release.record.noise, bulk)
-    return _leading(taken, plan, keep_all=keep_all), rule
+    release, test = answers["pair moment"], basis / clip
+    made = partial(sketched_pair, test=test, noise=release.record.noise)
+    return *_taken(state, made, release.values, test, bulk, keep_all=keep_all), rule
+
+
+def _taken(
+    state: State,
+    made: Callable[..., PairMoment],
+    values: NDArray[np.float64],
+    test: NDArray[np.float64],
+    bulk: Bulk,
+    *,
+    keep_all: bool,
+) -> tuple[PairMoment | None, PairMoment]:
+    """What stands above the noise of ``M test``, and the leading directions about the centre."""
+    plan = state.plan
+    pair = _leading(partial(made, values, bulk=bulk), plan, keep_all=keep_all)
+    offset = np.zeros(plan.features) if bulk.offset is None else bulk.offset
+    moved = values - (state.rows or 1.0) * np.outer(offset, offset @ test)
+    about = made(
+        moved,
+        bulk=replace(bulk, offset=np.zeros(plan.features)),
+        components=min(plan.features, plan.sketch_columns, MOST_DIRECTIONS),
+        most=min(plan.features, plan.sketch_columns, MOST_DIRECTIONS + 1),
+    )
+    # a histogram shows all of so few features: none needs to stand out
+    few = plan.features <= MOST_DIRECTIONS and not plan.shape.by_moments
+    return (about if pair is None and few else pair), about
 
 
 def _leading(
@@ -396,15 +465,15 @@ def _leading(
     """
     if plan.shape.by_moments:
         return leading_part(taken, plan, keep_all=keep_all)
-    most = max(plan.n_components, min(plan.features, _MOST_DIRECTIONS))
+    most = max(plan.rank, min(plan.features, _MOST_DIRECTIONS))
     if keep_all:
-        return taken(components=plan.n_components, most=most)
+        return taken(components=plan.rank, most=most)
     pair = taken(components=None, most=most)
     count = shown(pair)
     return taken(components=count, most=most) if count else None
 
 
-def _edge(state: _State) -> float:
+def _edge(state: State) -> float:
     """Largest eigenvalue that a pair moment's noise alone will show, before it is drawn."""
     plan = state.plan
     if plan.pair == "sketch":

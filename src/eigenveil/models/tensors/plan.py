@@ -36,6 +36,7 @@ _VECTOR_PAIR = 0.5
 # Of a step, and of a form of the pair moment; documents' pairs have the noise that rows' have.
 _STATISTICS: dict[str, StatisticName] = {
     "scale": "norm-histogram",
+    "scores": "score-histogram",
     "center": "row-sum",
     "full": "second-moment",
     "sketch": "sketch",
@@ -78,26 +79,38 @@ class TensorPlan(BasePlan):
         than twice as much in Gaussian noise, and in shares of vector noise less than five times 64
         more.
         """
-        d, tensor = self.features, tensor_size(self.n_components)
+        d, tensor = self.features, tensor_size(self.rank)
         pair = d * self.sketch_columns if self.pair == "sketch" else d * (d + 1) // 2
         tensor = 5 * (tensor + 64) if MECHANISMS[self.mechanism].pure else 2 * tensor
         return pair + tensor + d + _HISTOGRAMS
 
 
 def fields_of_tensors(
-    kind: type[TensorPlan], options: Options, *, features: int, noise_draws: int
+    kind: type[TensorPlan],
+    options: Options,
+    *,
+    features: int,
+    noise_draws: int,
+    least: int | None = None,
 ) -> dict[str, Any]:
-    """The settled fields that mixtures and topics share."""
+    """The settled fields that mixtures and topics share.
+
+    ``least`` is for what may have more components than features: so many are then looked for.
+    """
     mechanism, pair, delta = options.mechanism, options.pair, options.delta
     if mechanism == "auto":
         mechanism = STATISTICS["third-moment"].usual(pure=delta == 0).name
     check_pure("third-moment", mechanism, delta)
     auto = options.n_components == "auto"
     if auto:
-        count = min(max(1, features - 1), MOST_COMPONENTS)
+        count = min(max(least or 1, features - 1), MOST_COMPONENTS)
     else:
         count = int(options.n_components)
-        check_components(count, features)
+        if least and count > max(features, MOST_COMPONENTS):
+            raise options.refused(
+                "n_components", "too-many-clusters", components=count, most=MOST_COMPONENTS
+            )
+        check_components(count, max(features, count) if least else features)
     if pair == "auto":
         wide = features > kind.full_up_to or options.given_columns is not None
         pair = "sketch" if wide else "full"
@@ -108,7 +121,7 @@ def fields_of_tensors(
         columns = min(features, 4 * count)
     return {
         **fields_of(options, features=features, noise_draws=noise_draws),
-        "n_components": min(count, columns),
+        "n_components": min(count, columns) if options.given_columns or not least else count,
         "auto_components": auto,
         "mechanism": mechanism,
         "pair": pair,

@@ -407,7 +407,7 @@ def leading_part(
     taken: Callable[..., PairMoment], plan: TensorPlan, *, keep_all: bool = False
 ) -> PairMoment | None:
     """As many components of a pair moment as stand above its noise, ``None`` for none."""
-    most = plan.n_components
+    most = plan.rank
     if keep_all:
         return taken(components=most, most=most)
     if plan.auto_components:
@@ -432,6 +432,6 @@ def shortfall(plan: TensorPlan, usable: NDArray[np.bool_]) -> str:
     fewer = f" Or ask for {above}." if 0 < above < wanted else ""
     return (
         f"{above or 'None'} of {wanted} component{'' if wanted == 1 else 's'} {stand} above the "
-        "noise. A larger epsilon or more rows may show more, but not components whose means lie on "
-        f"a line with others'.{fewer}"
+        "noise. A larger epsilon or more rows may show more, but where means differ in more than "
+        f"two directions no more components than these and one.{fewer}"
     )
