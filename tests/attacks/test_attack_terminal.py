@@ -39,6 +39,7 @@ from eigenveil.errors import (
 from eigenveil.federation.approvals.record import Record
 from eigenveil.federation.ledger.entries import SessionKey
 from eigenveil.federation.study.study import make_study
+from eigenveil.models.intervals.bars import Bars, Intervals, Quantity
 from eigenveil.models.result import model_digest
 from eigenveil_papers import command
 from eigenveil_papers.reproduction.runner import RunProgress
@@ -160,6 +161,10 @@ def _releases_and_views(name, fitted):
 
 def _mixtures_and_topics(name, fitted):
     del fitted
+    bars = Bars.about(np.ones((1, 2)), np.ones((1, 2)))
+    entries = Quantity("mean", name, ("component", "feature"), (("1",), (name, "b")), bars)
+    weight = Quantity("weight", name, ("component",), (("1",),), Bars.none((1,), name))
+    quantities = {"weight": weight, "mean": entries, "word": entries}
     plan = SimpleNamespace(
         auto_components=False, auto_alpha0=False, n_components=1, covariance_type="full"
     )
@@ -181,6 +186,7 @@ def _mixtures_and_topics(name, fitted):
         concentration_=np.ones(1),
         alpha0="auto",
         top_words=lambda n_words: [[name, "b"]],
+        intervals=lambda: Intervals(0.95, "table", quantities),
     )
     yield tensors.MixturePresenter().parts(shared)
     yield tensors.TopicPresenter().parts(shared)
