@@ -201,7 +201,10 @@ def truths(model: Any, rows: Array) -> Iterator[tuple[str, Array]]:
             yield "precision", np.linalg.inv(scaled)
         return
     found, exact = model.components_, vectors[:count]
-    yield "component", exact * np.sign(np.vecdot(found, exact))[:, None]
+    turned = exact * np.sign(np.vecdot(found, exact))[:, None]
+    yield "component", turned
+    deviations = np.sqrt(np.maximum(np.diag(moment), np.finfo(float).tiny))
+    yield "loading", turned * np.sqrt(values[:count])[:, None] / deviations
     yield "angle", _degrees(np.abs(np.vecdot(found, exact)))
     together = np.linalg.svd(found @ exact.T, compute_uv=False)
     yield "subspace_angle", _degrees(together[-1])

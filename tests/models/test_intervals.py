@@ -22,6 +22,7 @@ from eigenveil import (
     PrivateCovariance,
     PrivatePCA,
     PrivateStreamingPCA,
+    plots,
 )
 from eigenveil.cli.app import main
 from eigenveil.models.explained import MeanLeft
@@ -117,6 +118,24 @@ def test_what_noise_lifts_is_taken_off_eigenvalues_and_entries_of_directions_are
     assert abs(np.mean(np.square(scores)) - 1.0) < 6.0 * math.sqrt(2.0 / count)
     assert np.mean(lifted) > 2.0  # as they are seen they miss
     assert abs(np.mean(np.square(entries)) - 1.0) < 0.1  # 16,000 entries, nearly independent
+
+
+def test_correlations_with_scores_have_the_law_of_entry_eigenvalue_and_variance_together():
+    size, rng, scores, alone = 6, np.random.default_rng(8), [], []
+    exact, turn = spiked(size, [400.0, 60.0, 30.0, 20.0, 20.0, 20.0])
+    true = turn[:1] * math.sqrt(400.0) / np.sqrt(np.diag(exact))
+    for _ in range(400):
+        facts = facts_of(exact + noise_of(rng, size, 2.0), 2.0)
+        bars = known.correlated(facts, turn[:1], WIDTH)
+        assert bars.shown.all()
+        off, plain = bars.estimate - true, known.loadings(facts, turn[:1], WIDTH)
+        unit = bars.estimate / plain.estimate
+        scores.append(off / (0.5 * (bars.upper - bars.lower) / WIDTH))
+        alone.append(off / (0.5 * unit * (plain.upper - plain.lower) / WIDTH))
+    least = 6.0 * math.sqrt(2.0 / 400)  # of the numbers of one draw each by itself
+    found, bare = (np.mean(np.square(each), axis=0)[0] for each in (scores, alone))
+    assert np.abs(found - 1.0).max() < least
+    assert np.abs(bare - 1.0).max() > least  # errors of the entries alone would not do
 
 
 def test_bounds_of_angles_hold_what_they_say():
@@ -445,8 +464,15 @@ def test_commands_show_them(tmp_path, capsys):
 
 def test_the_scree_plot_has_bars(monkeypatch):
     model = PrivatePCA(3, random_state=0, epsilon=8.0, delta=1e-5).fit(rows_of())
-    axes = eigenveil.plots.plot_scree(model)
+    axes = plots.plot_scree(model)
     assert any("95 % interval" in text.get_text() for text in axes.get_legend().get_texts())
+    assert any("together" in text.get_text() for text in axes.get_legend().get_texts())
+    (right,) = (each for each in axes.figure.axes if each is not axes)
+    (band,) = right.collections
+    corners = band.get_paths()[0].vertices
+    together = model.intervals()["cumulative_ratio"]
+    for ends in (together.lower, together.upper):
+        assert all(np.isclose(corners[:, 1], 100 * end).any() for end in ends)
     monkeypatch.setattr("eigenveil.models.intervals.asked.version", lambda _: "9.9")
-    axes = eigenveil.plots.plot_scree(model)
+    axes = plots.plot_scree(model)
     assert not any("interval" in text.get_text() for text in axes.get_legend().get_texts())

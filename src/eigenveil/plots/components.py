@@ -10,6 +10,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from eigenveil.errors import DataError
 from eigenveil.models.covariance.estimator import FittedCovariance
+from eigenveil.models.intervals.bars import Bars
 from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.plots.style import (
     BLUE,
@@ -30,8 +31,9 @@ _MOST_ARROWS, _LONGEST_NAME = 20, 24
 def plot_scree(model: FittedPCA, ax: Any = None) -> Any:
     """Explained variance of the components, with a band for what noise alone would show.
 
-    A bar is the 95 % interval of a usable component, where it has one.
-    Components that it hides are not usable, and not drawn: how many is in the legend.
+    A bar is the 95 % interval of a usable component, where it has one; the wide band, on the right
+    axis, that of the first components together. Components that noise hides are not usable, and not
+    drawn: how many is in the legend.
     """
     axes = axes_of(ax, (6.4, 4.0))
     ratio = 100 * model.explained_variance_ratio_
@@ -50,17 +52,43 @@ def plot_scree(model: FittedPCA, ax: Any = None) -> Any:
     axes.xaxis.set_major_locator(whole_numbers(integer=True))
     axes.set_title(promise(model), fontsize=10)
     open_frame(axes)
-    axes.legend(frameon=False)
+    handles, labels = axes.get_legend_handles_labels()
+    band = _draw_band(axes, model, number)
+    if band is not None:
+        handles, labels = [*handles, band], [*labels, "95 %, first ones together (right axis)"]
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2, "fontsize": 8}
+    axes.legend(handles, labels, frameon=False, **(place if band else {}))
     return axes
+
+
+def _shares(model: FittedPCA, name: str) -> Bars | None:
+    """Intervals of shares, where a result has any."""
+    try:
+        return model.intervals()[name].bars
+    except DataError:
+        return None
+
+
+def _draw_band(axes: Any, model: FittedPCA, number: NDArray[np.intp]) -> Any:
+    """The intervals of the first components together, of those that are usable; on a right axis."""
+    bars, several = _shares(model, "cumulative_ratio"), np.logical_and.accumulate(model.usable_)
+    if bars is None or np.count_nonzero(several & bars.shown) < 2:
+        return None
+    some, right = several & bars.shown, axes.twinx()
+    band = right.fill_between(
+        number[some], 100 * bars.lower[some], 100 * bars.upper[some], color=BLUE, alpha=0.15, lw=0
+    )
+    right.set_ylim(0, 105)
+    right.set_ylabel("first components together (% of total)")
+    right.spines["top"].set_visible(False)
+    return band
 
 
 def _draw_intervals(axes: Any, model: FittedPCA, number: NDArray[np.intp]) -> float:
     """Bars of the usable components' shares, in percent; the highest end."""
-    try:
-        shares = model.intervals()["explained_variance_ratio"]
-    except DataError:
+    bars, usable = _shares(model, "explained_variance_ratio"), model.usable_
+    if bars is None:
         return 0.0
-    bars, usable = shares.bars, model.usable_
     some = usable & ~np.isnan(bars.lower)
     low, middle, high = (100 * each[some] for each in (bars.lower, bars.estimate, bars.upper))
     axes.errorbar(

@@ -10,7 +10,7 @@ miss (docs/intervals.md).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -149,6 +149,13 @@ class NoisySpectrum:
         return np.asarray(self.crossed / np.where(gaps > 0, gaps, np.inf) ** 2)
 
     @cached_property
+    def gaps(self) -> Array:
+        """Of direction k to direction j, (D, D): row k; endless to itself."""
+        gaps = np.subtract.outer(self.values, self.values)
+        np.fill_diagonal(gaps, np.inf)
+        return np.asarray(gaps)
+
+    @cached_property
     def crossed(self) -> Array:
         """Variance of the noise between each two directions."""
         return self.facts.variances(self.vectors, self.vectors)
@@ -181,10 +188,8 @@ class NoisySpectrum:
     @cached_property
     def true(self) -> Array:
         """Eigenvalues without what noise lifts them by; of those that are clear."""
-        gaps = np.subtract.outer(self.values, self.values)
-        np.fill_diagonal(gaps, np.inf)
         with np.errstate(divide="ignore", invalid="ignore"):
-            lifted = np.sum(self.crossed / gaps, axis=1)
+            lifted = np.sum(self.crossed / self.gaps, axis=1)
         return np.where(self.clear, self.values - lifted, self.values)
 
     def unclear(self, bars: Bars, axis: int = 0) -> Bars:
@@ -255,6 +260,34 @@ def loadings(facts: NoisyMoment, components: Array, deviations: float) -> Bars:
     grown = vectors * (signs * np.sqrt(spectrum.growth[:count]))[:, None]
     spread = np.sqrt(spectrum._mixed[:count] @ spectrum.vectors**2)
     return spectrum.unclear(Bars.about(grown, deviations * spread, within=(-1.0, 1.0)))
+
+
+def correlated(facts: NoisyMoment, components: Array, deviations: float) -> Bars:
+    """Correlations of columns with the scores along exact directions, (K, D), by the delta method.
+
+    ``v_kj sqrt(l_k / m_jj)``, of which noise N moves the entry by ``sum_i v_ij c_i / (l_k - l_i)``
+    with ``c_i = v_i' N v_k``, the eigenvalue by c_k and the column's variance by ``N_jj``.
+    """
+    spectrum, count = facts.spectrum, components.shape[0]
+    bars, variance = loadings(facts, components, deviations), np.diag(facts.matrix)
+    own = np.diag(facts.of_entries)
+    weak = variance <= _SURE * np.sqrt(own)
+    column = np.where(weak, 1.0, variance)
+    values = np.maximum(spectrum.true[:count], facts.edge)[:, None]
+    vectors = spectrum.vectors[:count]
+    along = np.diag(spectrum.crossed)[:count, None]
+    spread = spectrum._mixed[:count] @ spectrum.vectors**2
+    spread += 0.25 * vectors**2 * (along / values**2 + own / column**2)
+    # the column's variance moves with the others
+    with np.errstate(divide="ignore"):
+        inverse = 1.0 / spectrum.gaps[:count]
+    together = np.nan_to_num(inverse) @ spectrum.vectors**2 + 0.5 * vectors**2 / values
+    spread -= facts.error**2 * vectors**2 * together / column
+    unit = np.sqrt(values / column)
+    errors = unit * np.sqrt(np.maximum(spread, 0.0))
+    found = Bars.about(unit * bars.estimate, deviations * errors, within=(-1.0, 1.0))
+    found = replace(found, why=bars.why, reasons=bars.reasons)
+    return found.but(np.broadcast_to(weak, found.why.shape), WEAK)
 
 
 def angles(facts: NoisyMoment, components: Array, level: float) -> Bars:

@@ -234,6 +234,14 @@ def of_pca(result: Result, level: float, of: Kind) -> Iterator[Quantity]:
         (pcs, make.features),
         make.made(entries, components.shape),
     )
+    entries = facts if isinstance(facts, str) else known.correlated(facts, components, make.width)
+    yield Quantity(
+        "loading",
+        f"correlations of columns with scores along the exact components, {make.of_rows}",
+        ("component", "feature"),
+        (pcs, make.features),
+        make.made(entries, components.shape),
+    )
     turned: Bars | str = facts if isinstance(facts, str) else known.angles(facts, components, level)
     about = "degrees between a component and the exact one, at most"
     yield Quantity("angle", about, ("component",), (pcs,), make.made(turned, (count,)))
