@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from eigenveil.federation.ledger.ledger import Ledger
     from eigenveil.models.covariance.estimator import PrivateCovariance, load_derived
     from eigenveil.models.covariance.federated import FederatedCovariance
+    from eigenveil.models.ica.estimator import PrivateICA
+    from eigenveil.models.ica.federated import FederatedICA
     from eigenveil.models.mixture.estimator import PrivateGaussianMixture
     from eigenveil.models.mixture.federated import FederatedGaussianMixture
     from eigenveil.models.pca.estimator import PrivatePCA
@@ -41,12 +43,14 @@ if TYPE_CHECKING:
 _MODULES = {
     "Budget": "federation.ledger.entries",
     "FederatedCovariance": "models.covariance.federated",
+    "FederatedICA": "models.ica.federated",
     "FederatedGaussianMixture": "models.mixture.federated",
     "FederatedPCA": "models.pca.federated",
     "FederatedTopicModel": "models.topics.federated",
     "Guarantee": "privacy.guarantee",
     "Ledger": "federation.ledger.ledger",
     "PrivateCovariance": "models.covariance.estimator",
+    "PrivateICA": "models.ica.estimator",
     "PrivateGaussianMixture": "models.mixture.estimator",
     "PrivatePCA": "models.pca.estimator",
     "PrivateStreamingPCA": "models.streaming.private",
@@ -76,6 +80,7 @@ __all__ = [
     "EigenveilError",
     "FederatedCovariance",
     "FederatedGaussianMixture",
+    "FederatedICA",
     "FederatedPCA",
     "FederatedTopicModel",
     "FileDialectWarning",
@@ -88,6 +93,7 @@ __all__ = [
     "PrivacyError",
     "PrivateCovariance",
     "PrivateGaussianMixture",
+    "PrivateICA",
     "PrivatePCA",
     "PrivateStreamingPCA",
     "PrivateTopicModel",

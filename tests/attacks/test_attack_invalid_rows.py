@@ -68,6 +68,7 @@ def sums(precision):
         RowSum(rule, features=D, count_weight=0.25),
         SecondMoment(rule, features=D),
         Sketch(rule, basis, clip=0.5),
+        SecondMoment(replace(rule, basis=basis, clip=0.5, products=True), features=D),
         ScoreHistogram(replace(rule, basis=basis, clip=0.5), cells=6),
         ComponentEnergy(rule, basis.T, count_weight=0.25),
         ThirdMoment(rule, basis, clip=0.5, variance=0.1),

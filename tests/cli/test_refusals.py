@@ -56,7 +56,7 @@ REFUSED = [
     ((*FIT, *MIXTURE, "--budget-split", "moment=1,variance=1"), 4, "variance"),
     ((*FIT, *MIXTURE, "--delta", 0, "--mechanism", "gaussian"), 4, "delta = 0"),
     ((*FIT, *MIXTURE, "--no-clip-documents"), 2, "It is for topic-model"),
-    ((*COUNTED, "--center", "none"), 2, "It is for pca, gaussian-mixture and covariance"),
+    ((*COUNTED, "--center", "none"), 2, "It is for pca, gaussian-mixture, covariance and ica"),
     ((*COUNTED, "--row-bound", 3), 2, "--row-bound"),
     ((*COUNTED, "--noise-variance", 1), 2, "It is for gaussian-mixture"),
     ((*COUNTED, "-k", 13), 3, "n_components = 13"),

@@ -228,7 +228,7 @@ REFUSED = [
     ({"name": ""}, DataError, "bad-field", "name = ''"),
     ({"name": "x" * 65}, DataError, "bad-field", "name = 'xxx"),
     ({"format": "eigenveil-study-2"}, DataError, "bad-field", "format"),
-    ({"task": "ica"}, DataError, "unknown-task", "task = 'ica'"),
+    ({"task": "nmf"}, DataError, "unknown-task", "task = 'nmf'"),
     ({"componets": 2}, DataError, "unknown-field", "'componets'"),
     ({"components": None}, DataError, "bad-option", "components = None"),
     ({"components": 0}, DataError, "bad-option", "components = 0"),

@@ -139,6 +139,9 @@ def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=
             return SecondMoment(seen_rule(rule, features), features=features)
         case "seen sum":
             return RowSum(seen_rule(rule, features), features=features, count_weight=COUNT_WEIGHT)
+        case "products":
+            seen = dataclasses.replace(rule, basis=random_basis(features, few), clip=0.5)
+            return SecondMoment(dataclasses.replace(seen, products=True), features=features)
         case "scores" | "scores of one":
             columns = min(features, 1 if kind.endswith("one") else 2)
             seen = dataclasses.replace(rule, basis=random_basis(features, columns), clip=0.5)
@@ -178,6 +181,7 @@ KINDS = (
     "residual moment",
     "seen moment",
     "seen sum",
+    "products",
     "scores",
     "scores of one",
     "sketch",

@@ -105,6 +105,10 @@ PREPARED = {
     "second moment": (lambda r: SecondMoment(r(0), features=D), FIRST),
     "coarse moment": (lambda r: SecondMoment(r(-8), features=D), FIRST),
     "sketch": (lambda r: Sketch(r(0), SEEN, clip=0.5), 9.0 * SEEN[:, 0]),
+    "products": (
+        lambda r: SecondMoment(replace(r(0), basis=SEEN[:, :2], products=True), features=D),
+        9.0 * SEEN[:, 0],
+    ),
     "scores": (
         lambda r: ScoreHistogram(replace(r(0), basis=SEEN[:, :2]), cells=5, weighted=True),
         FIRST,

@@ -26,7 +26,7 @@ from eigenveil.app.results import guarantee_values
 from eigenveil.checks import check_whole
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.models.mixture.plan import MixturePlan
-from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
+from eigenveil.models.model_options import COVARIANCE, ICA, MIXTURE, PCA, TOPICS
 from eigenveil.models.options import Options, options_of
 from eigenveil.models.pca.auto import AutoChoice, choose
 from eigenveil.models.pca.covariates import numbered
@@ -364,4 +364,5 @@ _PREDICTED: Mapping[str, Callable[[PlanRequest], PlannedFit]] = {
     MIXTURE: plan_tensors,
     TOPICS: plan_tensors,
     COVARIANCE: plan_moment,
+    ICA: plan_moment,
 }

@@ -35,6 +35,7 @@ from eigenveil.models.covariance.presenter import CovariancePresenter
 from eigenveil.models.derived.base import RECIPE
 from eigenveil.models.derived.presenter import DerivedPresenter
 from eigenveil.models.display import RELEASES, release_cells
+from eigenveil.models.ica.presenter import ICAPresenter
 from eigenveil.models.stored import StoredModel, estimator_of
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
@@ -42,7 +43,7 @@ from eigenveil.tables.schema import Schema, write_schema
 
 PRESENTERS: Mapping[str, type[Presenter]] = {
     kind.task: kind
-    for kind in (PCAPresenter, MixturePresenter, TopicPresenter, CovariancePresenter)
+    for kind in (PCAPresenter, MixturePresenter, TopicPresenter, CovariancePresenter, ICAPresenter)
 }
 _EVERY: tuple[type[Presenter], ...] = (*PRESENTERS.values(), DerivedPresenter)
 

@@ -33,7 +33,7 @@ from eigenveil.errors import DataError, PrivacyError, WrongOption
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.federation.study.study import Study
-from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
+from eigenveil.models.model_options import COVARIANCE, ICA, MIXTURE, PCA, TOPICS
 from eigenveil.models.options import options_of
 from eigenveil.models.task import TASKS
 from eigenveil.models.tensors.plan import TensorPlan
@@ -300,4 +300,5 @@ _OUTLOOKS: Mapping[str, Callable[..., Any]] = {
     MIXTURE: expect_study,
     TOPICS: expect_study,
     COVARIANCE: outlook_of_study,
+    ICA: outlook_of_study,
 }

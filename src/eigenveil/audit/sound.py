@@ -62,6 +62,9 @@ columns = partial(ColumnHistogram, FEATURES, precision="double")
 categories = partial(  # a number, and a category of two levels
     ColumnHistogram, FEATURES + 1, precision="double", variables=np.array([0.0, 1.0, 1.0])
 )
+products = partial(
+    SecondMoment, replace(RULE, basis=np.eye(FEATURES), products=True), features=FEATURES
+)
 scores = partial(ScoreHistogram, replace(RULE, basis=np.eye(FEATURES)), cells=4)
 sketch = partial(Sketch, RULE, np.eye(FEATURES), clip=1.0)
 energy = partial(ComponentEnergy, RULE, np.eye(FEATURES)[:1], count_weight=0.25)
@@ -119,6 +122,8 @@ _LINES: list[_Line] = [
     ("second-moment", "", second_moment, "wishart", _REPLACE, _WITH_U, _V_AGAIN),
     ("second-moment", "", second_moment, "vector", _ADD, _WITH_U, _WITHOUT),
     ("second-moment", "", second_moment, "vector", _REPLACE, _WITH_U, _V_AGAIN),
+    ("second-moment", "products", products, "gaussian", _ADD, _WITH_U, _WITHOUT),
+    ("second-moment", "products", products, "gaussian", _REPLACE, [V, AXIS], [V, OTHER_AXIS]),
     ("row-sum", "", row_sum, "gaussian", _ADD, _WITH_U, _WITHOUT),
     ("row-sum", "", row_sum, "gaussian", _REPLACE, _WITH_U, [V, -U]),
     ("row-sum", "", row_sum, "vector", _ADD, _WITH_U, _WITHOUT),

@@ -29,8 +29,10 @@ DEFAULT_SPECTRUM = "power:1.0"
 OF_SKETCH = "sketch_size"
 """The option that gives the number of columns of a sketch, for those who only pass it on."""
 PCA, MIXTURE, TOPICS, COVARIANCE = "pca", "gaussian-mixture", "topic-model", "covariance"
-ALL = (PCA, MIXTURE, TOPICS, COVARIANCE)
-IN_SPACE, TENSORS = (PCA, MIXTURE, COVARIANCE), (MIXTURE, TOPICS)
+ICA = "ica"
+ALL = (PCA, MIXTURE, TOPICS, COVARIANCE, ICA)
+IN_SPACE, TENSORS = (PCA, MIXTURE, COVARIANCE, ICA), (MIXTURE, TOPICS)
+WHOLE_MOMENT = (COVARIANCE, ICA)
 FITS: tuple[Path, ...] = ("table", "sites")
 PRIVATE: tuple[Path, ...] = ("table", "sites", "stream")
 ONE: tuple[Path, ...] = ("table", "stream")
@@ -87,7 +89,7 @@ OF_MODELS: tuple[Option, ...] = (
         "mechanism", (OneOf(("auto", "gaussian", "wishart", "vector")),), "auto",
         "Noise of the second moment: 'gaussian', 'wishart', 'vector', or 'auto': 'wishart' if "
         "delta = 0, else 'gaussian'.",
-        (COVARIANCE,), ("table",),
+        WHOLE_MOMENT, ("table",),
     ),
     Option(
         "row_norm", (OneOf(("unit", "auto", "max")), BOUND), "unit",
@@ -142,7 +144,7 @@ OF_MODELS: tuple[Option, ...] = (
         "What columns are divided by: 'private' (each by its deviation, found privately, so that "
         "the components are those of the correlation matrix), public scales, one number a column "
         "(not on the command line), or nothing.",
-        (PCA, COVARIANCE), FITS, unit="the data's", examples=("private",),
+        (PCA, COVARIANCE, ICA), FITS, unit="the data's", examples=("private",),
         more="Three rounds of noisy histograms of all columns find middles and scales, entries "
         "are clipped at 6 scales, and of PCA the second moment's own diagonal refines the "
         "scales for nothing. Public scales cost nothing; 0 leaves a column out. (A scaler of "
@@ -152,7 +154,7 @@ OF_MODELS: tuple[Option, ...] = (
         "ranges", (RangeAFeature(), NONE), None,
         "Public ranges of columns, their smallest and their largest numbers: entries are clipped "
         "to them, and scales cost nothing.",
-        (PCA, COVARIANCE), PRIVATE, unit="the data's", examples=(((0.0, 0.0), (120.0, 300.0)),),
+        (PCA, *WHOLE_MOMENT), PRIVATE, unit="the data's", examples=(((0.0, 0.0), (120.0, 300.0)),),
         more="Columns have half their width as scale; with ``scale='private'`` the deviations are "
         "then found within them, and no histograms are needed. For few rows.",
     ),
@@ -160,7 +162,7 @@ OF_MODELS: tuple[Option, ...] = (
         "winsorize", (Number(1e-3, 0.25), NONE), None,
         "With scale 'private', the share of a column's entries at either end that are moved to "
         "the column's quantile there, as the private histograms of the columns show it.",
-        (PCA, COVARIANCE), FITS, examples=(0.01,),
+        (PCA, COVARIANCE, ICA), FITS, examples=(0.01,),
         more="A robust fit for columns with long tails, at no cost. Means, scales and components "
         "are those of the clipped columns; a category's columns are left as they are. Quantiles "
         "that are publicly known are ``ranges``.",
@@ -270,6 +272,16 @@ OF_MODELS: tuple[Option, ...] = (
         more="By default 8, 10 and 82 per cent of mu squared for scale, center and moment; 12, 16 "
         "and 72 per cent of epsilon with ``delta=0``. With ``scale='private'`` and no ranges "
         "columns take 30 per cent (40 of epsilon) first.",
+    ),
+    Option(
+        "budget_split", (Shares(("columns", "scale", "center", "moment", "cumulants")), NONE), None,
+        "Fractions of the budget for the steps columns, scale, center, moment and cumulants: those "
+        "that the fit takes, and no others.",
+        (ICA,), FITS,
+        examples=({"scale": 0.03, "center": 0.03, "moment": 0.29, "cumulants": 0.65},),
+        privacy=True,
+        more="By default 65 per cent of mu squared (of epsilon with ``delta=0``) for the "
+        "cumulants; the rest as of a covariance.",
     ),
     Option(
         OF_SKETCH, (WholeNumber(), NONE), None,

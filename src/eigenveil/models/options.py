@@ -32,9 +32,9 @@ from eigenveil.models.domains import (
 )
 from eigenveil.models.model_options import (
     ALL,
-    COVARIANCE,
     DELTA,
     FITS,
+    ICA,
     MOST_ROWS_OF_UNIT,
     OF_MODELS,
     OF_SKETCH,
@@ -44,6 +44,7 @@ from eigenveil.models.model_options import (
     SHARE,
     SITES,
     TENSORS,
+    WHOLE_MOMENT,
 )
 
 # Of several sites, what a study has in fields of its own, or not at all.
@@ -69,6 +70,11 @@ OPTIONS: tuple[Option, ...] = (
         "Number of components (means, topics), or 'auto': as many as stand above the noise, at "
         "most 32.",
         TENSORS, FITS,
+    ),
+    Option(
+        "n_components", (WholeNumber(),), 2,
+        "Number of sources, from 2 to 20: as many leading directions of the rows are unmixed.",
+        (ICA,), FITS,
     ),
     Option(
         "epsilon", (EPSILON,), 1.0,
@@ -133,7 +139,7 @@ OPTIONS: tuple[Option, ...] = (
         "protocol", (OneOf(("auto", "cape", "local")),), "auto",
         "What the sites send: 'cape' (hidden sums of D x D), 'local' (the first site alone), or "
         "'auto': 'cape'.",
-        (COVARIANCE,), SITES,
+        WHOLE_MOMENT, SITES,
     ),
     Option(
         "masks", (OneOf(("modular", "pairwise", "helper")),), "modular",

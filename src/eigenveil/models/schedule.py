@@ -20,6 +20,7 @@ Step = Literal[
     "scores",
     "tensor",
     "sums",
+    "cumulants",
 ]
 
 

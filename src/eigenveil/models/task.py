@@ -17,7 +17,7 @@ from typing import Any
 
 from eigenveil.errors import DataError
 from eigenveil.models.domains import Path
-from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
+from eigenveil.models.model_options import COVARIANCE, ICA, MIXTURE, PCA, TOPICS
 from eigenveil.models.options import Options, options_of
 
 
@@ -176,6 +176,20 @@ _TASKS = (
         plan_types={"table": "models.covariance.plan:CovariancePlan"},
         rounds_of="models.covariance.plan:private_covariance",
         quality="1 less the covariance's relative error",
+        fine_weights=True,
+        command_options=frozenset({"spectrum"}),
+    ),
+    Task(
+        name=ICA,
+        title="independent components",
+        estimators={
+            "table": "models.ica.estimator:PrivateICA",
+            "sites": "models.ica.federated:FederatedICA",
+        },
+        plans={"table": "models.ica.plan:make_ica_plan"},
+        plan_types={"table": "models.ica.plan:ICAPlan"},
+        rounds_of="models.ica.plan:private_ica",
+        quality="1 less the Moreau-Amari index of Laplace and uniform sources",
         fine_weights=True,
         command_options=frozenset({"spectrum"}),
     ),

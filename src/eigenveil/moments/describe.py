@@ -34,6 +34,7 @@ from eigenveil.moments.rows import (
     LARGEST_ASKED,
     LARGEST_EFFECT,
     LARGEST_LIMIT,
+    MOST_SEEN,
     SMALLEST_ASKED,
     Effects,
     Preparation,
@@ -112,6 +113,10 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     _require(d.kind in ACCUMULATORS, "a sum of directions, which one party draws")
     made = ACCUMULATORS[d.kind]
     seen = basis is not None and STATISTICS[d.kind].seen_through
+    squared = not d.products or (
+        seen and d.kind == SecondMoment.statistic and d.columns <= MOST_SEEN
+    )
+    _require(squared, f"a {d.kind} of products of {d.columns} columns")
     rule = RowRule(
         center=center,
         bound=d.bound,
@@ -120,6 +125,7 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
         preparation=Preparation(offset, scale, limit, d.holes, effects),
         basis=basis if seen else None,
         clip=d.clip if seen else 1.0,
+        products=d.products,
     )
     finest = 0 if made.multiplies else rule.extra_bits
     exact = not made.prepares or (rule.bits >= 1 and rule.extra_bits <= finest)

@@ -261,6 +261,7 @@ class Description(BaseModel):
     categories: bool = False
     mixture: MixtureSpec | None = None
     cells: int = Field(default=0, ge=0)
+    products: bool = False
 
     @property
     def with_basis(self) -> bool:
@@ -326,6 +327,7 @@ def spec_of(
         arrays["effects"] = first.effects.sizes
     if rule.basis is not None:
         found["clip"] = rule.clip
+        found["products"] = rule.products
         arrays["basis"] = basis = rule.basis
     if basis is not None:
         found["columns"] = basis.shape[1]

@@ -7,6 +7,7 @@ That it does not is proved from what IEEE arithmetic promises (docs/proofs/relea
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -90,10 +91,11 @@ def _sums(rule: RowRule, basis: NDArray[np.float64]) -> Iterator[Accumulator]:
     yield ColumnHistogram(width, precision=precision)
     yield RowSum(rule, features=width, count_weight=0.25)
     yield SecondMoment(rule, features=width)
+    seen = RowRule(rule.center, bound=2.0, precision=precision, basis=basis[:, :2], clip=0.5)
+    yield SecondMoment(replace(seen, products=True), features=width)
     yield Sketch(rule, basis, clip=0.5)
     yield ComponentEnergy(rule, basis.T, count_weight=0.25)
     yield ThirdMoment(rule, basis, clip=0.5, variance=0.1)
-    seen = RowRule(rule.center, bound=2.0, precision=precision, basis=basis[:, :2], clip=0.5)
     yield ScoreHistogram(seen, cells=9)
     factors = np.stack([np.eye(width), np.eye(width)[::-1] + 0.25])
     mixture = Mixture(0.1 * factors[:, 0], np.zeros(2), factors, np.full(2, 0.5))

@@ -163,6 +163,10 @@ class RowWeights(NamedTuple):
 MOST_ROWS_A_UNIT = 1 << 31
 
 
+# Columns that rows are seen through before all products of two are taken.
+MOST_SEEN = 20
+
+
 @dataclass(frozen=True)
 class RowRule:
     """How a row becomes a prepared row."""
@@ -183,14 +187,18 @@ class RowRule:
     # (docs/proofs/adaptive.md).
     basis: NDArray[np.float64] | None = None
     clip: float = 1.0  # Used with a basis only
+    # Whether a row is then all products of two entries of what is seen of it, of norm at most 1
+    # (docs/proofs/ica.md). With a basis only.
+    products: bool = False
 
     def merge_key(self) -> tuple[Any, ...]:
         own = (self.center, self.bound, self.precision, self.extra_bits, self.basis, self.clip)
-        return (*own, *self.preparation.merge_key())
+        return (*own, self.products, *self.preparation.merge_key())
 
     def width(self, features: int) -> int:
         """Entries of a prepared row, of rows with so many features."""
-        return features if self.basis is None else self.basis.shape[1]
+        seen = features if self.basis is None else self.basis.shape[1]
+        return seen * (seen + 1) // 2 if self.products else seen
 
     @property
     def bits(self) -> int:
@@ -209,7 +217,7 @@ class RowRule:
         if block.weights is None:
             weighting = "none"
         key = (
-            *(id(self.center), id(self.preparation), id(self.basis), self.clip),
+            *(id(self.center), id(self.preparation), id(self.basis), self.clip, self.products),
             *(self.bound, self.precision, self.extra_bits, weighting),
         )
         # also where another sum of the pass has the same rule: it says which rows are left out
@@ -224,6 +232,9 @@ class RowRule:
         if self.basis is None:
             rows, norms = residuals
             longest = np.maximum(norms, self.bound)
+        elif self.products:
+            rows = products_of(self._seen(block, weighting="none")[0], block)
+            longest = np.maximum(upper_norms(rows), math.ldexp(1.0, 2 * self.bits))
         else:
             # exact integers, so that a row does not depend on its neighbours in the block
             rows, norms = seen_through(*self._integers, replace(self, basis=None), block)
@@ -237,6 +248,11 @@ class RowRule:
             out = block.new(rows.shape, rows.dtype)
         block.prepared[key] = integer_rows(rows, factors, limits, out)
         return block.prepared[key]
+
+    @cached_property
+    def _seen(self) -> RowRule:
+        """The rule of what is seen of a row, before it is multiplied."""
+        return replace(self, products=False)
 
     @cached_property
     def _integers(self) -> tuple[FloatArray, FloatArray | None]:
@@ -435,6 +451,18 @@ def scaled_basis(basis: NDArray[np.float64], rule: RowRule) -> tuple[FloatArray,
     exponents = np.frexp(np.where(lengths > 0, lengths, 1.0))[1]
     units = np.clip(exponents, -_MOST_DIGITS, 0).astype(np.int32)
     return integer_basis(np.ldexp(basis, -units), rule), np.ldexp(np.float32(1.0), units)
+
+
+def products_of(seen: FloatArray, block: Block) -> FloatArray:
+    """Of whole numbers of each row all products of two, those of different ones times root 2.
+
+    A row of norm r becomes one of norm r squared, but for rounding; each by itself.
+    """
+    first, second = np.tril_indices(seen.shape[1])
+    found = block.new((seen.shape[0], first.size), seen.dtype)
+    np.multiply(seen[:, first], seen[:, second], out=found)  # exact
+    found *= np.where(first == second, 1.0, math.sqrt(2.0)).astype(seen.dtype)
+    return found
 
 
 def seen_through(

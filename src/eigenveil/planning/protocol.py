@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
+from eigenveil.models.model_options import COVARIANCE, ICA, MIXTURE, PCA, TOPICS
 from eigenveil.models.schedule import COUNTS_OF_HOLES
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM, fit_memory, forecast, moment_values
@@ -152,4 +152,5 @@ _CHOICES = {
     MIXTURE: by_columns,
     TOPICS: by_columns,
     COVARIANCE: whole_moment,
+    ICA: whole_moment,
 }

@@ -16,13 +16,16 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from eigenveil.linalg.jade import separation_error
 from eigenveil.models.covariance.plan import CovariancePlan
 from eigenveil.models.driver import rounds_of
+from eigenveil.models.ica.plan import ICAPlan
 from eigenveil.models.mixture.plan import MixturePlan
-from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
+from eigenveil.models.model_options import COVARIANCE, ICA, MIXTURE, PCA, TOPICS
 from eigenveil.models.task import task_of_plan
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.models.topics.plan import TopicPlan
+from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
 from eigenveil.planning.predict import MOST_ROWS, rows_of_spectrum, try_pca
 from eigenveil.planning.trials import (
@@ -74,6 +77,43 @@ def try_covariance(plan: CovariancePlan, data: Scenario, how: Simulation = ONE_C
         exact = rows.moment / drawn
         error = np.linalg.norm(factors.covariance - exact) / np.linalg.norm(exact)
         return 1.0 - float(error), factors
+
+    return how.trials(simulate, drawn * features)
+
+
+def try_ica(plan: ICAPlan, data: Scenario, how: Simulation = ONE_CURATOR) -> Trials:
+    """Simulated fits of Laplace and uniform sources, mixed so that rows have the spectrum.
+
+    Their quality is 1 less the Moreau-Amari index of the sources that are found, at least 0.
+    """
+    features, count = plan.features, plan.n_components
+    if features > _MOST_FEATURES:
+        return Trials(note=f"not simulated beyond {_MOST_FEATURES} features")
+    drawn = min(data.rows, _MOST_MIXTURE_ROWS)
+    small = plan.model_copy(
+        update={
+            "row_bound": None if plan.row_bound is None else _BOUND,
+            "row_norm": "auto" if plan.row_bound is None else _BOUND,
+        }
+    )
+    budgets = how.budgets(plan, data.rows / drawn, features)
+    deviations = np.sqrt(data.spectrum / data.spectrum.sum())
+
+    def simulate(number: int) -> tuple[float, Any]:
+        rng = np.random.default_rng((how.seed, number, 0))
+        sources = rng.laplace(scale=math.sqrt(0.5), size=(drawn, count))
+        sources[:, 1::2] = rng.uniform(-math.sqrt(3.0), math.sqrt(3.0), (drawn, count // 2))
+        turn = np.linalg.qr(rng.standard_normal((count, count)))[0]
+        axes = np.linalg.qr(rng.standard_normal((features, features)))[0] * deviations
+        mixing = axes[:, :count] @ turn
+        rows = sources @ mixing.T
+        rows += rng.standard_normal((drawn, features - count)) @ axes[:, count:].T
+        given = ArrayRows(rows)
+        preparation = Preparation(scale=np.ones(features)) if plan.scaled != "no" else AS_IT_IS
+        factors = _tried(small, given, how.noise(number), budgets, preparation=preparation)
+        if factors.stopped or factors.unmixing.shape[0] < count:
+            return 0.0, factors
+        return max(0.0, 1.0 - separation_error(factors.unmixing / factors.scale @ mixing)), factors
 
     return how.trials(simulate, drawn * features)
 
@@ -217,5 +257,6 @@ SIMULATORS: Mapping[str, Callable[..., Trials]] = {
     MIXTURE: try_mixture,
     TOPICS: try_topics,
     COVARIANCE: try_covariance,
+    ICA: try_ica,
 }
 """Simulated fits of a plan, by its task."""

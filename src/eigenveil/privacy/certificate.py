@@ -76,6 +76,10 @@ ON_CLUSTER = (
 PURE_SAMPLING = "a pure guarantee leaves out events of total chance below 2**-80"
 
 
+# The release of products of four, of a fit of independent components.
+CUMULANTS = "fourth moment"
+
+
 def rule_of_rows(plan: Mapping[str, Any]) -> str:
     """Which rows a plan leaves out; of its fields, and of nothing in rows."""
     if plan.get("task") == "topic-model":
@@ -269,6 +273,8 @@ def proofs_of(
     proofs |= {proof for r in releases if (proof := STATISTICS[r.statistic].proof) is not None}
     if sum(r.statistic == "second-moment" for r in releases) > 1:
         proofs |= {"adaptive.md"}  # rows of the second depend on the first
+    if any(r.name == CUMULANTS for r in releases):
+        proofs |= {"ica.md"}
     if units:
         proofs |= {"units.md"}
     if federation:

@@ -10,7 +10,7 @@ from pydantic import Field, create_model
 
 from eigenveil.errors import DataError, listed
 from eigenveil.models.domains import refused
-from eigenveil.models.model_options import COVARIANCE, MIXTURE, OF_SKETCH, PCA, TOPICS
+from eigenveil.models.model_options import COVARIANCE, ICA, MIXTURE, OF_SKETCH, PCA, TOPICS
 from eigenveil.models.options import OPTIONS, options_of, plain_values, study_options, tasks_with
 from eigenveil.models.task import TASKS
 from eigenveil.privacy.releases import Settled
@@ -129,4 +129,5 @@ OF_ONE_TABLE = {
     MIXTURE: tensors_of_study,
     TOPICS: tensors_of_study,
     COVARIANCE: whole_of_study,
+    ICA: whole_of_study,
 }

@@ -60,18 +60,22 @@ class CovariancePlan(Plan):
         return BasePlan.context(self)
 
     def choose_bound(self, scale: NormScale, *, edge: float) -> float:
-        """The bound with the smallest error: energy that is cut off against the noise.
+        return choose_covariance_bound(scale, edge=edge)
 
-        Cutting rows at b takes no more than the lost mean square off the covariance (Frobenius);
-        noise of largest eigenvalue ``edge`` adds about ``edge b^2 / rows``. Never 0: rows divided
-        by their norms have no covariance.
-        """
-        square = scale.mean_square()
-        errors = [
-            np.hypot(square - scale.mean_energy(bound) * bound**2, edge * bound**2 / scale.rows)
-            for bound in map(float, scale.edges)
-        ]
-        return float(scale.edges[int(np.argmin(errors))])
+
+def choose_covariance_bound(scale: NormScale, *, edge: float) -> float:
+    """The bound with the smallest error: energy that is cut off against the noise.
+
+    Cutting rows at b takes no more than the lost mean square off the covariance (Frobenius); noise
+    of largest eigenvalue ``edge`` adds about ``edge b^2 / rows``. Never 0: rows divided by their
+    norms have no covariance.
+    """
+    square = scale.mean_square()
+    errors = [
+        np.hypot(square - scale.mean_energy(bound) * bound**2, edge * bound**2 / scale.rows)
+        for bound in map(float, scale.edges)
+    ]
+    return float(scale.edges[int(np.argmin(errors))])
 
 
 def make_covariance_plan(
@@ -82,17 +86,7 @@ def make_covariance_plan(
         mechanism = STATISTICS["second-moment"].usual(pure=pure).name
     check_pure("second-moment", mechanism, options.delta)
     fields = fields_of(options, features=features, noise_draws=noise_draws, variables=variables)
-    bound, center = fields["row_bound"], fields["centered"]
-    usual = dict(_PURE_FRACTIONS if pure else _FRACTIONS)
-    if options.missing not in COUNTS_OF_HOLES:
-        del usual["missing"]
-    if not (fields["scaled"] == "private" and not fields["ranged"]):
-        del usual["columns"]
-    if center != "private":
-        del usual["center"]
-        usual["scale"] /= 2  # there is one histogram then
-    if bound is not None and center == "private":
-        del usual["scale"]
+    bound, usual = fields["row_bound"], covariance_steps(options, fields)
     return CovariancePlan(
         n_components=features,
         mechanism=mechanism,
@@ -102,6 +96,21 @@ def make_covariance_plan(
         power_rounds=POWER_ROUNDS,
         **fields,
     )
+
+
+def covariance_steps(options: Options, fields: Mapping[str, Any]) -> dict[Step, float]:
+    """The usual shares of the steps up to a second moment."""
+    usual = dict(_PURE_FRACTIONS if options.delta == 0 else _FRACTIONS)
+    if options.get("missing", "leave-out") not in COUNTS_OF_HOLES:
+        del usual["missing"]
+    if not (fields["scaled"] == "private" and not fields["ranged"]):
+        del usual["columns"]
+    if fields["centered"] != "private":
+        del usual["center"]
+        usual["scale"] /= 2  # there is one histogram then
+    if fields["row_bound"] is not None and fields["centered"] == "private":
+        del usual["scale"]
+    return usual
 
 
 # -- Private mean and covariance as a generator of rounds: PCA's up to the second moment.

@@ -1,0 +1,1 @@
+"""Independent components: private ICA by fourth cumulants."""
