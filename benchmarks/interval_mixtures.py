@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 from scipy.special import softmax
 
 from eigenveil.models.intervals.replayed import Replayed, replayed
@@ -66,10 +67,12 @@ def mixture_truths(model: Any, rows: Array) -> Iterator[tuple[str, Array]]:
         means.append(mean + step)
         covariances.append((apart.T * share) @ apart / held - np.outer(step, step))
     parts = shares.sum(axis=0)
-    order = _order(model, again, parts.size)
     center = np.zeros(rows.shape[1]) if rule.center is None else rule.center
+    found = center + rule.bound * np.array(means)
+    away = np.linalg.norm(model.means_[:, None] - found, axis=2)
+    order = linear_sum_assignment(away)[1]
     yield "weight", parts[order] / parts.sum()
-    yield "mean", center + rule.bound * np.array(means)[order]
+    yield "mean", found[order]
     whole = np.array(covariances)[order] * rule.bound**2
     if plan.covariance_type == "tied":
         yield "covariance", np.tensordot(parts[order] / parts.sum(), whole, axes=1)
@@ -78,11 +81,3 @@ def mixture_truths(model: Any, rows: Array) -> Iterator[tuple[str, Array]]:
     else:
         diagonal = np.diagonal(whole, axis1=1, axis2=2)
         yield "covariance", diagonal if plan.covariance_type == "diag" else diagonal.mean(axis=1)
-
-
-def _order(model: Any, again: Replayed, count: int) -> NDArray[np.intp]:
-    """Of the result's components, the places in the sum: their released numbers fall."""
-    name = f"{SUMS} {model._result.plan.count_of(SUMS)}"
-    features = model.n_features_in_
-    counts = again.answers[name].values[count * features : count * (features + 1)]
-    return np.argsort(-counts, kind="stable")

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from eigenveil.models.intervals.bars import Array, Bars, Flags, Kind, Quantity, deviations
 from eigenveil.models.intervals.replayed import ANOTHER, replayed
@@ -28,6 +30,8 @@ NOT_BY_COLUMN = "how far each column varies within a component is not released"
 PUBLIC = "it is public, not released"
 # A number of rows that is divided by exceeds so many deviations of its noise.
 _SURE = 4.0
+# Part of a distance that is rounding.
+_NEAR = 1e-6
 
 
 @dataclass(frozen=True)
@@ -78,20 +82,40 @@ def sums_of(result: Result) -> NoisySums | str:
     counts = values[size : size + count] / COUNT_WEIGHT
     noise = release.record.noise.deviation(values.size)
     held = np.maximum(counts, _SURE * noise / COUNT_WEIGHT)
-    order = np.argsort(-held, kind="stable")
-    if not np.allclose((held / held.sum())[order], result.factors.weights, rtol=1e-6):
+    center = 0.0 if sums.rule.center is None else sums.rule.center
+    before, reach = center + sums.rule.bound * sums.mixture.means, sums.mixture.reaches
+    shifts = values[:size].reshape(count, features) * (sums.rule.bound * reach / held)[:, None]
+    order = _places(result.factors.means, before, shifts)
+    if order is None:
         return ANOTHER
     squares = _whole(values[size + count :] / SQUARE_WEIGHT, sums.squares, features)
-    center = 0.0 if sums.rule.center is None else sums.rule.center
     return NoisySums(
         counts=counts[order],
         sums=values[:size].reshape(count, features)[order],
         squares=squares if squares.shape[0] != count else squares[order],
         noise=noise,
-        before=(center + sums.rule.bound * sums.mixture.means)[order],
-        reach=(sums.rule.bound * sums.mixture.reaches)[order],
+        before=before[order],
+        reach=sums.rule.bound * reach[order],
         form=sums.squares,
     )
+
+
+def _places(means: Array, before: Array, shifts: Array) -> NDArray[np.intp] | None:
+    """Of the result's components, the places in the sum; ``None`` where they are of another one.
+
+    A mean is moved by a part of what the sum shows, whatever direction that is: it lies in the ball
+    whose diameter leads from the mean before to where the sum alone would put it.
+    """
+    if means.shape != before.shape:
+        return None
+    middle, radius = before + 0.5 * shifts, 0.5 * np.linalg.norm(shifts, axis=1)
+    size = float(np.abs(before).max()) + float(radius.max())
+    apart = np.linalg.norm(means[:, None] - middle, axis=2) - radius
+    near = np.linalg.norm(means[:, None] - before, axis=2)
+    outside = np.maximum(apart, 0.0)
+    order = linear_sum_assignment(outside + _NEAR * near)[1]
+    moved = outside[np.arange(order.size), order]
+    return np.asarray(order) if float(moved.max()) <= _NEAR * size else None
 
 
 def _whole(squares: Array, form: Squares, features: int) -> Array:
