@@ -307,7 +307,7 @@ def _plain(value: Any) -> Any:
 # Their lengths are not that of the components; the last may be NaN.
 _OF_FEATURES = ("mean", "mean_error", "scale")
 _OF_COVARIATES, _OF_SHAPES = "covariate_effects", "covariances"
-_OF_ANY_LENGTH = "strengths"
+_OF_ANY_LENGTH = ("strengths", "criteria")
 _MAY_BE_NAN = ("explained_variance", "explained_variance_ratio")
 
 
@@ -331,7 +331,7 @@ def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, nam
         size: tuple[int, ...] = (width if name in _OF_FEATURES else count,)
         if name == first:
             size = (count, width)
-        if name == _OF_ANY_LENGTH:
+        if name in _OF_ANY_LENGTH:
             size = (array.size,)
         if name == _OF_COVARIATES:
             size = (width, *array.shape[1:2])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -101,6 +101,13 @@ class Covariances(ABC):
     def of(self, components: NDArray[np.intp]) -> Array:
         """Values of these components."""
         return self.values if self.shared else self.values[components]
+
+    def but(self, values: Array, kept: NDArray[np.bool_]) -> Self:
+        """These with other values, except of the components whose own are kept."""
+        if self.shared:
+            return replace(self, values=self.values if kept.any() else values)
+        each = kept.reshape(-1, *(1,) * (values.ndim - 1))
+        return replace(self, values=np.where(each, self.values, values))
 
     def common(self, components: list[int], parts: Array) -> Array:
         """That of several components together."""

@@ -39,6 +39,8 @@ Array = NDArray[np.float64]
 
 # Deviations of a component's squared norms beyond their mean to which rows are kept.
 _REACH = 2.0
+# Covariances about a mean that moves by more than this part of its reach are not learnt.
+_FAR = 0.5
 # Counts are taken for no less than so many deviations of their noise.
 _LEAST_COUNT = 4.0
 # One in a hundred components that are not there shows a count above so many deviations.
@@ -180,7 +182,9 @@ def moved(
         covariances = found.covariances
     else:
         seen = Innovation(step.squares, step.square_noise, shifts, weights)
-        covariances = replace(found.covariances, values=found.covariances.learnt(seen))
+        # rows that were shortened show where a mean lies, and no longer how far they are from it
+        far = np.linalg.norm(shifts, axis=1) > _FAR * reaches(found)
+        covariances = found.covariances.but(found.covariances.learnt(seen), far)
     return replace(
         found,
         means=found.means + shifts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -50,6 +51,7 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
     usable_ = of_factors("usable")
     covariances_: View[NDArray[np.float64]] = of_factors("covariances")
     _covariances: View[Covariances] = View(lambda result: _covariances(result))
+    criteria_: View[NDArray[np.float64]] = of_factors("criteria")
     n_components_ = View(lambda result: int(result.factors.means.shape[0]))
 
     @property
@@ -67,7 +69,11 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
         return mixture_of(self)
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
-        """The likeliest component of each row of ``X``, shape (n_samples,); -1 for one with NaN."""
+        """The likeliest component of each row of ``X``, shape (n_samples,); -1 for one with NaN.
+
+        What this and every other method that takes rows gives of them is theirs: it is not
+        private, and for whoever may see the rows.
+        """
         joint = self._log_joint(X)
         return np.where(np.isnan(joint[:, 0]), -1, np.argmax(joint, axis=1))
 
@@ -83,6 +89,29 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
         """Average log-density of the rows of ``X``."""
         del y
         return float(np.mean(self.score_samples(X)))
+
+    def bic(self, X: ArrayLike) -> float:
+        """Bayesian information criterion on the rows of ``X``, as scikit-learn's: lower is better.
+
+        Of rows that may be seen; ``criteria_`` is what was released.
+        """
+        rows = self.score_samples(X)
+        return -2.0 * float(rows.sum()) + self._free * math.log(rows.size)
+
+    def aic(self, X: ArrayLike) -> float:
+        """Akaike's information criterion on the rows of ``X``, as scikit-learn's."""
+        return -2.0 * float(self.score_samples(X).sum()) + 2.0 * self._free
+
+    @property
+    def _free(self) -> int:
+        """Parameters of the mixture."""
+        features = self.means_.shape[1]
+        values = self.covariances_
+        triangle = features * (features + 1) // 2
+        own = values.size if not self._covariances.matrices else triangle
+        if self._covariances.matrices and values.ndim == 3:
+            own *= values.shape[0]
+        return self.means_.size + self.weights_.size - 1 + own
 
     def sample(
         self,
@@ -237,6 +266,10 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
     strengths_ : ndarray
         Leading eigenvalues of the second moment above the noise variance; singular values of a
         sketch.
+    criteria_ : ndarray
+        Of 1, 2, ... components, as far as they were tried: twice the negative log-likelihood of the
+        released cells, with sampling and noise in it, and the logarithm of the rows for each
+        parameter; the smallest is best. Empty where rows differ in more directions than cells show.
     noise_floor_ : float
         What of the last component noise alone would show, about once in a hundred times.
     usable_ : ndarray of bool, shape (n_components,)
@@ -300,3 +333,12 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         data_set: str | None = None,
     ) -> None:
         self._take(locals())
+
+    def fit_predict(
+        self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None
+    ) -> NDArray[np.intp]:
+        """Fit to the rows of ``X``, and the component of each: of these see :meth:`predict`.
+
+        Only the fit is private. Arguments and errors are those of :meth:`fit`.
+        """
+        return self.fit(X, y, groups=groups).predict(X)

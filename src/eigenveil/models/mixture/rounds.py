@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -114,6 +114,8 @@ class MixtureFactors(Factors):
     # stands in
     stopped: str | None = None
     advice: str = ""  # What would do, where a component is missing or not usable
+    # Of 1, 2, ... components: how badly they describe the released cells, each parameter counted
+    criteria: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
 
 def private_mixture(
@@ -170,9 +172,11 @@ def private_mixture(
         public = plan.noise_variance is not None
         found = moved(found, step, as_they_are=public, spectrum=spectrum, known=known)
     factors = _factors(state, place, pair, found, told_apart(found, apart), converged)
-    if seen is not None and seen.hidden and plan.auto_components and not factors.advice:
-        return replace(factors, advice=may_be_more(seen.hidden))
-    return factors
+    if seen is None:
+        return factors
+    if seen.hidden and plan.auto_components and not factors.advice:
+        factors = replace(factors, advice=may_be_more(seen.hidden))
+    return replace(factors, criteria=seen.costs)
 
 
 def may_be_more(part: float) -> str:

@@ -112,6 +112,7 @@ class InCells:
     paying: int  # How many components describe the cells best
     most: int  # So many were looked for at the most, or are told apart by cells
     hidden: float  # Part of all rows that would pass for one component where it is two
+    costs: Array  # Of 1, 2, ... components
 
     @property
     def there(self) -> NDArray[np.bool_]:
@@ -137,7 +138,8 @@ def components_of(cells: Cells, shape: Shape, *, count: int, auto: bool, least: 
         if len(costs) >= wanted + _PATIENCE:
             break
     found = tried[min(wanted, len(tried)) - 1]
-    return InCells(found, paying, most, hides_halves(cells, found, shape))
+    known = np.array([cost for cost, _ in costs])
+    return InCells(found, paying, most, hides_halves(cells, found, shape), known)
 
 
 def _most(cells: Cells, shape: Shape, count: int) -> int:
