@@ -14,9 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-import eigenveil
 from eigenveil import (
-    DataError,
     FederatedCovariance,
     FederatedPCA,
     PrivateCovariance,
@@ -356,35 +354,6 @@ def test_intervals_follow_from_the_saved_result_alone(tmp_path):
     model.save(tmp_path / "model.npz")
     again = PrivatePCA.load(tmp_path / "model.npz").intervals()
     assert json.dumps(again.as_dict()) == json.dumps(found.as_dict())
-
-
-@pytest.mark.parametrize("level", [0, 1, -0.1, 1.5, math.nan, "0.95", None, True])
-def test_a_level_is_between_0_and_1(level):
-    model = PrivatePCA(1, random_state=0, **BUDGET).fit(rows_of())
-    with pytest.raises(DataError) as error:
-        model.intervals(level)
-    assert error.value.code == "bad-level"
-
-
-def test_what_cannot_be_asked_is_a_sentence(monkeypatch):
-    model = PrivatePCA(1, random_state=0, **BUDGET).fit(rows_of())
-    with pytest.raises(DataError, match="table, population") as error:
-        model.intervals(of="both")
-    assert error.value.code == "unknown-choice"
-    with pytest.raises(eigenveil.models.stored.NotFittedError):
-        PrivatePCA(1).intervals()
-    monkeypatch.setattr("eigenveil.models.intervals.asked.version", lambda _: "9.9")
-    with pytest.raises(DataError, match=r"made by eigenveil .* this is eigenveil 9\.9") as error:
-        model.intervals()
-    assert error.value.code == "intervals-of-other-version"
-
-
-def test_of_a_fit_that_released_nothing_there_are_none():
-    model = PrivatePCA(1, random_state=0, **BUDGET).fit(rows_of())
-    object.__setattr__(model._result.factors, "released", {})
-    with pytest.raises(DataError) as error:
-        model.intervals()
-    assert error.value.code == "intervals-of-nothing"
 
 
 @pytest.mark.parametrize("kind", [PrivatePCA, PrivateCovariance])

@@ -133,13 +133,14 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         NotFittedError
         DataError
             ``bad-level``, ``unknown-choice``, ``intervals-of-nothing``,
-            ``intervals-of-other-version``.
+            ``intervals-of-other-version``; ``no-intervals`` of models that have none.
         """
         return asked(self._check_fitted(), level, of, self._quantities)
 
     def _quantities(self, result: Result, level: float, of: Kind) -> Iterable[Quantity]:
         """What a result of this family has intervals of."""
-        raise NotImplementedError
+        del level, of
+        raise DataError("no-intervals", estimator=result.spec.estimator)
 
     def compare(self, X: ArrayLike) -> BesideExact:
         """This result beside the exact one of the rows themselves. NOT PRIVATE: for their owner.
