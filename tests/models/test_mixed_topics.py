@@ -142,7 +142,7 @@ def test_mixed_topics_are_found_and_certified(options):
 
 
 def test_words_that_a_topic_does_not_have_keep_little_of_the_noise():
-    """Fixed draws: mean L1 .054; .059 with less clipping, or onto no nearest probabilities; .068."""
+    """Fixed draws: mean L1 .054; .059 with less clipping, or no nearest probabilities."""
     errors = []
     for seed in (0, 1):
         counts, topics = mixed_documents(seed, topics=5, words=200, count=20_000, length=50)
