@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks import (
     adaptive,
+    arrangements,
     cluster,
     console,
     epsilon,
@@ -51,6 +52,7 @@ PARTS = {
     "units": units.run,
     "federated": federated.run,
     "tensors": tensors.run,
+    "arrangements": arrangements.run,
     "streams": streaming.run,
     "private streams": private_streams.run,
     "cluster": cluster.run,

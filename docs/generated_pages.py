@@ -100,7 +100,7 @@ _WAITS = {
     "scale about the center": "the centre, from which norms are taken",
     "center, second stage": "the norms about the centre, which say where rows are shortened",
     "scale of centered rows": "the centre, from which norms are taken",
-    "scale of projected rows": "the pair moment, whose directions rows are seen along",
+    "scores": "the pair moment, whose directions rows are seen along",
     "scale of adapted rows": "the second moment, which says through what rows are seen",
     "scale": "the columns' scales, where they are private; else nothing",
     "center": "the norms, which say where rows are shortened",
