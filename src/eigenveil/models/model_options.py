@@ -224,13 +224,16 @@ OF_MODELS: tuple[Option, ...] = (
         "budget_split",
         (
             Shares(
-                ("missing", "columns", "scale", "center", "covariates", "moment", "variance")
+                (
+                    *("missing", "columns", "scale", "center", "covariates", "moment"),
+                    *("variance", "scores"),
+                )
             ),
             NONE,
         ),
         None,
-        "Fractions of the budget for the steps missing, columns, scale, center, covariates, moment "
-        "and variance: those that the fit takes, and no others.",
+        "Fractions of the budget for the steps missing, columns, scale, center, covariates, "
+        "moment, variance and scores: those that the fit takes, and no others.",
         (PCA,), FITS,
         examples=({"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02},),
         privacy=True,
@@ -297,6 +300,14 @@ OF_MODELS: tuple[Option, ...] = (
         "variance, so that all have variance 1.",
         (PCA,), PRIVATE,
         more="A score along a component of no variance is 0.",
+    ),
+    Option(
+        "scores", (Flag(),), False,
+        "Whether a histogram of the scores along the first two components is released as well: a "
+        "private score plot, for a tenth of the budget.",
+        (PCA,), FITS,
+        more="``score_density_`` has it: as many cells as three deviations of their noise leave "
+        "rows, the variances of the components being released for it.",
     ),
     Option(
         "power_rounds", (WholeNumber(1, MOST_POWER_ROUNDS), NONE), None,

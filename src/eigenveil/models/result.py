@@ -307,7 +307,7 @@ def _plain(value: Any) -> Any:
 # Their lengths are not that of the components; the last may be NaN.
 _OF_FEATURES = ("mean", "mean_error", "scale")
 _OF_COVARIATES, _OF_SHAPES = "covariate_effects", "covariances"
-_OF_ANY_LENGTH = ("strengths", "criteria")
+_OF_ANY_LENGTH = ("strengths", "criteria", "score_range")
 _MAY_BE_NAN = ("explained_variance", "explained_variance_ratio")
 
 

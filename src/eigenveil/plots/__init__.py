@@ -9,6 +9,7 @@ from eigenveil.plots.components import (
     plot_correlations,
     plot_energy,
     plot_loadings,
+    plot_score_density,
     plot_scores,
     plot_scree,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "plot_loadings",
     "plot_mixture",
     "plot_mixture_strengths",
+    "plot_score_density",
     "plot_scores",
     "plot_scree",
     "plot_topic_strengths",

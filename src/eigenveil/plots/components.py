@@ -205,6 +205,38 @@ def plot_energy(model: FittedPCA, ax: Any = None) -> Any:
     return axes
 
 
+def plot_score_density(model: FittedPCA, ax: Any = None) -> Any:
+    """Where rows lie along the first two components, from the released histogram: may be shared.
+
+    Cells that hold no more than two deviations of the noise are left white.
+
+    Raises
+    ------
+    DataError
+        ``no-scores`` where the fit released none (``scores=True``).
+    """
+    density = model.score_density_
+    if density is None:
+        raise DataError("no-scores")
+    axes = axes_of(ax, (5.6, 5.0))
+    shown = np.where(density.seen, density.counts, np.nan)
+    if density.counts.ndim == 1:
+        edges = density.edges[0]
+        axes.stairs(np.maximum(density.counts, 0.0), edges, fill=True, color=BLUE, alpha=0.6)
+        axes.axhline(2.0 * density.noise, color=GREY, lw=1.0)
+        axes.set_ylabel("rows (above the line: more than the noise)")
+        labels: tuple[Any, ...] = (axes.set_xlabel,)
+    else:
+        drawn = axes.pcolormesh(*density.edges, shown.T, cmap="Blues", vmin=0.0, rasterized=True)
+        axes.figure.colorbar(drawn, ax=axes, label="rows in a cell; white: hidden by noise")
+        labels = (axes.set_xlabel, axes.set_ylabel)
+    for number, label in enumerate(labels):
+        _label(model, number, label)
+    axes.set_title(promise(model), fontsize=10)
+    open_frame(axes)
+    return axes
+
+
 WATERMARK = "NOT PRIVATE"
 
 

@@ -53,6 +53,7 @@ class PCAPresenter(Presenter):
             "rows": model.n_samples_,
             "adapted": model.adapted_,
             "predicted_losses": model.predicted_losses_,
+            **({} if (seen := model.score_density_) is None else {"scores": seen.as_dict()}),
         }
 
     def parts(self, model: Any) -> Iterator[Part]:
@@ -117,6 +118,12 @@ class PCAPresenter(Presenter):
             ("biplot.png", "biplot.svg"),
             "features along the components",
         )
+        if model.score_density_ is not None:
+            yield Drawing(
+                partial(plots.plot_score_density, model),
+                ("scores.png", "scores.svg"),
+                "where rows lie along the first components, with noise",
+            )
 
     def compare(self, one: Any, other: Any) -> Comparison:
         cosines = np.abs(np.diagonal(_unit(one) @ _unit(other).T))

@@ -23,6 +23,7 @@ from eigenveil.models.pca.exact import beside_pca
 from eigenveil.models.pca.intervals import of_pca
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import private_pca
+from eigenveil.models.pca.score_plot import ScoreDensity, density_of
 from eigenveil.models.pca.variances import PCAFactors
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import Result, View, of_factors, read_only
@@ -78,6 +79,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     variance_bound_: View[float] = of_factors("variance_bound")
     covariate_effects_: View[NDArray[np.float64] | None] = of_factors("covariate_effects")
     n_components_ = View(lambda result: int(result.factors.components.shape[0]))
+    score_density_: View[ScoreDensity | None] = View(lambda result: density_of(result))
     adapted_: View[str] = of_factors("adapted")
     predicted_losses_: View[dict[str, float]] = View(
         lambda result: dict(result.factors.predicted_losses)
@@ -292,6 +294,9 @@ class PrivatePCA(TableFit, FittedPCA):
     predicted_losses_ : dict of str to float
         What it could have been of, and the part of the exact components' energy that each was
         predicted to lose, from released numbers.
+    score_density_ : ScoreDensity or None
+        With ``scores=True`` how many rows are in each cell along the first two components: may be
+        published, and drawn by ``eigenveil.plots.plot_score_density``.
     covariate_effects_ : ndarray of shape (n_features, n_covariates) or None
         What one unit more of each covariate adds to each column, in the data's units, columns of
         covariates in ascending order; :meth:`transform` takes it off. 0 on covariates, at which
@@ -360,6 +365,7 @@ class PrivatePCA(TableFit, FittedPCA):
         budget_split: dict[str, float] | None = None,
         precision: str = "double",
         whiten: bool = False,
+        scores: bool = False,
         missing: str = "leave-out",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,

@@ -30,6 +30,8 @@ class FederatedPCA(FederatedFit, FittedPCA):
     components_, mean_, explained_variance_, explained_variance_ratio_, noise_floor_, usable_, \
 n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
         As of :class:`eigenveil.PrivatePCA`; ``guarantee_`` is the one that was requested.
+    score_density_
+        As of :class:`eigenveil.PrivatePCA`.
     views_ : dict of str to Guarantee
         What each adversary is held to: "outsider", "site", "aggregator", and with colluding sites.
     traffic_ : dict of str to Traffic
@@ -85,6 +87,7 @@ n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
         whiten: bool = False,
+        scores: bool = False,
         missing: str = "leave-out",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:

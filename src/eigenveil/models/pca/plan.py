@@ -84,6 +84,7 @@ _STATISTICS: dict[Step, StatisticName] = {
     "scale": "norm-histogram",
     "center": "row-sum",
     "variance": "component-energy",
+    "scores": "score-histogram",
 }
 
 POWER_ROUNDS = 4
@@ -96,13 +97,22 @@ JOINT_SCALE = "scale of rows with covariates"
 COVARIATES = "second moment with covariates"
 
 
+# Of the scores along the first components, where they are asked for: their histogram, the cells of
+# one along one component, and the sides of one along two. And its share of all.
+SCORES: Step = "scores"
+CELLS, SIDES = range(4, 129), range(2, 33)
+_SIZES = tuple(sorted({*CELLS, *(side * side for side in SIDES)}))
+_SCORES_SHARE = 0.10
+
+
 class Plan(BasePlan):
     """Everything about a fit of PCA that is decided before data is touched.
 
     ``row_norm`` is "unit", "auto", "max", or a public number. With ``variance_share`` the number of
     components follows from what is released: the fewest that explain this share of the variance, or
     with 1 all that stand above the noise; ``n_components`` is then the most that there can be.
-    ``covariates`` are the numbers of the columns whose effects are taken off the others.
+    ``covariates`` are the numbers of the columns whose effects are taken off the others; ``scores``
+    asks for a histogram of the scores.
     """
 
     one_pass: ClassVar[bool] = False
@@ -113,6 +123,7 @@ class Plan(BasePlan):
     power_rounds: int
     variance_share: float | None = None
     covariates: tuple[int, ...] = ()
+    scores: bool = False
 
     @cached_property
     def way(self) -> Way:
@@ -189,6 +200,8 @@ class Plan(BasePlan):
             if self.row_bound is None and self.centered != "private" and not self.covariates:
                 found[-1] = replace(found[-1], ends=NO_NORMS)
             found.append(Planned(ENERGIES, "variance", "component-energy", fraction=rest))
+        if self.scores:
+            found.append(Planned(SCORES, SCORES, "score-histogram", sizes=_SIZES))
         if self.counts_of_holes():  # one pass for these and what comes first without them
             found[1] = replace(found[1], beside=True)
         return tuple(found)
@@ -239,7 +252,9 @@ class Plan(BasePlan):
         columns = d * (MAGNITUDE_BINS + 2 * RANGE_BINS) if self.finds_scales else 0
         pairs = d * (d + 1) // 2 if self.missing == "pairs" else 0
         joint = d * (d + 1) // 2 + 330 if self.covariates else 0
-        return self.way.values(self) + columns + 4 * d + 4 * 330 + 2 * k + 4 + pairs + joint
+        scores = _SIZES[-1] if self.scores else 0
+        fixed = 4 * d + 4 * 330 + 2 * k + 4
+        return self.way.values(self) + fixed + columns + pairs + joint + scores
 
 
 def make_plan(
@@ -282,6 +297,7 @@ def make_plan(
         sketch_columns=columns if sketch_columns is None else sketch_columns,
         power_rounds=int(options.power_rounds or POWER_ROUNDS),
         covariates=covariates,
+        scores=bool(options.get("scores", False)),
         **fields_of(options, features=features, noise_draws=noise_draws, variables=variables),
     )
     return plan.model_copy(update={"fractions": _fractions(plan, options)})
@@ -373,4 +389,8 @@ def _fractions(plan: Plan, options: Options) -> dict[Step, float]:
     }
     if not private and "scale" in usual and not joint:
         usual["scale"] /= 2  # there is one histogram then
+    if plan.scores and not variance:
+        raise options.refused("scores", "scores-without-variances")
+    if plan.scores:
+        usual[SCORES] = sum(usual.values()) * _SCORES_SHARE / (1.0 - _SCORES_SHARE)
     return fractions_of(options, usual)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from eigenveil.models.holes import Observed
 from eigenveil.models.pca.covariates import find_effects
 from eigenveil.models.pca.plan import Plan
+from eigenveil.models.pca.score_plot import with_scores
 from eigenveil.models.pca.second_moment import Factorised, factorised, moment_edge
 from eigenveil.models.pca.variances import PCAFactors, data_units, explained
 from eigenveil.models.pca.ways import ADAPTIVE
@@ -48,7 +49,8 @@ def private_pca(
     found = yield from release_moment(state, public_center, max_norm, variables)
     if found is None:
         return _nothing(state)
-    return (yield from explained(state, found))
+    factors = yield from explained(state, found)
+    return (yield from with_scores(state, factors))
 
 
 def release_moment(

@@ -81,6 +81,8 @@ class PCAFactors(rounds.Factors):
     # What it could have been of, and the part of the captured energy that each was predicted to
     # lose
     predicted_losses: Mapping[str, float] = field(default_factory=dict)
+    # Up to where scores are counted along each component, where they are
+    score_range: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
