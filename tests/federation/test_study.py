@@ -469,6 +469,7 @@ CHANGES = [
     {"ranges": [[0.0] * 8, [1.0] * 8]},
     {"covariates": [2]},
     {"sketch_size": 6},
+    {"scores": True},
     {"unit": "who"},
     {"unit": "who", "max_rows_per_unit": 3},
     {"sites_per_unit": 2},
