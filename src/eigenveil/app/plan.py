@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -339,11 +340,11 @@ class PlannedReleases(PlannedFit):
         yield f"guarantee: {self.guarantee}"
 
 
-def plan_moment(request: PlanRequest) -> PlannedReleases:
+def plan_moment(request: PlanRequest, *, drawn: str = "Gaussian rows") -> PlannedReleases:
     """Of a whole second moment."""
     plan = request.plan()
     outlook = Outlook(plan, rehearse(plan, plan.budgets, {}), request.rows, request.spectrum)
-    trials, scene = request.simulated(plan), f"Gaussian rows, {request.spectrum}"
+    trials, scene = request.simulated(plan), f"{drawn}, {request.spectrum}"
     return PlannedReleases(request, plan, trials, outlook, "features", scene)
 
 
@@ -364,5 +365,5 @@ _PREDICTED: Mapping[str, Callable[[PlanRequest], PlannedFit]] = {
     MIXTURE: plan_tensors,
     TOPICS: plan_tensors,
     COVARIANCE: plan_moment,
-    ICA: plan_moment,
+    ICA: partial(plan_moment, drawn="mixed Laplace and uniform sources"),
 }
