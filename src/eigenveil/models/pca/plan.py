@@ -53,10 +53,10 @@ MECHANISMS = CHOICES
 _FRACTIONS: dict[Step, float] = {
     "columns": 0.43,
     "missing": 0.03,
-    "scale": 0.04,
-    "center": 0.14,
+    "scale": 0.06,
+    "center": 0.13,
     "covariates": 0.43,
-    "moment": 0.78,
+    "moment": 0.77,
     "variance": 0.04,
 }
 _PURE_FRACTIONS: dict[Step, float] = {
