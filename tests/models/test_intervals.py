@@ -269,7 +269,7 @@ def test_the_facts_of_a_fit_are_those_of_its_rows_and_its_noise(name):
 def test_of_two_releases_the_one_of_the_results_rows_is_taken():
     kinds = {PrivatePCA(2, row_norm="auto", random_state=s, **BUDGET).fit(rows_of(True)).adapted_
              for s in range(6)}  # fmt: skip
-    assert kinds == {UNIT_ROWS, WHOLE_ROWS}  # both are among the fits above
+    assert kinds >= {UNIT_ROWS, WHOLE_ROWS}  # both are among the fits above
     same = PrivatePCA(2, random_state=0, **BUDGET).fit(rows_of())
     facts = released.moment_of(same._result)
     (record,) = (each for each in same.certificate_.releases if each.name == "second moment")
