@@ -1,7 +1,8 @@
 """Private variational LDA: Park, Foulds, Chaudhuri & Welling 2016, 2020 (VIPS).
 
-Written from the papers (arXiv 1609.04120; JAIR 68, 109-157): expected counts of words by topic,
-each document's shortened to a length, with Gaussian noise, and negative ones set to zero.
+Written from the formulas (arXiv 1609.04120; JAIR 68, 109-157) and from what the authors' published
+code does: expected counts of words by topic, each document's shortened to a length, with Gaussian
+noise, and negative ones set to zero.
 """
 
 from __future__ import annotations
