@@ -107,7 +107,9 @@ def _errors(moments: TopicMoments, topics: Array, weights: Array) -> tuple[Array
     inverse = np.linalg.inv(bend)
     found = (inverse @ pushed @ inverse).reshape(count, size, count, size)
     words = [np.einsum("wi,ij,wj->w", turn, found[k, :, k], turn) for k, turn in enumerate(turns)]
-    whole = np.array([found[k, :, k].sum() for k in range(count)])
+    # weights add up to 1, whatever all joint probabilities together are
+    turn = np.eye(count) - weights[:, None]
+    whole = np.einsum("ki,ij,kj->k", turn, found.sum(axis=(1, 3)), turn)
     return np.sqrt(np.maximum(whole, 0.0)), np.sqrt(np.maximum(np.array(words), 0.0))
 
 
