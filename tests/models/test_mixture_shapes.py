@@ -8,7 +8,7 @@ from sklearn.mixture import GaussianMixture
 from eigenveil import FederatedGaussianMixture, PrivateGaussianMixture
 from eigenveil.errors import EigenveilError, NoisyResultWarning
 from eigenveil.federation.protocol.certificates import check
-from eigenveil.models.mixture.covariances import SphericalCovariances
+from eigenveil.models.mixture.covariances import COVARIANCES, SphericalCovariances
 from eigenveil.models.mixture.em import MixtureComponents, reaches, told_apart
 from matching_tools import matched
 from statistics_tools import at_least
@@ -178,6 +178,19 @@ def test_two_halves_of_a_cluster_are_one():
 def test_means_as_far_apart_as_their_noise_are_one():
     found = components([[0, 0], [4, 0]], [60.0, 50.0], mean_noise=2.0)
     assert not told_apart(found, BOTH).any()
+
+
+def test_one_component_alone_is_all_rows_and_no_cluster_where_several_were_asked_for():
+    found = MixtureComponents(
+        means=np.zeros((1, 2)),
+        weights=np.ones(1),
+        covariances=COVARIANCES["full"](np.eye(2)[None], 1, 2),
+        counts=np.array([500.0]),
+        count_noise=10.0,
+    )
+    assert told_apart(found, NONE[:1]).all()
+    assert not told_apart(found, NONE[:1], asked=4).any()
+    assert told_apart(found, BOTH[:1], asked=4).all()  # another moment showed it
 
 
 @pytest.mark.thorough

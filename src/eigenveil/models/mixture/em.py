@@ -201,23 +201,25 @@ def _unseen(features: int) -> float:
     return min(1.0, _CLEARLY * math.sqrt(2.0 / features))
 
 
-def told_apart(found: MixtureComponents, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def told_apart(
+    found: MixtureComponents, known: NDArray[np.bool_], *, asked: int = 1
+) -> NDArray[np.bool_]:
     """Which components show more rows than noise would, and stand apart from all others.
 
     A component that is not there has a count of noise alone; two that are one have means as far
     apart as noise alone puts them. Either shows once in a hundred times. A mean that noise may have
     moved by much of the way to another one is not known. And two halves of one
     Gaussian cluster are 2.65 of their common deviations apart: components must be farther, but for
-    those that are ``known`` to be there from other moments. One alone may be all rows.
+    those that are ``known`` to be there from other moments. One alone is all rows, and no cluster
+    where several were ``asked`` for.
     """
     count, features = found.means.shape
     there = found.counts > _CLEARLY * found.count_noise
     noise = np.zeros(count) if found.mean_noise is None else found.mean_noise
     far = features + _CLEARLY * math.sqrt(2.0 * features)
     apart = np.zeros(count, dtype=bool)
-    alone = (
-        count == 1 and not found.covariances.by_moments
-    )  # all rows: there is nothing to tell apart
+    # all rows: there is nothing to tell apart
+    alone = count == 1 == asked and not found.covariances.by_moments
     for k in np.flatnonzero(there):
         others = np.flatnonzero(there & (np.arange(count) != k))
         whole, near = others.size > 0 or alone, False

@@ -171,7 +171,8 @@ def private_mixture(
         step = yield from _sums(state, f"{SUMS} {number}", rule, found)
         public = plan.noise_variance is not None
         found = moved(found, step, as_they_are=public, spectrum=spectrum, known=known)
-    factors = _factors(state, place, pair, found, told_apart(found, apart), converged)
+    there = told_apart(found, apart, asked=1 if plan.auto_components else plan.n_components)
+    factors = _factors(state, place, pair, found, there, converged)
     if seen is None:
         return factors
     if seen.hidden and plan.auto_components and not factors.advice:
