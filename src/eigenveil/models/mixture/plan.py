@@ -24,10 +24,10 @@ _SCALE_SHARE, _CENTER_SHARE, _SCORES_SHARE = 0.06, 0.03, 0.05
 # Parts of the centre's share: of its two stages.
 _CENTERS = (0.45, 0.55)
 # Of mixtures with a variance of their own: the sums' part of what is left, and their number.
-_SUMS_PART, _SUMS = 0.5, 4
+_SUMS_PART, _SUMS = 0.5, (0.1, 0.15, 0.25, 0.5)
 # Of other mixtures there is no third moment: the second moment's part of what is left; of the
 # sums' share, what those about candidates have, how many there are, and how many sums follow.
-_MOMENT_PART, _CANDIDATE_PART, _CANDIDATE_SUMS, _SUMS_AFTER = 0.2, 0.5, 2, 3
+_MOMENT_PART, _CANDIDATE_PART, _CANDIDATE_SUMS, _SUMS_AFTER = 0.2, 0.5, (0.5, 0.5), (1 / 3,) * 3
 # Candidates for each component, at least and at most so many.
 _CANDIDATES_EACH, _FEWEST_CANDIDATES, _MOST_CANDIDATES = 4, 16, 64
 # Squares that sums may release: more would not fit into memory.
@@ -120,8 +120,8 @@ class MixturePlan(TensorPlan):
             *self._numbered(SUMS, _SUMS_AFTER, 1.0 - _CANDIDATE_PART),
         ]
 
-    def _numbered(self, name: str, count: int, fraction: float) -> list[Planned]:
-        """Sums of one name, which share a fraction of the step's budget evenly."""
+    def _numbered(self, name: str, parts: tuple[float, ...], fraction: float) -> list[Planned]:
+        """Sums of one name, with these parts of a fraction of the step's budget."""
         squares = self.squares(name)
         most = self.candidates if name == CANDIDATES else self.n_components
         least, two, last = (coordinates_of(squares, each, self.features) for each in (1, 2, most))
@@ -130,12 +130,12 @@ class MixturePlan(TensorPlan):
                 f"{name} {number}",
                 "sums",
                 "em-sums",
-                fraction=fraction / count,
+                fraction=fraction * part,
                 sizes=range(least, last + 1, two - least),
                 square_weight=0.0 if squares == "none" else SQUARE_WEIGHT,
                 counts=True,
             )
-            for number in range(1, count + 1)
+            for number, part in enumerate(parts, start=1)
         ]
 
 
