@@ -48,7 +48,7 @@ REFUSED = [
     ((*FIT, *MIXTURE, "--row-norm", "auto"), 2, "--row-norm is not for --task gaussian-mixture"),
     ((*FIT, *MIXTURE, "--projection", "rows.png"), 2, "--projection"),
     ((*FIT, *MIXTURE, "--vocabulary", "words.txt"), 2, "It is for topic-model"),
-    ((*FIT, *MIXTURE, "-k", 33), 3, "n_components = 33"),
+    ((*FIT, *MIXTURE, "-k", 33), 3, "Got 33 instead"),
     ((*FIT, *MIXTURE, "-k", "two"), 3, "--components = 'two' must be an int"),
     ((*FIT, *MIXTURE, "--noise-variance", -1), 3, "--noise-variance"),
     ((*FIT, *MIXTURE, "--protocol", "cape"), 3, "several sites"),

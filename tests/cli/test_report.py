@@ -13,6 +13,7 @@ from eigenveil import (
     FederatedPCA,
     PrivateCovariance,
     PrivateGaussianMixture,
+    PrivateICA,
     PrivatePCA,
     PrivateStreamingPCA,
     PrivateTopicModel,
@@ -68,6 +69,7 @@ MADE = {
     "tree": tree,
     "gaussian-mixture": mixture,
     "topic-model": topics,
+    "ica": lambda: PrivateICA(2, epsilon=4.0).fit(FRAME),
     "covariance": lambda: PrivateCovariance(epsilon=4.0).fit(FRAME),
 }
 

@@ -57,7 +57,7 @@ def test_every_public_name_is_there():
         assert getattr(eigenveil, name).__name__ == name
     assert set(eigenveil.__all__) <= set(dir(eigenveil))
     with pytest.raises(AttributeError, match="no attribute"):
-        eigenveil.PrivateICA  # noqa: B018
+        eigenveil.PrivateNMF  # noqa: B018
 
 
 # -- the version, completion of words, and the environment

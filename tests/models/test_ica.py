@@ -167,7 +167,9 @@ def test_the_command_writes_maps_and_sources(tmp_path, run):
     status, said, _ = run(*words, "--one-row-per-person", "--no-ledger", "--out", out)
     assert status == 0
     assert "excess kurtosis" in said
-    assert {"mixing.csv", "components.csv", "sources.csv"} <= {f.name for f in out.iterdir()}
+    assert {"mixing.csv", "components.csv", "sources.csv", "maps.png"} <= {
+        f.name for f in out.iterdir()
+    }
     assert run("certify", out)[0] == 0
     assert run("show", out)[0] == 0
     assert run("report", out)[0] == 0

@@ -10,6 +10,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from eigenveil.errors import DataError
 from eigenveil.models.covariance.estimator import FittedCovariance
+from eigenveil.models.ica.estimator import FittedICA
 from eigenveil.models.intervals.bars import Bars
 from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.plots.style import (
@@ -292,20 +293,47 @@ def plot_loadings(model: FittedPCA, ax: Any = None, *, n_features: int = _MOST_F
     """
     correlated = hasattr(model, "loadings_")
     values = np.asarray(model.loadings_ if correlated else model.components_.T)
+    reach = 1.0 if correlated else float(np.abs(values).max(initial=0.0)) or 1.0
+    axes = _squares(model, values, "PC", n_features, reach, ax)
+    axes.images[0].colorbar.set_label("correlation" if correlated else "entry")
+    return axes
+
+
+def plot_maps(model: FittedICA, ax: Any = None, *, n_features: int = _MOST_FEATURES) -> Any:
+    """The maps of independent sources, in the data's units, as coloured squares.
+
+    The features with the largest entries are shown, in their own order. A source that cannot be
+    told from others is marked in its label.
+
+    Parameters
+    ----------
+    n_features : int
+        Features shown, at the most.
+    """
+    values = np.asarray(model.mixing_)
+    reach = float(np.abs(values).max(initial=0.0)) or 1.0
+    axes = _squares(model, values, "source ", n_features, reach, ax)
+    axes.images[0].colorbar.set_label("entry of the map")
+    return axes
+
+
+def _squares(
+    model: Any, values: NDArray[np.float64], word: str, n_features: int, reach: float, ax: Any
+) -> Any:
+    """Features by components, as coloured squares."""
     largest = np.argsort(-np.linalg.norm(values, axis=1), kind="stable")[:n_features]
     shown = np.sort(largest)
     count = values.shape[1]
     size = (2.6 + 0.55 * max(count, 3), 1.4 + 0.24 * max(shown.size, 4))
     axes = axes_of(ax, size)
-    reach = 1.0 if correlated else float(np.abs(values).max(initial=0.0)) or 1.0
     image = axes.imshow(values[shown], cmap="RdBu_r", vmin=-reach, vmax=reach, aspect="auto")
-    axes.figure.colorbar(image, ax=axes, label="correlation" if correlated else "entry")
+    axes.figure.colorbar(image, ax=axes)
     names = feature_names(model, _LONGEST_NAME)
     axes.set_yticks(
         np.arange(shown.size), [names[index] for index in shown], parse_math=False, fontsize=8
     )
     usable = model.usable_
-    labels = [f"PC{n + 1}" + ("" if usable[n] else "\nnot usable") for n in range(count)]
+    labels = [f"{word}{n + 1}" + ("" if usable[n] else "\nnot usable") for n in range(count)]
     axes.set_xticks(np.arange(count), labels, fontsize=8)
     for label, above in zip(axes.get_xticklabels(), usable, strict=True):
         label.set_color(INK if above else RED)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil import plots
 from eigenveil.app.parts import Part, TablePart
 from eigenveil.app.presenters.base import (
     Comparison,
@@ -82,8 +84,9 @@ class ICAPresenter(Presenter):
         ]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
-        del model
-        return iter(())
+        yield Drawing(
+            partial(plots.plot_maps, model), ("maps.png", "maps.svg"), "the maps of the sources"
+        )
 
     def compare(self, one: Any, other: Any) -> Comparison:
         maps = [_unit(each.mixing_) for each in (one, other)]

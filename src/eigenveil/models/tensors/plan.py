@@ -121,7 +121,7 @@ def fields_of_tensors(
         columns = min(features, 4 * count)
     return {
         **fields_of(options, features=features, noise_draws=noise_draws),
-        "n_components": min(count, columns) if options.given_columns or not least else count,
+        "n_components": count if least else min(count, columns),
         "auto_components": auto,
         "mechanism": mechanism,
         "pair": pair,
