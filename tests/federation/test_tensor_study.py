@@ -60,6 +60,8 @@ def tensor_studies(draw):
         steps += ["scale"] * clip["clip_documents"] + ["center"] * (clip["alpha0"] > 0)
     else:
         steps.append("sums")
+    if task == MIXTURE:
+        steps.append("scores")
     optional = {
         "budget_split": st.fixed_dictionaries({step: st.floats(0.01, 1.0) for step in steps}),
     }
@@ -127,7 +129,7 @@ def test_a_file_has_the_fields_of_its_task(task):
 
 def test_auto_takes_a_sketch_of_any_size():
     made = study(components="auto", features=60, sketch_size=4, protocol="sketch")
-    assert made.plan(60).n_components == 4
+    assert made.plan(60).rank == made.plan(60).sketch_columns == 4
 
 
 # -- weights

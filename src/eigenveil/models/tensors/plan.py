@@ -121,7 +121,7 @@ def fields_of_tensors(
         columns = min(features, 4 * count)
     return {
         **fields_of(options, features=features, noise_draws=noise_draws),
-        "n_components": count if least else min(count, columns),
+        "n_components": min(count, max(columns, least or 0)) if auto or not least else count,
         "auto_components": auto,
         "mechanism": mechanism,
         "pair": pair,
