@@ -13,7 +13,7 @@ from sklearn.mixture import GaussianMixture
 
 from eigenveil import FederatedGaussianMixture, NoisyResultWarning, PrivateGaussianMixture
 from eigenveil.models.mixture import cells as cells_module
-from eigenveil.models.mixture.cells import Cells, InPlane, Shape, hides_halves, paths, price
+from eigenveil.models.mixture.cells import Cells, CellShape, InPlane, hides_halves, paths, price
 from eigenveil.models.mixture.scores import Known
 from statistics_tools import mutant
 
@@ -155,9 +155,9 @@ def cells_of(found, rows=20_000.0, noise=16.0, side=20):
 
 
 SHAPES = {
-    "own variances": Shape(round=True, shared=False),
-    "one covariance": Shape(round=False, shared=True),
-    "own covariances": Shape(round=False, shared=False),
+    "own variances": CellShape(round=True, shared=False),
+    "one covariance": CellShape(round=False, shared=True),
+    "own covariances": CellShape(round=False, shared=False),
 }
 
 

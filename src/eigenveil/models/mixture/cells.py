@@ -68,7 +68,7 @@ class InPlane:
 
 
 @dataclass(frozen=True)
-class Shape:
+class CellShape:
     """What components may have: one variance each, or covariances, their own or all the same."""
 
     round: bool
@@ -79,7 +79,7 @@ class Shape:
         return count * (1 + directions) - 1 + own * (1 if self.shared else count)
 
 
-def paths(cells: Cells, shape: Shape, most: int) -> Iterator[InPlane]:
+def paths(cells: Cells, shape: CellShape, most: int) -> Iterator[InPlane]:
     """The best fit of one component, of two, and so on: of so many as cells can tell apart."""
     found = _fitted(cells, _begun(cells, shape, 1), shape)
     yield found
@@ -92,12 +92,12 @@ def paths(cells: Cells, shape: Shape, most: int) -> Iterator[InPlane]:
         yield found
 
 
-def price(cells: Cells, shape: Shape, count: int) -> float:
+def price(cells: Cells, shape: CellShape, count: int) -> float:
     """What the parameters of so many components must gain."""
     return shape.parameters(count, cells.widths.size) * math.log(max(cells.rows, 2.0))
 
 
-def hides_halves(cells: Cells, found: InPlane, shape: Shape) -> float:
+def hides_halves(cells: Cells, found: InPlane, shape: CellShape) -> float:
     """The largest part of all rows that would pass for one component where it is two halves.
 
     Halves that are three of their deviations apart, along the component's longest axis: what they
@@ -126,7 +126,7 @@ def hides_halves(cells: Cells, found: InPlane, shape: Shape) -> float:
     return hidden
 
 
-def _begun(cells: Cells, shape: Shape, count: int) -> InPlane:
+def _begun(cells: Cells, shape: CellShape, count: int) -> InPlane:
     """Clusters of the cells that hold rows for certain."""
     held = np.maximum(cells.counts - _HELD * cells.noise, 0.0)
     if np.count_nonzero(held) < count:
@@ -141,7 +141,7 @@ def _begun(cells: Cells, shape: Shape, count: int) -> InPlane:
     return InPlane(weights, means, np.repeat(root[None], weights.size, axis=0))
 
 
-def _one_more(cells: Cells, found: InPlane, shape: Shape) -> Iterator[InPlane]:
+def _one_more(cells: Cells, found: InPlane, shape: CellShape) -> Iterator[InPlane]:
     """A component where most is left over, and each of the widest cut in two."""
     left = (cells.counts - _expected(cells, found)[0]) / cells.noise
     typical = np.tensordot(found.weights, found.roots, axes=1)
@@ -188,7 +188,7 @@ def _cost(cells: Cells, expected: Array) -> float:
     return float(np.sum((cells.counts - expected) ** 2 / variance + np.log(variance)))
 
 
-def _slopes(found: InPlane, shape: Shape, each: Array, scaled: Array) -> Array:
+def _slopes(found: InPlane, shape: CellShape, each: Array, scaled: Array) -> Array:
     """Of expected counts (m, P): in weights' logarithms, means, and roots."""
     count, directions = found.means.shape
     of = found.weights[:, None, None] * each
@@ -212,7 +212,7 @@ def _slopes(found: InPlane, shape: Shape, each: Array, scaled: Array) -> Array:
     return np.concatenate(parts, axis=1)
 
 
-def _stepped(found: InPlane, shape: Shape, step: Array, narrowest: Array) -> InPlane:
+def _stepped(found: InPlane, shape: CellShape, step: Array, narrowest: Array) -> InPlane:
     count, directions = found.means.shape
     logs = np.log(found.weights) + np.clip(step[:count], -1.0, 1.0)
     weights = np.exp(logs - logs.max())
@@ -235,13 +235,13 @@ def _stepped(found: InPlane, shape: Shape, step: Array, narrowest: Array) -> InP
     return InPlane(weights / weights.sum(), found.means + moved, roots)
 
 
-def _narrowest(cells: Cells, shape: Shape) -> Array:
+def _narrowest(cells: Cells, shape: CellShape) -> Array:
     """Least deviations that cells show, along each direction."""
     widths = np.full_like(cells.widths, cells.widths.max()) if shape.round else cells.widths
     return np.asarray(_NARROWEST * widths)
 
 
-def _fitted(cells: Cells, found: InPlane, shape: Shape) -> InPlane:
+def _fitted(cells: Cells, found: InPlane, shape: CellShape) -> InPlane:
     """The nearest best components: damped steps of Gauss and Newton."""
     narrowest = _narrowest(cells, shape)
     expected, each, scaled = _expected(cells, found)

@@ -44,7 +44,7 @@ from eigenveil.models.mixture.scores import ScoreGrid
 from eigenveil.models.mixture.shrinkage import Spectrum
 from eigenveil.models.mixture.starts import (
     LEAST_VARIANCE,
-    Place,
+    PlacedRows,
     State,
     finest,
     in_cells,
@@ -204,7 +204,7 @@ def _projected(state: State, pair: PairMoment, rule: RowRule) -> SumQuery:
 
 def _by_moments(
     state: State,
-    place: Place,
+    place: PlacedRows,
     pair: PairMoment,
     rule: RowRule,
     scale: Release,
@@ -301,7 +301,7 @@ def _sums(
 
 def _factors(
     state: State,
-    place: Place,
+    place: PlacedRows,
     pair: PairMoment,
     found: MixtureComponents,
     can_be_used: NDArray[np.bool_],
@@ -345,7 +345,7 @@ def _without_scale(state: State) -> MixtureFactors:
     )
 
 
-def _without_components(state: State, place: Place, scale: NormScale | None) -> MixtureFactors:
+def _without_components(state: State, place: PlacedRows, scale: NormScale | None) -> MixtureFactors:
     """What is left where no component stands above the noise of the pair moment."""
     variance = state.plan.noise_variance
     if variance is None:
@@ -380,27 +380,27 @@ def _stand_in(
     )
 
 
-def _place(state: State, scale: NormScale | None) -> Place:
+def _place(state: State, scale: NormScale | None) -> PlacedRows:
     plan = state.plan
     bound = plan.row_bound or 0.0
     if scale is not None and plan.row_bound is None:
         bound = scale.quantile(_quantile(state))
     size = bound if scale is None else bound * math.sqrt(scale.mean_energy(bound))
     if state.center is None:
-        return Place(np.zeros(plan.features), bound, None)
+        return PlacedRows(np.zeros(plan.features), bound, None)
     if plan.covariance_type != "spherical":
-        return Place(np.asarray(state.center), bound, None)
+        return PlacedRows(np.asarray(state.center), bound, None)
     # public and independent of the data: the same for every study of this shape
     direction = np.random.default_rng(plan.features).standard_normal((plan.features,))
     step = direction * (_OFFSET * size / float(np.linalg.norm(direction)))
     bound = math.hypot(bound, _OFFSET * size)
     # a public centre need not be the rows' mean
     offset = step / bound if plan.centered == "private" else None
-    return Place(state.center - step, bound, offset)
+    return PlacedRows(state.center - step, bound, offset)
 
 
 def _pair(
-    state: State, place: Place, *, keep_all: bool
+    state: State, place: PlacedRows, *, keep_all: bool
 ) -> Generator[Round, Answers, tuple[PairMoment | None, PairMoment, RowRule]]:
     """The pair moment in the plan's form; ``None`` where nothing stands above its noise.
 

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.models.mixture.cells import Cells, InPlane, Shape, hides_halves, paths, price
+from eigenveil.models.mixture.cells import Cells, CellShape, InPlane, hides_halves, paths, price
 from eigenveil.models.mixture.plan import CELLS_OF_A_LINE, SIDES_OF_A_PLANE
 from eigenveil.models.tensors.whitening import PairMoment, shown
 from eigenveil.moments.exact import SHORTEST_SEEN
@@ -121,7 +121,7 @@ class InCells:
         return np.full(count, self.paying >= count)
 
 
-def components_of(cells: Cells, shape: Shape, *, count: int, auto: bool, least: int) -> InCells:
+def components_of(cells: Cells, shape: CellShape, *, count: int, auto: bool, least: int) -> InCells:
     """As many components as describe the cells best: no fewer than ``least``.
 
     Of a number that was given, those that gain more than twice their parameters (Akaike 1974).
@@ -142,7 +142,7 @@ def components_of(cells: Cells, shape: Shape, *, count: int, auto: bool, least: 
     return InCells(found, paying, most, hides_halves(cells, found, shape), known)
 
 
-def _most(cells: Cells, shape: Shape, count: int) -> int:
+def _most(cells: Cells, shape: CellShape, count: int) -> int:
     """Half as many parameters as cells."""
     most = count
     while most > 1 and 2 * shape.parameters(most, cells.widths.size) > cells.counts.size:

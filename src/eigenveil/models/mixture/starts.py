@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.models.mixture.cells import Cells, Shape
+from eigenveil.models.mixture.cells import Cells, CellShape
 from eigenveil.models.mixture.covariances import Covariances, SphericalCovariances
 from eigenveil.models.mixture.em import MixtureComponents
 from eigenveil.models.mixture.plan import SCORES, MixturePlan
@@ -32,7 +32,7 @@ State = RoundState[MixturePlan]
 
 
 @dataclass(frozen=True)
-class Place:
+class PlacedRows:
     """Where rows are taken from, and how long they may be from there.
 
     ``offset`` is the rows' mean from there, in units of the bound, where it is known.
@@ -75,7 +75,7 @@ def in_cells(
         return None
     return components_of(
         cells,
-        Shape(round=plan.shape.by_moments, shared=plan.shape.shared),
+        CellShape(round=plan.shape.by_moments, shared=plan.shape.shared),
         count=plan.n_components,
         auto=plan.auto_components,
         least=max(1, _by_moments(plan, pair) if plan.auto_components else 1),
@@ -99,7 +99,7 @@ def starts_in_cells(plan: MixturePlan, pair: PairMoment, seen: InCells) -> bool:
 
 def lifted(
     state: State,
-    place: Place,
+    place: PlacedRows,
     pair: PairMoment,
     about: PairMoment,
     grid: ScoreGrid,
