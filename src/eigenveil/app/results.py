@@ -16,7 +16,7 @@ from typing import IO, Any
 import eigenveil
 from eigenveil import plots
 from eigenveil.app.parts import Part, TablePart, strongly
-from eigenveil.app.presenters.base import Presenter, intervals_of
+from eigenveil.app.presenters.base import Presenter
 from eigenveil.app.presenters.pca import PCAPresenter
 from eigenveil.app.presenters.tensors import MixturePresenter, TopicPresenter
 from eigenveil.errors import (
@@ -36,6 +36,7 @@ from eigenveil.models.derived.base import RECIPE
 from eigenveil.models.derived.presenter import DerivedPresenter
 from eigenveil.models.display import RELEASES, release_cells
 from eigenveil.models.ica.presenter import ICAPresenter
+from eigenveil.models.intervals.asked import intervals_of
 from eigenveil.models.stored import StoredModel, estimator_of
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ReleaseRecord

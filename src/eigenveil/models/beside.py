@@ -116,20 +116,11 @@ def matched(likeness: NDArray[np.float64]) -> list[tuple[int, int]]:
     return [(int(i), int(j)) for i, j in zip(*linear_sum_assignment(-likeness), strict=True)]
 
 
-def intervals_of(model: Any) -> Intervals | None:
-    """Intervals of a result, where it has any."""
-    try:
-        found: Intervals = model.intervals()
-    except DataError:
-        return None
-    return found
-
-
-def count_notes(found: Intervals | None, rows: int, unit: str | None) -> Iterable[str]:
+def count_notes(found: Intervals | str, rows: int, unit: str | None) -> Iterable[str]:
     """Whether the rows are those of the fit, as far as their number tells, and counted alike."""
     if unit is not None:
         yield WEIGHTED.format(unit=unit)
-    elif found is not None and "rows" in found:
+    elif not isinstance(found, str) and "rows" in found:
         number = found["rows"]
         lower, upper = (float(end) for end in (number.lower, number.upper))
         if number.shown and not lower - (upper - lower) <= rows <= upper + (upper - lower):

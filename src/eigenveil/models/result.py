@@ -93,6 +93,11 @@ class Result:
     def views(self) -> dict[str, Guarantee]:
         return self.certificate.guarantees()
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the features; their places where they have none."""
+        return tuple(map(str, range(self.features))) if self.names is None else self.names
+
     @cached_property
     def later(self) -> dict[Any, Any]:
         """What was computed of it on request, and is kept."""
@@ -261,6 +266,11 @@ def changed(what: str) -> PrivacyError:
 def _take(digest: Any, part: bytes) -> None:
     digest.update(len(part).to_bytes(8, "little"))
     digest.update(part)
+
+
+def reciprocal(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One over each, as of scales; 0 where there is none."""
+    return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

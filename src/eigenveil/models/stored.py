@@ -9,7 +9,6 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -163,13 +162,12 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         DataError
             Where the columns are not the model's; ``compare-without-rows``.
         """
-        self._check_fitted()
-        kept = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
-        return self._beside(self._validated(X, **kept, ensure_all_finite=False, reset=False))
+        return self._beside(self._new_rows(X, ensure_all_finite=False))
 
-    @abstractmethod
     def _beside(self, rows: Any) -> BesideExact:
         """This result beside the exact one of checked rows, dense or sparse."""
+        del rows
+        raise DataError("no-comparison", estimator=type(self).__name__)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file (numpy's format with JSON inside, no pickle).
@@ -291,6 +289,12 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         if self._result is None:
             return validated(self, X, **checks)
         return validated(self, X, unit=self._result.plan.unit, genes=self._result.names, **checks)
+
+    def _new_rows(self, X: ArrayLike, *, ensure_all_finite: bool | str = "allow-nan") -> Any:
+        """New rows with the columns of the fit, dense or sparse, in their own precision."""
+        self._check_fitted()
+        kept = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": False}
+        return self._validated(X, ensure_all_finite=ensure_all_finite, **kept)
 
     @property
     def _unfitted(self) -> str:

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.app.parts import Part
-from eigenveil.errors import DataError, NoisyResultWarning
-from eigenveil.models.intervals.bars import Intervals, Quantity
+from eigenveil.errors import NoisyResultWarning
+from eigenveil.models.intervals.asked import intervals_of
+from eigenveil.models.intervals.bars import Quantity
 from eigenveil.models.stored import StoredModel
 
 
@@ -87,15 +88,6 @@ class Presenter(ABC):
         """The model's result for new rows, shape (n, columns)."""
 
 
-def intervals_of(model: Any) -> Intervals | str:
-    """Intervals of a result's numbers; or why there are none."""
-    try:
-        found: Intervals = model.intervals()
-    except DataError as error:
-        return error.message
-    return found
-
-
 def interval_texts(
     lower: NDArray[np.float64], upper: NDArray[np.float64], *, digits: str
 ) -> list[str]:
@@ -104,6 +96,20 @@ def interval_texts(
     return [
         f"{low:{digits}} to {high:{digits}}" if low == low else "not shown" for low, high in ends
     ]
+
+
+def interval_ends(model: Any, of: str, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """By heading: the ends of the intervals of entries, of components all of whose have some."""
+    found = intervals_of(model)
+    if isinstance(found, str):
+        return {}
+    entries = found[of]
+    return {
+        f"{name} {end}": getattr(entries, end)[index]
+        for index, name in enumerate(names)
+        if entries.shown[index].all()
+        for end in ("lower", "upper")
+    }
 
 
 def not_shown(quantity: Quantity) -> str:

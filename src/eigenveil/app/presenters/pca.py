@@ -17,8 +17,8 @@ from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
     columns_matched,
+    interval_ends,
     interval_texts,
-    intervals_of,
     name_of,
     names_of,
     not_shown,
@@ -27,6 +27,7 @@ from eigenveil.app.presenters.base import (
 from eigenveil.app.presenters.tensors import write_csv
 from eigenveil.errors import short_name
 from eigenveil.files import replacing
+from eigenveil.models.intervals.asked import intervals_of
 from eigenveil.models.intervals.bars import Intervals
 from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.moments.source import RowSource
@@ -95,7 +96,7 @@ class PCAPresenter(Presenter):
         columns = [model.mean_, *[model.scale_] * scaled, *model.components_]
         names_of_new = self.new_names(model)
         usable = " ".join(np.array(names_of_new)[model.usable_])
-        ends = _ends(intervals_of(model), names_of_new)
+        ends = interval_ends(model, "component", names_of_new)
         write_csv(
             folder / "components.csv",
             ["feature", "mean", *["scale"] * scaled, *names_of_new, "usable", *ends],
@@ -164,19 +165,6 @@ def _of_intervals(found: Intervals | str) -> Iterator[Part]:
     yield TablePart("95 % intervals", ("component", *numbers), rows, right=numbers)
     yield f"In 95 of 100 fits they hold the {ratio.about}.{not_shown(ratio)}"
     yield f"degrees off: {angle.about}.{not_shown(angle)}"
-
-
-def _ends(found: Intervals | str, names: list[str]) -> dict[str, NDArray[np.float64]]:
-    """By heading: the ends of the intervals of entries, of components that have some."""
-    if isinstance(found, str):
-        return {}
-    entries = found["component"]
-    return {
-        f"{name} {end}": getattr(entries.bars, end)[index]
-        for index, name in enumerate(names)
-        if not np.isnan(entries.bars.lower[index]).any()
-        for end in ("lower", "upper")
-    }
 
 
 def _unit(model: Any) -> NDArray[np.float64]:

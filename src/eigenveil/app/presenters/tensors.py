@@ -19,14 +19,15 @@ from eigenveil.app.presenters.base import (
     Drawing,
     Presenter,
     columns_matched,
+    interval_ends,
     interval_texts,
-    intervals_of,
     name_of,
     names_of,
     not_shown,
 )
 from eigenveil.errors import printable, short_name
 from eigenveil.models.beside import matched
+from eigenveil.models.intervals.asked import intervals_of
 from eigenveil.models.intervals.bars import Intervals
 from eigenveil.models.mixture.estimator import FittedMixture
 from eigenveil.models.topics.estimator import FittedTopics
@@ -119,20 +120,6 @@ def interval_parts(
     yield TablePart("95 % intervals", (thing, "weight", of), rows, right=("weight",))
     yield f"weight: {weight.about}.{not_shown(weight)}"
     yield f"{of}: {entries.about}.{not_shown(entries)}"
-
-
-def interval_ends(model: Any, of: str, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-    """By heading: the ends of the intervals of entries, of components all of whose have some."""
-    found = intervals_of(model)
-    if isinstance(found, str):
-        return {}
-    entries = found[of]
-    return {
-        f"{name} {end}": getattr(entries, end)[index]
-        for index, name in enumerate(names)
-        if entries.shown[index].all()
-        for end in ("lower", "upper")
-    }
 
 
 class MixturePresenter(Presenter):

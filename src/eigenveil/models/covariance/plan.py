@@ -43,13 +43,11 @@ _PURE_FRACTIONS: dict[Step, float] = {
 }
 
 
-class CovariancePlan(Plan):
-    """Everything about a fit of a covariance that is decided before data is touched.
+class WholeMomentPlan(Plan):
+    """A plan built on PCA's rounds up to a second moment whose rows keep their lengths.
 
-    ``n_components`` is the number of features; ``row_norm`` is the public ``row_bound``, or "auto".
+    ``row_norm`` is the public ``row_bound``, or "auto".
     """
-
-    task: Literal["covariance"] = "covariance"
 
     @cached_property
     def refines_scales(self) -> bool:
@@ -60,45 +58,55 @@ class CovariancePlan(Plan):
         return BasePlan.context(self)
 
     def choose_bound(self, scale: NormScale, *, edge: float) -> float:
-        return choose_covariance_bound(scale, edge=edge)
+        """The bound with the smallest error: energy that is cut off against the noise.
+
+        Cutting rows at b takes no more than the lost mean square off the covariance (Frobenius);
+        noise of largest eigenvalue ``edge`` adds about ``edge b^2 / rows``. Never 0: rows divided
+        by their norms have no covariance.
+        """
+        square = scale.mean_square()
+        errors = [
+            np.hypot(square - scale.mean_energy(bound) * bound**2, edge * bound**2 / scale.rows)
+            for bound in map(float, scale.edges)
+        ]
+        return float(scale.edges[int(np.argmin(errors))])
 
 
-def choose_covariance_bound(scale: NormScale, *, edge: float) -> float:
-    """The bound with the smallest error: energy that is cut off against the noise.
+class CovariancePlan(WholeMomentPlan):
+    """Everything about a fit of a covariance that is decided before data is touched.
 
-    Cutting rows at b takes no more than the lost mean square off the covariance (Frobenius); noise
-    of largest eigenvalue ``edge`` adds about ``edge b^2 / rows``. Never 0: rows divided by their
-    norms have no covariance.
+    ``n_components`` is the number of features.
     """
-    square = scale.mean_square()
-    errors = [
-        np.hypot(square - scale.mean_energy(bound) * bound**2, edge * bound**2 / scale.rows)
-        for bound in map(float, scale.edges)
-    ]
-    return float(scale.edges[int(np.argmin(errors))])
+
+    task: Literal["covariance"] = "covariance"
 
 
-def make_covariance_plan(
+def make_covariance_plan(options: Options, *, features: int, **context: Any) -> CovariancePlan:
+    fields, usual = fields_of_whole_moment(options, features=features, **context)
+    fractions = fractions_of(options, usual)
+    return CovariancePlan(n_components=features, fractions=fractions, **fields)
+
+
+def fields_of_whole_moment(
     options: Options, *, features: int, noise_draws: int = 1, variables: int | None = None
-) -> CovariancePlan:
+) -> tuple[dict[str, Any], dict[Step, float]]:
+    """Settled fields of such a plan, and the usual shares of its steps."""
     pure, mechanism = options.delta == 0, options.mechanism
     if mechanism == "auto":
         mechanism = STATISTICS["second-moment"].usual(pure=pure).name
     check_pure("second-moment", mechanism, options.delta)
     fields = fields_of(options, features=features, noise_draws=noise_draws, variables=variables)
-    bound, usual = fields["row_bound"], covariance_steps(options, fields)
-    return CovariancePlan(
-        n_components=features,
-        mechanism=mechanism,
-        row_norm="auto" if bound is None else bound,
-        fractions=fractions_of(options, usual),
-        sketch_columns=features,
-        power_rounds=POWER_ROUNDS,
-        **fields,
-    )
+    bound = fields["row_bound"]
+    fields |= {
+        "mechanism": mechanism,
+        "row_norm": "auto" if bound is None else bound,
+        "sketch_columns": features,
+        "power_rounds": POWER_ROUNDS,
+    }
+    return fields, _steps(options, fields)
 
 
-def covariance_steps(options: Options, fields: Mapping[str, Any]) -> dict[Step, float]:
+def _steps(options: Options, fields: Mapping[str, Any]) -> dict[Step, float]:
     """The usual shares of the steps up to a second moment."""
     usual = dict(_PURE_FRACTIONS if options.delta == 0 else _FRACTIONS)
     if options.get("missing", "leave-out") not in COUNTS_OF_HOLES:
@@ -160,9 +168,7 @@ def private_covariance(
     state = RoundState(plan, dict(budgets or {}), dict(sharing or {}))
     state.preparation = replace(preparation, holes=plan.holes)
     found = yield from release_moment(state, public_center, variables=variables)
-    # a bound of 0: the norms show nothing, and rows were divided by theirs
-    shown = found is not None and found.row_bound > 0
-    values, floor = _variances(state, found) if shown and found else (np.zeros(plan.features), 0.0)
+    values, floor = released_variances(state, found)
     vectors = found.components if found is not None else np.eye(plan.features)
     usable = (values > floor) & (found is not None and not is_rounding(state, found.scale))
     covariance = (vectors.T * values) @ vectors
@@ -195,8 +201,10 @@ def _of_hidden(made: CovarianceFactors) -> str:
     )
 
 
-def _variances(state: RoundState[Any], found: Factorised) -> tuple[Array, float]:
+def released_variances(state: RoundState[Any], found: Factorised | None) -> tuple[Array, float]:
     """Variances along the eigenvectors in the data's units, and the floor that noise shows."""
+    if found is None or found.row_bound <= 0:  # the norms show nothing: rows were divided by theirs
+        return np.zeros(state.plan.n_components), 0.0
     assert state.rows is not None
     assert found.strengths is not None
     unit = found.row_bound**2 / state.rows

@@ -18,7 +18,6 @@ from eigenveil.app.presenters.base import (
     Presenter,
     columns_matched,
     interval_texts,
-    intervals_of,
     name_of,
     names_of,
     not_shown,
@@ -26,6 +25,7 @@ from eigenveil.app.presenters.base import (
 from eigenveil.app.presenters.tensors import write_csv
 from eigenveil.errors import short_name
 from eigenveil.models.covariance.estimator import FittedCovariance
+from eigenveil.models.intervals.asked import intervals_of
 from eigenveil.models.intervals.bars import Intervals
 
 _SHOWN = 20

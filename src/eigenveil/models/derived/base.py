@@ -21,6 +21,7 @@ from eigenveil.models.as_sklearn import not_exportable
 from eigenveil.models.derived.moment import CovarianceFacts, Places
 from eigenveil.models.intervals.asked import asked
 from eigenveil.models.intervals.bars import Array, Intervals, Kind, Quantity
+from eigenveil.models.pca.intervals import NO_KURTOSIS
 from eigenveil.models.result import Result
 from eigenveil.privacy.certificate import Certificate
 from eigenveil.privacy.guarantee import Guarantee
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 RECIPE, SOURCE = "derived.json", "model.npz"
 _FORMAT = "eigenveil-derived-1"
-NO_KURTOSIS = "how far rows vary needs their fourth moments, which are not released"
 # More of the variance than this that shortening took: coefficients may have moved.
 _SHORTENED = 0.05
 SHORTENED = (

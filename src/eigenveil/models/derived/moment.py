@@ -14,7 +14,7 @@ from eigenveil.errors import DataError, listed, short_name
 from eigenveil.models.intervals.bars import Array, Flags
 from eigenveil.models.intervals.moment import SINGULAR, NoisyMoment
 from eigenveil.models.pca.intervals import moment_of
-from eigenveil.models.result import Result
+from eigenveil.models.result import Result, reciprocal
 
 # An inverse has intervals where its smallest eigenvalue is so many edges of the noise: in simulated
 # blocks of 2 to 25 columns .902 to .968 of the coefficients and .916 to .961 of the partial
@@ -61,14 +61,13 @@ class CovarianceFacts:
         facts = moment_of(result)
         if not isinstance(facts, str):
             return cls(result, facts, facts.matrix, unit)
-        inverse = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0)
+        inverse = reciprocal(unit)
         matrix = factors.covariance * np.multiply.outer(inverse, inverse) * factors.rows
         return cls(result, facts, matrix, unit)
 
     @property
     def names(self) -> tuple[str, ...]:
-        given = self.result.names
-        return tuple(map(str, range(self.result.features))) if given is None else given
+        return self.result.labels
 
     @property
     def mean(self) -> Array:

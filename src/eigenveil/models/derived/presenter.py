@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.app.parts import Part, TablePart
-from eigenveil.app.presenters.base import Drawing, Presenter, columns_matched, intervals_of
+from eigenveil.app.presenters.base import Drawing, Presenter, columns_matched
 from eigenveil.app.presenters.base import not_shown as why_not
 from eigenveil.app.presenters.tensors import write_csv
 from eigenveil.errors import short_name
 from eigenveil.models.derived.base import DerivedModel
+from eigenveil.models.intervals.asked import intervals_of
 from eigenveil.models.stored import StoredModel
 
 _SHOWN = 40

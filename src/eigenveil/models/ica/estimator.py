@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eigenveil.errors import DataError, NoisyResultWarning, callers_level, listed
-from eigenveil.models.beside import BesideExact
 from eigenveil.models.driver import LedgerPlace
 from eigenveil.models.ica.plan import ICAFactors, ICAPlan
-from eigenveil.models.result import View, of_factors, read_only
+from eigenveil.models.result import View, of_factors, read_only, reciprocal
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.table_fit import TableFit
 
@@ -36,7 +35,7 @@ class FittedICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     unscaled_: View[NDArray[np.bool_]] = View(lambda result: read_only(result.factors.scale == 0))
     n_components_ = View(lambda result: int(result.factors.unmixing.shape[0]))
     components_: View[NDArray[np.float64]] = View(
-        lambda result: read_only(result.factors.unmixing * _inverse(result.factors.scale))
+        lambda result: read_only(result.factors.unmixing * reciprocal(result.factors.scale))
     )
     mixing_: View[NDArray[np.float64]] = View(
         lambda result: read_only(
@@ -49,14 +48,7 @@ class FittedICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
 
         NaN of a row with NaN. A ``NoisyResultWarning`` names sources that are not usable.
         """
-        self._check_fitted()
-        rows = self._validated(
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan",
-            reset=False,
-        )
+        rows = self._new_rows(X)
         self.warn_of_noise()
         offset = (self.components_ @ self.mean_).astype(rows.dtype, copy=False)
         return np.asarray(rows @ self.components_.T.astype(rows.dtype, copy=False) - offset)
@@ -75,10 +67,6 @@ class FittedICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
             raise DataError("bad-scores", shape=sources.shape, columns=self.n_components_)
         return np.asarray(sources @ self.mixing_.T + self.mean_)
 
-    def _beside(self, rows: Any) -> BesideExact:
-        del rows
-        raise DataError("no-comparison", estimator=type(self).__name__)
-
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)
@@ -87,10 +75,6 @@ class FittedICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _inverse(scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
 
 
 # -- PrivateICA: the scikit-learn estimator of one data set.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -18,16 +17,18 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import listed
 from eigenveil.linalg.jade import cumulants, jointly_diagonal, symmetric_quartic
-from eigenveil.models.covariance.plan import choose_covariance_bound, covariance_steps
-from eigenveil.models.explained import Array, shrunk, strength_floor
+from eigenveil.models.covariance.plan import (
+    WholeMomentPlan,
+    fields_of_whole_moment,
+    released_variances,
+)
+from eigenveil.models.explained import Array
 from eigenveil.models.options import Options
-from eigenveil.models.pca.plan import POWER_ROUNDS, Plan
 from eigenveil.models.pca.rounds import release_moment
 from eigenveil.models.pca.second_moment import Factorised
-from eigenveil.models.pca.variances import ALL_HIDDEN, in_data_units, is_rounding, offset_left
-from eigenveil.models.plan import BasePlan, check_components, check_pure, fields_of, fractions_of
-from eigenveil.models.rounds import Answers, Factors, Round, RoundState
-from eigenveil.models.scale import NormScale
+from eigenveil.models.pca.variances import ALL_HIDDEN, in_data_units, is_rounding
+from eigenveil.models.plan import check_components, fractions_of
+from eigenveil.models.rounds import Answers, Factors, Round, RoundState, SumQuery
 from eigenveil.models.schedule import Planned, Step
 from eigenveil.moments.accumulators import SecondMoment
 from eigenveil.moments.release import Release
@@ -67,22 +68,10 @@ def _products(size: int) -> int:
     return pairs * (pairs + 1) // 2
 
 
-class ICAPlan(Plan):
+class ICAPlan(WholeMomentPlan):
     """Everything about a fit of independent components that is decided before data is touched."""
 
     task: Literal["ica"] = "ica"
-
-    @cached_property
-    def refines_scales(self) -> bool:
-        """Columns keep the scales that were found, as of a covariance."""
-        return False
-
-    def choose_bound(self, scale: NormScale, *, edge: float) -> float:
-        """The bound of a covariance."""
-        return choose_covariance_bound(scale, edge=edge)
-
-    def context(self) -> dict[str, Any]:
-        return BasePlan.context(self)
 
     def _schedule(self) -> tuple[Planned, ...]:
         sizes = tuple(_products(size) for size in range(FEWEST, self.n_components + 1))
@@ -99,33 +88,17 @@ class ICAPlan(Plan):
         return super().released_values() + _products(self.n_components)
 
 
-def make_ica_plan(
-    options: Options, *, features: int, noise_draws: int = 1, variables: int | None = None
-) -> ICAPlan:
-    pure, mechanism = options.delta == 0, options.mechanism
-    if mechanism == "auto":
-        mechanism = STATISTICS["second-moment"].usual(pure=pure).name
-    check_pure("second-moment", mechanism, options.delta)
+def make_ica_plan(options: Options, *, features: int, **context: Any) -> ICAPlan:
+    fields, steps = fields_of_whole_moment(options, features=features, **context)
     count = int(options.n_components)
     if not FEWEST <= count <= MOST_SEEN:
         raise options.refused(
             "n_components", "sources", components=count, least=FEWEST, most=MOST_SEEN
         )
     check_components(count, features)
-    fields = fields_of(options, features=features, noise_draws=noise_draws, variables=variables)
-    bound = fields["row_bound"]
-    usual = {
-        step: (1.0 - _SHARE) * part for step, part in covariance_steps(options, fields).items()
-    }
-    return ICAPlan(
-        n_components=count,
-        mechanism=mechanism,
-        row_norm="auto" if bound is None else bound,
-        fractions=fractions_of(options, usual | {"cumulants": _SHARE}),
-        sketch_columns=features,
-        power_rounds=POWER_ROUNDS,
-        **fields,
-    )
+    usual: dict[Step, float] = {step: (1.0 - _SHARE) * part for step, part in steps.items()}
+    fractions = fractions_of(options, usual | {"cumulants": _SHARE})
+    return ICAPlan(n_components=count, fractions=fractions, **fields)
 
 
 @dataclass(frozen=True)
@@ -160,62 +133,68 @@ def private_ica(
     state = RoundState(plan, dict(budgets or {}), dict(sharing or {}))
     state.preparation = replace(preparation, holes=plan.holes)
     found = yield from release_moment(state, public_center, variables=variables)
-    variances, floor = _variances(state, found)
+    variances, floor = released_variances(state, found)
     seen = int(np.count_nonzero(np.logical_and.accumulate(variances > floor)))
     if found is not None and is_rounding(state, found.scale):
         seen = 0
     if found is None or seen < FEWEST:
         return _nothing(state, found, floor)
-    directions, variances = found.components[:seen], variances[:seen]
-    answers = yield (_query(state, found.row_bound, directions, variances),)
-    return _unmixed(state, found, directions, variances, answers[CUMULANTS], floor)
+    white = Whitened.of(found.components[:seen], variances[:seen], _LONGER * found.row_bound)
+    answers = yield (_query(state, white),)
+    return _unmixed(state, found, white, answers[CUMULANTS], floor)
 
 
-def _variances(state: RoundState[ICAPlan], found: Factorised | None) -> tuple[Array, float]:
-    """Variances along the directions in the data's units, and the floor that noise shows."""
-    if found is None or found.row_bound <= 0 or found.strengths is None:
-        return np.zeros(0), 0.0
-    assert state.rows is not None
-    unit = found.row_bound**2 / state.rows
-    offset = offset_left(state, found, (found.total or 0.0) * unit) * state.rows
-    floor = strength_floor(found.edge, offset, size=state.plan.features)
-    values = np.where(found.strengths > floor, shrunk(found.strengths, found.edge), 0.0)
-    return values * unit, floor * unit
+@dataclass(frozen=True)
+class Whitened:
+    """Rows as the fourth moment sees them: along directions, in their deviations, shortened."""
+
+    directions: Array  # (K, D), orthonormal
+    deviations: Array
+    bound: float  # Up to which rows are seen
+    basis: Array  # (D, K), with columns no longer than 1
+    clip: float  # The length to which what is seen is shortened, in units of the bound
+
+    @classmethod
+    def of(cls, directions: Array, variances: Array, bound: float) -> Whitened:
+        """Shortened at the root of the number of directions."""
+        deviations = np.sqrt(variances)
+        least = float(deviations.min())
+        basis = (directions * (least / deviations)[:, None]).T
+        clip = min(1.0, math.sqrt(len(variances)) * least / bound)
+        return cls(directions, deviations, bound, np.ascontiguousarray(basis), clip)
+
+    @property
+    def length(self) -> float:
+        """To which rows are shortened, where each direction has variance 1."""
+        return self.clip * self.bound / float(self.deviations.min())
 
 
-def _query(state: RoundState[ICAPlan], bound: float, directions: Array, variances: Array) -> Any:
-    """Products of what is seen of rows: whitened, and shortened at the root of their number."""
+def _query(state: RoundState[ICAPlan], white: Whitened) -> SumQuery:
+    """For products of what is seen of rows."""
     precision = state.arithmetic
-    rule = state.rule(_LONGER * bound, precision=precision, extra_bits=state.coarser(precision))
-    basis, clip = _whitening(directions, variances, _LONGER * bound)
-    seen = replace(rule, basis=basis, clip=clip, products=True)
-    return state.query(CUMULANTS, SecondMoment(seen, features=state.plan.features))
-
-
-def _whitening(directions: Array, variances: Array, bound: float) -> tuple[Array, float]:
-    """A basis with columns no longer than 1, and the length to which what is seen is shortened."""
-    deviations = np.sqrt(variances)
-    least = float(deviations.min())
-    basis = (directions * (least / deviations)[:, None]).T
-    clip = min(1.0, math.sqrt(len(variances)) * least / bound)
-    return np.ascontiguousarray(basis), clip
+    rule = state.rule(
+        white.bound,
+        precision=precision,
+        extra_bits=state.coarser(precision),
+        basis=white.basis,
+        clip=white.clip,
+        products=True,
+    )
+    return state.query(CUMULANTS, SecondMoment(rule, features=state.plan.features))
 
 
 def _unmixed(
     state: RoundState[ICAPlan],
     found: Factorised,
-    directions: Array,
-    variances: Array,
+    white: Whitened,
     release: Release,
     floor: float,
 ) -> ICAFactors:
     """Sources from the released moment, those of most variance first."""
     assert state.rows is not None
-    count, deviations = len(variances), np.sqrt(variances)
-    _, clip = _whitening(directions, variances, _LONGER * found.row_bound)
-    # units in which z has variance 1: clip is that of columns times the smallest deviation
-    length = clip * _LONGER * found.row_bound / float(deviations.min())
-    unit = length**4 / state.rows
+    directions, deviations = white.directions, white.deviations
+    count = len(deviations)
+    unit = white.length**4 / state.rows
     fourth = symmetric_quartic(np.asarray(release.values), count) * unit
     error = release.record.noise.deviation(count * (count + 1) // 2) * unit
     second = np.einsum("ijkk->ij", fourth) / (count + 2)  # of Gaussian rows, shortened alike

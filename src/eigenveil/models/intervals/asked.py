@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,15 @@ _NOTES: dict[Kind, tuple[str, ...]] = {
 }
 
 Make = Callable[[Result, float, Kind], Iterable[Quantity]]
+
+
+def intervals_of(model: Any) -> Intervals | str:
+    """Intervals of a result's numbers; or why there are none."""
+    try:
+        found: Intervals = model.intervals()
+    except DataError as error:
+        return error.message
+    return found
 
 
 def asked(result: Result, level: object, of: str, make: Make) -> Intervals:

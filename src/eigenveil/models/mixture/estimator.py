@@ -18,8 +18,9 @@ from sklearn.utils.validation import check_random_state
 
 from eigenveil.errors import DataError
 from eigenveil.models.as_sklearn import mixture_of
-from eigenveil.models.beside import BesideExact, count_notes, dense, finite, intervals_of, matched
+from eigenveil.models.beside import BesideExact, count_notes, dense, finite, matched
 from eigenveil.models.driver import LedgerPlace
+from eigenveil.models.intervals.asked import intervals_of
 from eigenveil.models.intervals.bars import Kind, Quantity
 from eigenveil.models.mixture.covariances import Covariances
 from eigenveil.models.mixture.intervals import of_mixture
@@ -135,14 +136,7 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
 
     def _log_joint(self, X: ArrayLike) -> NDArray[np.float64]:
         """Logarithm of weight times density, shape (n_samples, n_components)."""
-        self._check_fitted()
-        rows = self._validated(
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan",
-            reset=False,
-        )
+        rows = self._new_rows(X)
         densities = self._covariances.log_densities(rows, self.means_)
         return np.asarray(np.log(self.weights_) + densities)
 

@@ -147,7 +147,7 @@ def of_mixture(result: Result, level: float, of: Kind) -> Iterator[Quantity]:
     facts = sums_of(result)
     count, features = factors.means.shape
     components = tuple(str(number) for number in range(1, count + 1))
-    columns = tuple(map(str, range(features))) if result.names is None else result.names
+    columns = result.labels
     drawn_too = of == "population"
     about = "of the rows that the mixture before the last sum gives each component, shortened to "
     about += "its reach about the mean before"

@@ -49,7 +49,7 @@ from eigenveil.models.mixture.starts import (
     finest,
     in_cells,
     lifted,
-    score_query,
+    query_of_scores,
     starts_in_cells,
 )
 from eigenveil.models.rounds import Answers, Factors, Round, SumQuery, find_center
@@ -143,7 +143,7 @@ def private_mixture(
     if pair is None:
         return _without_components(state, place, scale)
     grid = ScoreGrid.of(about, state.rows or 1.0)
-    queries: tuple[SumQuery, ...] = (score_query(state, grid, rule),)
+    queries: tuple[SumQuery, ...] = (query_of_scores(state, grid, rule),)
     if plan.shape.by_moments:
         queries = (*queries, _projected(state, pair, rule))
     answers = yield queries

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import product
 
@@ -10,21 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.models.mixture.cells import Cells, CellShape, InPlane, hides_halves, paths, price
-from eigenveil.models.mixture.plan import CELLS_OF_A_LINE, SIDES_OF_A_PLANE
+from eigenveil.models.score_query import MOST_APART, WIDTH, side_of
 from eigenveil.models.tensors.whitening import PairMoment, shown
 from eigenveil.moments.exact import SHORTEST_SEEN
 from eigenveil.moments.release import Release
-from eigenveil.moments.rows import RowRule
 from eigenveil.moments.scores import MOST_DIRECTIONS
-from eigenveil.privacy.releases import Noise
 
 Array = NDArray[np.float64]
 
-# A cell holds so many deviations of its noise on average.
-_ROWS_OF_A_CELL = 3.0
-# Scores are shortened to so many of their deviations, and one direction is no wider than so many
-# times another.
-_WIDTH, _MOST_APART = 3.2, 8.0
 # So many components more are tried after the last that paid for itself.
 _PATIENCE = 3
 
@@ -46,25 +38,18 @@ class ScoreGrid:
         energies = np.diagonal(about.core)[: directions.shape[1]] + max(about.bulk, 0.0)
         spreads = np.sqrt(np.maximum(energies, 1e-300) / rows)
         narrowest = float(spreads.min())
-        factors = np.maximum(narrowest / spreads, 1.0 / _MOST_APART)
-        clip = min(1.0, max(_WIDTH * narrowest, 2.0 * SHORTEST_SEEN))
+        factors = np.maximum(narrowest / spreads, 1.0 / MOST_APART)
+        clip = min(1.0, max(WIDTH * narrowest, 2.0 * SHORTEST_SEEN))
         return cls(directions, factors, clip)
 
     @property
     def basis(self) -> Array:
         return np.asarray(self.directions * self.factors)
 
-    def side(self, rows: float, noise: Noise) -> int:
-        """Cells along each direction: so many that their noise does not hide them."""
-        wanted = rows / (_ROWS_OF_A_CELL * noise.deviation(1))
-        if self.factors.size == 1:
-            return int(np.clip(wanted, CELLS_OF_A_LINE[0], CELLS_OF_A_LINE[-1]))
-        return int(np.clip(math.sqrt(wanted), SIDES_OF_A_PLANE[0], SIDES_OF_A_PLANE[-1]))
-
     def read(self, release: Release, rows: float) -> Cells:
         """The cells that hold what is in them alone: rows beyond were moved to the edge."""
         values = release.values
-        side = round(values.size ** (1.0 / self.factors.size))
+        side = side_of(values.size, self.factors.size)
         noise = release.record.noise.deviation(values.size)
         edges = (2.0 * np.arange(side) + 1.0) / side - 1.0
         middles = np.array(list(product(edges, repeat=self.factors.size)))
@@ -162,16 +147,3 @@ def known_from(grid: ScoreGrid, found: InPlane, about: PairMoment, rows: float) 
     off = left / (rows * np.maximum(found.weights, 1e-3))
     weights = np.sqrt(np.maximum(np.diagonal(found.error)[:count], 0.0))
     return Known(grid.directions, along, off, np.maximum(weights, 1e-6))
-
-
-def seen_rule(rule: RowRule, center: Array | None, grid: ScoreGrid) -> RowRule:
-    """Rows about their centre, as the grid has them."""
-    return RowRule(
-        center=center,
-        bound=rule.bound,
-        precision=rule.precision,
-        extra_bits=rule.extra_bits,
-        preparation=rule.preparation,
-        basis=grid.basis,
-        clip=grid.clip,
-    )

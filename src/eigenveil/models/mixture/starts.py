@@ -10,20 +10,19 @@ from numpy.typing import NDArray
 from eigenveil.models.mixture.cells import Cells, CellShape
 from eigenveil.models.mixture.covariances import Covariances, SphericalCovariances
 from eigenveil.models.mixture.em import MixtureComponents
-from eigenveil.models.mixture.plan import SCORES, MixturePlan
+from eigenveil.models.mixture.plan import CELLS_OF_A_LINE, SCORES, SIDES_OF_A_PLANE, MixturePlan
 from eigenveil.models.mixture.scores import (
     InCells,
     Known,
     ScoreGrid,
     components_of,
     known_from,
-    seen_rule,
 )
 from eigenveil.models.mixture.shrinkage import Spectrum
 from eigenveil.models.rounds import RoundState, SumQuery
+from eigenveil.models.score_query import score_query
 from eigenveil.models.tensors.whitening import PairMoment, shown
 from eigenveil.moments.rows import RowRule
-from eigenveil.moments.scores import ScoreHistogram
 
 # What is shown of a variance is not less, in units of prepared rows.
 LEAST_VARIANCE = 1e-9
@@ -57,13 +56,10 @@ class Start:
     known: Known
 
 
-def score_query(state: State, grid: ScoreGrid, rule: RowRule) -> SumQuery:
+def query_of_scores(state: State, grid: ScoreGrid, rule: RowRule) -> SumQuery:
     """For the histogram of the rows' scores about their centre."""
-    assert state.rows is not None
-    seen, weighted = seen_rule(finest(rule), state.center, grid), state.plan.weighted
-    one = state.query(SCORES, ScoreHistogram(seen, cells=1, weighted=weighted))
-    side = grid.side(state.rows, one.record.noise)
-    return state.query(SCORES, ScoreHistogram(seen, cells=side, weighted=weighted))
+    seen = replace(finest(rule), center=state.center, basis=grid.basis, clip=grid.clip)
+    return score_query(state, SCORES, seen, line=CELLS_OF_A_LINE, plane=SIDES_OF_A_PLANE)
 
 
 def in_cells(

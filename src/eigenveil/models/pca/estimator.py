@@ -26,7 +26,7 @@ from eigenveil.models.pca.rounds import private_pca
 from eigenveil.models.pca.score_plot import ScoreDensity, density_of
 from eigenveil.models.pca.variances import PCAFactors
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.result import Result, View, of_factors, read_only
+from eigenveil.models.result import Result, View, of_factors, read_only, reciprocal
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.streaming.state import StreamPlan
@@ -96,14 +96,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         ``missing`` other than "leave-out". A ``NoisyResultWarning`` names the components that are
         not usable: scores along them show noise, not the rows.
         """
-        self._check_fitted()
-        array = self._validated(
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan",
-            reset=False,
-        )
+        array = self._new_rows(X)
         self.warn_of_noise()
         return self._scores(array)
 
@@ -143,8 +136,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
 
     @property
     def _inverse_scale(self) -> NDArray[np.float64]:
-        scale = self.scale_
-        return np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+        return reciprocal(self.scale_)
 
     def _along(self) -> NDArray[np.float64]:
         """What rows less their mean are multiplied by, before they are whitened."""

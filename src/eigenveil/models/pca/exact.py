@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import svds
 
-from eigenveil.models.beside import BesideExact, count_notes, finite, held, intervals_of
+from eigenveil.models.beside import BesideExact, count_notes, finite, held
+from eigenveil.models.intervals.asked import intervals_of
 from eigenveil.models.intervals.bars import Array, Intervals, numbered
-from eigenveil.models.result import Result
+from eigenveil.models.result import Result, reciprocal
 
 # Beyond so many columns leading directions are found without the whole second moment.
 _WHOLE = 4096
@@ -107,12 +108,12 @@ def beside_pca(model: Any, given: Any) -> BesideExact:
     whole, left = finite(given)
     rows, found = ExactRows(_about(model, whole)), intervals_of(model)
     components, count = model.components_, model.components_.shape[0]
-    along = np.var(rows.away @ components.T, axis=0)
+    scores = rows.away @ components.T
+    along = np.var(scores, axis=0)
     values, vectors = rows.leading(count)
     known = values.size
     cosines = np.vecdot(components[:known], vectors)
-    ours, theirs = rows.away @ components[:known].T, rows.away @ vectors.T
-    shared = np.mean(ours * theirs, axis=0)
+    shared = np.mean(scores[:, :known] * (rows.away @ vectors.T), axis=0)
     across = shared / np.sqrt(np.maximum(along[:known] * values, np.finfo(float).tiny))
     captured = np.cumsum(along)[:known] / np.maximum(np.cumsum(values), np.finfo(float).tiny)
     exact = {} if not _prepared_alike(result) else dict(_exact_of_pca(model, rows, found))
@@ -126,7 +127,7 @@ def beside_pca(model: Any, given: Any) -> BesideExact:
         "score_correlation": np.abs(across),
         "captured": captured,
     }
-    if found is not None:
+    if not isinstance(found, str):
         ratio = found["explained_variance_ratio"]
         columns |= {"lower": ratio.lower, "upper": ratio.upper}
     lines = [
@@ -148,7 +149,7 @@ def beside_pca(model: Any, given: Any) -> BesideExact:
     return _with_intervals(whole_rows, result, found, exact)
 
 
-def _exact_of_pca(model: Any, rows: ExactRows, found: Intervals | None) -> Iterator[Any]:
+def _exact_of_pca(model: Any, rows: ExactRows, found: Intervals | str) -> Iterator[Any]:
     """What each interval is to hold: of the rows as they were prepared."""
     components, bound = model.components_, model.variance_bound_
     if bound > 0:
@@ -158,7 +159,7 @@ def _exact_of_pca(model: Any, rows: ExactRows, found: Intervals | None) -> Itera
         yield "explained_variance", along * bound**2
         yield "explained_variance_ratio", along / total
         yield "cumulative_ratio", np.cumsum(along) / total
-    if components.shape[1] > _WHOLE or found is None:
+    if components.shape[1] > _WHOLE or isinstance(found, str):
         return
     moment = _moment(rows.shortened(model.row_bound_))
     count = found["eigenvalue"].estimate.size
@@ -178,7 +179,7 @@ def beside_covariance(model: Any, given: Any) -> BesideExact:
     result: Result = model._check_fitted()
     whole, left = finite(given)
     scale = model.scale_
-    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    inverse = reciprocal(scale)
     rows, found = ExactRows((whole - model.location_) * inverse), intervals_of(model)
     units = np.multiply.outer(scale, scale)
     covariance = rows.away.T @ rows.away / rows.count * units
@@ -199,9 +200,9 @@ def beside_covariance(model: Any, given: Any) -> BesideExact:
     columns: dict[str, Any] = {"released": released, "whole_rows": true}
     if exact:
         columns["as_prepared"] = exact["correlation"]
-    if found is not None:
+    if not isinstance(found, str):
         columns |= {"lower": found["correlation"].lower, "upper": found["correlation"].upper}
-    names = result.names or tuple(map(str, range(result.features)))
+    names = result.labels
     lines = [
         {"column": names[i], "other": names[j]}
         | {name: _number(columns.get(name), i, j) for name in _OF_PAIRS}
@@ -244,11 +245,11 @@ def _prepared_alike(result: Result) -> bool:
 
 
 def _with_intervals(
-    beside: BesideExact, result: Result, found: Intervals | None, exact: Mapping[str, Array]
+    beside: BesideExact, result: Result, found: Intervals | str, exact: Mapping[str, Array]
 ) -> BesideExact:
     notes = tuple(count_notes(found, beside.rows, result.plan.unit))
     # intervals are of the rows that were fitted: of others they need hold nothing
-    counts = {} if notes or found is None else held(found, exact)
+    counts = {} if notes or isinstance(found, str) else held(found, exact)
     return replace(beside, held=counts, notes=notes)
 
 

@@ -22,7 +22,7 @@ from eigenveil.models.pca.adaptive import WHOLE_ROWS
 from eigenveil.models.pca.plan import ADAPTED_MEAN, ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.precondition import ONE_RELEASE
 from eigenveil.models.pca.ways import ADAPTED, MOMENT
-from eigenveil.models.result import Result
+from eigenveil.models.result import Result, reciprocal
 from eigenveil.noise.entries import from_coordinates
 
 NO_KURTOSIS = "how far rows vary needs their fourth moments, which are not released"
@@ -154,8 +154,7 @@ class Makers:
         self.result, self.level, self.of = result, level, of
         self.width = deviations(level)
         self.moment = moment_of(result)
-        names, count = result.names, result.features
-        self.features = tuple(map(str, range(count))) if names is None else names
+        self.features = result.labels
 
     def made(self, bars: Bars | str, shape: tuple[int, ...], *, drawn_too: bool = False) -> Bars:
         """Bars, or none of them with the reason; of the population only what is said to be."""
@@ -313,7 +312,7 @@ def of_covariance(result: Result, level: float, of: Kind) -> Iterator[Quantity]:
         if not isinstance(bars, str):
             factor = each if each is not None else np.ones_like(units)
             if function is known.precisions:
-                factor = np.divide(1.0, units, out=np.zeros_like(units), where=units > 0)
+                factor = reciprocal(units)
             bars = bars.times(factor).but(left, LEFT_OUT)
         found[name] = (about, bars)
     axes, labels = ("feature", "other"), (make.features, make.features)

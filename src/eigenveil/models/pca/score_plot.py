@@ -14,16 +14,12 @@ from eigenveil.models.pca.plan import CELLS, SCORES, SIDES, Plan
 from eigenveil.models.pca.variances import PCAFactors
 from eigenveil.models.result import Result
 from eigenveil.models.rounds import Answers, Round, RoundState
+from eigenveil.models.score_query import MOST_APART, WIDTH, score_query, side_of
 from eigenveil.moments.exact import SHORTEST_SEEN
-from eigenveil.moments.scores import MOST_DIRECTIONS, ScoreHistogram
+from eigenveil.moments.scores import MOST_DIRECTIONS
 
 Array = NDArray[np.float64]
 
-# A cell holds so many deviations of its noise on average.
-_ROWS_OF_A_CELL = 3.0
-# Scores beyond so many of their deviations are counted at the edge; one direction is no wider than
-# so many times the other.
-_WIDTH, _MOST_APART = 3.2, 8.0
 # What a cell holds is seen that exceeds so many deviations of its noise.
 _SEEN = 2.0
 
@@ -63,24 +59,18 @@ def with_scores(
     """Ask for the histogram of scores, where the plan has one."""
     if SCORES not in state.plan.fractions or factors.stopped:
         return factors
-    assert state.rows is not None
     directions = factors.components[:MOST_DIRECTIONS]
     variances = factors.explained_variance[: len(directions)]
     variances = np.where(np.isnan(variances), factors.noise_floor, variances)
     spreads = np.sqrt(np.maximum(variances, np.finfo(float).tiny))
     # the wider ones are drawn together, so that cells are as fine along each
-    narrowest = float(max(spreads.min(), spreads.max() / _MOST_APART))
+    narrowest = float(max(spreads.min(), spreads.max() / MOST_APART))
     factor = np.minimum(narrowest / spreads, 1.0)
     bound = factors.variance_bound
-    clip = float(np.clip(_WIDTH * narrowest / bound, SHORTEST_SEEN, 1.0))
+    clip = float(np.clip(WIDTH * narrowest / bound, SHORTEST_SEEN, 1.0))
     basis = np.ascontiguousarray((directions * factor[:, None]).T)
     rule = state.rule(bound, precision="double", basis=basis, clip=clip)
-    weighted = state.plan.weighted
-    one = state.query(SCORES, ScoreHistogram(rule, cells=1, weighted=weighted))
-    wanted = state.rows / (_ROWS_OF_A_CELL * one.record.noise.deviation(1))
-    sides = CELLS if len(directions) == 1 else SIDES
-    side = int(np.clip(wanted ** (1.0 / len(directions)), sides[0], sides[-1]))
-    query = state.query(SCORES, ScoreHistogram(rule, cells=side, weighted=weighted))
+    query = score_query(state, SCORES, rule, line=CELLS, plane=SIDES)
     yield (query,)
     return replace(factors, score_range=clip * bound / factor)
 
@@ -93,7 +83,7 @@ def density_of(result: Result) -> ScoreDensity | None:
         return None
     record = next(each for each in result.certificate.releases if each.name == SCORES)
     count = factors.score_range.size
-    side = round(values.size ** (1.0 / count))
+    side = side_of(values.size, count)
     cuts = np.linspace(-1.0, 1.0, side + 1)
     edges = tuple(np.asarray(cuts * width) for width in factors.score_range)
     noise = record.noise.deviation(values.size) * drawn(record, result)

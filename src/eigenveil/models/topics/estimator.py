@@ -14,8 +14,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.decomposition import LatentDirichletAllocation
 
 from eigenveil.errors import DataError
-from eigenveil.models.beside import BesideExact, count_notes, intervals_of, matched
+from eigenveil.models.beside import BesideExact, count_notes, matched
 from eigenveil.models.driver import LedgerPlace
+from eigenveil.models.intervals.asked import intervals_of
 from eigenveil.models.intervals.bars import Array, Kind, Quantity
 from eigenveil.models.result import Result, View, of_factors
 from eigenveil.models.stored import StoredModel
@@ -121,14 +122,7 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
 
     def _inferred(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Topic proportions, and log-probabilities, of each document."""
-        self._check_fitted()
-        counts = self._validated(
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan",
-            reset=False,
-        )
+        counts = self._new_rows(X)
         smoothed = (self.topics_ + _FLOOR / self.topics_.shape[1]) / (1.0 + _FLOOR)
         # as in a fit, what is wrong with one document is no error of the others
         least = counts.min(axis=1)

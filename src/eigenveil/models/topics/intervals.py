@@ -146,7 +146,7 @@ def of_topics(result: Result, level: float, of: Kind) -> Iterator[Quantity]:
     width, (count, size) = deviations(level), result.factors.topics.shape
     facts: NoisyTopics | str = OF_DOCUMENTS if of == "population" else topics_of(result)
     topics = tuple(str(number) for number in range(1, count + 1))
-    words = tuple(map(str, range(size))) if result.names is None else result.names
+    words = result.labels
     if isinstance(facts, str):
         weights, found = Bars.none((count,), facts), Bars.none((count, size), facts)
     else:
