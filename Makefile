@@ -1,4 +1,4 @@
-# make demo | demo-sites | test | test-carriers | test-spark | nightly | bench | figures | docs | release-check | image-check | lint: each makes what it needs on a fresh machine.
+# make demo | demo-sites | test | test-carriers | test-spark | audit-replay | nightly | bench | figures | docs | release-check | image-check | lint: each makes what it needs on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ DOCS := $(VENV)/.docs
 # the tests start hundreds of processes: each would compile the package anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-sites test test-carriers test-spark nightly bench figures docs release-check image-check lint format clean
+.PHONY: demo demo-sites test test-carriers test-spark audit-replay nightly bench figures docs release-check image-check lint format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -75,6 +75,9 @@ test-spark: .venv-spark/.done  ## Spark's partitions, in a cluster of two execut
 test-carriers: $(DEV) .venv-flare-2.9.0/.done .venv-flower/.done  ## studies through real FLARE and Flower networks
 	$(BIN)/python -m pytest tests/carriers
 
+audit-replay: $(DEV)  ## every fit replayed on neighbouring tables: what depends on rows but the noised sums? PARTS="study stream": these
+	$(BIN)/python tests/frozen/replay_cases.py $(PARTS)
+
 nightly: $(DEV) $(OLDER:%=.venv-flare-%/.done) .venv-flare-2.9.0/.done .venv-flower/.done .venv-spark/.done  ## every test in full, new examples, margins, into docs/nightly.md; hours; PARTS="noise carriers": these
 	$(BIN)/python tests/nightly.py $(PARTS)
 
@@ -94,6 +97,7 @@ bench: $(DEV)  ## measured numbers: utility, time against the limit, memory
 
 figures: $(PAPERS)  ## everything in docs/ that is measured and drawn; make figures FAST=1: smaller
 	$(BIN)/python examples/error_page.py docs/errors.md
+	$(BIN)/python examples/diagrams.py docs/images
 	$(BIN)/python examples/figures.py docs $(if $(FAST),--fast)
 	$(BIN)/eigenveil reproduce all $(if $(FAST),--fast) --out docs/images/reproduction \
 		--page docs/reproduction.md
@@ -103,7 +107,7 @@ docs: $(DOCS) $(PAPERS)  ## the documentation site in docs/_build/html; what it 
 	EIGENVEIL_SITE=docs/_build/html PYTHONPATH=tests $(BIN)/python -m pytest -q -rs -p browser_tools \
 		--noconftest -n 2 --dist loadfile tests/site
 
-release-check: $(BIN)/python  ## wheel and sdist, tried in a bare environment of each Python that is here
+release-check: $(BIN)/python  ## wheel and sdist, built twice to the same bytes, tried in a bare environment of each Python that is here
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
 	$(BIN)/python packaging/release_check.py dist
 

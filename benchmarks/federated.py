@@ -65,7 +65,8 @@ def _utility(report: Report) -> None:
     report.note(section, "PrivatePCA on all rows", f"{pooled:.3f}")
     wanted = {"cape": 0.89, "sketch": 0.80, "dpdispca": 0.64, "full": 0.0, "local": 0.0}
     for protocol, least in wanted.items():
-        model = FederatedPCA(COMPONENTS, protocol=protocol, sketch_size=SKETCH, **asked)
+        size: dict[str, Any] = {"sketch_size": SKETCH} if protocol in ("sketch", "dpdispca") else {}
+        model = FederatedPCA(COMPONENTS, protocol=protocol, **size, **asked)
         measured = mean(lambda model=model: model.fit(parts))  # type: ignore[misc]
         if protocol == "cape":
             report.add(

@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 from eigenveil.models.driver import drive, rounds_of, rows_for
 from eigenveil.models.intervals.recorded import sharing_of
-from eigenveil.models.intervals.replayed import Replayed, replayed
+from eigenveil.models.intervals.replayed import Replayed, center_of, replayed
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.release import Release
@@ -35,8 +35,11 @@ TOPICS: dict[str, Callable[[], Array]] = {
 }
 
 
-def topic_truths(model: Any, rows: Array) -> Iterator[tuple[str, Array]]:
-    """Weights and topics of a fit with the same norms, in which both moments have no noise."""
+def without_noise(model: Any, rows: Array, moments: tuple[str, ...], *, left: float = 1.0) -> Any:
+    """What a fit finds with the same releases, but moments, by the ends of names, without noise.
+
+    ``left`` is what is taken to be left of their noise.
+    """
     result = model._result
     again = replayed(result)
     assert isinstance(again, Replayed), again
@@ -44,17 +47,25 @@ def topic_truths(model: Any, rows: Array) -> Iterator[tuple[str, Array]]:
     def answer(asked: Round) -> Answers:
         found = dict(again(asked))
         for query in asked:
-            if query.name.endswith(" moment"):
+            if query.name.endswith(moments):
                 sums = query.accumulator
                 accumulate(taken, [sums])
                 exact = np.asarray(sums.integers(), dtype=np.float64) * 2.0**sums.grid
                 if exact.shape != tuple(sums.shape):
                     exact = from_coordinates(sums.layout, sums.shape, exact)
-                found[query.name] = Release(found[query.name].record, exact)
+                record = found[query.name].record
+                noise = record.noise.model_copy(update={"scale": record.noise.scale * left})
+                found[query.name] = Release(record.model_copy(update={"noise": noise}), exact)
         return found
 
     taken = rows_for(result.plan, rows_of(rows, unit=None, groups=None, estimator=model))
-    exact = drive(rounds_of(result.plan, sharing=sharing_of(result)), answer)
+    context = {"public_center": center_of(result), "sharing": sharing_of(result)}
+    return drive(rounds_of(result.plan, **context), answer)
+
+
+def topic_truths(model: Any, rows: Array) -> Iterator[tuple[str, Array]]:
+    """Weights and topics of a fit with the same norms, in which both moments have no noise."""
+    exact = without_noise(model, rows, (" moment",))
     if exact.topics.shape != model.topics_.shape:
         return
     apart = np.abs(model.topics_[:, None] - exact.topics).sum(axis=2)

@@ -34,6 +34,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.data import at_hand, real_rows
 from benchmarks.interval_figure import draw
 from benchmarks.interval_mixtures import MIXTURES, mixture_truths
+from benchmarks.interval_sources import COLUMNS_A_SOURCE, SOURCES, source_truths
 from benchmarks.interval_topics import TOPICS, topic_truths
 from benchmarks.report import ROOT, Report, digest, state
 from eigenveil import (
@@ -42,6 +43,7 @@ from eigenveil import (
     NoisyResultWarning,
     PrivateCovariance,
     PrivateGaussianMixture,
+    PrivateICA,
     PrivatePCA,
     PrivateTopicModel,
 )
@@ -117,7 +119,7 @@ TABLES: dict[str, Callable[[], Array]] = {
 
 @lru_cache(maxsize=2)
 def _rows(name: str) -> Array:
-    return np.asarray((TABLES | MIXTURES | TOPICS)[name](), dtype=np.float64)
+    return np.asarray((TABLES | MIXTURES | TOPICS | SOURCES)[name](), dtype=np.float64)
 
 
 class Fit(NamedTuple):
@@ -137,6 +139,8 @@ class Fit(NamedTuple):
         if self.make is not PrivateCovariance:
             most = _COMPONENTS if self.tables is TABLES else 4
             told["n_components"] = min(most, rows.shape[1] - 1)
+        if self.tables is SOURCES:
+            told["n_components"] = rows.shape[1] // COLUMNS_A_SOURCE
         model = self.make(**self.options, epsilon=epsilon, delta=DELTA, random_state=seed, **told)
         parts = {f"site-{place}": part for place, part in enumerate(np.array_split(rows, 3))}
         with warnings.catch_warnings():
@@ -167,6 +171,9 @@ FITTED = {
     ),
     "topics": Fit(PrivateTopicModel, truths=topic_truths, tables=TOPICS),
 }
+# Measured in a section of its own (benchmarks/ica.py).
+OF_SOURCES = "independent components"
+FITTED_BESIDE = {OF_SOURCES: Fit(PrivateICA, truths=source_truths, tables=SOURCES)}
 # Of what the sums of mixtures are rounded to, in one of their intervals.
 _ROUNDED = 1e-4
 
@@ -232,16 +239,17 @@ Cell = tuple[str, str, float]  # Table, estimator, epsilon
 Counts = dict[str, tuple[int, int, int]]
 
 
-def _counts(cell: Cell, fits: int) -> Counts:
+def counts_of(cell: Cell, fits: int) -> Counts:
     """Of each kind of number: how many intervals hold it, are shown, and there are."""
     table, fit, epsilon = cell
     rows, first = _rows(table), _first_seed(*cell)
-    exact = FITTED[fit].truths or truths
+    made = (FITTED | FITTED_BESIDE)[fit]
+    exact = made.truths or truths
     rounding = 1e-9 if exact is truths else _ROUNDED  # rows and sums are rounded to grids
     found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     with threadpool_limits(1):
         for seed in range(first, first + fits):
-            model = FITTED[fit].fitted(rows, epsilon, seed)
+            model = made.fitted(rows, epsilon, seed)
             if model.certificate_.stopped:
                 continue
             intervals = model.intervals()
@@ -258,6 +266,9 @@ def _counts(cell: Cell, fits: int) -> Counts:
 
 def _kinds(model: Any, name: str, shown: Any) -> Iterator[tuple[str, Any]]:
     """Which of a quantity's intervals are counted under which name: bounds by themselves."""
+    if hasattr(model, "kurtosis_"):
+        yield name, shown
+        return
     if hasattr(model, "weights_"):
         yield f"{name} of {'topics' if hasattr(model, 'topics_') else 'mixtures'}", shown
         return
@@ -321,23 +332,23 @@ def measure(tables: list[str], fits: int, file: Path, processes: int) -> Measure
     ]
     with ProcessPoolExecutor(processes) as pool:
         running = {
-            pool.submit(_counts, cell, fits): cell for cell in wanted if cell not in found.cells
+            pool.submit(counts_of, cell, fits): cell for cell in wanted if cell not in found.cells
         }
         for number, done in enumerate(as_completed(running), 1):
             cell, error = running[done], done.exception()
             if error is None:
                 found.cells[cell] = done.result()
                 found.write(file)
-            print(f"{number} of {len(running)}: {_said(cell)} {error or ''}".rstrip(), flush=True)
+            print(f"{number} of {len(running)}: {said_of(cell)} {error or ''}".rstrip(), flush=True)
     return found
 
 
-def _said(cell: Cell) -> str:
+def said_of(cell: Cell) -> str:
     table, fit, epsilon = cell
     return f"{table}, {fit}, epsilon {epsilon:g}"
 
 
-def _pooled(report: Report, section: str, name: str, parts: Mapping[Cell, list[int]]) -> None:
+def pooled(report: Report, section: str, name: str, parts: Mapping[Cell, list[int]]) -> None:
     held, shown, there = np.sum(list(parts.values()), axis=0)
     if not shown:
         return
@@ -349,7 +360,7 @@ def _pooled(report: Report, section: str, name: str, parts: Mapping[Cell, list[i
     enough = [(part[0] / part[1], cell) for cell, part in parts.items() if part[1] >= _FEW]
     if enough:
         coverage, cell = min(enough)
-        report.add(section, f"{name}, worst cell: {_said(cell)}", coverage, 0.90)
+        report.add(section, f"{name}, worst cell: {said_of(cell)}", coverage, 0.90)
 
 
 def reported(found: Measured, report: Report) -> None:
@@ -360,7 +371,7 @@ def reported(found: Measured, report: Report) -> None:
         for name, each in counts.items():
             kinds[name][cell] = each
     for name, parts in kinds.items():
-        _pooled(report, section, name, parts)
+        pooled(report, section, name, parts)
     report.measured[section] = found.state
     draw(kinds, _BOUNDS, _FEW, FIGURE)
 

@@ -56,8 +56,8 @@ def run(report: Report) -> None:
             report.add(section, what, found, wanted)
 
     cancer = load_breast_cancer().data
-    near = np.quantile(cancer, [0.01, 0.99], axis=0)
-    ends = np.array([cancer.min(axis=0), cancer.max(axis=0)])
+    near = np.quantile(cancer, [0.01, 0.99], axis=0).T
+    ends = np.column_stack([cancer.min(axis=0), cancer.max(axis=0)])
     data = real_data()
     private: dict[str, Any] = {"scale": "private"}
     for name, title in (("covtype", "covtype 15000 x 54"), ("wine", "wine 1599 x 11")):

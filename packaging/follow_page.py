@@ -6,6 +6,8 @@ Run are the cells of notebook pages that a reader sees, and blocks whose first l
 (```bash run, ```python run); one that names a file (```toml schema.toml) becomes that file.
 Python is one session for each page; the shell finds `eigenveil`
 beside the Python that runs this. A bare environment will do: nothing else is imported here.
+With --twice first, each page is run a second time in its folder: a shell's block may then end
+where it would have overwritten a result, and Python's run as before.
 """
 
 from __future__ import annotations
@@ -38,14 +40,25 @@ def steps(page: str) -> Iterator[tuple[str, str]]:
             yield words[words[1] != "run"], text
 
 
-def follow(page: Path) -> None:
+def in_shell(code: str, second: bool) -> None:
+    """Run a block of commands; one that ran before may refuse to overwrite what it made."""
+    done = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", code], stderr=subprocess.PIPE, text=True, check=False
+    )
+    sys.stderr.write(done.stderr)
+    refused = done.returncode == 7 and re.search(r"^error: .* exists", done.stderr, re.MULTILINE)
+    if not (second and refused):
+        done.check_returncode()
+
+
+def follow(page: Path, second: bool = False) -> None:
     """Run a page's blocks in this process and the folder that it is in."""
     names: dict[str, object] = {"__name__": "__main__"}
     for number, (language, code) in enumerate(steps(page.read_text(encoding="utf-8")), 1):
         started = time.monotonic()
         try:
             if language == "bash":
-                subprocess.run(["bash", "-e", "-o", "pipefail", "-c", code], check=True)
+                in_shell(code, second)
             elif language != "python":
                 Path(language).write_text(code, encoding="utf-8")
             else:
@@ -59,9 +72,12 @@ def follow(page: Path) -> None:
 def main(pages: list[str]) -> None:
     """Follow each page in a process and an empty folder of its own, with an empty home."""
     if pages[:1] == ["--here"]:
-        follow(Path(pages[1]))
+        follow(Path(pages[-1]))
+        if pages[1] == "--twice":
+            follow(Path(pages[-1]), second=True)
         return
-    for page in pages:
+    twice = [page for page in pages[:1] if page == "--twice"]
+    for page in pages[len(twice) :]:
         with tempfile.TemporaryDirectory() as folder:
             home, work = Path(folder, "home"), Path(folder, "work")
             home.mkdir()
@@ -71,7 +87,7 @@ def main(pages: list[str]) -> None:
             kept = {name: at for name, at in os.environ.items() if name != "EIGENVEIL_LEDGER"}
             itself = [sys.executable, str(Path(__file__).absolute())]
             done = subprocess.run(
-                [*itself, "--here", str(Path(page).absolute())],
+                [*itself, "--here", *twice, str(Path(page).absolute())],
                 cwd=work, env=kept | places | {"PATH": path}, check=False,
             )  # fmt: skip
         if done.returncode:

@@ -2,13 +2,15 @@
 
     python packaging/release_check.py dist
 
-Builds sdist and wheel, looks into both, installs the wheel without any extra for each Python that
-is found, runs the demonstration there, and writes a list of what it needs (SBOM, CycloneDX).
+Builds sdist and wheel, looks into both, builds them again of the sdist in another folder and
+compares every byte, installs the wheel without any extra for each Python that is found, runs the
+demonstration there, and writes a list of what it needs (SBOM, CycloneDX).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -38,6 +40,7 @@ def main(out: Path) -> None:
     version = wheel.name.split("-")[1]
     agree(version)
     look_into(wheel, source, version)
+    build_again(wheel, source)
     for python in PYTHONS:
         if runs(python):
             try_bare(python, wheel, version, out)
@@ -68,10 +71,56 @@ def look_into(wheel: Path, source: Path, version: str) -> None:
         compiled = [name for name in names if name.startswith("eigenveil/moments/_loops.")]
         print(f"loops: {'compiled' if any(each.endswith('.so') for each in compiled) else 'numpy'}")
     with tarfile.open(source) as packed:
-        if not any(name.endswith("/LICENSE") for name in packed.getnames()):
-            sys.exit(f"{source} has no licence.")
+        inside = {name.partition("/")[2] for name in packed.getnames()}
+    if "LICENSE" not in inside:
+        sys.exit(f"{source} has no licence.")
+    if (ROOT / ".git").exists():
+        known = run("git", "-C", ROOT, "ls-files", quiet=True).splitlines()
+        if strange := inside - {*known, "PKG-INFO"}:
+            sys.exit(f"{source} has what git has not: {', '.join(sorted(strange)[:3])}.")
     if any(version not in each.name for each in (wheel, source)):
         sys.exit(f"{wheel} is not of version {version}.")
+
+
+def build_again(wheel: Path, source: Path) -> None:
+    """Whoever has the sdist gets the same files: elsewhere, later, with other habits."""
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(source) as packed:
+            packed.extractall(folder, filter="data")
+        [tree] = Path(folder).iterdir()
+        for path in tree.rglob("*"):
+            os.utime(path)
+            path.chmod(path.stat().st_mode & 0o700)
+        before = os.umask(0o077)
+        try:
+            run(sys.executable, "-m", "build", "--outdir", Path(folder, "again"), tree, quiet=True)
+        finally:
+            os.umask(before)
+        for each in (wheel, source):
+            if wrong := differing(each, Path(folder, "again", each.name)):
+                sys.exit(f"{each.name} is another when it is built again: {', '.join(wrong)}.")
+    print("built twice: the same bytes")
+
+
+def differing(one: Path, two: Path) -> list[str]:
+    """The members of two archives that are not alike, or what else is not; empty where nothing."""
+    if one.read_bytes() == two.read_bytes():
+        return []
+    first, second = _members(one), _members(two)
+    names = sorted(
+        name for name in first.keys() | second.keys() if first.get(name) != second.get(name)
+    )
+    return names or ["how members are stored"]
+
+
+def _members(archive: Path) -> dict[str, tuple[bytes, int]]:
+    """Content and mode of each member."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as packed:
+            return {m.filename: (packed.read(m), m.external_attr) for m in packed.infolist()}
+    with tarfile.open(archive) as packed:
+        kept = ((m, packed.extractfile(m)) for m in packed.getmembers())
+        return {m.name: (file.read() if file else b"", m.mode) for m, file in kept}
 
 
 def runs(python: str) -> bool:

@@ -68,11 +68,6 @@ def write(browser, **fields):
         field.send_keys(text)
 
 
-def press(browser, selector="main button"):
-    """Press a button, or follow a link."""
-    browser.find_element("css selector", selector).click()
-
-
 def wait(browser, selector, seconds=20):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -108,6 +103,30 @@ def broken_rules(browser, rules=()):
 def excess(browser):
     """By how many pixels a page is wider than the screen."""
     return browser.execute_script("return document.documentElement.scrollWidth - window.innerWidth")
+
+
+def cut_labels(browser):
+    """Texts that are wider than what holds them, and so cut, or laid over what is beside them.
+
+    What scrolls by itself, as wide tables do, may be wider.
+    """
+    return browser.execute_script(
+        """
+        const held = each => each.closest('.wide, .scroll, pre, .skip, textarea, meter');
+        const found = [...document.querySelectorAll('body *')].filter(each => each.clientWidth
+          && !held(each) && each.scrollWidth > each.clientWidth + 1);
+        for (const each of document.querySelectorAll('select')) {
+          const probe = document.createElement('span');
+          probe.style.cssText = 'position: absolute; visibility: hidden; white-space: pre';
+          probe.style.font = getComputedStyle(each).font;
+          probe.textContent = each.selectedOptions[0]?.text ?? '';
+          document.body.append(probe);
+          if (probe.offsetWidth > each.clientWidth) found.push(each);
+          probe.remove();
+        }
+        return found.map(each => each.outerHTML.slice(0, 200));
+        """
+    )
 
 
 def check(browser):

@@ -98,7 +98,9 @@ def party(parties):
 def run(capsys, next_ledger):
     """Call the command line: exit status, standard output, standard error.
 
-    Each call's usual ledger is new, where the test has not set EIGENVEIL_LEDGER itself.
+    Each call's usual ledger is new, where the test has not set EIGENVEIL_LEDGER itself. One that
+    must end well gives its output alone (``run.done``), one that must not its error
+    (``run.fails``).
     """
     from eigenveil.cli.app import main
 
@@ -113,6 +115,17 @@ def run(capsys, next_ledger):
         out, err = capsys.readouterr()
         return ended.value.code, out, err
 
+    def done(*words):
+        status, out, err = call(*words)
+        assert status == 0, err
+        return out
+
+    def fails(*words, status=None):
+        found, out, err = call(*words)
+        assert found if status is None else found == status, out + err
+        return err
+
+    call.done, call.fails = done, fails
     return call
 
 

@@ -63,7 +63,7 @@ def test_a_file_of_measured_cells_makes_the_section_without_fitting_again(tmp_pa
     fitted = {name for name, fit in intervals.FITTED.items() if "iris" in fit.tables}
     assert set(found.cells) == {("iris", name, 1.0) for name in fitted}
     assert intervals.Measured.read(file) == found
-    monkeypatch.setattr(intervals, "_counts", lambda *_: pytest.fail("fitted again"))
+    monkeypatch.setattr(intervals, "counts_of", lambda *_: pytest.fail("fitted again"))
     assert intervals.measure(["iris"], 2, file, 1) == found
     monkeypatch.setattr(report, "digest", lambda: "b" * 12)
     intervals.main(["--from", str(file)])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from examples import error_page as tool
 
-from eigenveil.errors import DataError, error_codes, received_code
+from eigenveil.errors import DataError, error_codes, number_text, received_code
 
 
 def test_every_code_that_is_raised_is_declared_and_every_declared_one_is_raised():
@@ -32,6 +32,16 @@ def test_every_error_is_made_with_the_facts_that_its_sentence_and_hint_name():
 
 def placeholders(*texts):
     return {name for text in texts for _, name, _, _ in string.Formatter().parse(text) if name}
+
+
+def test_numbers_are_written_as_people_write_them():
+    written = {1e-6: "1e-6", 1.5e-10: "1.5e-10", 1e16: "1e16", 1e-4: "0.0001", 12.0: "12"}
+    assert {value: number_text(value) for value in written} == written
+    assert number_text(1 / 3e6, 3) == "3.33e-7"
+    error = DataError("too-small-for-noise", epsilon=2e-5, delta=1e-10)
+    assert error.message.startswith("epsilon = 2e-5 and delta = 1e-10 are")
+    error = DataError("unknown-part-of-url", scheme="s3", part="1e-06")  # another's words
+    assert "1e-06" in error.message
 
 
 def test_an_error_says_its_facts_and_keeps_them(monkeypatch):

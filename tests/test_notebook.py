@@ -29,7 +29,7 @@ def test_an_estimator_keeps_scikit_learns_box_and_adds_the_guarantee(model):
     for html in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
         assert "Parameters" in html
         assert "Privacy guarantee: certified" in html
-        assert "one row more or less" in html
+        assert "adding or removing one row" in html
         assert "Releases: all that was computed from rows" in html
         assert EVIL not in html
     with config_context(display="text"):
@@ -44,6 +44,10 @@ def test_a_plan_a_prediction_and_a_guarantee_show_their_fields(model):
     html = model.guarantee_._repr_html_()
     assert "<td" in html
     assert "assumes: " in html
+    html = model.certificate_._repr_html_()
+    assert "Privacy guarantee: certified" in html
+    assert f"Certificate {model.certificate_.digest[:16]}" in html
+    assert all(f">{each.name}<" in html for each in model.certificate_.releases)
     html = predict(model.plan_, np.array([9.0, 4.0, 1.0, 1.0]), rows=400, fits=5)._repr_html_()
     assert "Prediction from 5 simulated fits" in html
     assert "(0 of 5)" in html

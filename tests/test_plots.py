@@ -1,7 +1,7 @@
 """Figures: axes in, axes out, the same bytes for the same model."""
 
 import warnings
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pandas as pd
@@ -23,8 +23,7 @@ NO_VARIANCES = {"scale": 1.0, "center": 3.0, "moment": 12.0}  # Then a sketch sh
 @pytest.mark.parametrize("epsilon", [0.05, 0.4, 0.8, 3.0])
 def test_the_band_of_the_scree_plot_and_usable_agree(epsilon):
     """What is drawn is above the band, what is hidden is NaN: whatever the noise, so no chance."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         model = PrivatePCA(12, epsilon=epsilon).fit(ROWS)
     axes = plots.plot_scree(model)
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
@@ -52,6 +51,19 @@ def test_biplot_shows_the_features_of_largest_loadings_and_marks_what_is_noise()
     noise = with_factors(model, usable=np.array([True, False]))
     assert plots.plot_biplot(noise).get_ylabel().endswith("not usable")
     assert not plots.plot_biplot(noise).get_xlabel().endswith("not usable")
+
+
+def test_long_names_are_whole_in_two_lines():
+    names = [f"diastolic blood pressure of visit {number} (mmHg)" for number in range(20)]
+    rows = pd.DataFrame(np.random.default_rng(1).normal(size=(300, 20)), columns=names)
+    model = PrivatePCA(2, epsilon=8.0, random_state=0).fit(rows)
+    axes = plots.plot_biplot(model)
+    axes.figure.canvas.draw()
+    texts = [text for text in axes.texts if text.get_text()]
+    assert {text.get_text().replace("\n", " ") for text in texts} == set(names)
+    for right in ("left", "right"):
+        boxes = [each.get_window_extent() for each in texts if each.get_ha() == right]
+        assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
 
 
 def test_biplot_of_one_component_and_of_less_than_the_moment():
@@ -255,3 +267,10 @@ def test_names_beside_arrows_do_not_cover_each_other(heights, gap):
     found = _apart(np.sort(np.array(heights, dtype=float)), gap)
     assert found.shape == (len(heights),)
     assert np.all(np.diff(found) >= gap * (1 - 1e-9))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_letter_that_no_font_has_is_a_box_and_no_line_of_code():
+    axes = Figure().subplots()
+    axes.set_title("血圧")
+    assert plots.style.figure_bytes(axes, "svg").startswith(b"<?xml")

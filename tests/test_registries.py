@@ -39,7 +39,7 @@ def test_a_task_has_all_of_its_parts(name):
     assert {"table", "sites"} <= task.estimators.keys()
     assert callable(part(task.rounds_of))
     for table in (SIMULATORS, _CHOICES, OF_ONE_TABLE, _OUTLOOKS, _PREDICTED):
-        assert callable(table[name])
+        assert callable(task.own(table))
     assert all(
         issubclass(kind, PRESENTERS[name].stored) for kind in map(task.estimator, ("table",))
     )

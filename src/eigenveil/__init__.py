@@ -21,10 +21,13 @@ if TYPE_CHECKING:
         PrivacyError,
         ProtocolError,
         VariantsWarning,
+        WeakPrivacyWarning,
     )
     from eigenveil.federation.ledger.entries import Budget
     from eigenveil.federation.ledger.fits import begin_fit as begin_fit
     from eigenveil.federation.ledger.ledger import Ledger
+    from eigenveil.federation.ledger.share import share_budget
+    from eigenveil.io.open import open_rows as open_rows
     from eigenveil.models.covariance.estimator import PrivateCovariance, load_derived
     from eigenveil.models.covariance.federated import FederatedCovariance
     from eigenveil.models.ica.estimator import PrivateICA
@@ -57,10 +60,11 @@ _MODULES = {
     "PrivateTopicModel": "models.topics.estimator",
     "StreamingPCA": "models.streaming.tracker",
     "load_derived": "models.covariance.estimator",
+    "share_budget": "federation.ledger.share",
 }
 
 # What rooms are given of higher ones, which they neither import nor name.
-_GIVEN = {"begin_fit": "federation.ledger.fits"}
+_GIVEN = {"begin_fit": "federation.ledger.fits", "open_rows": "io.open"}
 
 
 def __getattr__(name: str) -> Any:
@@ -100,5 +104,7 @@ __all__ = [
     "ProtocolError",
     "StreamingPCA",
     "VariantsWarning",
+    "WeakPrivacyWarning",
     "load_derived",
+    "share_budget",
 ]

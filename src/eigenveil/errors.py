@@ -10,6 +10,8 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
+import string
 import tomllib
 from pathlib import Path
 from types import MappingProxyType
@@ -50,6 +52,24 @@ def printable(text: object, *, most: int | None = LONGEST_TEXT) -> str:
         for each in reported
     )
     return shown if most is None or len(shown) <= most else shown[: most - 3] + "..."
+
+
+def number_text(value: float, digits: int = 6) -> str:
+    """A number as people write it, to so many digits: ``1e-6``, not ``1e-06``."""
+    return _as_written(f"{value:.{digits}g}")
+
+
+def _as_written(text: str) -> str:
+    """A formatted number without the plus and the zeros of its exponent."""
+    return re.sub(r"(?<=\d)e(-?)\+?0*(?=\d)", r"e\1", text)
+
+
+class _Sentences(string.Formatter):
+    """Fills in the catalogue's sentences, their numbers as people write them."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        text = str(super().format_field(value, format_spec))
+        return _as_written(text) if isinstance(value, float) else text
 
 
 def listed(names: Iterable[str], last: str = "and") -> str:
@@ -120,8 +140,9 @@ class EigenveilError(Exception):
 
     def __init__(self, code: str, /, **facts: object) -> None:
         sentence, hint = error_codes()[code]
-        # str.format reads the catalogue's braces only: a fact that has some is shown as it is
-        self._tell(sentence.format_map(facts), hint.format_map(facts), code, facts)
+        # the catalogue's braces only are read: a fact that has some is shown as it is
+        message, way_out = (_Sentences().vformat(text, (), facts) for text in (sentence, hint))
+        self._tell(message, way_out, code, facts)
 
     @classmethod
     def relayed(cls, message: str, *, hint: str = "", code: str) -> Self:
@@ -218,13 +239,17 @@ class NoisyResultWarning(UserWarning):
     """The result shows nothing above its noise."""
 
 
-_OWN = ("eigenveil.", "sklearn.")
+class WeakPrivacyWarning(UserWarning):
+    """The guarantee promises little, or less than it seems to."""
+
+
+_OWN = ("eigenveil.", "sklearn.", "joblib.")
 
 
 def callers_level() -> int:
     """How far up the call is from which the package was entered, for a warning's place.
 
-    Past scikit-learn, which wraps ``transform`` and calls a pipeline's steps.
+    Past scikit-learn, which wraps ``transform`` and calls the steps of a pipeline and of a search.
     """
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_OWN):

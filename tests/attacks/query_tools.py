@@ -29,8 +29,17 @@ _USUAL = {
     "name": "t", "features": D, "components": 2, "epsilon": 35.0, "delta": 1e-5,
     "protocol": "cape", "sites": [{"name": f"s{number}"} for number in range(3)],
 }  # fmt: skip
-_RANGES = {"ranges": ((-9.0, -9.0, -9.0, 0.0), (9.0, 9.0, 9.0, 1e-9)), "scale": "private"}
+_RANGES = {"ranges": (*[(-9.0, 9.0)] * 3, (0.0, 1e-9)), "scale": "private"}
 _MIXTURE, _TOPICS = {"task": "gaussian-mixture"}, {"task": "topic-model"}
+_SOURCES = {"task": "ica", "precision": "single"}
+_LEVELS = {"name": "g", "kind": "category", "levels": ["a", "b"], "role": "target"}
+_COLUMNS = [*({"name": name, "kind": "number"} for name in "xy"), _LEVELS]
+_GROUPS = {
+    "task": "covariance", "components": None, "features": None, "precision": "single",
+    "columns": ["x", "y", "g=a", "g=b"],
+    "table_schema": {"format": "eigenveil-schema-1", "columns": _COLUMNS},
+}  # fmt: skip
+_PERSONS = {"format": "eigenveil-schema-1", "columns": [*_COLUMNS, {"name": "p", "role": "unit"}]}
 # All that decides which queries there are, and what a site checks of them.
 STUDIES = {
     "plain": {},
@@ -38,7 +47,7 @@ STUDIES = {
     "single, scales": {"precision": "single", "scale": "private"},
     "single, ranges": {"precision": "single", **_RANGES},
     "scales": {"scale": "private"},
-    "ranges": {**_RANGES, "ranges": ((-9.0, -9.0, -9.0, 1.0), (9.0, 9.0, 9.0, 1.0))},
+    "ranges": {**_RANGES, "ranges": (*[(-9.0, 9.0)] * 3, (0.0, 1e-200))},
     "public scales": {"scale": (1.0, 0.5, 0.0, 1e-90), "center": False},
     "replaced": {"scale": "private", "adjacency": "replace-one"},
     "pure": {"delta": 0.0},
@@ -49,6 +58,18 @@ STUDIES = {
     "pairs": {"missing": "pairs"},
     "covariates": {"covariates": (0, 2), "precision": "single"},
     "covariates, scales": {"covariates": (1,), "scale": "private"},
+    "scores by group": {"scores": True, "scores_by": (0, 2), "scale": "private"},
+    "within sites": {"within_sites": True},
+    "covariance within sites": {
+        "within_sites": True, "task": "covariance", "components": None, "scale": "private",
+    },
+    "persons within sites": {"within_sites": True, "unit": "p", "adjacency": "replace-one"},
+    "groups": {**_GROUPS},
+    "groups of persons": {
+        **_GROUPS, "table_schema": _PERSONS, "unit": "p", "adjacency": "replace-one",
+    },
+    "sources": {**_SOURCES},
+    "sources of persons": {**_SOURCES, "unit": "p", "max_rows_per_unit": 2},
     "sketch": {"protocol": "sketch", "sketch_size": 3, "precision": "single"},
     "factors": {"protocol": "dpdispca"},
     "full": {"protocol": "full", "adjacency": "replace-one"},
@@ -79,6 +100,11 @@ class Honest:
     arrays: dict
 
 
+def own(accumulator, terms):
+    """A sum as the first site adds it up, where each has a centre of its own."""
+    return rebuild(*describe(accumulator, D), place=terms.place("s0"))
+
+
 @cache
 def honest(name):
     """All queries of a study, as rows of two groups and no noise to speak of make them."""
@@ -99,14 +125,15 @@ def honest(name):
 
     def answer(queries):
         number = next(numbers)
-        accumulate(table, [query.accumulator for query in queries], most_workers=1)
+        sums = {query.name: own(query.accumulator.empty(), terms) for query in queries}
+        accumulate(table, list(sums.values()), most_workers=1)
         for place, query in enumerate(queries):
             description, arrays = describe(query.accumulator.empty(), D)
             planned = terms.plan.planned(query.name)
             found.append(
                 Honest(name, terms, planned, place, number, description.model_dump(), arrays)
             )
-        return {query.name: query.accumulator.release(query.record, source) for query in queries}
+        return {query.name: sums[query.name].release(query.record, source) for query in queries}
 
     drive(rounds_of(terms.plan, **study.public_columns, sharing=terms.sharings), answer)
     return found
@@ -124,7 +151,7 @@ def accepted(query, fields, arrays):
             name: np.resize(arrays.get(name, 1.0), shape)
             for name, shape in description.shapes().items()
         }
-        asked = rebuild(description, arrays)
+        asked = rebuild(description, arrays, place=terms.place("s0"))
         record = calibrated_record(
             asked,
             name=planned.name,
@@ -144,8 +171,9 @@ def accepted(query, fields, arrays):
         )  # fmt: skip
         rows = SimpleNamespace(features=D)
         found = wanted_sum(
-            terms, message, (query.place, body), planned, features=rows.features, weight=1.0
-        )
+            terms, message, (query.place, body), planned, features=rows.features, weight=1.0,
+            place=terms.place("s0"),
+        )  # fmt: skip
     except (ProtocolError, PrivacyError, ValidationError, ValueError, KeyError):
         return None
     return found.accumulator, found.record, arrays
@@ -162,11 +190,17 @@ _CHOICES = {
     "precision": ("single", "double"),
     "extra_bits": tuple(range(-17, 3)),
     "with_count": (False, True),
+    "centers": (0, 1, 3, 4),
+    "blocks": (0, 1, 3, 4),
     "weighted": (False, True),
     "nuclear": (False, True),
     "holes": (False, True),
     "limit": (None, *NUMBERS),
     "covariates": ((), (0,), (3, 1), (0, 1, 2), (0, 0), (9,)),
+    "apart": ((), ((2, 3),), ((3,),), ((2,), (3,)), ((2, 2),), ((2, 9),), ((),)),
+    "products": (False, True),
+    "groups": ((), (0,), (0, 2), (2, 0), (0, 0), (9,)),
+    "cells": (0, 1, 2, 4, 512, 513),
     "columns": (0, 1, 2, 3, D, 5),
     "kind": ("norm-histogram", "row-sum", "second-moment", "column-histogram", "em-sums"),
     "mixture": (
@@ -179,7 +213,7 @@ _CHOICES = {
         ),
     ),
 }
-_NUMBERS_OF = ("bound", "count_weight", "clip", "variance")
+_NUMBERS_OF = ("bound", "level", "count_weight", "clip", "variance")
 _THERE = {"centered": "center", "offset": "offset", "scaled": "scale"}
 
 
@@ -237,7 +271,7 @@ def _rows(asked, fields, arrays, rng, count):
     zero = np.zeros(D)
     offset = np.nan_to_num(arrays.get("offset", zero)) + zero
     scale = np.nan_to_num(arrays.get("scale", np.ones(D))) + zero
-    center = np.nan_to_num(arrays.get("center", zero)) + zero
+    center = np.atleast_2d(np.nan_to_num(arrays.get("center", zero)))[0] + zero  # the site's own
     middle = offset + scale * center
     limit = fields.get("limit") or 1.0
     values = [middle, offset, scale, -scale, center, -center, middle + scale * limit]
@@ -264,7 +298,12 @@ def _rows(asked, fields, arrays, rng, count):
             rows.append(row)
         else:
             rows.append(pool[rng.integers(len(pool), size=D), np.arange(D)])
-    return np.array(rows)
+    found = np.array(rows)
+    apart = fields.get("apart", ())
+    if levels := [*fields.get("groups", ()), *(column for own in apart for column in own)]:
+        some = rng.random(len(found)) < 0.5  # of one level, of none, or of all at once
+        found[np.ix_(some, levels)] = rng.choice([0.0, 1.0], (int(some.sum()), len(levels)))
+    return found
 
 
 def _documents(rng, count):

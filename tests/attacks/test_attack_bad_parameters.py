@@ -22,7 +22,7 @@ BAD = [
     ("power_rounds", -1),
     ("horizon", -1),
     ("forgetting", 1.5),
-    ("ranges", [[1.0] * 4, [0.0] * 4]),
+    ("ranges", [[1.0, 0.0]] * 4),
     ("scale", [-1.0, 1.0, 1.0, 1.0]),
     ("scale", [1.0]),
     ("site_epsilon", {"nobody": 1.0}),

@@ -140,6 +140,10 @@ RUNS = {
     "sites, targets": lambda: sites(
         FederatedPCA, rows(), protocol="cape", site_epsilon={"site1": 5.0}
     ),
+    "sites, weights": lambda: sites(
+        FederatedPCA, rows(), protocol="cape", weights={"site1": 2, "site2": 1, "site3": 3}
+    ),
+    "sites, within": lambda: sites(FederatedPCA, rows(), protocol="cape", within_sites=True),
     "sites, persons": lambda: sites(
         FederatedPCA, rows(), groups=np.split(PERSONS[:1998], 3), protocol="cape"
     ),
@@ -180,8 +184,7 @@ class Made:
     """A certificate and its model, as trees of JSON and arrays."""
 
     def __init__(self, name, folder):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             model = RUNS[name]()
         self.file, self.factors = folder / "model.npz", type(model._result.factors)
         model.save(self.file)
@@ -391,8 +394,7 @@ def test_no_edit_of_any_entry_stands(name, tmp_path):
 
 @cache
 def made(name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return RUNS[name]().certificate_
 
 

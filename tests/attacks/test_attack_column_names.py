@@ -36,6 +36,7 @@ from eigenveil.io import Dialect, ReadOptions, open_rows, read_vocabulary, write
 from eigenveil.io.text_stream import StreamedRows
 from eigenveil.moments.source import ArrayRows
 from eigenveil.tables.names import first_difference, is_counted, reads_as_value
+from refusal_tools import refuses
 
 SECRET = ["61.25", "1987-04-23", "7e3", "-2,5", "NaN"]  # the first person
 IDENTIFIER = ["patient_id", "age", "bmi", "c", "d"]
@@ -305,9 +306,8 @@ def test_too_many_columns_are_refused_by_the_header_alone(tmp_path):
             lambda: open_rows([words]),
             lambda: list(StreamedRows(file).blocks(1)),
         ):
-            with pytest.raises(DataError) as caught:
+            with refuses("too-many-columns"):
                 action()
-            assert caught.value.code == "too-many-columns"
         assert tracemalloc.get_traced_memory()[1] < 2**26
     finally:
         tracemalloc.stop()
@@ -326,12 +326,10 @@ def test_widths_of_other_formats(tmp_path, monkeypatch):
     scipy.sparse.save_npz(tmp_path / "s.npz", scipy.sparse.csr_array(wide.to_numpy()))
     scipy.io.mmwrite(tmp_path / "a.mtx", scipy.sparse.csr_array(wide.to_numpy()))
     for file in sorted(tmp_path.iterdir()):
-        with pytest.raises(DataError) as caught:
+        with refuses("too-many-columns") as caught:
             open_rows([file])
-        assert caught.value.code == "too-many-columns"
         assert file.name in caught.value.message
     np.save(tmp_path / "b.npy", np.ones((2, 3)))
     assert open_rows([tmp_path / "b.npy"]).features == 3
-    with pytest.raises(DataError) as caught:
+    with refuses("too-many-columns"):
         a_study(None, features=5)
-    assert caught.value.code == "too-many-columns"

@@ -25,6 +25,7 @@ from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol import sums, validation
 from eigenveil.moments import describe
 from eigenveil.moments.exact import Description
+from eigenveil.moments.preparation import Apart
 from eigenveil.moments.rows import Block
 from statistics_tools import mutant
 
@@ -138,6 +139,14 @@ def test_a_check_that_is_left_out_is_found(name, monkeypatch):
     assert search(*where) > 1.0
 
 
+def test_a_row_of_two_levels_that_both_count_is_found(monkeypatch):
+    query = next(each for each in honest("groups") if each.planned.name == MIDDLE)
+    found = accepted(query, query.fields, query.arrays)
+    assert worst(query, query.fields, *found, np.random.default_rng(0)) <= 1.0
+    monkeypatch.setattr(Apart, "levels", mutant(Apart.levels, "some[:, 1:] &=", "some[:, 1:] |="))
+    assert worst(query, query.fields, *found, np.random.default_rng(0)) > 1.0
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"holes": True}, {"kind": "column-histogram"}],
@@ -148,3 +157,11 @@ def test_effects_are_of_columns_that_all_have_entries(fields):
     described = Description.model_validate(query.fields | fields)
     with pytest.raises(ProtocolError, match="covariates"):
         describe.rebuild(described, query.arrays)
+
+
+def test_a_site_makes_room_for_no_more_cells_than_its_study_has():
+    """Groups that come again and again would be gigabytes, before they are compared."""
+    query = next(each for each in honest("scores by group") if each.planned.name == "scores")
+    described = Description.model_validate(query.fields | {"groups": (0,) * 5000, "cells": 32})
+    with pytest.raises(ProtocolError, match="score-histogram"):
+        validation.check_query(query.terms.plan, described)

@@ -15,13 +15,7 @@ from eigenveil.federation.public_key import KeySigner
 from eigenveil.federation.signed import Signed
 from eigenveil.network.folder import PartyKeys, read_signer
 from eigenveil.network.members import line, read_members
-from eigenveil.network.registrar import (
-    Registrar,
-    Request,
-    new_request,
-    read_request,
-    request_line,
-)
+from eigenveil.network.registrar import Registrar, Request, new_request, read_request, request_line
 from federation_tools import World, code_of
 
 

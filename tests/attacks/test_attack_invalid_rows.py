@@ -41,8 +41,7 @@ def pair(value=np.nan, dtype=np.float64):
 
 
 def quietly(call):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InvalidRowsWarning)
+    with warnings.catch_warnings(action="ignore", category=InvalidRowsWarning):
         return call()
 
 

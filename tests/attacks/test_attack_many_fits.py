@@ -37,7 +37,7 @@ def test_a_second_fit_beyond_the_budget_is_refused(table, tmp_path, run, again):
         words = (*FIT[2:], "--task", "covariance")
     status, out, err = run("fit", file, *words, "--out", tmp_path / "b")
     assert (status, out) == (5, "")
-    assert "left: epsilon" in err
+    assert "left: nothing" in err
     assert "eigenveil ledger budget" in err
     assert not (tmp_path / "b").exists()
     _, out, _ = run("ledger", "show", "--json")
@@ -51,9 +51,11 @@ def test_what_is_said_of_fits_that_nothing_counts(table, tmp_path, run):
     for name in "ab":
         status, out, err = run("fit", table, *words, "--no-ledger", "--out", tmp_path / name)
         assert status == 0
-        assert "charged to no ledger" in " ".join(out.split())
+        assert "charged to no ledger that is kept" in " ".join(out.split())
         assert err.startswith("no ledger: this fit is charged nowhere.")
-        assert "charged to no ledger" in " ".join(run("show", tmp_path / name)[1].split())
+        assert "charged to no ledger that is kept" in " ".join(
+            run("show", tmp_path / name)[1].split()
+        )
         certificate = json.loads((tmp_path / name / "certificate.json").read_text())
         assert certificate["counted"] is False
     assert not (tmp_path / "my.ledger").exists()

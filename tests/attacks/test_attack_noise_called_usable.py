@@ -29,8 +29,7 @@ FEW = 8 if SOAK < 1 else 40  # where what was wrong erred in nearly all
 
 
 def fits_that_err(model, given, errs, fits):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoisyResultWarning)
+    with warnings.catch_warnings(action="ignore", category=NoisyResultWarning):
         return sum(errs(model.fit(given)) for _ in range(fits))
 
 

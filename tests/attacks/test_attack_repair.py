@@ -27,8 +27,7 @@ from roles_tools import (
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.ledger.ledger import SessionKey
-from eigenveil.federation.masks import MODULAR
-from eigenveil.federation.masks.base import Part
+from eigenveil.federation.masks import MODULAR, Part
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.messages import AGGREGATOR, decode, encode
 from eigenveil.federation.protocol.terms import settle

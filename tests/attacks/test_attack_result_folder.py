@@ -37,8 +37,7 @@ def test_rows_are_drawn_only_where_asked(rows, tmp_path, run):
     for place, file in (("own", "own/projection.png"), ("mine.svg", "mine.svg")):
         out = tmp_path / f"of-{place}"
         words = ("--no-plots", "--out", out, "--projection", tmp_path / place)
-        status, said, _ = run("fit", rows, *FIT, *words)
-        assert (status, "ROWS" in said) == (0, True)
+        assert "ROWS" in run.done("fit", rows, *FIT, *words)
         assert (tmp_path / file).stat().st_size > 1000
         assert not list(out.rglob("*projection*"))
     assert "shows rows" in (tmp_path / "mine.svg").read_text()
@@ -75,9 +74,11 @@ def test_no_exact_count_leaves_by_json_or_the_result(rows, tmp_path, run):
     assert f"{N} rows" in err
     assert str(N) not in out
     quiet = ("--no-plots", "--quiet", "--out", tmp_path / "b")
-    assert run("fit", rows, *FIT, *quiet) == (0, "", "")
+    status, out, err = run("fit", rows, *FIT, *quiet)
+    assert (status, out) == (0, "")
+    assert f"{N} rows" not in err  # warnings may stand there: they depend on the noise
     _, out, err = run("fit", rows, *FIT, "--no-plots", "--json", "--out", tmp_path / "c")
-    assert not err
+    assert f"{N} rows" not in err
     values = list(leaves(json.loads(out)))
     for folder in "abc":
         values += leaves(json.loads((tmp_path / folder / "certificate.json").read_text()))

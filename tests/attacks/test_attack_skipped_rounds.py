@@ -11,16 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "federation"))
 
 import test_tensor_roles as tensors
-from roles_tools import (
-    LIMIT,
-    Consortium,
-    Wire,
-    changed,
-    query,
-    refusal,
-    run_study,
-    study_of,
-)
+from roles_tools import LIMIT, Consortium, Wire, changed, query, refusal, run_study, study_of
 
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, decode

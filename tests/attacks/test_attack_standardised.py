@@ -25,14 +25,12 @@ OUTLIERS = {
     "not a number": [[np.inf, 900.0, 1.0, -3.0]],
 }
 DEVIATIONS, MIDDLE = table([]).std(axis=0), table([]).mean(axis=0)
+WIDE = np.column_stack([MIDDLE - 4 * DEVIATIONS, MIDDLE + 4 * DEVIATIONS])
 SCALED = {
     "private": {"scale": "private"},
     "public scales": {"scale": DEVIATIONS},
-    "public ranges": {"ranges": np.array([MIDDLE - 4 * DEVIATIONS, MIDDLE + 4 * DEVIATIONS])},
-    "private within ranges": {
-        "scale": "private",
-        "ranges": np.array([MIDDLE - 4 * DEVIATIONS, MIDDLE + 4 * DEVIATIONS]),
-    },
+    "public ranges": {"ranges": WIDE},
+    "private within ranges": {"scale": "private", "ranges": WIDE},
 }
 
 

@@ -148,8 +148,7 @@ class States(RuleBasedStateMachine):
         self.watch.left = when
         done = False
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NoisyResultWarning)
+            with warnings.catch_warnings(action="ignore", category=NoisyResultWarning):
                 call()
             done = True
         except (EigenveilError, KeyboardInterrupt, NotFittedError, AttributeError, TypeError) as e:

@@ -16,7 +16,8 @@ from eigenveil import (
     PrivateStreamingPCA,
 )
 from eigenveil.moments.histograms import ColumnHistogram
-from eigenveil.moments.rows import Block, Effects, Preparation, RowRule
+from eigenveil.moments.preparation import Effects, Preparation
+from eigenveil.moments.rows import Block, RowRule
 
 D = 5
 SEEDS = st.integers(0, 1 << 40)
@@ -89,8 +90,7 @@ def test_a_fit_is_the_same_however_rows_are_stored(name, precision):
         if name == "sites" and stored == "sparse":
             continue
         fit = FITS[name]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of few rows
+        with warnings.catch_warnings(action="ignore"):  # of few rows
             found[stored] = fit(store(rows), precision=precision, random_state=3)
     digests = {each.certificate_.model for each in found.values()}
     assert len(digests) == 1

@@ -18,20 +18,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "federation"))
 
-from roles_tools import (
-    LIMIT,
-    Consortium,
-    at,
-    changed,
-    exact,
-    request_of,
-    run_study,
-    study_of,
-)
+from roles_tools import LIMIT, Consortium, at, changed, exact, request_of, run_study, study_of
 
 from eigenveil.federation.ledger.ledger import Ledger, SessionKey
-from eigenveil.federation.masks import MODULAR
-from eigenveil.federation.masks.base import Part
+from eigenveil.federation.masks import MODULAR, Part
 from eigenveil.federation.protocol import payloads, site
 from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, decode
 from eigenveil.federation.protocol.site import Site

@@ -230,7 +230,7 @@ def test_a_trees_certificate_is_of_its_components():
     study = make_tree_study(
         MergeTree(fan_out=2, depth=2), features=5, n_components=2, epsilon=9.0, delta=1e-6
     )
-    outcome = simulate_tree(study, rows=30, workers=1).outcome
+    outcome = simulate_tree(study, rows=30).outcome
     assert outcome.certificate.model == model_digest(outcome.factors, features=5, names=None)
     with pytest.raises(ValueError, match="read-only"):
         outcome.factors.components[:] = 0

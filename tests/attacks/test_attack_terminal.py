@@ -43,6 +43,7 @@ from eigenveil.models.intervals.bars import Bars, Intervals, Quantity
 from eigenveil.models.result import model_digest
 from eigenveil_papers import command
 from eigenveil_papers.reproduction.runner import RunProgress
+from refusal_tools import refuses
 
 HOSTILE = {
     ":smile: 61:AB:CD": ":smile: 61:AB:CD",
@@ -226,6 +227,7 @@ def _federated_results(name, fitted):
             choice_=name,
             missing_={name: name},
             views_={"outsider": fitted.guarantee_},
+            site_guarantees_={name: fitted.guarantee_, "b": replace(fitted.guarantee_, epsilon=2)},
         )
     )
 
@@ -279,8 +281,8 @@ def test_progress(name, capsys):
     literal(capsys.readouterr().err, name)
     with progress._bars() as bar:
         bar(name, 3)
-    with command.progress(1, quiet=False) as reported:
-        reported(name)(RunProgress(1, 1, 1.0, name))
+    with command.progress(name, name, quiet=False) as told:
+        told(RunProgress(1, 1, name))
     literal(capsys.readouterr().err, name)
 
 
@@ -294,17 +296,15 @@ def test_errors(name, kind, capsys, monkeypatch):
 
     command = SimpleNamespace(make_context=fails, params=[], _main_shell_completion=lambda *_: None)
     monkeypatch.setattr(whole.typer.main, "get_command", lambda _: command)
-    with pytest.raises(SystemExit) as ended:
+    with refuses(kind.exit_status, kind=SystemExit):
         whole.main(["show"])
-    assert ended.value.code == kind.exit_status
     literal(capsys.readouterr().err, name)
 
 
 @NAMES
 def test_words_that_are_no_options(name, capsys):
-    with pytest.raises(SystemExit) as ended:
+    with refuses(2, kind=SystemExit):
         whole.main(["fit", f"--{name}"])
-    assert ended.value.code == 2
     printed = capsys.readouterr()
     assert not printed.out
     assert all(line.isprintable() for line in printed.err.split("\n"))

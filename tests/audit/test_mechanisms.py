@@ -15,15 +15,7 @@ import eigenveil.noise.bingham as bingham
 from eigenveil.audit import epsilon_lower_bound, mu_lower_bound
 from eigenveil.audit.case import Randomness
 from eigenveil.audit.releases import Attack, Replicates, exact, summed
-from eigenveil.audit.sound import (
-    ATTACKS,
-    STREAMS,
-    U,
-    V,
-    histogram,
-    row_sum,
-    second_moment,
-)
+from eigenveil.audit.sound import ATTACKS, STREAMS, U, V, histogram, row_sum, second_moment
 from eigenveil.moments.histograms import BINS
 from eigenveil.moments.release import release_sum
 from eigenveil.moments.rows import RowRule

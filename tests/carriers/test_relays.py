@@ -13,11 +13,7 @@ from networks import CLIENTS, KINDS, VERSION, Flare
 from study_tools import SITES, Federation, ended, one_release, until
 
 import soak_tools
-from eigenveil.network.carriers.folder import (
-    FolderMailbox,
-    RelayCarrier,
-    folder_name,
-)
+from eigenveil.network.carriers.folder import FolderMailbox, RelayCarrier, folder_name
 from eigenveil.network.carriers.shelves import LocalShelf
 from eigenveil.network.mailbox import digest_of
 

@@ -1,6 +1,7 @@
 """The command line as a new user meets it: what it writes, says, and refuses."""
 
 import json
+import re
 import shlex
 import shutil
 import weakref
@@ -70,14 +71,12 @@ def test_certify_does_not_certify_seeded_noise(rows, tmp_path, run):
 def test_a_plan_names_the_command_that_is_the_planned_fit(words, rows, tmp_path, run, monkeypatch):
     monkeypatch.delenv("EIGENVEIL_FIT_ONE_ROW_PER_PERSON")  # the command answers, too
     shape = ("--rows", "1797", "--features", "16", "--fits", "1")
-    status, out, _ = run("plan", *shape, *words)
-    assert status == 0
+    out = run.done("plan", *shape, *words)
     _, _, command = " ".join(out.split()).partition("next: eigenveil fit FILES ")
     typed = command.replace(" --out result/", "").split()
     planned = json.loads(run("plan", *shape, *words, "--json")[1])
     planned = planned[0] if isinstance(planned, list) else planned
-    status, out, err = run("fit", rows, *typed, "--out", tmp_path / "r", "--json", "--no-plots")
-    assert status == 0, err
+    out = run.done("fit", rows, *typed, "--out", tmp_path / "r", "--json", "--no-plots")
     assert json.loads(out)["plan_hash"] == planned["plan_hash"]
 
 
@@ -97,16 +96,14 @@ def test_an_existing_folder_is_kept(rows, result, tmp_path, run):
     other = tmp_path / "other"
     other.mkdir()
     (other / "mine.txt").write_text("keep")
-    status, _, _ = run("fit", rows, "--out", other, "--overwrite")
-    assert status == 7
+    run.fails("fit", rows, "--out", other, "--overwrite", status=7)
     assert (other / "mine.txt").read_text() == "keep"
 
 
 def test_the_next_command_can_be_copied_from_any_screen(rows, tmp_path, run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     place = tmp_path / "a result of mine"
-    status, out, _ = run("fit", rows, "--out", place, "--no-plots")
-    assert status == 0
+    out = run.done("fit", rows, "--out", place, "--no-plots")
     (line,) = (line for line in out.splitlines() if line.startswith("next: "))
     words = shlex.split(line.removeprefix("next: eigenveil"))
     assert words == ["certify", str(place)]
@@ -114,9 +111,7 @@ def test_the_next_command_can_be_copied_from_any_screen(rows, tmp_path, run, mon
 
 
 def test_debug_shows_the_traceback(run, capsys):
-    status, _, err = run("show", "nowhere", "--debug")
-    assert status == 7
-    assert "Traceback" in err
+    assert "Traceback" in run.fails("show", "nowhere", "--debug", status=7)
 
 
 def test_too_few_rows_give_a_result_that_shows_nothing_and_say_what_would_do(rows, tmp_path, run):
@@ -131,9 +126,11 @@ def test_too_few_rows_give_a_result_that_shows_nothing_and_say_what_would_do(row
     for place, out, err in ended_early(fit, lambda each: "the fit ended early" in each[1]):
         assert "warning: Too few rows for the budget" in err
         assert " yes " not in out.split("releases:")[0]
-        status, out, _ = run("certify", place)
-        assert status == 0
+        out = run.done("certify", place)
         assert "The fit ended after 1 of 10 releases" in " ".join(out.split())
+    told = re.search(r"eigenveil (plan .*--find rows)\.", " ".join(err.split()))
+    found = json.loads(run.done(*told[1].split(), "--fits", 2, "--json"))
+    assert found["find"] == "rows"
 
 
 def test_a_file_where_a_result_belongs(tmp_path, run):
@@ -150,8 +147,7 @@ def test_a_file_where_a_result_belongs(tmp_path, run):
 
 def test_plan_says_what_it_takes_to_reach_a_quality(run):
     shape = ("plan", "--features", 8, "--components", 2, "--fits", 2)
-    status, out, err = run(*shape, "--rows", 2000, "--quality", 0.9, "--json")
-    assert status == 0, err
+    out = run.done(*shape, "--rows", 2000, "--quality", 0.9, "--json")
     found = json.loads(out)
     assert found["find"] == "epsilon"
     assert found["verified"]["shows_nothing"]["simulated_fits"] == 2
@@ -169,8 +165,7 @@ def test_plan_says_what_it_takes_to_reach_a_quality(run):
 
 def test_covariates_are_named_on_the_command_line(rows, tmp_path, run):
     words = ("--components", 1, "--center", "none", "--covariates", f"{NAMES[3]},{NAMES[5]}")
-    status, out, err = run("fit", rows, *words, "--out", tmp_path / "r", "--json", "--no-plots")
-    assert status == 0, err
+    out = run.done("fit", rows, *words, "--out", tmp_path / "r", "--json", "--no-plots")
     model = PrivatePCA.load(tmp_path / "r" / "model.npz")
     assert model.plan_.covariates == (3, 5)
     assert model.covariate_effects_.shape == (16, 2)
@@ -181,18 +176,16 @@ def test_covariates_are_named_on_the_command_line(rows, tmp_path, run):
     named = json.loads(run(*shape, *words, "--json")[1])[0]
     assert named["captured_energy"] == planned["captured_energy"]
     assert f"--covariates {NAMES[3]},{NAMES[5]}" in " ".join(run(*shape, *words)[1].split())
-    status, _, err = run("fit", rows, "--covariates", "age", "--out", tmp_path / "s")
-    assert status == 3
+    err = run.fails("fit", rows, "--covariates", "age", "--out", tmp_path / "s", status=3)
     assert "'age'" in err
 
 
 @pytest.mark.parametrize("ending", ["csv", "npy"])
 def test_transform_of_no_rows_is_a_table_without_rows(ending, result, tmp_path, run):
     pq.write_table(pa.table([[0.0]] * 16, names=NAMES).slice(1), tmp_path / "none.parquet")
-    status, out, err = run(
+    out = run.done(
         "transform", result, tmp_path / "none.parquet", "--out", tmp_path / f"o.{ending}"
     )
-    assert status == 0, err
     assert "0 rows x 3 scores" in out
     rows = open_rows([tmp_path / f"o.{ending}"])
     assert (rows.features, sum(len(block.values) for block in rows.blocks())) == (3, 0)
@@ -211,9 +204,7 @@ def test_transform_holds_no_more_than_some_blocks(result, rows, tmp_path, run, m
         return values
 
     monkeypatch.setattr(PCAPresenter, "new_values", noted)
-    status, out, _ = run("transform", result, rows, "--out", tmp_path / "scores.parquet")
-    assert status == 0
-    assert "1,797 rows" in out
+    assert "1,797 rows" in run.done("transform", result, rows, "--out", tmp_path / "scores.parquet")
     assert len(counts) == 29
     assert max(counts) <= 3
 
@@ -227,9 +218,8 @@ def test_transform_that_fails_in_the_middle_writes_nothing(
     data[1700, 3] = np.nan
     pq.write_table(pa.table(list(data.T), names=NAMES), tmp_path / "holes.parquet")
     before = set(tmp_path.iterdir())
-    status, _, err = run(
-        "transform", result, tmp_path / "holes.parquet", "--out", tmp_path / "o.csv"
+    err = run.fails(
+        "transform", result, tmp_path / "holes.parquet", "--out", tmp_path / "o.csv", status=3
     )
-    assert status == 3
     assert "row 1701, column 'p3' is not a finite number" in " ".join(err.split())
     assert set(tmp_path.iterdir()) == before

@@ -1,5 +1,6 @@
 """``eigenveil fit --site``: a study from files to a result, and what is refused."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -69,10 +70,43 @@ def test_a_site_that_was_lost_before_it_answered_has_its_line(capsys):
     """It would have found: the lead's command ended with a defect after the others had paid."""
     parts = np.split(ROWS[:1500, :4], 3)
     model = FederatedPCA(2, epsilon=5.0, protocol="cape", dropouts=1).fit(parts)
-    shown = {n: getattr(model, n) for n in ("study_", "certificate_", "choice_", "views_")}
+    kept = ("study_", "certificate_", "choice_", "views_", "site_guarantees_")
+    shown = {n: getattr(model, n) for n in kept}
     lost = {"traffic_": model.traffic_ | {"site3": Traffic()}, "missing_": {"site3": "no answer"}}
     model = SimpleNamespace(**shown, **lost)
     Screen().show(federation_parts(model))
     line = next(each for each in capsys.readouterr().out.splitlines() if "site3" in each)
     assert line.split("│")[-2].strip() == "none"
     assert federation_values(model)["traffic"]["site3"]["sent_by_step"] == {}
+
+
+def test_sites_that_count_less_are_said_to_be_held_to_less(sites, tmp_path, run):
+    out = tmp_path / "r"
+    words = ("-k", 2, "--no-plots", "--weights", "north=1,south=0.5,west=1")
+    assert "guarantee, by site" in run.done("fit", *sites, *words, "--out", out)
+    assert "guarantee, by site" in run.done("certify", out)
+    found = json.loads(run("certify", out, "--json")[1])
+    assert found["sites"]["north"] == found["guarantee"]
+    assert found["sites"]["south"]["mu"] == pytest.approx(found["guarantee"]["mu"] / 2)
+    status, said, _ = run("study", "check", out / "study.toml")
+    assert (status, "have a smaller epsilon" in said) == (0, True)
+    assert "weight = 0.5" in (out / "study.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("north=1", "site 'south' has no weight"),
+        ("north=1,south=0,west=1", "--weights"),
+        ("north=1,south=x,west=1", "'south=x' is not NAME=NUMBER"),
+        ("north", "'north' is not NAME=NUMBER"),
+        ("north=1,south=1,east=1", "names 'east', which is no site"),
+        ("north=1,south=1,west=1e9", "less than 1/1024"),
+    ],
+)
+def test_weights_that_cannot_be_leave_nothing_behind(text, why, sites, tmp_path, run):
+    words = ("fit", *sites, "--weights", text, "--out", tmp_path / "r", "--ledgers", tmp_path / "l")
+    status, _, error = run(*words)
+    assert (status, why in " ".join(error.split())) == (3, True), error
+    assert not (tmp_path / "r").exists()
+    assert not (tmp_path / "l").exists()

@@ -1,7 +1,9 @@
 """The report: one page that stands alone, of every task, and of nothing but what was released."""
 
 import functools
+import re
 import warnings
+from collections import Counter
 from html.parser import HTMLParser
 
 import numpy as np
@@ -18,13 +20,16 @@ from eigenveil import (
     PrivateStreamingPCA,
     PrivateTopicModel,
 )
-from eigenveil.app.report import bibtex, report_page
+from eigenveil.app.methods import _IN_WORDS, CUMULANTS, bibtex, methods
+from eigenveil.app.report import report_page
+from eigenveil.app.results import load_model
 from eigenveil.federated.tree_fit import fit_tree
-from eigenveil.federation.protocol.certificates import NOT_VALID, Verdict, check
+from eigenveil.federation.protocol.certificates import NOT_VALID, Checked, check
 from eigenveil.federation.tree.private import make_tree_study
 from eigenveil.federation.tree.tree import MergeTree
 from eigenveil.models.task import TASKS
 from eigenveil.moments.source import ArrayRows
+from eigenveil.privacy.statistics import STATISTICS
 from soak_tools import some
 
 EVIL = "<script>alert(1)</script>"
@@ -71,7 +76,57 @@ MADE = {
     "topic-model": topics,
     "ica": lambda: PrivateICA(2, epsilon=4.0).fit(FRAME),
     "covariance": lambda: PrivateCovariance(epsilon=4.0).fit(FRAME),
+    "regression": lambda: MADE["covariance"]().regression([EVIL, "c"], ["b]]>"]),
 }
+
+
+@pytest.mark.filterwarnings("ignore::eigenveil.NoisyResultWarning")
+@pytest.mark.parametrize(
+    ("make", "options", "said"),
+    [
+        (PrivatePCA, {}, "Columns were not scaled. Each row was divided by its norm"),
+        (PrivatePCA, {"scale": "private"}, "scales that were found within the budget. Each row"),
+        (PrivatePCA, {"scale": np.ones(6)}, "divided by public scales. Each row"),
+        (PrivatePCA, {"ranges": [[-30.0, 30.0]] * 6}, "clipped to public ranges"),
+        (PrivatePCA, {}, "centred at a mean that was found within the budget. Columns"),
+        (PrivatePCA, {"center": False}, "Rows were not centred. Columns"),
+        (PrivatePCA, {"center": np.zeros(6)}, "centred at a public point. Columns"),
+        (PrivatePCA, {"row_norm": "auto"}, "or kept their lengths, by what the releases showed"),
+        (PrivatePCA, {"row_norm": 20.0}, "shortened at a public norm of 20."),
+        (PrivateCovariance, {}, "Rows kept their lengths up to a bound that was chosen from"),
+        (PrivateCovariance, {"row_bound": 20.0}, "shortened at a public norm of 20."),
+    ],
+)
+def test_the_methods_say_what_was_done_to_rows_and_columns(make, options, said):
+    model = make(epsilon=4.0, **options).fit(ROWS)
+    assert said in methods(model, check(model.certificate_))
+
+
+@pytest.mark.filterwarnings("ignore::eigenveil.NoisyResultWarning")
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("leave-out", "Rows with a missing or infinite entry were left out"),
+        ("zero", "were taken for their column's mean"),
+        ("independent", "corrected for by noisy counts of each column's entries"),
+        ("pairs", "corrected for by noisy counts of each pair of columns"),
+    ],
+)
+def test_the_methods_say_what_became_of_missing_entries_and_whose_rows_are_one(missing, said):
+    model = PrivatePCA(2, epsilon=4.0, missing=missing, unit="ward")
+    model.fit(FRAME.assign(ward=np.arange(600) // 2))
+    found = methods(model, check(model.certificate_))
+    assert said in found
+    assert "all rows of a unit, told apart by column 'ward', together count as one row" in found
+    assert "for adding or removing all rows of one 'ward'" in found
+    count = int(found.partition("to about ")[2].partition(" units of 6 features")[0])
+    assert count == round(model.n_samples_)
+    assert abs(count - 300) < 100  # units, not the 600 rows; over ten deviations of its noise
+
+
+def test_every_statistic_has_words_of_its_own():
+    assert set(_IN_WORDS) == set(STATISTICS)
+    assert len(set(_IN_WORDS.values())) == len(STATISTICS)
 
 
 class Reader(HTMLParser):
@@ -97,8 +152,7 @@ class Reader(HTMLParser):
 @functools.cache
 def made(name):
     """A model and its report."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         model = MADE[name]()
     return model, report_page(model, check(model.certificate_))
 
@@ -126,13 +180,39 @@ def test_a_report_stands_alone_and_says_what_was_promised(name, tmp_path):
     for text in (*model.guarantee_.assumptions, *model.guarantee_.caveats):
         assert text in found.text
     assert "@software{eigenveil" in found.text
-    methods = found.text.partition("Rows were read for")[2].partition("all else was")[0]
-    assert all(f'"{each.name}"' in methods for each in model.certificate_.releases)
+    methods = found.text.partition("We fitted")[2].partition("BibTeX")[0]
+    sums = methods.partition("noisy sums over the rows: ")[2].partition(". The guarantee")[0]
+    kinds = (
+        CUMULANTS if each.name == CUMULANTS else _IN_WORDS[each.statistic]
+        for each in model.certificate_.releases
+    )
+    for kind, count in Counter(kinds).items():
+        assert kind + (f" ({count} times)" if count > 1 else "") in sums
+    assert model.certificate_.software in methods
+    assert model.guarantee_.neighbours in methods
+    assert all(name.removesuffix(".md") in methods for name in model.certificate_.proofs)
+    about = r"about [\d,]+ rows of " if hasattr(model, "n_samples_") else ""
+    assert re.search(rf" to {about}6 features with ", methods)
+    assert re.search(r"\b(were left out and not counted|taken for|corrected for)\b", methods)
+    assert "predicted losses" not in found.text
     assert str(model.guarantee_) in found.text
     # of the file alone, so of nothing that a fit knows beside what it released; the same bytes
-    model.save(tmp_path / "model.npz")
-    again = type(model).load(tmp_path / "model.npz")
+    model.save(tmp_path / "model.npz" if hasattr(model, "load") else tmp_path)
+    again = load_model(tmp_path / "model.npz")
     assert report_page(again, check(again.certificate_)) == page
+
+
+def test_the_report_of_what_follows_is_of_the_covariance_that_was_paid_for():
+    model, page = made("regression")
+    text = Reader(page).text
+    methods = text.partition("We fitted")[2].partition("BibTeX")[0]
+    assert re.match(r" mean and covariance to about [56]\d\d rows of 6 features with ", methods)
+    count = int(model.source_.usable_.sum())
+    assert f"{count} of 6 directions stand above the noise" in methods
+    said = f"without reading a row again: linear regression (target: {EVIL}, c; on: b]]>; ridge: 1)"
+    assert said in methods
+    assert "eigenveil.load_derived('RESULT')" in text
+    assert text.count("Linear regression of ") == 2
 
 
 def test_a_seeded_result_says_at_its_head_that_it_is_not_certified():
@@ -164,9 +244,7 @@ def test_the_command_writes_one_file_and_refuses_what_does_not_hold(run, tmp_pat
     assert run("report", result, "--overwrite", "--quiet")[1] == ""
     assert run("report", result, "--out", deep)[0] == 0
     assert deep.exists()
-    status, _, err = run("report", tmp_path / "nothing")
-    assert status == 7
-    assert "does not exist" in err
+    assert "does not exist" in run.fails("report", tmp_path / "nothing", status=7)
 
 
 def test_a_certificate_that_does_not_hold_gets_no_report(run, tmp_path, monkeypatch):
@@ -174,9 +252,7 @@ def test_a_certificate_that_does_not_hold_gets_no_report(run, tmp_path, monkeypa
     result = tmp_path / "result"
     result.mkdir()
     model.save(result / "model.npz")
-    verdict = Verdict(False, NOT_VALID, None, "A release is missing.")
+    verdict = Checked(False, NOT_VALID, None, "A release is missing.")
     monkeypatch.setattr("eigenveil.app.report.check", lambda certificate: verdict)
-    status, _, err = run("report", result)
-    assert status == 4
-    assert "does not hold" in err
+    assert "does not hold" in run.fails("report", result, status=4)
     assert not (result / "report.html").exists()

@@ -10,10 +10,12 @@ import pytest
 
 from eigenveil import PrivatePCA
 from eigenveil.app.decisions import can_be_shown
+from eigenveil.console.desk.table import columns_of
+from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError
 from eigenveil.federation.study.file import read_study
 from eigenveil.federation.study.study import make_study
-from eigenveil.io import read_frame
+from eigenveil.io import Dialect, read_frame
 from eigenveil.tables.schema import FORMAT, parse_schema, read_schema, write_schema
 
 ROWS = 120
@@ -64,13 +66,12 @@ def schema(draft):
 
 
 def test_a_draft_has_kinds_roles_and_what_was_seen(table, tmp_path, run):
-    status, out, _ = run("schema", "new", table, "--out", tmp_path / "s.toml")  # no terminal
-    assert status == 0
+    out = run.done("schema", "new", table, "--out", tmp_path / "s.toml")  # no terminal
     assert "read from rows" in out
     found = read_schema(tmp_path / "s.toml")
     kinds = {column.name: (column.role, column.kind) for column in found.columns}
     assert kinds == {
-        "patient_id": ("identifier", None),
+        "patient_id": ("unit", None),
         "visit": ("identifier", None),
         "age": ("feature", "number"),
         "pressure": ("feature", "number"),
@@ -89,6 +90,30 @@ def test_a_draft_has_kinds_roles_and_what_was_seen(table, tmp_path, run):
     assert seen == {"age", "pressure", "stage", "seen"}
     # what was seen and nobody confirmed is as private as the rows
     assert (tmp_path / "s.toml").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_draft_of_a_table_in_another_language(encoding, tmp_path, run):
+    dates = pd.date_range("2022-01-01", periods=ROWS)
+    pd.DataFrame(
+        {
+            "Patienten-Nr": np.arange(ROWS) // 3,
+            "Arzt": [f"Dr. {n % 70}" for n in range(ROWS)],
+            "Besuch": [f"{day:%d.%m.%Y}" if day.day > 1 else None for day in dates],
+            "Raucher": np.where(np.arange(ROWS) % 3, "Nein", "ja"),
+            "Halbkugel": np.where(np.arange(ROWS) % 3, "N", "S"),
+            "Befund": np.where(np.arange(ROWS) % 3, "unauffällig", "Schwindel"),
+        }
+    ).to_csv(tmp_path / "t.csv", sep=";", index=False, encoding=encoding)
+    out = run.done("schema", "new", tmp_path / "t.csv", "--out", tmp_path / "s.toml", "--yes")
+    out = re.sub(r"[\s│]+", " ", out)
+    assert ("--encoding" in out) == (encoding == "latin-1")
+    assert out.count("its values repeat: does it say whose each row is?") == 2
+    found = {each.name: each for each in read_schema(tmp_path / "s.toml").columns}
+    assert (found["Patienten-Nr"].role, found["Arzt"].role) == ("unit", "ignore")
+    assert (found["Besuch"].kind, found["Raucher"].kind) == ("date", "boolean")
+    assert [str(day) for day in found["Besuch"].range] == ["2022-01-02", "2022-04-30"]
+    assert found["Befund"].kind == "category"
 
 
 def test_a_draft_asks_on_a_terminal(table, tmp_path, run, monkeypatch):
@@ -114,15 +139,12 @@ def test_a_draft_asks_on_a_terminal(table, tmp_path, run, monkeypatch):
 
 
 def test_what_was_seen_must_be_confirmed_before_a_fit(draft, table, tmp_path, run):
-    status, _, err = run("fit", table, "--schema", draft, "--out", tmp_path / "r")
-    assert status == 3
+    err = run.fails("fit", table, "--schema", draft, "--out", tmp_path / "r", status=3)
     assert "'age'" in err
     assert "is not confirmed" in err
     assert not (tmp_path / "r").exists()
     new = ("study", "new", tmp_path / "study.toml", "--site", "a", "--schema", draft)
-    status, _, err = run(*new)
-    assert status == 3
-    assert "is not confirmed" in err
+    assert "is not confirmed" in run.fails(*new, status=3)
 
 
 def test_check_tells_the_owner_what_is_to_be_mended(schema, table, tmp_path, run):
@@ -160,13 +182,70 @@ def test_check_of_a_clean_table_and_of_one_without_a_column(schema, table, tmp_p
     schema.write_text(
         text.replace('name = "flat"\nkind = "number"', 'name = "flat"\nrole = "ignore"')
     )
-    status, out, _ = run("schema", "check", table, "--schema", schema)
-    assert status == 0
-    assert "Nothing is to be mended" in out
+    assert "Nothing is to be mended" in run.done("schema", "check", table, "--schema", schema)
     frame().drop(columns="age").to_csv(tmp_path / "less.csv", index=False)
-    status, _, err = run("schema", "check", tmp_path / "less.csv", "--schema", schema)
-    assert status == 3
+    err = run.fails("schema", "check", tmp_path / "less.csv", "--schema", schema, status=3)
     assert "has no column 'age', which the schema has" in err
+
+
+def test_how_a_file_is_written_is_said_once(tmp_path, run):
+    """Of a file in Latin-1 with a code: drafted, then checked, fitted, and read by the console."""
+    found = frame().drop(columns=["flat", "nothing", "note", "seen"])
+    found["größe"] = found.pop("stage").replace({"I": "müde"})
+    found.to_csv(tmp_path / "plain.csv", index=False)
+    found["smokes"] = found["smokes"].map({True: "ja", False: "nein"})
+    text = found.fillna(999).to_csv(index=False, sep=";", decimal=",")
+    messy = tmp_path / "messy.csv"
+    messy.write_bytes(text.encode("latin-1"))
+    place = tmp_path / "s.toml"
+    out = run.done("schema", "new", messy, "--na", "999", "--out", place, "--yes")
+    assert 'separator = ";", encoding = "iso8859-1", na = ["999"]' in " ".join(out.split())
+    schema = read_schema(place).confirmed()
+    assert schema.column("größe").levels == ("II", "III", "müde")
+    assert schema.column("pressure").range[1] < 999
+    write_schema(schema, place)
+    assert "'999' in 1 cells" in run.done("schema", "check", messy, "--schema", place)
+    fit = ("fit", messy, "--schema", place, "-k", 1, "--no-plots", "--missing", "zero")
+    run.done(*fit, "--no-ledger", "--out", tmp_path / "r")
+    run.done("transform", tmp_path / "r", messy, "--out", tmp_path / "scores.csv")
+    usual = ("--separator", ",", "--encoding", "utf-8")  # stand above what the schema says
+    plain = ("transform", tmp_path / "r", tmp_path / "plain.csv", *usual)
+    run.done(*plain, "--out", tmp_path / "again.csv")
+    assert (tmp_path / "scores.csv").read_text() == (tmp_path / "again.csv").read_text()
+    found["smokes"] = found["smokes"] == "ja"
+    wanted = read_frame(found, schema.agreed()).blocks()
+    in_console = columns_of(Rows(data=(str(messy),), schema=str(place))).open([messy]).blocks()
+    for one, other in zip(wanted, in_console, strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
+
+
+def test_a_draft_of_parquet_has_the_codes_that_were_said(tmp_path, run):
+    frame().to_parquet(tmp_path / "rows.parquet")
+    words = ("schema", "new", tmp_path / "rows.parquet", "--na", "7", "--yes")
+    run.done(*words, "--out", tmp_path / "s.toml")
+    found = read_schema(tmp_path / "s.toml")
+    assert found.reading == Dialect(na=["7"])
+    assert found.column("flat").role == "ignore"  # all of its values are 7
+
+
+@pytest.mark.parametrize(
+    ("cells", "role", "date_format"),
+    [
+        (["12/31/2024", "1/2/2023"], "feature", "%m/%d/%Y"),
+        (["31/12/2024", "1/2/2023"], "feature", "%d/%m/%Y"),
+        (["11/12/2024", "1/2/2023"], "ignore", None),  # nobody can tell which
+        (["31.12.2024", "2023-02-01"], "feature", None),
+    ],
+)
+def test_the_format_of_dates_is_drafted_where_cells_tell_it(
+    cells, role, date_format, tmp_path, run
+):
+    path = tmp_path / "rows.csv"
+    path.write_text("x,t\n" + "".join(f"{n % 7},{cells[n % 2]}\n" for n in range(30)))
+    out = run.done("schema", "new", path, "--out", tmp_path / "s.toml", "--yes")
+    column = read_schema(tmp_path / "s.toml").column("t")
+    assert (column.kind, column.role, column.date_format) == ("date", role, date_format)
+    assert ("date_format says which" in " ".join(out.split())) == (role == "ignore")
 
 
 # -- fit and transform
@@ -175,8 +254,7 @@ def test_check_of_a_clean_table_and_of_one_without_a_column(schema, table, tmp_p
 @pytest.fixture
 def result(schema, table, tmp_path, run):
     words = ("fit", table, "--schema", schema, "-k", 2, "--epsilon", 4, "--no-plots")
-    status, _, err = run(*words, "--out", tmp_path / "r")
-    assert status == 0, err
+    run.done(*words, "--out", tmp_path / "r")
     return tmp_path / "r"
 
 
@@ -195,10 +273,7 @@ def test_transform_reads_by_the_schema_and_carries_identifiers(result, table, tm
     clean = frame().dropna(subset=["pressure"])
     clean.loc[5, "stage"] = "unknown"  # becomes zeros
     clean.to_parquet(tmp_path / "new.parquet")
-    status, out, err = run(
-        "transform", result, tmp_path / "new.parquet", "--out", tmp_path / "o.parquet"
-    )
-    assert status == 0, err
+    out = run.done("transform", result, tmp_path / "new.parquet", "--out", tmp_path / "o.parquet")
     assert "after patient_id, visit" in " ".join(out.split())
     scores = pq.read_table(tmp_path / "o.parquet").to_pandas()
     assert list(scores.columns) == ["patient_id", "visit", "PC1", "PC2"]
@@ -210,15 +285,11 @@ def test_transform_reads_by_the_schema_and_carries_identifiers(result, table, tm
         ((tmp_path / "bare.csv",), ["PC1", "PC2"]),
         ((tmp_path / "new.parquet", "--id", "visit"), ["visit", "PC1", "PC2"]),
     ):
-        status, _, err = run(
-            "transform", result, *words, "--out", tmp_path / "p.csv", "--overwrite"
-        )
-        assert status == 0, err
+        run.done("transform", result, *words, "--out", tmp_path / "p.csv", "--overwrite")
         again = pd.read_csv(tmp_path / "p.csv")
         assert list(again.columns) == columns
         np.testing.assert_allclose(again[["PC1", "PC2"]], scores[["PC1", "PC2"]])
-    status, _, err = run("transform", result, tmp_path / "new.parquet", "--out", tmp_path / "o.npy")
-    assert status == 0
+    run.done("transform", result, tmp_path / "new.parquet", "--out", tmp_path / "o.npy")
     assert np.load(tmp_path / "o.npy").shape == (ROWS - 1, 2)
     for words, wanted, said in (
         (("--id", "who", "--out", tmp_path / "q.csv"), 3, "'who'"),
@@ -235,11 +306,11 @@ def test_rows_with_holes_are_transformed_where_the_fit_had_some(schema, table, t
         ("zero", ("--scale", "private"), 0),
     ):
         out, scores = tmp_path / missing, tmp_path / f"{missing}.parquet"
-        status, _, err = run(*fit, "--missing", missing, *more, "--out", out)
-        assert status == 0, err
+        run.done(*fit, "--missing", missing, *more, "--out", out)
         status, _, err = run("transform", out, table, "--out", scores)
         assert status == status_of_holes
         assert ("column 'pressure' is not a finite number" in err) == (status == 3)
+        assert ("fitted with missing='independent'" in err) == (status == 3)
     found = pq.read_table(scores).to_pandas()[["PC1", "PC2"]]
     assert np.isfinite(found.to_numpy()).all()
     model = PrivatePCA.load(tmp_path / "zero" / "model.npz")
@@ -255,10 +326,9 @@ def test_a_study_of_private_scales_has_the_schemas_ranges(schema, tmp_path, run)
     for added, ranges in (("", None), ("range = [0, 9]\n", (0.0, 9.0))):
         schema.write_text(text.replace(flat, flat + added))
         words = ("--site", "a", "--components", 1, "--schema", schema, "--scale", "private")
-        status, _, err = run("study", "new", tmp_path / "s.toml", *words, "--overwrite")
-        assert status == 0, err
+        run.done("study", "new", tmp_path / "s.toml", *words, "--overwrite")
         found = read_study(tmp_path / "s.toml").ranges
-        last = None if found is None else (found[0][-1], found[1][-1])
+        last = None if found is None else found[-1]
         assert last == ranges
 
 
@@ -266,13 +336,11 @@ def test_a_fit_with_a_unit_and_no_schema(tmp_path, run):
     numbers = frame()[["patient_id", "age", "pressure", "flat"]].dropna()
     numbers.to_csv(tmp_path / "n.csv", index=False)
     words = ("fit", tmp_path / "n.csv", "-k", 1, "--unit", "patient_id", "--out", tmp_path / "r")
-    status, _, err = run(*words)
-    assert status == 0, err
+    run.done(*words)
     model = PrivatePCA.load(tmp_path / "r" / "model.npz")
     assert list(model.feature_names_in_) == ["age", "pressure", "flat"]
     assert model.certificate_.target.unit == "patient_id"
-    status, _, _ = run("transform", tmp_path / "r", tmp_path / "n.csv", "--out", tmp_path / "o.csv")
-    assert status == 0
+    run.done("transform", tmp_path / "r", tmp_path / "n.csv", "--out", tmp_path / "o.csv")
     assert next(iter(pd.read_csv(tmp_path / "o.csv").columns)) == "patient_id"
 
 
@@ -297,8 +365,7 @@ def sites(tmp_path):
 def study(schema, tmp_path, run):
     path = tmp_path / "study.toml"
     words = ("--site", "north", "--site", "south", "--components", 1, "--epsilon", 4)
-    status, _, err = run("study", "new", path, *words, "--schema", schema)
-    assert status == 0, err
+    run.done("study", "new", path, *words, "--schema", schema)
     return path
 
 
@@ -311,12 +378,10 @@ def test_a_study_holds_the_schema_and_its_unit(study, schema):
 
 def test_sites_read_by_the_studys_schema(study, sites, schema, tmp_path, run):
     words = ("fit", "--study", study, "--site", sites[0], "--site", sites[1])
-    status, _, err = run(*words, "--schema", schema, "--out", tmp_path / "r")
-    assert status == 0, err
+    run.done(*words, "--schema", schema, "--out", tmp_path / "r")
     assert read_schema(tmp_path / "r" / "schema.toml") == read_schema(schema)
     assert read_study(tmp_path / "r" / "study.toml").table_schema == read_schema(schema)
-    status, out, _ = run("study", "check", study, "--site", sites[0])
-    assert status == 0
+    out = run.done("study", "check", study, "--site", sites[0])
     assert "all 8 columns are there" in " ".join(out.split())
 
 
@@ -327,8 +392,7 @@ def test_a_site_whose_own_schema_differs_is_refused_before_anything_is_charged(
     own = tmp_path / "own.toml"
     own.write_text(text)
     words = ("fit", "--study", study, "--site", sites[0], "--site", sites[1], "--schema", own)
-    status, _, err = run(*words, "--ledgers", tmp_path / "books", "--out", tmp_path / "r")
-    assert status == 3
+    err = run.fails(*words, "--ledgers", tmp_path / "books", "--out", tmp_path / "r", status=3)
     assert "column 'stage': levels is" in err
     assert not (tmp_path / "books").exists()
 
@@ -337,9 +401,7 @@ def test_a_study_whose_unit_is_not_its_schemas_is_refused(study, run):
     text = study.read_text()
     assert 'unit = "patient_id"' in text
     study.write_text(text.replace('unit = "patient_id"', 'unit = "visit"'))
-    status, _, err = run("study", "check", study)
-    assert status == 3
-    assert "role 'unit' to 'patient_id'" in err
+    assert "role 'unit' to 'patient_id'" in run.fails("study", "check", study, status=3)
 
 
 def test_a_study_without_a_schema_takes_a_unit_and_no_identifiers(tmp_path, run):
@@ -347,8 +409,7 @@ def test_a_study_without_a_schema_takes_a_unit_and_no_identifiers(tmp_path, run)
     words = ("study", "new", tmp_path / "s.toml", "--site", "a", "--from", tmp_path / "f.csv")
     status, _, err = run(*words)
     assert (status, "'patient_id' looks like an identifier" in err) == (3, True)
-    status, _, err = run(*words, "--unit", "patient_id", "--components", 1)
-    assert status == 0, err
+    run.done(*words, "--unit", "patient_id", "--components", 1)
     made = read_study(tmp_path / "s.toml")
     assert (made.columns, made.unit) == (("age",), "patient_id")
 
@@ -383,8 +444,7 @@ def test_a_site_of_an_organisation_reads_by_the_studys_schema(study, schema, tab
 
 def test_a_site_of_an_organisation_reads_the_unit_of_a_study_without_a_schema(table, tmp_path, run):
     words = ("--site", "a", "--columns", "age,flat", "--unit", "patient_id", "--components", 1)
-    status, _, err = run("study", "new", tmp_path / "s.toml", *words)
-    assert status == 0, err
+    run.done("study", "new", tmp_path / "s.toml", *words)
     rows = opened([table], tmp_path / "s.toml")  # whose other columns are text
     assert rows.names == ("age", "flat")
     assert rows.unit == "patient_id"
@@ -402,8 +462,7 @@ def test_rows_decide_nothing_about_whether_there_is_a_result(cells, tmp_path, ru
     columns = [{"name": name, "kind": "number"} for name in ("age", "smokes", "odd")]
     write_schema(parse_schema({"format": FORMAT, "columns": columns}), tmp_path / "s.toml")
     words = ("fit", tmp_path / "t.parquet", "--schema", tmp_path / "s.toml", "-k", 1)
-    status, _, err = run(*words, "--epsilon", 4, "--out", tmp_path / "r", "--json")
-    assert status == 0, err
+    run.done(*words, "--epsilon", 4, "--out", tmp_path / "r", "--json")
 
 
 HIDING = "\x1b[2J\u202e"

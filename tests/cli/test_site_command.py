@@ -106,8 +106,7 @@ def test_who_decides_is_changed_by_those_who_do(site, party, place, run):
 def test_heads_of_a_site_are_in_its_folder(site, party, place, run):
     site("approve", STUDY.hash[:12])
     (heads,) = (party.folder / "heads").iterdir()
-    status, out, _ = run("ledger", "verify", place, "--party", party.folder)
-    assert status == 0
+    out = run.done("ledger", "verify", place, "--party", party.folder)
     assert str(heads) in out.replace("\n", "")
     assert "heads that were noted elsewhere are in the chain" in " ".join(out.split())
     kept = place.read_bytes()
@@ -129,8 +128,7 @@ def test_a_ledger_that_is_not_the_sites_is_refused_at_its_start(run, parties, tm
     rows = tmp_path / "rows.csv"
     rows.write_text("a,b\n1,2\n")
     words = ("--party", parties["north"].folder, "--data", rows, "--ledger", file)
-    status, _, err = run("site", "start", *words)
-    assert status == 3
+    err = run.fails("site", "start", *words, status=3)
     said = "begun without approvers" if whose == "nobody's" else "is the ledger of south"
     assert said in " ".join(err.split())
 

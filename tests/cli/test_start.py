@@ -37,8 +37,7 @@ def test_the_package_itself_needs_none_of_them():
 def test_every_command_is_there_and_says_what_the_list_says(name, run):
     command = COMMANDS[name].load(name)
     assert command.help.split("\n\n")[0].replace("\n", " ").strip() == COMMANDS[name].summary
-    status, out, _ = run(name, "--help")
-    assert status == 0
+    out = run.done(name, "--help")
     assert f"eigenveil {name}" in out
     assert "completion" not in out
 
@@ -101,12 +100,9 @@ def test_a_shell_can_complete_commands_and_options(words, number, expected):
 def test_the_environment_stands_for_options_that_are_not_given(run, monkeypatch, tmp_path):
     plan = ("plan", "--rows", 2000, "--features", 3, "--spectrum", "power:1.0", "--fits", 2)
     monkeypatch.setenv("EIGENVEIL_PLAN_EPSILON", "none")
-    status, _, err = run(*plan)
-    assert status == 2
-    assert "--epsilon" in err
+    assert "--epsilon" in run.fails(*plan, status=2)
     monkeypatch.setenv("EIGENVEIL_PLAN_EPSILON", "-3")
-    status, _, err = run(*plan)
-    assert status == 4
+    err = run.fails(*plan, status=4)
     assert "-3" in err
     assert "note: --epsilon is set by the environment variable EIGENVEIL_PLAN_EPSILON" in err
     assert "variable" not in run(*plan, "--epsilon", -3)[2]

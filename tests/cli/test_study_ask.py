@@ -86,8 +86,7 @@ def test_a_study_takes_what_schemas_share(sites, run, tmp_path):
     made = read_study(file)
     assert made.columns == ("age", "bmi")
     assert made.table_schema.column("age").range is None
-    status, _, err = run("study", "new", file, *named, *how, "--columns", "a,b")
-    assert status == 3
+    err = run.fails("study", "new", file, *named, *how, "--columns", "a,b", status=3)
     assert "2 of --columns" in err
     sites.answers["south"] = PartyAnswer(state="not-asked", table_schema=told("other"))
     assert run("study", "new", tmp_path / "t.toml", *named, *how)[0] == 3

@@ -26,23 +26,23 @@ def rows(tmp_path):
 def file(tmp_path, rows, run):
     path = tmp_path / "trial.toml"
     sites = [word for name in ("north", "south", "east", "west") for word in ("--site", name)]
-    status, _, _ = run("study", "new", path, *sites, "--from", rows, "--quiet")
-    assert status == 0
+    run.done("study", "new", path, *sites, "--from", rows, "--quiet")
     return path
 
 
 def test_new_writes_a_study_that_names_its_protocol(tmp_path, rows, run):
     path = tmp_path / "my trial.toml"
-    status, out, _ = run(
-        *("study", "new", path, "--site", "north", "--site", "south:0.5", "--from", rows),
+    out = run.done(
+        *("study", "new", path, "--site", "north", "--site", "south", "--from", rows),
         *("-k", 3, "--epsilon", 2, "--collusion", 1, "--row-norm", 5),
+        *("--site-epsilon", "south=0.5", "--weights", "north=3, south=2"),
     )
-    assert status == 0
     made = read_study(path)
     assert made.name == "my-trial"
     assert made.columns == tuple(NAMES)
     assert (made.components, made.epsilon, made.row_norm) == (3, 2.0, 5.0)
     assert [site.epsilon for site in made.sites] == [None, 0.5]
+    assert [site.weight for site in made.sites] == [3.0, 2.0]
     assert made.protocol == "cape"
     assert made.hash in out
     assert "next: eigenveil study check" in out
@@ -55,20 +55,16 @@ def test_new_takes_columns_features_or_a_file(tmp_path, run):
     for index, (words, width) in enumerate(cases):
         words = [tmp_path / word if word == "rows.npy" else word for word in words]
         path = tmp_path / f"s{index}.toml"
-        status, out, _ = run("study", "new", path, "--site", "a", *words, "--json")
-        assert status == 0
+        out = run.done("study", "new", path, "--site", "a", *words, "--json")
         assert json.loads(out)["features"] == read_study(path).width == width
 
 
 def test_new_keeps_an_existing_file(file, run):
     before = file.read_text()
     words = ("study", "new", file, "--site", "a", "--features", 3)
-    status, _, err = run(*words)
-    assert status == 7
-    assert "exists" in err
+    assert "exists" in run.fails(*words, status=7)
     assert file.read_text() == before
-    status, _, _ = run(*words, "--overwrite", "--quiet")
-    assert status == 0
+    run.done(*words, "--overwrite", "--quiet")
     assert read_study(file).width == 3
 
 
@@ -93,16 +89,13 @@ def test_check_explains_dropouts_wishes_and_automatic_choices(file, run):
     text = text.replace("dropouts = 0", "dropouts = 1").replace("delta = 1e-06", "delta = 0.0")
     text = text.replace('name = "west"', 'name = "west"\nepsilon = 0.25')
     file.write_text(text)
-    status, out, _ = run("study", "check", file)
-    assert status == 0
+    out = run.done("study", "check", file)
     for words in ("delta = 0 is proved", "3 of 4 sites", "3 are needed", "Wishart", "0.249"):
         assert words in out
 
 
 def test_check_looks_at_sites_files(file, rows, tmp_path, run):
-    status, out, _ = run("study", "check", file, "--site", f"north={rows}")
-    assert status == 0
-    assert "all 4 columns are there" in out
+    assert "all 4 columns are there" in run.done("study", "check", file, "--site", f"north={rows}")
     bad = tmp_path / "south.csv"
     bad.write_text("age,weight,bmi\n1,2,3\n")
     text = tmp_path / "east.csv"
@@ -157,8 +150,7 @@ def test_a_wrong_file_is_located(change, status, said, file, run):
 
 def test_plan_compares_all_protocols_and_says_which_cannot_be(file, run):
     words = ("study", "plan", file, "--fits", 2)
-    status, out, _ = run(*words, "--rows", 2000)
-    assert status == 0
+    out = run.done(*words, "--rows", 2000)
     for said in ("pooled", "cape *", "sketch", "dpdispca", "full", "local", "against the aggreg"):
         assert said in out
     found = json.loads(run(*words, "--rows", 2000, "--json")[1])
@@ -178,16 +170,12 @@ def test_plan_compares_all_protocols_and_says_which_cannot_be(file, run):
 
 
 def test_schema_is_printed_and_written(tmp_path, run):
-    status, out, _ = run("study", "schema")
-    assert status == 0
+    out = run.done("study", "schema")
     assert json.loads(out)["properties"]["epsilon"]["exclusiveMinimum"] == 0
     path = tmp_path / "schema.json"
-    status, _, _ = run("study", "schema", "--out", path)
-    assert status == 0
+    run.done("study", "schema", "--out", path)
     assert json.loads(path.read_text()) == json.loads(out)
-    status, _, err = run("study", "schema", "--out", path)
-    assert status == 7
-    assert "exists" in err
+    assert "exists" in run.fails("study", "schema", "--out", path, status=7)
 
 
 def test_adversaries_are_counted():
@@ -217,10 +205,10 @@ def test_adversaries_are_counted():
 
 def test_a_study_says_which_epsilon_reaches_a_quality(tmp_path, run):
     file = tmp_path / "study.toml"
-    run("study", "new", file, "--site", "a", "--site", "b:0.3", "--features", 8, "--components", 2)
+    sites = ("--site", "a", "--site", "b", "--site-epsilon", "b=0.3")
+    run("study", "new", file, *sites, "--features", 8, "--components", 2)
     words = ("study", "plan", file, "--fits", 2, "--quality", 0.9)
-    status, out, err = run(*words, "--rows", 5000, "--json")
-    assert status == 0, err
+    out = run.done(*words, "--rows", 5000, "--json")
     found = json.loads(out)
     assert found["reached"]
     assert found["predicted"]["quality"] >= 0.9
@@ -235,3 +223,18 @@ def test_a_study_says_which_epsilon_reaches_a_quality(tmp_path, run):
         chosen = next(each for each in forecasts if each["chosen"])
         assert (chosen["captured_energy"] >= 0.9) == reached
         assert chosen["shows_nothing"]["simulated_fits"] == 2
+
+
+@pytest.mark.parametrize("task", ["pca", "covariance"])
+def test_a_study_within_sites_is_planned_with_what_the_means_cost(task, tmp_path, run):
+    qualities, files = [], {"plain": (), "within": ("--within-sites",)}
+    for name, words in files.items():
+        file = tmp_path / f"{name}.toml"
+        sites = ("--site", "a", "--site", "b", "--features", 8, "--task", task)
+        assert run("study", "new", file, *sites, *words)[0] == 0
+        out = run.done("study", "plan", file, "--rows", 2000, "--fits", 4, "--json")
+        chosen = next(each for each in json.loads(out)["forecasts"] if each["chosen"])
+        qualities.append(chosen["captured_energy"])
+    assert task == "covariance" or qualities[1] < qualities[0]
+    out = run("study", "check", file)[1]
+    assert "Each site's mean and number of rows, with noise, are part of the result" in out

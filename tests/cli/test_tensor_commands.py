@@ -82,9 +82,8 @@ def test_what_cannot_be_read_by_a_vocabulary_or_a_model_is_refused(files, tmp_pa
 @pytest.mark.parametrize("task", ["gaussian-mixture", "topic-model"])
 def test_plan_says_what_is_released_and_what_is_seen(task, run):
     shape = ("plan", "--task", task, "--rows", 20000, "--features", 30, "--fits", 1, "-k", 4)
-    status, out, _ = run(*shape)
-    assert status == 0
-    for words in ("pair moment", "triple moment", "guarantee: (1, 1e-06)", "just above the noise"):
+    out = run.done(*shape)
+    for words in ("pair moment", "triple moment", "guarantee: (1, 1e-6)", "just above the noise"):
         assert words in out
     found = json.loads(run(*shape, "--json")[1])
     assert found["guarantee"]["epsilon"] == pytest.approx(1.0, rel=1e-6)
@@ -140,12 +139,10 @@ def test_a_study_of_topics_is_checked_and_planned(files, tmp_path, run):
     vocabulary = ("--vocabulary", files / "words.txt", "--collusion", 1)
     assert run("study", "new", file, *names, *TOPICS, *vocabulary)[0] == 0
     documents = ("--site", f"north={files / 'documents.npz'}")
-    status, out, _ = run("study", "check", file, *documents)
-    assert status == 0
+    out = run.done("study", "check", file, *documents)
     for words in ("at most 11", "triple moment", "topic-model", "against the agg", "by number"):
         assert words in out
-    status, out, _ = run("study", "plan", file, "--rows", 6000, "--fits", 1, "--topic-words", 1)
-    assert status == 0
+    out = run.done("study", "plan", file, "--rows", 6000, "--fits", 1, "--topic-words", 1)
     for words in ("cape *", "sketch", "local", "pair moment", "words at most", "against"):
         assert words in out
     assert "energy" not in out

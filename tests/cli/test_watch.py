@@ -66,6 +66,48 @@ def test_a_subspace_that_stays_has_no_drift(file, run):
     assert end["guarantee"] is None
 
 
+def test_missing_cells_are_refused_left_out_or_filled(tmp_path, run):
+    rows = low_rank(400)
+    holed = rows.copy()
+    holed[np.random.default_rng(1).random(rows.shape) < 0.2] = np.nan
+    holed[0] = np.nan
+    path = tmp_path / "rows.csv"
+    path.write_text(text_of(holed).replace("nan", ""))
+    err = run.fails("watch", path, "-b", 50, status=3)
+    assert "line 2, column 'x0' is NaN, a missing value" in err
+    assert "--missing fill" in err
+    out = tmp_path / "loadings.csv"
+    for way, least in (("leave-out", 20), ("fill", 300)):
+        status, text, err = run("watch", path, "-b", 50, "--missing", way, "--out", out, "--json")
+        assert (status, err) == (0, "")
+        lines, end = lines_of(text)
+        assert lines[-1]["captured"] == pytest.approx(1.0)
+        assert end["rows"] >= least
+        found = pyarrow.csv.read_csv(out).to_pandas().to_numpy()[:, 1:].astype(float)
+        assert np.abs(found[2:]).max() < 1e-9
+        out.unlink()
+    assert "'fill'" in run.fails("watch", path, "--missing", "pairs")
+    err = run.fails("watch", path, "--missing", "fill", "--epsilon", 1, "--one-row-per-person")
+    assert "'independent'" in err
+    path.write_text(text_of(np.full((60, 6), np.nan)).replace("nan", ""))
+    text = run.done("watch", path, "--missing", "fill", "-b", 20, "--json")
+    assert lines_of(text)[1]["rank"] is None
+
+
+def test_a_private_stream_counts_what_is_observed(tmp_path, run):
+    rows = np.random.default_rng(2).normal(size=(600, 6)) * [9, 6, 1, 1, 1, 1]
+    rows[np.random.default_rng(1).random(rows.shape) < 0.2] = np.nan
+    path, out = tmp_path / "rows.csv", tmp_path / "result"
+    path.write_text(text_of(rows).replace("nan", ""))
+    options = ("--one-row-per-person", "--epsilon", 5, "--no-ledger", "-b", 100, "--quiet")
+    for more in (("--missing", "pairs"), ("--missing", "independent", "--horizon", 6)):
+        assert run("watch", path, *options, *more, "--out", out, "--overwrite")[0] == 0
+        found = json.loads((out / "certificate.json").read_text())
+        assert found["plan"]["missing"] == more[1]
+        assert found["releases"][0]["name"] == "observed entries"
+        assert run("certify", out)[0] == 0
+
+
 def test_a_subspace_that_is_left_behind_is_seen(tmp_path, run):
     rows = np.vstack([low_rank(200), low_rank(400, axes=(2, 3), seed=1)])
     path = tmp_path / "rows.tsv"
@@ -83,8 +125,7 @@ def test_what_is_written_is_what_the_estimator_finds(file, tmp_path, run):
     file.write_text(text_of(rows))
     out = tmp_path / "components.csv"
     words = ("-k", 3, "-b", 40, "--forgetting", 0.9, "--adaptive-rank", 1, 10, "--center")
-    status, said, _ = run("watch", file, *words, "--out", out, "--columns", "x4,x0,x1,x2")
-    assert status == 0
+    said = run.done("watch", file, *words, "--out", out, "--columns", "x4,x0,x1,x2")
     assert f"written to {out}" in " ".join(said.split())
     model = StreamingPCA(3, block_size=40, forgetting=0.9, adaptive_rank=(1, 10), center=True)
     model.fit(rows[:, [4, 0, 1, 2]])
@@ -96,8 +137,7 @@ def test_what_is_written_is_what_the_estimator_finds(file, tmp_path, run):
 
 
 def test_people_get_a_line_a_block_and_a_summary(file, run):
-    status, out, _ = run("watch", file, "-b", 50, "--every", 2)
-    assert status == 0
+    out = run.done("watch", file, "-b", 50, "--every", 2)
     lines = [line for line in out.splitlines() if "/s" in line]
     assert [line.split()[0] for line in lines] == ["100", "200"]
     for words in ("rank 2", "captured 100.00 %", "drift 0.0000 (from start 0.0000)"):
@@ -143,8 +183,8 @@ def test_a_continual_stream_ends_with_its_horizon(file, tmp_path, run):
     assert [line.split("  ")[-1] for line in lines] == [f"{n} blocks left" for n in (2, 1, 0)]
     flat = " ".join(said.split())
     assert "the horizon is used up" in flat
-    assert "guarantee: (5, 1e-06)-differentially private" in flat
-    assert "the number of rows public" in flat
+    assert "guarantee: (5, 1e-6)-differentially private" in flat
+    assert "where the number of rows is public" in flat
     assert run("certify", out)[0] == 0
     assert list(PrivateStreamingPCA.load(out / "model.npz").feature_names_in_) == NAMES
 
@@ -303,8 +343,7 @@ def test_forgetting_privately_publishes_after_every_block_without_end(tmp_path, 
     path, out = tmp_path / "rows.csv", tmp_path / "model"
     path.write_text(text_of(low_rank(4000)))
     words = ("--epsilon", 5, "--forgetting", 0.5, "-b", 500, "--out", out, "--json")
-    status, printed, err = run("watch", path, *words)
-    assert status == 0, err
+    printed = run.done("watch", path, *words)
     lines, end = lines_of(printed)
     assert [line["rank"] for line in lines] == [2] * 8
     assert end["rows"] == 4000
@@ -319,8 +358,7 @@ def test_a_private_stream_of_noise_has_captured_nothing(tmp_path, run):
     path = tmp_path / "few.csv"
     rows = np.random.default_rng(0).normal(size=(30, 4))
     np.savetxt(path, rows, delimiter=",", header="a,b,c,d", comments="")
-    status, out, _ = run("watch", path, "--epsilon", 0.05, "--no-ledger")
-    assert status == 0
+    out = run.done("watch", path, "--epsilon", 0.05, "--no-ledger")
     assert "100.00 %" not in out
     assert "not usable" in out
     path.write_text("a,b\n")  # no rows at all

@@ -14,13 +14,22 @@ from starlette.testclient import TestClient
 from eigenveil.console.app import make_app, make_console
 from eigenveil.console.desk.forms import read_values
 from eigenveil.console.desk.lead import LeadDesk
+from eigenveil.console.desk.results import derived_form
 from eigenveil.console.desk.table import TableDesk
 from eigenveil.console.desk.ways import Kind
 from eigenveil.console.runs import ABOUT, EVENTS
 from eigenveil.console.settings import Proxy, Rows, Settings
+from eigenveil.federation.approvals.desk import Decisions
+from eigenveil.federation.approvals.keys import make_key
+from eigenveil.federation.approvals.roster import key_file
+from eigenveil.federation.ledger.ledger import Budget, Ledger
+from eigenveil.models.derived.options import options_of_kind
 from eigenveil.models.options import options_of
+from federation_tools import make_federation
 
 STUDY = "a" * 64
+PASSWORD = "four words without sense"
+VERIFIED = {"holds": True, "explanation": "It holds.", "entries": 3, "last": "0" * 64}
 OPEN = []
 """Servers that a test's end closes."""
 
@@ -31,13 +40,38 @@ class FakeDesk:
     def __init__(self, **answers):
         self.answers, self.asked = answers, []
 
-    async def ask(self, method, **arguments):
+    async def ask(self, method, *, of=None, **arguments):
+        self.of = of
         self.asked.append((method, arguments))
         found = self.answers[method]
         return found(**arguments) if callable(found) else found
 
     async def close(self):
         pass
+
+
+class Asked:
+    """A desk of this process, asked as the one beside the console is."""
+
+    def __init__(self, desk):
+        self.desk = desk
+
+    async def ask(self, method, *, of=None, **arguments):
+        return getattr(self.desk, method)(**arguments)
+
+    async def close(self):
+        pass
+
+
+def site_with_key(folder, name):
+    """A site whose budget counts rows, and its ledger; somebody approves with PASSWORD."""
+    party = make_federation(folder)["north"]
+    ledger = Ledger(folder / "north.ledger", durable=False)
+    desk = Decisions(party, ledger)
+    desk.set_budget(Budget("default", "add-remove", 5.0, 1e-6))
+    made = make_key(key_file(party, name), PASSWORD)
+    desk.appoint(name, "approver", made.public_key.text)
+    return party, ledger
 
 
 def account(**fields):
@@ -56,7 +90,10 @@ def account(**fields):
 def empty_ledger(**_):
     return {
         "entries": [], "page": 1, "pages": 1, "count": 0, "accounts": [account()], "names": {},
-        "last": "0" * 64, "ledger": "tables.ledger",
+        "last": "0" * 64, "ledger": "tables.ledger", "open": [
+            {"study": STUDY, "name": "heart", "data_set": "default", "step": "round 1",
+             "begun": "2030-01-01 10:00:00"}
+        ],
     }  # fmt: skip
 
 
@@ -65,22 +102,64 @@ def table_desk(**more):
     real = TableDesk(Rows(data=("t.csv",)))
     return FakeDesk(
         **{
-            "table": {"files": ["t.csv"], "columns": ["age", "bmi"]},
+            "table": {
+                "files": ["t.csv"],
+                "columns": ["age", "bmi"],
+                "unit": None,
+                "persons": [],
+                "schema": None,
+            },
+            "seen": seen,
+            "settle": "a" * 32,
+            "cost": [cost()],
             "ledger": empty_ledger,
+            "budget": lambda data_set, by: budget(data_set=data_set or "default"),
+            "set_budget": "",
+            "verify": VERIFIED,
+            "end": 1,
             "kinds": real.kinds,
             "form": real.form,
             "check": lambda kind, given: Kind(kind).summary(given),
             "point": point,
         }
+        | DERIVES
         | more
     )
+
+
+def cost(**fields):
+    """An account before and after a fit, as a desk gives it."""
+    return {"data_set": "t.csv", "epsilon": 2.0, "delta": 1e-6, "unit": "row", "before": 1.5,
+            "after": 0.5, "is_new": False, "problem": ""} | fields  # fmt: skip
+
+
+def seen():
+    """Columns as they would be read."""
+    usual = {"kind": "number", "role": "feature", "levels": "", "why": "numbers"}
+    return {"unit": "Patienten-Nr", "count": 3, "reading": "", "columns": [
+        usual | {"name": "Patienten-Nr", "role": "unit", "why": "its values repeat"},
+        usual | {"name": "<b>age</b>"},
+        usual | {"name": "sex", "kind": "category", "levels": "f, m"},
+    ]}  # fmt: skip
+
+
+def check_derived(folder, kind, given):
+    read_values(options_of_kind(kind), given)
+    return f"{kind} of {given['on']}"
+
+
+DERIVES = {
+    "derived_form": lambda folder, kind: derived_form(kind, ["age", "<b>bmi</b>"]),
+    "check_derived": check_derived,
+}
+"""Of every desk with results: what follows from a covariance."""
 
 
 def point(epsilon=1.0, **fields):
     """A simulated point, as a desk gives it."""
     usual = {"epsilon": epsilon, "quality": 1 - 0.5 / (1 + 5 * epsilon), "error": 0.01,
              "nothing": 0.0, "bytes": 168, "memory": 6_000_000, "delta": 1e-6, "note": "",
-             "whose": "one row more or less", "problem": ""}  # fmt: skip
+             "whose": "adding or removing one row", "problem": ""}  # fmt: skip
     return usual | {name: value for name, value in fields.items() if name in usual}
 
 
@@ -88,6 +167,7 @@ def result(**fields):
     """A result, as a desk gives it."""
     return {
         "title": "principal components",
+        "follows": [],
         "parts": [
             {"title": "2 components", "headings": ["component", "<b>"], "right": [False, True],
              "rows": [["PC1", "-0.600"], ["<script>", "1"]]},
@@ -105,7 +185,7 @@ def result(**fields):
         "word": "VALID",
         "explanation": "It holds.",
         "signed": "signed by the aggregator and 2 of 2 sites (north, <i>south</i>)",
-        "sentence": "(1, 1e-06)-differential privacy",
+        "sentence": "(1, 1e-6)-differential privacy",
         "assumptions": ["rows are of different persons"],
         "caveats": [],
         "views": {"an outsider": {"epsilon": 1.0, "delta": 1e-6, "certified": True},
@@ -120,12 +200,13 @@ def study(**fields):
         "name": "heart", "hash": STUDY, "title": "PCA", "task": "pca", "features": 12,
         "columns": ["age", "<b>bmi</b>"], "components": 2, "sites": [{"name": "north"}],
         "protocol": "cape", "sent": "A noisy second moment; 1 kB in all rounds.",
-        "whose": "one row more or less", "federation": "heartnet", "site": "north",
+        "whose": "adding or removing one row", "federation": "heartnet", "site": "north",
         "views": [{"name": "the aggregator", "promise": "epsilon 1", "protected": True}],
         "notes": [], "epsilon": 1.0, "delta": 1e-6,
         "cost": {"epsilon": 0.7, "delta": 1e-6, "budget": 2.0, "budget_delta": 1e-6,
                  "covered": True, "after": "left: epsilon 1.2", "left": "left: epsilon 1.5"},
-        "standing": standing(), "history": [], "key": True, "needed": 1, "approvers": ["ann"],
+        "standing": standing(), "history": [], "signs": "password", "needed": 1,
+        "approvers": ["ann"], "account": None, "data_set": "default",
         "memory": 10**6, "bytes": 5000, "quality": "captured energy", "expected": [],
     } | fields  # fmt: skip
 
@@ -144,7 +225,19 @@ def health(**fields):
         "address": "https://localhost:8002", "approvers": [],
         "running": True, "version": "0.1.0", "days": 200,
         "until": "2027-06-01", "last": None, "data_set": "default", "account": account(),
-        "accounts": [account()], "ledger": "north.ledger", "open": [],
+        "accounts": [account()], "ledger": "north.ledger", "open": [], "sites": ["north"],
+    } | fields  # fmt: skip
+
+
+def signs(by):
+    return "password" if by == "ann" else "elsewhere"
+
+
+def budget(**fields):
+    return {
+        "data_set": "default", "account": account(), "fixed": True, "signs": "nobody",
+        "waiting": [], "place": "north.ledger", "mark": "as it is",
+        "usual": {"delta": 1e-6, "adjacency": "add-remove", "unit": "row"},
     } | fields  # fmt: skip
 
 
@@ -153,7 +246,11 @@ def site_desk(**more):
         **{
             "studies": {"waiting": [study()], "decided": [], "hidden": 0, "needed": 1,
                         "every": False},
-            "study": lambda study, by: globals()["study"](hash=study, key=by == "ann"),
+            "study": lambda study, by: globals()["study"](hash=study, signs=signs(by)),
+            "budget": lambda data_set, by: budget(data_set=data_set or "default", signs=signs(by)),
+            "set_budget": "",
+            "verify": VERIFIED,
+            "end": 1,
             "health": health(),
             "ledger": empty_ledger,
             "decide": lambda **_: standing(state="approved", approved=True, waits=False),
@@ -182,6 +279,7 @@ def lead_desk(**more):
             "study": lambda file: study(expected=LeadDesk.form("pca")["options"][:1]),
             "point": point,
         }
+        | DERIVES
         | more
     )  # fmt: skip
 

@@ -2,23 +2,45 @@
 
 import json
 import os
+import re
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import uvicorn
-from console_tools import STUDY, Visitor, free_port, put_result, serving
+from console_tools import (
+    PASSWORD,
+    STUDY,
+    Asked,
+    Visitor,
+    free_port,
+    put_result,
+    put_run,
+    serving,
+    site_with_key,
+)
 
 pytest.importorskip("selenium")
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.expected_conditions import staleness_of
+from selenium.webdriver.support.ui import WebDriverWait
 
 import soak_tools
-from browser_tools import check, look, needs_browser, wait
-from eigenveil.console.settings import Link
+from browser_tools import check, cut_labels, look, needs_browser, picture, wait, write
+from eigenveil.console.desk.site import SiteDesk
+from eigenveil.console.settings import Link, Rows
+from eigenveil.federation.approvals import studies as approvals
+from eigenveil.federation.approvals.desk import Decisions
+from eigenveil.models.derived.options import TITLES
 from eigenveil.models.task import TASKS
+from federation_tools import study_of
 
 pytestmark = needs_browser
+
+
+OTHERWISE = "b" * 64  # a study that protects another unit than the budget counts
 
 
 class Server:
@@ -57,6 +79,18 @@ def test_every_page_is_accessible_at_both_widths_and_in_the_dark(browser, server
     studies.mkdir(exist_ok=True)
     (studies / "heart.toml").touch()
     runs = [put_result(server.visitor, number).name for number in range(2)]
+    end = {"event": "failed", "code": "over-budget", "message": "The budget is used up: 3 of 3 "
+           "spent.", "hint": "eigenveil ledger budget", "spent": ""}  # fmt: skip
+    spent = put_run(server.visitor, end=end, number=2).name
+    account = {"data_set": "default by patient_id", "adjacency": "add-remove", "epsilon": 5.0,
+               "delta": 1e-6, "unit": "patient_id", "is_new": True}  # fmt: skip
+    if server.visitor.settings.section == "site":
+        usual = server.visitor.desk.answers["study"]
+        server.visitor.desk.answers["study"] = lambda study, by: (
+            usual(study=study, by=by) | ({"account": account} if study == OTHERWISE else {})
+        )
+    follows = [{"name": name, "title": title} for name, title in TITLES.items()]
+    server.visitor.desk.answers.get("result", {})["follows"] = follows
     compare = "/runs/compare?run=" + "&run=".join(runs)
     tasks = [*TASKS][: soak_tools.times(len(TASKS))]
     paths = {
@@ -74,10 +108,22 @@ def test_every_page_is_accessible_at_both_widths_and_in_the_dark(browser, server
             *(f"/fit?kind={task}" for task in (*tasks, "pca:stream")),
             "/runs",
             f"/runs/{runs[0]}",
+            *(f"/runs/{runs[0]}/derive?kind={kind}" for kind in TITLES),
             compare,
+            f"/runs/{spent}",
             "/ledger",
+            "/ledger/budget?data_set=default",
+            "/ledger/verify",
         ),
-        "site": ("/studies", f"/studies/{STUDY}", "/ledger", "/health", "/log"),
+        "site": (
+            "/studies",
+            f"/studies/{STUDY}",
+            f"/studies/{OTHERWISE}",
+            "/ledger",
+            "/ledger/budget?data_set=default&unit=patient_id",
+            "/health",
+            "/log",
+        ),
     }[server.visitor.settings.section]
     for width, dark in ((1280, False), (390, True)):
         look(browser, width=width, dark=dark)
@@ -86,8 +132,10 @@ def test_every_page_is_accessible_at_both_widths_and_in_the_dark(browser, server
             for folded in browser.find_elements(By.CSS_SELECTOR, "summary"):
                 folded.click()  # all of its fields
             check(browser)
-    if folder := os.environ.get("EIGENVEIL_SCREENSHOTS"):
-        browser.save_screenshot(f"{folder}/{server.visitor.settings.section}.png")
+            assert cut_labels(browser) == [], browser.current_url
+            if folder := os.environ.get("EIGENVEIL_SCREENSHOTS"):
+                name = re.sub(r"\W+", "-", f"{server.visitor.settings.section}{path[:40]}-{width}")
+                picture(browser, Path(folder) / f"{name}.png")
 
 
 @pytest.mark.parametrize("server", ["table"], indirect=True)
@@ -115,3 +163,50 @@ def test_no_request_goes_to_another_host(browser, server):
     ]
     assert asked
     assert [url for url in asked if not url.startswith((server.address, "data:", "chrome:"))] == []
+
+
+@pytest.fixture
+def no_scripts(browser):
+    """A browser that runs no script of a page."""
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    yield browser
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def press(browser, text):
+    """Press the first button or link of this text, and wait until its page is gone."""
+    xpath = f"//button[normalize-space()='{text}'] | //a[normalize-space()='{text}']"
+    found = WebDriverWait(browser, 20).until(lambda each: each.find_element(By.XPATH, xpath))
+    found.click()
+    WebDriverWait(browser, 20).until(staleness_of(found))
+
+
+def give_password(browser, action):
+    wait(browser, f"#password-{action}")
+    write(browser, **{f"password-{action}": PASSWORD})
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("server", ["site"], indirect=True)
+def test_a_steward_sets_a_budget_and_approves_without_scripts_or_a_terminal(
+    no_scripts, server, width, tmp_path
+):
+    """From a study whose unit the budget does not count to the signature that approves it."""
+    browser, study = no_scripts, study_of(unit="patient_id", features=None, columns=list("abcd"))
+    party, ledger = site_with_key(tmp_path / "federation", "ann")
+    approvals.ask_owner(party, study)
+    rows = Rows(party=str(party.folder), ledger=ledger.name)
+    server.visitor.console.desk = Asked(SiteDesk(rows))
+    look(browser, width=width, dark=False)
+    browser.delete_all_cookies()
+    browser.get(server.address + "/sign-in?token=token")
+    wait(browser, "nav a")
+    press(browser, study.name)
+    press(browser, "Set a budget that counts so")
+    give_password(browser, "budget")
+    press(browser, "Set the budget and sign")
+    give_password(browser, "approve")
+    press(browser, "Approve and sign")
+    assert "It is now approved" in wait(browser, ".notice.good").text
+    assert ledger.budget("default").unit == "patient_id"
+    assert Decisions(party, ledger).standing(study.hash).approved

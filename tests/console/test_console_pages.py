@@ -11,9 +11,11 @@ EVERYBODY = set(PEOPLE.values())
 # Who may open a page, where that is not everybody; of a form, who may send it.
 ROLES = {
     "site": {"": EVERYBODY - {"lead"}, "/log": {"owner"},
-             "POST /studies/{study}/decide": {"owner", "approver"}},
-    "lead": {"/drafts/new": {"owner", "lead"}, "POST": {"owner", "lead"}},
-    "table": {"/fit": EVERYBODY - {"viewer"}, "POST": EVERYBODY - {"viewer"}},
+             "/ledger/budget": {"owner", "approver"}, "POST": {"owner", "approver"}},
+    "lead": {key: {"owner", "lead"} for key in ("/drafts/new", "/runs/{name}/derive", "POST")},
+    "table": {"/runs/{name}/derive": EVERYBODY - {"viewer"}, "POST": EVERYBODY - {"viewer"}}
+    | {key: {"owner"} for key in ("/ledger/budget", "POST /ledger/budget", "POST /ledger/end",
+                                  "POST /table/upload", "POST /table/delete", "POST /columns")},
 }  # fmt: skip
 
 

@@ -12,9 +12,10 @@ import soak_tools
 from eigenveil.console.desk.forms import fields_of, read, read_values, typed
 from eigenveil.console.desk.lead import LeadDesk
 from eigenveil.console.desk.table import TableDesk
-from eigenveil.console.desk.ways import Kind, kinds
+from eigenveil.console.desk.ways import WAYS, Kind, kinds
 from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, EigenveilError
+from eigenveil.models.option_words import OPTION_WORDS, words_of
 from eigenveil.models.options import OPTIONS, options_of
 from eigenveil.models.task import TASKS
 
@@ -37,8 +38,7 @@ def test_a_task_that_is_new_in_the_registry_appears(monkeypatch, tmp_path):
     for module in found:
         monkeypatch.setattr(module, "TASKS", {**TASKS, "news": new})
     browser = Visitor(tmp_path).browser("ann")
-    for page in ("/fit", "/plan"):
-        assert f"{page}?kind=news" in browser.get(page).text
+    assert "/rows?kind=news" in browser.get("/task").text
     assert "Fit: What is new" in browser.get("/fit?kind=news").text
 
 
@@ -49,7 +49,8 @@ def test_what_is_shown_is_what_is_declared_and_every_choice_can_be_taken(name):
     fields = {field["name"]: field for field in form["options"]}
     assert {"epsilon", "delta"} <= fields.keys()
     declared = options_of(kind.task.name, kind.way.path)
-    assert {field["help"] for field in fields.values()} <= {e.help for e in declared.values()}
+    for name, field in fields.items():
+        assert field["help"] == words_of(name).help or field["help"] == declared[name].help
     assert kind.values({name: field["default"] for name, field in fields.items()}) == {}
     for field in fields.values():
         for choice in field["choices"]:
@@ -60,10 +61,35 @@ def test_what_is_shown_is_what_is_declared_and_every_choice_can_be_taken(name):
 @pytest.mark.parametrize("path", ["table", "sites"])
 def test_a_form_lacks_no_option_that_can_be_typed(task, path):
     own = {"random_state", "ledger", "data_set"}  # of one machine
-    arrays = {"noise", "ranges", "site_epsilon"}  # one value alone; a schema's; of each site
+    arrays = {"noise", "ranges", "vocabulary"}  # one value alone; a schema's; names of columns
     found = options_of(task, path)
     shown = {field["name"] for field in fields_of(found.values())}
     assert found.keys() - shown <= own | arrays
+
+
+def test_choices_are_in_words_and_words_are_of_what_is_declared():
+    """No select shows a value of the programs, and no word is left of an option that is gone."""
+    declared = [*OPTIONS, *(each for way in WAYS.values() for each in way.own)]
+    fields = fields_of(declared)
+    values = {name: set() for name in OPTION_WORDS}
+    for field in fields:
+        values.setdefault(field["name"], set()).update(field["choices"])
+        unworded = {value for value, text in field["choices"].items() if value == text}
+        if field["name"] != "missing" or "refuse" not in field["choices"]:  # in no form
+            assert unworded <= {"yes", "no"}, field
+    for name, words in OPTION_WORDS.items():
+        assert name in {field["name"] for field in fields}
+        assert set(words.choices) <= values[name], name
+    page = {field["name"]: field for field in Kind("pca").form()["options"]}
+    assert page["missing"]["label"] == "Rows with missing values"
+    assert page["missing"]["choices"]["leave-out"] == "Leave them out"
+    assert "ranges" not in page  # pairs of numbers cannot be typed here; columns have theirs
+
+
+def test_whose_rows_scales_and_missing_values_are_asked_first():
+    found = fields_of(options_of("pca", "table").values())
+    first = {field["name"] for field in found if field["first"]}
+    assert {"epsilon", "unit", "scale", "missing"} <= first
 
 
 SHOWN = [option for option in OPTIONS if fields_of([option])]
@@ -98,6 +124,8 @@ def test_numbers_are_fitted_as_they_were_typed():
     wanted = {"epsilon": 0.1234567891, "whiten": True, "center": False,
               "budget_split": {"moment": 0.98765432}, "covariates": ("a", "b")}  # fmt: skip
     assert Kind("pca").values(given) == wanted
+    by = Kind("pca").summary({"scores": "yes", "scores_by": "a,b", "one_row_per_person": "yes"})
+    assert "scores by a, b" in by
 
 
 WRONG = [
@@ -125,3 +153,7 @@ def test_a_wrong_value_is_refused_before_anything_is_made(kind, name, text, why,
     with pytest.raises(EigenveilError, match=why):
         desk.check(kind, {"one_row_per_person": "no" if name == "unit" else "yes", name: text})
     assert not ledger.exists()
+
+
+def test_a_run_is_called_by_what_its_form_says():
+    assert Kind("ica").summary({"n_components": "3"}) == "Independent components, components 3"

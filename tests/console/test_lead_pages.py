@@ -3,6 +3,8 @@
 import pytest
 from console_tools import STUDY, Visitor, hidden, put_run, recording, study
 
+from eigenveil.errors import WrongOption
+
 COMMON = {"format": "eigenveil-schema-1", "columns": [{"name": "age", "kind": "number"}]}
 ANSWERS = {
     "event": "answered",
@@ -33,7 +35,7 @@ def draft(visitor, **fields):
     page = visitor.client.get("/drafts/new?kind=gaussian-mixture")
     form = {name: hidden(page.text, name) for name in ("csrf", "number", "kind")}
     form |= {"name": "heart", "n_components": "2", "epsilon": "0.5", "delta": "1e-6",
-             "sites": "north\nsouth:0.5", "columns": "age, bmi"}  # fmt: skip
+             "sites": "north\nsouth", "columns": "age, bmi"}  # fmt: skip
     return visitor.client.post("/drafts/new", data=form | fields)
 
 
@@ -41,7 +43,7 @@ def test_a_draft_is_written_by_the_fields_of_a_study(visitor):
     assert draft(visitor).headers["location"] == "/drafts/heart"
     (made,) = [fields for method, fields in visitor.desk.asked if method == "draft"]
     assert made["kind"] == "gaussian-mixture"
-    assert made["fields"]["sites"] == ["north", "south:0.5"]
+    assert made["fields"]["sites"] == ["north", "south"]
     assert made["fields"]["columns"] == ["age", "bmi"]
     assert (made["given"]["epsilon"], made["given"]["n_components"]) == ("0.5", "2")
     assert draft(visitor).status_code == 400  # there is one of this name
@@ -58,11 +60,33 @@ def test_a_draft_that_cannot_be_is_refused_with_what_was_typed(visitor, wrong):
     assert page.status_code == 400
     assert not list((visitor.settings.state / "studies").glob("*"))
     assert "Nothing was done." in page.text
-    assert "north\nsouth:0.5</textarea>" in page.text
+    assert "north\nsouth</textarea>" in page.text
     assert all(f'value="{text}"' in page.text for name, text in wrong.items() if name != "masks")
     form = {name: hidden(page.text, name) for name in ("csrf", "number", "kind")}
     form |= {"name": "heart", "sites": "north", "columns": "age"}
     assert visitor.client.post("/drafts/new", data=form).status_code == 303  # corrected
+
+
+def test_a_study_asks_whose_rows_first_and_has_the_rest_for_experts(visitor):
+    answer = visitor.client.get("/drafts/new")
+    page = answer.text
+    assert answer.status_code == 200, page
+    whose = page.index("<h2>Whose each row is</h2>"), page.index("<h2>What is computed</h2>")
+    for name in ("unit", "one_row_per_person"):
+        assert whose[0] < page.index(f'id="{name}"') < whose[1]
+    assert page.index("For experts (") < page.index('name="schema"')
+    assert 'value="1e-6"' in page
+    assert "eigenveil schema" not in page
+
+
+def test_a_refusal_names_the_fields_of_the_form_and_no_options_of_a_command(visitor):
+    def refuse(**_):
+        raise WrongOption("whose-rows")
+
+    visitor.desk.answers["draft"] = refuse
+    page = draft(visitor).text
+    assert "Give &#34;Column that says whose each row is&#34;, which protects" in page
+    assert "--" not in page.split('role="alert"')[1].split("</div>")[0]
 
 
 def test_what_is_started_is_what_was_shown(visitor):
@@ -91,9 +115,11 @@ def test_progress_of_a_study_is_who_answered_and_who_is_missing(visitor):
     ]
     run = put_run(visitor, "Study", kind="study", told=told)
     page = visitor.client.get(f"/runs/{run.name}").text
-    assert '<th scope="row">round 1</th><td class="num">3</td>' in page
+    assert '<th scope="row">round 1</th><td class="num">all that it takes</td>' in page
     failed = {"event": "failed", "code": "x", "message": "<i>No</i>.", "hint": "Y.", "spent": ""}
     run = put_run(visitor, "Study", kind="study", told=told, end=failed)
+    page = visitor.client.get(f"/runs/{run.name}").text
+    assert '<th scope="row">round 1</th><td class="num">3</td>' in page  # as far as was seen
     assert "<p>&lt;i&gt;No&lt;/i&gt;.</p><p>Y.</p>" in visitor.client.get(f"/runs/{run.name}").text
 
 

@@ -84,7 +84,8 @@ def test_who_has_no_key_here_signs_at_the_terminal(tmp_path, action, fields, opt
     answer = decide(visitor, form_of(bob, action, where="terminal", **fields), bob)
     assert answer.status_code == 200
     words = shlex.split(unescape(answer.text.split("<pre")[1].split(">", 1)[1].split("</pre>")[0]))
-    wanted = ["eigenveil", "site", action, STUDY, "--party", "p", *options, "--as", "bob", *terms]
+    place = ["=".join(options)] if options else []
+    wanted = ["eigenveil", "site", action, STUDY, "--party", "p", "--as", "bob", *place, *terms]
     assert words == wanted
     assert decided(visitor) == []
     found = COMMANDS["site"].load("site").commands[action]

@@ -103,7 +103,7 @@ def test_whom_the_provider_knows_comes_in_and_may_what_the_console_says(provided
     fake.change = {"email": "vic"}
     assert comes_back(browser, fake).status_code == 200
     assert browser.get("/table").status_code == 200
-    assert browser.get("/fit").status_code == 403
+    assert browser.get("/runs/of-nobody/derive").status_code == 403
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,11 @@ import pandas as pd
 import pytest
 
 from eigenveil.app.results import presenter_of, write_result
+from eigenveil.console import running
 from eigenveil.console.desk.results import Results
+from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError
+from eigenveil.models.derived.options import TITLES
 from eigenveil.models.task import TASKS
 
 rng = np.random.default_rng(0)
@@ -60,6 +63,41 @@ def test_a_result_has_figures_and_can_be_compared(name, tmp_path):
     assert {f"'{each}" for each in FORMULAS[:5]} | {"plain"} <= set(cells)
     for cell in cells:
         assert not cell.startswith(("=", "+", "-", "@", "\t")) or float(cell) < 0
+
+
+def derive(folder, name, kind, given):
+    """By the process of a run, as the console starts it."""
+    running.derive(
+        Rows(), {"folder": str(folder / "a"), "kind": kind, "given": given}, folder / name, None
+    )
+    return Results().result(str(folder / name))
+
+
+def test_what_follows_from_a_covariance_is_a_result_of_its_own(tmp_path):
+    fitted(TASKS["covariance"], tmp_path / "a", 1)
+    desk, folder = Results(), str(tmp_path / "a")
+    assert [each["name"] for each in desk.result(folder)["follows"]] == list(TITLES)
+    given = {"target": "plain", "on": "-a, @a", "ridge": "1"}
+    assert desk.derived_form(folder, "regression")["form"]["columns"][-1] == "plain"
+    title = desk.check_derived(folder, "regression", given)
+    assert title == "Linear regression, target plain, on -a, @a"
+    found = derive(tmp_path, "b", "regression", given)
+    assert (found["title"], found["follows"]) == ("Linear regression", [])
+    assert found["guarantee"] == desk.result(folder)["guarantee"]
+    assert [each["file"] for each in found["figures"]] == ["regression.svg"]
+    wrong = {"derive-no-column": {"on": "nobody"}, "derive-column-twice": {"on": "plain"},
+             "bad-option": {"ridge": "-1"}, "derive-no-target": {"target": ""}}  # fmt: skip
+    for code, change in wrong.items():
+        with pytest.raises(DataError) as refused:
+            desk.check_derived(folder, "regression", given | change)
+        assert refused.value.code == code
+    for act in (desk.derived_form, lambda folder, kind: desk.check_derived(folder, kind, given)):
+        with pytest.raises(DataError, match="no covariance"):
+            act(str(tmp_path / "b"), "regression")
+    with pytest.raises(DataError, match="different tasks"):
+        desk.compare([folder, str(tmp_path / "b")])
+    with pytest.raises(DataError, match="not worked out"):
+        desk.compare([str(tmp_path / "b")] * 2)
 
 
 def test_the_same_components_in_another_order_are_the_same(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 from eigenveil.app import study_draft
 from eigenveil.console import running
+from eigenveil.console.desk.lead import LeadDesk
 from eigenveil.console.desk.results import Results
 from eigenveil.console.settings import Rows
 from eigenveil.federation.study.file import write_toml
@@ -40,6 +41,14 @@ def test_the_sites_are_asked_and_a_study_is_run_and_ended(tmp_path, monkeypatch)
         shown = Results().result(str(tmp_path / "result"))
         assert (shown["word"], "study.toml" in shown["downloads"]) == ("VALID", True)
         assert shown["figures"]
+        folder = tmp_path / "federation"  # where the lead's own is
+        desk = LeadDesk(Rows(party=str(next(folder.rglob("lead/party.json")).parent)))
+        assert (
+            "all in the federation of the registrar"
+            in desk.result(str(tmp_path / "result"))["signed"]
+        )
+        desk._registrar = "a" * 64
+        assert desk.result(str(tmp_path / "result"))["word"] == "NOT VALID"
         federation.sites["west"].decision = "waiting"
 
         def interrupt(event, **fields):

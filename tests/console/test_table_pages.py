@@ -20,13 +20,15 @@ def visitor(tmp_path):
 def test_the_plan_shows_what_was_simulated_and_follows_the_slider(visitor):
     page = visitor.client.get("/plan?rows=1000&slide=50&n_components=3&spectrum=spike:2:0.9")
     assert "of 1 at epsilon 1." in page.text
-    assert page.text.count("<meter") == len(EPSILONS)
-    assert "one row more or less" in page.text
-    assert "/fit?kind=pca&amp;epsilon=1&amp;n_components=3" in page.text
+    assert page.text.count('aria-label="At epsilon') == len(EPSILONS)
+    assert "adding or removing one row" in page.text
+    assert 'form="run" name="epsilon" value="1"' in page.text
+    assert hidden(page.text, "n_components") == "3"
     visitor.client.get("/plan?rows=1000&slide=90&n_components=3&spectrum=spike:2:0.9")
     asked = [each for method, each in visitor.desk.asked if method == "point"]
     assert len(asked) == len(EPSILONS)  # the slider simulates nothing
-    assert asked[0]["given"] == {"n_components": "3", "spectrum": "spike:2:0.9"}
+    given = {name: text for name, text in asked[0]["given"].items() if text}
+    assert given == {"n_components": "3", "spectrum": "spike:2:0.9"}
     assert visitor.client.get("/plan?rows=none&slide=x").status_code == 200
     assert "is not one of" in visitor.client.get("/plan?kind=none").text
 
@@ -35,12 +37,14 @@ def test_a_plan_that_cannot_be_forecast_says_so_and_what_it_takes(visitor):
     visitor.desk.answers["point"] = lambda **how: point(**how, quality=None, note="not for 3 words")
     page = visitor.client.get("/plan?rows=1000&kind=topic-model").text
     assert "cannot be forecast: not for 3 words." in page
-    assert all(each in page for each in ("168 bytes", "6 MB", "(1, 1e-06)-differential privacy"))
-    assert "<meter" not in page
+    assert all(each in page for each in ("168 bytes", "6 MB", "(1, 1e-6)-differential privacy"))
+    assert 'aria-label="At epsilon' not in page
     visitor.desk.answers["point"] = refuse
-    page = visitor.client.get("/plan?rows=1000&kind=topic-model&alpha0=x")
+    page = visitor.client.get("/plan?rows=1000&kind=topic-model&alpha0=1")
     assert "No such thing." in page.text
-    assert 'value="x"' in page.text
+    page = visitor.client.get("/plan?rows=1000&kind=topic-model&alpha0=x")
+    assert "alpha0 = &#39;x&#39;" in page.text
+    assert 'value="x"' in page.text  # beside the form of its step
 
 
 def refuse(**_):
@@ -56,10 +60,10 @@ def test_the_slider_goes_over_all_epsilons():
 
 
 def test_a_fit_is_started_once_by_one_form(visitor):
-    page = visitor.client.get("/fit?epsilon=0.5")
-    assert 'value="0.5"' in page.text
-    form = {name: hidden(page.text, name) for name in ("csrf", "number")}
-    form |= {"kind": "gaussian-mixture", "epsilon": "0.5", "mechanism": "auto", "evil": "--out=/"}
+    assert 'value="0.5"' in visitor.client.get("/fit?epsilon=0.5").text
+    page = visitor.client.get("/plan?kind=gaussian-mixture&epsilon=0.5&mechanism=auto")
+    form = {name: hidden(page.text, name) for name in ("csrf", "number", "kind", "mechanism")}
+    form |= {"epsilon": "0.5", "evil": "--out=/"}
     assert visitor.client.post("/fit", data=form).status_code == 303
     (started,) = visitor.started
     assert (started["kind"], started["who"]) == ("fit", "ann")
@@ -75,7 +79,7 @@ def test_a_fit_is_started_once_by_one_form(visitor):
 
 
 def test_a_refusal_is_beside_the_form_with_what_was_typed(visitor):
-    page = visitor.client.get("/fit?kind=gaussian-mixture")
+    page = visitor.client.get("/plan?kind=gaussian-mixture")
     form = {name: hidden(page.text, name) for name in ("csrf", "number", "kind")}
     form |= {"epsilon": "much", "n_components": "3", "noise_variance": "0.5"}
     page = visitor.client.post("/fit", data=form)
@@ -84,6 +88,7 @@ def test_a_refusal_is_beside_the_form_with_what_was_typed(visitor):
     assert all(f'value="{text}"' in page.text for text in ("much", "3", "0.5"))
     assert "<details open>" in page.text  # what was typed is not folded away
     assert visitor.started == []
+    page = visitor.client.get("/plan", params=form | {"epsilon": "0.5"})
     form |= {"number": hidden(page.text, "number"), "epsilon": "0.5"}
     assert visitor.client.post("/fit", data=form).status_code == 303  # corrected
 
@@ -111,6 +116,37 @@ def test_a_result_is_shown_with_its_figures_and_downloads(visitor):
     visitor.desk.answers["compare"] = refuse
     compare = f"/runs/compare?run={other.name}&run={run.name}"
     assert "No such thing." in visitor.client.get(compare).text
+
+
+def test_what_follows_from_a_covariance_is_derived_once_by_one_form(visitor):
+    run = put_result(visitor)
+    here = f"/runs/{run.name}"
+    assert "/derive?kind=" not in visitor.client.get(here).text
+    visitor.desk.answers["result"] |= {"follows": [{"name": "pca", "title": "Components"}]}
+    assert f"{here}/derive?kind=pca" in visitor.client.get(here).text
+    assert f"{here}/derive" not in visitor.browser("vic").get(here).text
+    page = visitor.client.get(f"{here}/derive?kind=regression")
+    assert all(f'name="{name}"' in page.text for name in ("target", "on", "ridge"))
+    assert "<b>" not in page.text
+    form = {name: hidden(page.text, name) for name in ("csrf", "number", "kind")}
+    form |= {"target": "age", "on": "bmi", "ridge": "-1", "evil": "x"}
+    page = visitor.client.post(f"{here}/derive", data=form)
+    assert page.status_code == 400
+    assert "ridge = &#39;-1&#39; must be" in page.text or "ridge = -1" in page.text
+    assert 'value="bmi"' in page.text
+    assert visitor.started == []
+    form |= {"number": hidden(page.text, "number"), "ridge": "0"}
+    assert visitor.client.post(f"{here}/derive", data=form).status_code == 303
+    (started,) = visitor.started
+    assert (started["kind"], started["about"]) == ("derive", run.name)
+    assert started["asked"]["given"] == {"target": "age", "on": "bmi", "ridge": "0"}
+    assert visitor.client.post(f"{here}/derive", data=form).status_code == 409
+    assert visitor.browser("vic").post(f"{here}/derive", data=form).status_code == 403
+    assert "is not one of" in visitor.client.get(f"{here}/derive?kind=lasso").text
+    nothing = put_run(visitor, number=9)
+    assert visitor.client.get(f"/runs/{nothing.name}/derive").status_code == 404
+    derived = put_run(visitor, kind="derive", about=run.name, number=8)
+    assert f'href="{here}"' in visitor.client.get(f"/runs/{derived.name}").text
 
 
 FAILED = {"event": "failed", "code": "bad-rows", "spent": "",

@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 from eigenveil import (
     BudgetExceeded,
     DataError,
+    FederatedCovariance,
     FederatedGaussianMixture,
     FederatedPCA,
     FederatedTopicModel,
@@ -179,6 +180,7 @@ WAYS = [
     {"delta": 0.0},
     {"protocol": "local"},
     {"site_epsilon": {"south": 3.0}},
+    {"weights": {"north": 4, "south": 2, "west": 3}, "dropouts": 1},
 ]
 
 
@@ -327,6 +329,101 @@ def test_a_mean_is_that_of_the_rows_as_they_count(adjacency):
     assert abs(model.n_samples_ - (2 + model.study_.row_weights()["site2"]) * 3000) < 200
 
 
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_a_site_of_less_weight_has_a_stronger_guarantee_and_is_charged_less(delta, tmp_path):
+    ledgers, given = ledgers_of(tmp_path, delta=delta), {"north": 3.0, "south": 12, "west": 6}
+    model = FederatedPCA(2, epsilon=4.0, delta=delta, weights=given)
+    model.fit_rows(sources(Pca), ledgers=ledgers)
+    held, whole = model.site_guarantees_, model.guarantee_
+    assert held["south"].epsilon == whole.epsilon
+    for name, each in held.items():
+        part = given[name] / 12
+        if delta:
+            assert each.mu == pytest.approx(part * whole.mu, rel=1e-12)
+        else:
+            assert each.epsilon == pytest.approx(part * whole.epsilon, rel=1e-3)
+        room = 0.0 if delta else 4.0 / 1024  # of the sampler's error
+        assert each.epsilon <= spent(ledgers)[name] * (1 + 1e-9) <= each.epsilon * 1.001 + room
+    verdict = check(model.certificate_)
+    assert (verdict.word, verdict.sites) == ("VALID", held)
+    text = model.certificate_.model_dump(mode="json")
+    text["study"]["sites"][0]["weight"] = 12.0  # of another study
+    assert check(type(model.certificate_).model_validate(text)).word == "NOT VALID"
+
+
+def test_equal_weights_are_none():
+    rows = parts(DIGITS)
+    plain = FederatedPCA(2, random_state=0).fit(rows)
+    alike = FederatedPCA(2, random_state=0, weights=dict.fromkeys(rows, 0.3)).fit(rows)
+    assert np.array_equal(plain.components_, alike.components_)
+    assert plain.n_samples_ == alike.n_samples_
+    assert {e.epsilon for e in alike.site_guarantees_.values()} == {plain.guarantee_.epsilon}
+
+
+# -- centring within sites
+
+
+def shifted(shift, *, rows=1000, seed=0):
+    """Three sites whose rows differ by so many standard deviations; the law within them."""
+    rng = np.random.default_rng(seed)
+    scale = np.array([2.0, 1.5, 1.0, *[0.4] * 9])
+    found = {
+        name: rng.standard_normal((rows, 12)) * scale + shift * scale * rng.choice([-1, 1], 12)
+        for name in SITES
+    }
+    return found, np.diag(scale**2)
+
+
+@pytest.mark.parametrize("options", [{}, {"row_norm": "auto"}, {"row_bound": 12.0}], ids=str)
+def test_without_noise_rows_are_those_about_each_site_s_own_mean(options):
+    far, law = shifted(3.0)
+    whole = {"epsilon": 8.0, "delta": 1e-5, "within_sites": True} | options
+    with silence():
+        model = FederatedPCA(3, **whole).fit(far)
+        near = FederatedPCA(3, **whole).fit({n: r - r.mean(axis=0) for n, r in far.items()})
+    for name, rows in far.items():
+        # of rows that are shortened at a quantile
+        assert np.linalg.norm(model.site_means_[name] - rows.mean(axis=0)) < 1.0
+    assert captured_energy(law, model.components_) > 0.995
+    assert captured_energy(near.get_covariance(), model.components_) > 0.99
+
+
+def test_site_effects_are_taken_off_and_the_result_is_certified(tmp_path):
+    """Energies are .9997 and .908 (deviations .00003, .0005); variances are off by .13 (.02)."""
+    far, law = shifted(2.0)
+    within = FederatedPCA(3, epsilon=4.0, within_sites=True).fit(far)
+    plain = FederatedPCA(3, epsilon=4.0).fit(far)
+    assert captured_energy(law, within.components_) > 0.95 > captured_energy(law, plain.components_)
+    assert check(within.certificate_).word == "VALID"
+    within.save(tmp_path / "m.npz")
+    again = FederatedPCA.load(tmp_path / "m.npz")
+    for model in (within, again):
+        near = model.without_site(far["south"], "south")
+        assert np.allclose(near - far["south"], model.mean_ - model.site_means_["south"])
+    covariance = FederatedCovariance(epsilon=4.0, within_sites=True).fit(far)
+    assert np.allclose(np.diag(covariance.covariance_), np.diag(law), atol=0.5)
+    with pytest.raises(DataError, match="no site 'nowhere'"):
+        within.without_site(far["south"], "nowhere")
+    with pytest.raises(DataError, match="within_sites"):
+        plain.without_site(far["south"], "south")
+    with pytest.raises(ValueError, match="features"):
+        within.without_site(far["south"][:, :3], "south")
+
+
+def test_a_site_of_no_rows_keeps_the_common_centre_and_nothing_fails():
+    far, _ = shifted(1.0, rows=300)
+    model = FederatedPCA(2, epsilon=4.0, within_sites=True).fit(far | {"empty": np.empty((0, 12))})
+    assert np.array_equal(model.site_means_["empty"], model.mean_)
+
+
+def test_where_one_site_takes_part_within_is_what_there_is_else():
+    rows = {"north": parts(DIGITS)["north"]}
+    one = FederatedPCA(2, random_state=0).fit(rows)
+    within = FederatedPCA(2, random_state=0, within_sites=True).fit(rows)
+    assert np.array_equal(one.components_, within.components_)
+    assert within.site_means_ is None
+
+
 # -- what sites give
 
 
@@ -381,9 +478,13 @@ def test_rows_that_cannot_be_used_are_refused_naming_the_site(rows, said):
         FederatedTopicModel(2).fit(rows)
 
 
+NO_WEIGHTS = (0, -1.0, math.nan, math.inf, True, "1", None)
 WISHES = [  # of the estimator alone: what a study cannot be is tried in federation/test_study.py
     (Pca, {"site_epsilon": {"east": 1.0}}, PrivacyError, "east"),
     (Pca, {"site_epsilon": {"west": 9.0}}, PrivacyError, "west"),
+    (Pca, {"weights": {"east": 1.0}}, DataError, "'weights' .* names 'east'"),
+    (Pca, {"weights": {"west": 1.0}}, DataError, "'north' has no weight"),
+    *((Pca, {"weights": dict.fromkeys(SITES, w)}, DataError, "weights") for w in NO_WEIGHTS),
     (Pca, {"center": np.zeros(3)}, DataError, "center"),
     (Pca, {"epsilon": 1e-4}, PrivacyError, ""),
     (Pca, {"collusion": 2, "dropouts": 1}, PrivacyError, "honest"),
@@ -425,7 +526,7 @@ def test_too_few_rows_end_the_fit_early_and_say_so(task):
             model = task.many(2, epsilon=0.1).fit([task.rows[:20], task.rows[20:40]])
         return model, str(caught[0].message)
 
-    for model, said in ended_early(fit, lambda each: each[0].certificate_.stopped):
+    for model, said in ended_early(fit, lambda each: len(each[0].certificate_.releases) == 1):
         assert said.startswith("Too few rows")
         assert not model.usable_.any()
         assert [r.name for r in model.certificate_.releases] == ["scale"]

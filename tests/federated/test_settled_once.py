@@ -21,7 +21,7 @@ COUNTED = {
     Study._made_plan.__code__: "plans",
     Study.hash.fget.__code__: "hashes",
     terms.settle.__code__: "settled",
-    terms.active_sites.__code__: "listings",
+    Study.active.func.__code__: "listings",
     store.FileStore._connected.__code__: "connections",
     memory.MemoryTables.__init__.__code__: "transactions",
 }
@@ -67,6 +67,7 @@ def test_in_one_process_a_study_is_settled_once(estimator, options):
 
 def test_public_row_counts_make_one_more_plan_a_number():
     found, _, _ = counted(FederatedPCA(2, epsilon=8.0, adjacency="replace-one"), rows_of())
-    assert found["settled"] == found["listings"] == 1
+    assert found["settled"] == 1
     # 'auto' looks at two protocols; then what each site has, and what all have together
+    assert found["listings"] <= 4
     assert found["plans"] <= 4 + 2

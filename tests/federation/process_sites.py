@@ -337,10 +337,7 @@ class _Life:
 
 _COMMIT = Ledger.commit.__code__
 _WRITER = Tables.hold.__code__
-_ENTRANCES = {
-    Ledger.begin.__code__: Stage.BEGINNING,
-    _COMMIT: Stage.COMMITTING,
-}
+_ENTRANCES = {Ledger.begin.__code__: Stage.BEGINNING, _COMMIT: Stage.COMMITTING}
 _DURABLE = {
     Stage.BEGINNING: Stage.BEGUN,
     Stage.COMMITTING: Stage.AGAIN,

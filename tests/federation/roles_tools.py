@@ -24,9 +24,10 @@ from eigenveil.federation.protocol.messages import (
 from eigenveil.federation.protocol.requests import TRIES
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.sums import RoundTotals
-from eigenveil.federation.protocol.terms import active_sites, settle
+from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import WEIGHT_BITS, make_study
 from eigenveil.linalg.eigen import truncated_root
+from eigenveil.moments.describe import describe, rebuild
 from eigenveil.moments.release import release_of
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows
@@ -92,7 +93,7 @@ class Consortium:
         self.study, self.folder = study, folder
         self.rows = rows_of(study) | (rows or {})
         self.ledgers = {
-            name: Ledger(folder / f"{name}.ledger", heads=None) for name in active_sites(study)
+            name: Ledger(folder / f"{name}.ledger", heads=None) for name in study.active
         }
         for ledger in self.ledgers.values():
             ledger.set_budget(requested_budget(study, times))
@@ -256,11 +257,11 @@ def sums_seen():
 
 def exact(study, query, tables):
     """What one accumulator over these sites' rows holds, weighted, in the message's coordinates."""
-    grid, bits = query.record.noise.grid, settle(study).weight_bits
-    weights = study.weights()
-    total = 0
+    terms, weights, total = settle(study), study.weights(), 0
+    grid, bits = query.record.noise.grid, terms.weight_bits
     for name, rows in tables.items():
-        accumulator = query.accumulator.empty()
+        described = describe(query.accumulator.empty(), study.width)
+        accumulator = rebuild(*described, place=terms.place(name))
         accumulator.update(Block(rows))
         weight = weights[name] >> (WEIGHT_BITS - bits)
         integers = coordinates(accumulator.layout, accumulator.integers())
@@ -271,7 +272,7 @@ def exact(study, query, tables):
 def check_sums(consortium, finished, names=None):
     """Every sum is that of the named sites' rows."""
     study = consortium.study
-    names = active_sites(study) if names is None else names
+    names = study.active if names is None else names
     tables = {name: consortium.rows[name] for name in names}
     terms = settle(study)
     for queries, sums in finished.rounds:

@@ -11,10 +11,7 @@ from eigenveil.app.decisions import sentence_of
 from eigenveil.errors import EigenveilError
 from eigenveil.federation.approvals import studies as approvals
 from eigenveil.federation.approvals.desk import Decisions
-from eigenveil.federation.approvals.documents import (
-    EVERY_STUDY,
-    Decision,
-)
+from eigenveil.federation.approvals.documents import EVERY_STUDY, Decision
 from eigenveil.federation.approvals.keys import make_key, open_key
 from eigenveil.federation.approvals.record import STATES
 from eigenveil.federation.approvals.roster import FIRST_OWNER, Decider

@@ -348,7 +348,7 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 def test_sites_die_between_any_two_steps(tmp_path, dropouts):
     """At events spread evenly over a whole life, several times in each study."""
     spread = (round_number * GOLDEN % 1 for round_number in itertools.count(1))
-    for number in range(seldom(120)):
+    for number in range(seldom(120) if SOAK >= 1 else 1):
         house = House(tmp_path / f"house-{number}", dropouts)
         total = min(lives(house)[0].values())
         for _ in range(3):

@@ -12,15 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from eigenveil.errors import BudgetExceeded
 from eigenveil.federation.ledger.ledger import Draft, Ledger
 from eigenveil.privacy.accountant import Loss, compose, delta_of_product, gaussian_equivalent
-from ledger_tools import (
-    DELTA,
-    begin,
-    budget_of,
-    key_of,
-    loss_of,
-    refused,
-    release,
-)
+from ledger_tools import DELTA, begin, budget_of, key_of, loss_of, refused, release
 from soak_tools import times
 
 # data set: adjacency, delta and the share of epsilon that is set aside for pure releases

@@ -66,8 +66,7 @@ def place(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _accounts_are_opened_silently():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LedgerWarning)
+    with warnings.catch_warnings(action="ignore", category=LedgerWarning):
         yield
 
 
@@ -121,7 +120,8 @@ def test_a_fit_is_charged_what_it_releases_and_a_second_is_refused(
     assert model.certificate_.counted
     assert NOT_COUNTED not in model.guarantee_.caveats
     error = refused("over-budget", fit_of, name, **given)
-    assert "left: epsilon" in error.message
+    assert "is used up: this asks for " in error.message
+    assert "left: nothing (of epsilon = " in error.message
     assert "eigenveil ledger budget" in error.hint
     assert error.spent is None
     assert len(ledger.sessions()) == 1
@@ -223,7 +223,7 @@ def test_an_account_keeps_its_budget_and_says_so(place):
 
 
 def test_a_new_account_says_what_it_got_and_how_to_set_it(place):
-    with pytest.warns(LedgerWarning, match="epsilon = 0.7 at delta = 1e-06") as caught:
+    with pytest.warns(LedgerWarning, match="epsilon = 0.7 at delta = 1e-6") as caught:
         eigenveil.PrivatePCA(epsilon=0.7, ledger=place, data_set="a b").fit(X)
     assert f"ledger budget {place} --data-set 'a b' --adjacency add-remove --epsilon" in str(
         next(each.message for each in caught if each.category is LedgerWarning)

@@ -4,15 +4,7 @@ import pytest
 
 from eigenveil.federation.ledger import store
 from eigenveil.federation.ledger.ledger import Ledger
-from ledger_tools import (
-    begin,
-    budget_of,
-    commit,
-    key_of,
-    loss_of,
-    refused,
-    release,
-)
+from ledger_tools import begin, budget_of, commit, key_of, loss_of, refused, release
 
 psycopg = pytest.importorskip("psycopg")
 ONE = release(0.5)

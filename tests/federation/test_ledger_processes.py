@@ -12,16 +12,7 @@ import pytest
 
 from eigenveil.federation.ledger.ledger import Draft, Ledger
 from eigenveil.privacy.accountant import Loss
-from ledger_tools import (
-    begin,
-    budget_of,
-    check_race,
-    commit,
-    key_of,
-    loss_of,
-    release,
-    room_for,
-)
+from ledger_tools import begin, budget_of, check_race, commit, key_of, loss_of, release, room_for
 from soak_tools import count, times
 
 SMALL = release(0.01)

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eigenveil.federation.masks import MASKS, MODULAR, kinds
-from eigenveil.federation.masks.base import PairMask, Part, split, total_size
-from eigenveil.federation.masks.kinds import ZeroSum, gaussian
+from eigenveil.federation import masks as kinds
+from eigenveil.federation.masks import (
+    MASKS,
+    MODULAR,
+    PairMask,
+    Part,
+    ZeroSum,
+    gaussian,
+    split,
+    total_size,
+)
 from eigenveil.federation.secagg.consistency import neighbours
 from eigenveil.federation.secagg.keys import Context, RoundFacts, SiteKeys, mask_key, round_key
 from eigenveil.noise.entries import from_coordinates, tensor_indices

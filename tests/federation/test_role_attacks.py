@@ -42,7 +42,7 @@ def body_of(request):
 
 def keys_of(seed):
     """Keys that nobody else has."""
-    return {"sealing": SealingKey.from_raw(bytes([seed]) * 96).public.hex()}
+    return {"sealing": SealingKey(bytes([seed]) * 96).public.hex()}
 
 
 # -- keys
@@ -335,7 +335,7 @@ def test_the_helper_gives_no_masks_to_a_changed_key_or_letter(tmp_path):
     helper.handle(call.payloads[HELPER])
     sites = body_of(call.payloads[HELPER])["sites"]
     letters = decode(call.payloads[HELPER], sender=AGGREGATOR, limit=LIMIT).arrays["letters"]
-    mine = SealingKey.from_raw(bytes(96)).public
+    mine = SealingKey(bytes(96)).public
     context = Context(consortium.study.hash, "s")
     to = SealingKey.generate().public  # not even the helper's
     forged = SiteKeys(bytes(32), context).letter(b"", key=to, names=("s1", HELPER))

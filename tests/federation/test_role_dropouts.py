@@ -14,6 +14,7 @@ from roles_tools import (
     lost_at,
     query,
     refusal,
+    rows_of,
     run_study,
     study_of,
     sums_seen,
@@ -28,6 +29,7 @@ from eigenveil.federation.protocol.requests import TRIES
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.secagg.consistency import bitmap, threshold
 from eigenveil.federation.secagg.keys import Context, join_secret, self_key
+from eigenveil.models.schedule import SITE_MEANS
 from noise_tools import silence
 
 ROUNDS = ("round 1", "round 2")
@@ -131,6 +133,20 @@ def test_a_site_may_be_lost_for_one_round_and_another_for_the_next(tmp_path):
     check(consortium, finished)
     assert arrived_in(finished, "round 1") == ["s1", "s2", "s3"]
     assert arrived_in(finished, "round 2") == ["s0", "s1", "s2"]
+
+
+def test_a_site_that_is_lost_when_means_are_released_keeps_the_common_centre(tmp_path):
+    made = study_of(4, dropouts=1, within_sites=True)
+    means = next(i for i, one in enumerate(made.plan(3).rounds, 1) if one[0].name == SITE_MEANS)
+    apart = zip(rows_of(made, rows=400).items(), (5.0, -5.0, 5.0, -5.0), strict=True)
+    rows = {name: each + shift for (name, each), shift in apart}
+    consortium = Consortium(made, tmp_path, rows=rows)
+    with silence():
+        finished = run_study(consortium, fate=lost_at(("s2", f"round {means}")))
+    assert arrived_in(finished, f"round {means}") == ["s0", "s1", "s3"]
+    found = finished.outcome.factors
+    apart = np.linalg.norm(found.site_means - found.mean, axis=1)
+    assert apart[2] == 0 < np.delete(apart, 2).min()
 
 
 @pytest.mark.parametrize("neighbours", [None, 6])
@@ -261,7 +277,7 @@ def test_a_late_message_stays_hidden_for_good(tmp_path):
     queries, _ = finished.rounds[0]
     sums = exact(study, queries[0], {"s1": consortium.rows["s1"]})
     terms = settle(study)
-    parts = [terms.part(queries[0].accumulator, queries[0].record)]
+    parts = [terms.masks.part(queries[0].accumulator.layout, queries[0].record)]
     # without its pair masks it would still have its own, and of the two secrets that one was never
     # given
     own = late.arrays["sum 0"] - sums

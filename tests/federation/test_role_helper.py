@@ -18,8 +18,7 @@ from roles_tools import (
 )
 
 from eigenveil.federation.ledger.ledger import SessionKey
-from eigenveil.federation.masks.base import Part
-from eigenveil.federation.masks.kinds import helpers_bytes
+from eigenveil.federation.masks import Part, helpers_bytes
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.helper import Helper
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, Message, decode, encode
@@ -28,7 +27,7 @@ from eigenveil.federation.sealing import SealingKey
 from eigenveil.federation.secagg.client import SecaggClient, State
 from eigenveil.privacy.statistics import tensor_size
 
-ANOTHER = {"sealing": SealingKey.from_raw(bytes(96)).public.hex(), "proof": None}
+ANOTHER = {"sealing": SealingKey(bytes(96)).public.hex(), "proof": None}
 
 
 def masked(folder):

@@ -12,21 +12,8 @@ from pathlib import Path
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
-from roles_tools import (
-    LIMIT,
-    Consortium,
-    changed,
-    exact,
-    study_of,
-    sums_seen,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from roles_tools import LIMIT, Consortium, changed, exact, study_of, sums_seen
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.aggregator import Aggregator

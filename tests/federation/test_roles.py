@@ -1,6 +1,7 @@
 """Studies from the first message to the last: sums are exact, books agree, nothing else leaves."""
 
 import itertools
+import math
 from unittest import mock
 
 import numpy as np
@@ -13,6 +14,7 @@ from roles_tools import (
     check_records,
     check_sums,
     exact,
+    rows_of,
     run_study,
     study_of,
     sums_seen,
@@ -22,12 +24,18 @@ from eigenveil.errors import PrivacyError
 from eigenveil.federation.protocol import aggregator as aggregator_module
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.messages import HELPER, decode
-from eigenveil.federation.protocol.terms import active_sites, settle
+from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.sealing import SEALING_BYTES
 from eigenveil.federation.secagg.keys import letter_bytes
 from eigenveil.moments import release
+from eigenveil.noise.entries import from_coordinates
 from noise_tools import silence
 from statistics_tools import FALSE_ALARM, chi_square, ended_early
+
+
+def weighed(**weights):
+    return [{"name": name, "weight": weight} for name, weight in weights.items()]
+
 
 JOIN_REPLY = (
     *("columns", "features", "keys", "listed"),
@@ -74,7 +82,7 @@ def test_every_study_adds_up_exactly(fields, tmp_path):
         finished = run_study(consortium)
     check_sums(consortium, finished)
     check_records(consortium, finished)
-    assert finished.outcome.taking_part == len(active_sites(consortium.study))
+    assert finished.outcome.taking_part == len(consortium.study.active)
     assert not finished.outcome.missing
     assert not finished.wire.refusals()
 
@@ -102,6 +110,12 @@ def test_every_study_adds_up_exactly(fields, tmp_path):
             ],
             "dropouts": 1,
         },
+        {"sites": weighed(a=3, b=1, c=2, d=7), "dropouts": 1, "row_bound": None},
+        {"sites": weighed(a=3, b=1, c=2), "delta": 0.0},
+        {"within_sites": True},
+        {"within_sites": True, "row_bound": None, "sites": weighed(a=3, b=1, c=2), "dropouts": 1},
+        {"within_sites": True, "scale": "private", "delta": 0.0, "row_bound": None},
+        {"within_sites": True, "protocol": "sketch", "adjacency": "replace-one"},
     ],
     ids=str,
 )
@@ -111,6 +125,50 @@ def test_every_way_of_preparing_rows_adds_up_exactly(fields, tmp_path):
         finished = run_study(consortium)
     check_sums(consortium, finished)
     check_records(consortium, finished)
+
+
+def values_of(finished):
+    """What each release would be without its noise: its name, record, and symmetric matrix."""
+    for queries, sums in finished.rounds:
+        for query, found in zip(queries, sums, strict=True):
+            whole = from_coordinates(
+                query.accumulator.layout, query.accumulator.shape, found.view(np.int64)
+            )
+            yield query.record, whole * math.ldexp(1.0, query.record.noise.grid)
+
+
+def run_over(study, rows, folder):
+    folder.mkdir()
+    return run_study(Consortium(study, folder, rows=rows))
+
+
+def test_a_site_of_twice_the_weight_is_one_whose_rows_are_there_twice(tmp_path):
+    rows = rows_of(study_of(2))
+    plain = {"center": False, "protocol": "cape"}
+    made = study_of(weighed(s0=5.0, s1=2.5), **plain)
+    twice = study_of([{"name": name} for name in ("s0", "s1", "t0")], **plain)
+    with silence():
+        found = run_over(made, rows, tmp_path / "weighted")
+        wanted = run_over(twice, rows | {"t0": rows["s0"]}, tmp_path / "twice")
+    for (_, weighted), (_, doubled) in zip(values_of(found), values_of(wanted), strict=True):
+        assert np.array_equal(2 * weighted, doubled)
+
+
+@pytest.mark.parametrize("protocol", ["cape", "full", "sketch"])
+def test_no_row_of_any_site_moves_a_sum_further_than_its_weight_allows(protocol, tmp_path):
+    """Nor does the heaviest site's move it by less: the noise is made for no more than there is."""
+    made = study_of(weighed(a=4, b=1, c=3), center=False, protocol=protocol, features=3)
+    rows = rows_of(made)
+    with silence():
+        before = run_over(made, rows, tmp_path / "before")
+        for name, weight in made.row_weights().items():
+            more = rows | {name: np.vstack([rows[name], [[3e5, -4e5, 1e5]]])}
+            after = run_over(made, more, tmp_path / name)
+            for (record, old), (_, new) in zip(values_of(before), values_of(after), strict=True):
+                moved, most = np.linalg.norm(new - old), record.sensitivity()
+                assert moved <= weight * most * (1 + 1e-9)
+                if protocol != "sketch":  # whose rows need not reach the bound
+                    assert moved >= 0.999 * weight * most
 
 
 def test_single_precision_rows_add_up_exactly(tmp_path):

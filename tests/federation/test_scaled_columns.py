@@ -12,7 +12,7 @@ from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.federation.study.study import make_study
 from eigenveil.models.schedule import CLOSER_RANGES, COLUMN_RANGES, COLUMNS, OBSERVED
 
-RANGES = ((-4.0, -3.0, -2.0), (5.0, 4.0, 3.0))
+RANGES = ((-4.0, 5.0), (-3.0, 4.0), (-2.0, 3.0))
 PRIVATE = {"scale": "private", "budget_split": None, "row_bound": None}
 PUBLIC = {"ranges": RANGES}
 

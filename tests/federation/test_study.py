@@ -7,11 +7,12 @@ import tomllib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_tensor_study import tensor_studies
 
 from eigenveil import DataError, OutputError, PrivacyError
+from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.secagg.consistency import neighbours
 from eigenveil.federation.study.file import read_study, schema, template, write_toml
 from eigenveil.federation.study.study import (
@@ -26,6 +27,8 @@ from eigenveil.federation.study.study import (
 from eigenveil.privacy.accountant import Loss, mu_of_epsilon
 from eigenveil.privacy.mechanisms.base import lattice_error
 from eigenveil.tables.names import looks_like_identifier, reads_as_value
+from eigenveil.tables.schema import parse_schema
+from refusal_tools import refuses
 from soak_tools import times
 
 WHOLE = 1 << WEIGHT_BITS
@@ -33,6 +36,10 @@ WHOLE = 1 << WEIGHT_BITS
 
 def named(count):
     return [{"name": f"site-{i}"} for i in range(count)]
+
+
+def weighed(*weights):
+    return [{"name": f"s{i}", "weight": weight} for i, weight in enumerate(weights)]
 
 
 def fields(**changes):
@@ -51,6 +58,10 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
     lambda text: not reads_as_value(text) and not looks_like_identifier(text)
 )
 WISHES = st.floats(0.05, 20.0)
+
+
+def weights_of(count):
+    return st.just([None] * count) | st.lists(st.floats(0.5, 5.0), min_size=count, max_size=count)
 
 
 @st.composite
@@ -100,7 +111,10 @@ def studies(draw):
         dropouts=dropouts,
         row_norm=row_norm,
         center=center,
-        sites=[{"name": name, "epsilon": draw(own)} for name in names],
+        sites=[
+            {"name": name, "epsilon": draw(own), "weight": weight}
+            for name, weight in zip(names, draw(weights_of(len(names))), strict=True)
+        ],
         **shape,
         **chosen,
     )
@@ -186,9 +200,8 @@ def test_a_file_is_written_whole_and_not_over_another(tmp_path):
 def test_bad_toml_names_file_and_line(tmp_path, text, said):
     path = tmp_path / "study.toml"
     path.write_bytes(text)
-    with pytest.raises(DataError) as caught:
+    with refuses("bad-toml") as caught:
         read_study(path)
-    assert caught.value.code == "bad-toml"
     assert "study.toml" in caught.value.message
     assert said in caught.value.message
     assert caught.value.hint
@@ -225,6 +238,25 @@ REFUSED = [
     ({"sites": [{"name": "a", "epsilon": 0}]}, PrivacyError, "bad-option", "site 'a'"),
     ({"sites": [{"name": "a", "epsilon": 1.5}]}, PrivacyError, "target-above-study", "1.5"),
     ({"sites": [{"name": "a", "epsilon": 1e-4}]}, PrivacyError, "weight-too-small", "site 'a'"),
+    ({"sites": [{"name": "a", "weight": "1"}]}, DataError, "bad-field", "site 'a': weight"),
+    ({"sites": [{"name": "a", "weight": True}]}, DataError, "bad-field", "site 'a': weight"),
+    ({"sites": weighed(0.0, 1.0)}, DataError, "bad-option", "site 's0': weight = 0.0"),
+    ({"sites": weighed(1.0, -1.0)}, DataError, "bad-option", "site 's1': weight = -1.0"),
+    ({"sites": weighed(1.0, math.nan)}, DataError, "bad-option", "site 's1': weight = nan"),
+    ({"sites": weighed(1.0, math.inf)}, DataError, "bad-option", "site 's1': weight = inf"),
+    ({"sites": weighed(1.0, None)}, DataError, "site-without-weight", "site 's1' has no weight"),
+    ({"sites": weighed(1.0, 1e4)}, DataError, "weights-too-far-apart", "site 's0': weight = 1"),
+    (
+        {"sites": weighed(1.0, 2.0), "unit": "who", "sites_per_unit": 2},
+        PrivacyError,
+        "weights-differ",
+        "weights of sites differ",
+    ),
+    ({"within_sites": 1}, DataError, "bad-option", "within_sites = 1"),
+    ({"within_sites": True, "center": False}, DataError, "no-center-of-sites", "within_sites"),
+    ({"within_sites": True, "center": [0.0] * 8}, DataError, "no-center-of-sites", "within_sites"),
+    ({"within_sites": True, "missing": "zero"}, DataError, "sites-with-missing", "'zero'"),
+    (TENSORS | {"within_sites": True}, DataError, "field-of-other-task", "within_sites"),
     ({"name": ""}, DataError, "bad-field", "name = ''"),
     ({"name": "x" * 65}, DataError, "bad-field", "name = 'xxx"),
     ({"format": "eigenveil-study-2"}, DataError, "bad-field", "format"),
@@ -466,10 +498,12 @@ CHANGES = [
     {"scale": "private"},
     {"scale": "private", "winsorize": 0.05},
     {"scale": [1.0] * 8},
-    {"ranges": [[0.0] * 8, [1.0] * 8]},
+    {"ranges": [[0.0, 1.0]] * 8},
     {"covariates": [2]},
     {"sketch_size": 6},
     {"scores": True},
+    {"within_sites": True},
+    {"scores": True, "scores_by": [6, 7]},
     {"unit": "who"},
     {"unit": "who", "max_rows_per_unit": 3},
     {"sites_per_unit": 2},
@@ -487,7 +521,9 @@ CHANGES = [
     WORDS | {"alpha0": 1.0},
     IN_FULL,
     {"task": "covariance", "components": None},
+    {"task": "covariance", "components": None, "row_quantile": 0.9},
     {"sites": [{"name": "site-0", "epsilon": 0.5}, *named(5)[1:]]},
+    {"sites": [site | {"weight": 1.0} for site in named(5)]},
 ]
 
 
@@ -497,6 +533,16 @@ def test_every_change_changes_the_hash():
     hashes = [study(**change).hash for change in ({}, *CHANGES)]
     assert len(set(hashes)) == len(hashes)
     assert study().hash == study(epsilon=1).hash == study(sites=tuple(named(5))).hash
+
+
+def test_a_target_that_is_a_category_is_not_centred_within_sites():
+    group = {"name": "g", "kind": "category", "levels": ["x", "y"], "role": "target"}
+    schema = {"format": "eigenveil-schema-1", "columns": [{"name": "a", "kind": "number"}, group]}
+    table = parse_schema(schema, origin="s")
+    fields = {"task": "covariance", "components": None, "features": None, "columns": table.names}
+    assert study(**fields, table_schema=table).plan(len(table.names))
+    with refuses("sites-with-groups", "target that is a category"):
+        study(**fields, table_schema=table, within_sites=True)
 
 
 # -- weights
@@ -553,6 +599,53 @@ def test_weights_are_of_the_studys_wish_not_of_the_largest_sites():
     # were they relative to the largest site's, the noise made for epsilon = 1 would give it 1
     sites = [{"name": "a", "epsilon": 0.5}, {"name": "b", "epsilon": 0.25}]
     assert max(study(sites=sites).weights().values()) < WHOLE
+
+
+RATIOS = st.lists(st.integers(1, 200), min_size=2, max_size=6)
+
+
+@given(RATIOS, st.sampled_from(["pca", "covariance", "gaussian-mixture"]))
+@settings(max_examples=times(100))
+def test_weights_that_are_given_keep_their_proportions(given, task):
+    components = None if task == "covariance" else 2
+    made = study(sites=weighed(*given), task=task, components=components)
+    found = list(made.weights().values())
+    assert max(found) == WHOLE
+    lost = 1 / 16 if task == "gaussian-mixture" else 0.0
+    for weight, number in zip(found, given, strict=True):
+        wanted = WHOLE * number / max(given)
+        assert (1 - lost) * (wanted - 0.5) <= weight <= wanted + 0.5
+    # only proportions matter, and equal ones are none
+    for factor in (3.0, 0.125):
+        again = study(sites=weighed(*(factor * n for n in given)), task=task, components=components)
+        assert list(again.weights().values()) == found
+    alike = study(sites=weighed(*(given[0] for _ in given)))
+    assert set(alike.weights().values()) == {WHOLE}
+
+
+@given(RATIOS, st.lists(st.floats(0.1, 1.0), min_size=6, max_size=6), st.sampled_from([0.0, 1e-6]))
+@settings(max_examples=times(100))
+def test_weights_are_the_largest_that_every_target_allows(given, targets, delta):
+    sites = [
+        site | {"epsilon": epsilon}
+        for site, epsilon in zip(weighed(*given), targets[: len(given)], strict=True)
+    ]
+    alone = [{"name": site["name"], "epsilon": site["epsilon"]} for site in sites]
+    most = study(sites=alone, delta=delta, epsilon=1.0).weights()
+    assume(min(most.values()) * min(given) >= max(given))
+    found = study(sites=sites, delta=delta, epsilon=1.0).weights()
+    assert all(found[name] <= most[name] for name in found)
+    assert any(found[name] == most[name] for name in found)
+    terms = settle(study(sites=sites, delta=delta, epsilon=1.0))
+    for site in sites:
+        assert terms.reservation(site["name"]).epsilon(delta) <= site["epsilon"]
+
+
+def test_where_one_site_takes_part_weights_change_nothing_and_say_so():
+    for fields in ({"sites": weighed(3.0)}, {"sites": weighed(1.0, 7.0), "protocol": "local"}):
+        made = study(**fields)
+        assert set(made.weights().values()) == {WHOLE}
+        assert any("change nothing" in note for note in made.notes)
 
 
 # -- changes, schema

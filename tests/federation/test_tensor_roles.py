@@ -94,13 +94,7 @@ WAYS = [
     {"delta": 0.0},
     {"delta": 0.0, "adjacency": "replace-one", "protocol": "local"},
     {"components": "auto", "sites": 1},
-    {
-        "sites": [
-            {"name": "a"},
-            {"name": "b", "epsilon": 14.0},
-            {"name": "c", "epsilon": 2.5},
-        ],
-    },
+    {"sites": [{"name": "a"}, {"name": "b", "epsilon": 14.0}, {"name": "c", "epsilon": 2.5}]},
     {"sites": [{"name": "a"}, {"name": "b", "epsilon": 3.0}], "delta": 0.0},
 ]
 TOPIC_WAYS = [
@@ -276,12 +270,12 @@ def test_vector_noise_of_the_tensor_has_the_radius_of_the_whole(task, tmp_path):
     """Radii are Gamma(d), and add up to one; the smoothing of shares adds 1/4096 to each."""
     wide = {"features": 24, "components": 16}
     study = study_of(task, delta=0.0, epsilon=39.0, **wide)
-    found, noise = noise_of_tensors(study, tmp_path, 2)
+    found, noise = noise_of_tensors(study, tmp_path, 3)
     assert (noise.kind, noise.noise_parts, noise.size) == ("vector", 3, tensor_size(16))
     total = float(np.sum(np.linalg.norm(found, axis=1)))
 
     def p_value(scale):
-        law = stats.gamma(2 * noise.size)
+        law = stats.gamma(len(found) * noise.size)
         low, high = law.cdf(total / scale / (1 + 1 / 4096)), law.sf(total / scale)
         return 2 * min(low, high)
 

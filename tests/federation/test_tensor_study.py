@@ -63,7 +63,7 @@ def tensor_studies(draw):
     if task == MIXTURE:
         steps.append("scores")
     optional = {
-        "budget_split": st.fixed_dictionaries({step: st.floats(0.01, 1.0) for step in steps}),
+        "budget_split": st.fixed_dictionaries({step: st.floats(0.01, 1.0) for step in steps})
     }
     if task == MIXTURE:
         variances = st.just(0.0) | st.floats(1e-100, 1e6)

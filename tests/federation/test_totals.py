@@ -14,10 +14,7 @@ ROWS = np.random.default_rng(0).standard_normal((900, 6)) * [9, 5, 1, 1, 1, 1] +
 
 @pytest.mark.parametrize(
     "model",
-    [
-        FederatedPCA(2, epsilon=5.0),
-        FederatedGaussianMixture(1, epsilon=20.0, row_bound=60.0),
-    ],
+    [FederatedPCA(2, epsilon=5.0), FederatedGaussianMixture(1, epsilon=20.0, row_bound=60.0)],
 )
 def test_too_many_rows_make_nothing_usable_and_say_so(model, monkeypatch):
     seen = []

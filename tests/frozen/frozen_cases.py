@@ -26,7 +26,7 @@ NAMES = ("age", "weight", "pulse", "dose", "sleep", "steps")
 D = len(NAMES)
 SPREAD = np.array([9.0, 5.0, 3.0, 1.0, 0.5, 0.25])
 MEAN = [4.0, 0.0, 1.0, 0.0, 0.0, 2.0]
-RANGES = (tuple(MEAN - 3 * SPREAD), tuple(MEAN + 3 * SPREAD))
+RANGES = tuple(zip(MEAN - 3 * SPREAD, MEAN + 3 * SPREAD, strict=True))
 SCALES = (8.0, 4.0, 4.0, 1.0, 0.5, 0.5)
 
 
@@ -245,8 +245,13 @@ STREAMS = {
     "stream: blocks": stream(publish="blocks"),
     "stream: blocks, forgetting": stream(publish="blocks", forgetting=0.5),
     "stream: sketch": stream(sketch_size=4),
+    "stream: missing zero": stream(missing="zero"),
+    "stream: missing pairs": stream(missing="pairs"),
+    "stream: continual, missing": stream(publish="continual", horizon=8, missing="independent"),
+    "stream: blocks, missing": stream(publish="blocks", forgetting=0.5, missing="independent"),
     "tracked": (StreamingPCA, {"n_components": 2}),
     "tracked: forgetting": (StreamingPCA, {"n_components": 2, "forgetting": 0.9, "center": True}),
+    "tracked: filled": (StreamingPCA, {"n_components": 2, "missing": "fill"}),
 }
 
 # -- studies in one process: the estimator's options, what each of three sites has, who drops out

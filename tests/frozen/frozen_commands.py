@@ -15,7 +15,6 @@ from frozen_tools import known_noise
 from eigenveil.cli.app import main
 
 LEFT_OUT = {"plan", "memory_bytes", "standard_error", "captured_energy", "captured_energy_error"}
-DIFFERS = r"[/\\]|\d{4}-\d\d|[0-9a-f]{16}"
 GONE = {"duration", "exchanges"}  # the second stood within the first
 OUT = ("--no-plots", "--json", "--epsilon", "6", "--out")
 FIT = ("--one-row-per-person", *OUT)

@@ -16,7 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-from frozen_cases import FITS, ROWS, STREAMS, STUDIES, frame, people, plain
+from frozen_cases import FITS, ROWS, STREAMS, STUDIES, frame, holes, people, plain
 
 import eigenveil
 from eigenveil import EigenveilError, PrivateStreamingPCA, ProtocolError
@@ -108,9 +108,10 @@ def fitted(name, folder):
         kind, options, rows = FITS[name]
         return kind(**options).fit(ROWS[rows]())
     if name in STREAMS:
-        return streamed(*STREAMS[name])
+        return streamed(*STREAMS[name], blocks_of(name))
     if name in STUDIES:
-        return studied(*STUDIES[name])
+        kind, options, _, lost = STUDIES[name]
+        return studied(kind, options, sites_of(name), lost)
     usual = FITS["pca: usual"]
     model = usual[0](**usual[1])
     if name in FILES:
@@ -124,21 +125,30 @@ def fitted(name, folder):
     return first.merge(second).release()
 
 
-def streamed(kind, options):
+def blocks_of(name):
+    """The blocks of a stream."""
+    return np.split(holes() if "missing" in STREAMS[name][1] else plain(), 6)
+
+
+def streamed(kind, options, blocks):
     model = kind(**options)
-    for block in np.split(plain(), 6):
+    for block in blocks:
         model.partial_fit(block)
     held = kind is PrivateStreamingPCA and "publish" not in options
     return model.release() if held else model
 
 
-def studied(kind, options, rows, lost):
-    table = ROWS[rows]()
+def sites_of(name):
+    """The tables of a study's sites."""
+    table = ROWS[STUDIES[name][2]]()
     cuts = [0, table.shape[0] // 2, 3 * table.shape[0] // 4, table.shape[0]]
-    sites = [
+    return [
         table[start:end].reset_index(drop=True) if hasattr(table, "iloc") else table[start:end]
         for start, end in pairwise(cuts)
     ]
+
+
+def studied(kind, options, sites, lost):
     with ExitStack() as stack:
         if lost:
             stack.enter_context(without(lost))

@@ -12,11 +12,7 @@ import pandas as pd
 import scipy.sparse
 from numpy.typing import NDArray
 
-KINDS = {
-    "csr": scipy.sparse.csr_matrix,
-    "csc": scipy.sparse.csc_matrix,
-    "dense": np.asarray,
-}
+KINDS = {"csr": scipy.sparse.csr_matrix, "csc": scipy.sparse.csc_matrix, "dense": np.asarray}
 # names that a check of tables could take for dates and identifiers
 GENES = ["MARCH1", "SEPT2", "ID1", "ENSG00000000003.15", "HLA-A", "MT-ND1"]
 

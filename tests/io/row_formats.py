@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
 import gzip
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import cell_tools
 import numpy as np
+import openpyxl
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
+import pyreadr
+import pyreadstat
 import pytest
 import scipy.io
 import scipy.sparse
 from numpy.typing import NDArray
+from openpyxl.cell import WriteOnlyCell
 
 from eigenveil.errors import DataError
 from eigenveil.io import FileRows, open_rows
@@ -56,6 +63,73 @@ def _cells(kind: str) -> Saver:
     return save
 
 
+def saved_sheet(path: Path, *rows: Sequence[object]) -> Path:
+    """An .xlsx file; numbers that it cannot have are texts."""
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("rows")
+
+    def cell(entry: object) -> object:
+        if not isinstance(entry, float):
+            return entry
+        found = WriteOnlyCell(sheet, repr(entry))
+        if math.isfinite(entry):
+            found.data_type = "n"  # openpyxl has 16 digits of it, and Excel 17
+        return found
+
+    for row in rows:
+        sheet.append([cell(each) for each in row])
+    book.save(path)
+    return path
+
+
+def saved_sas(
+    path: Path, columns: dict[str, Sequence[float]], formats: dict[str, str] | None = None
+) -> Path:
+    """A .sas7bdat file of numbers, by the library that is in pyreadstat, which has no name for it.
+
+    A missing value is NaN.
+    """
+    sas = ctypes.CDLL(pyreadstat._readstat_writer.__file__)
+    sas.readstat_writer_init.restype = sas.readstat_add_variable.restype = ctypes.c_void_p
+    found = bytearray()
+
+    @ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    def write(data: int, size: int, _: object) -> int:
+        found.extend(ctypes.string_at(data, size))
+        return size
+
+    made = ctypes.c_void_p(sas.readstat_writer_init())
+    sas.readstat_set_data_writer(made, write)
+    added = []
+    for name in columns:
+        one = ctypes.c_void_p(sas.readstat_add_variable(made, name.encode(), 5, ctypes.c_size_t(8)))
+        sas.readstat_variable_set_format(one, (formats or {}).get(name, "").encode())
+        added.append(one)
+    rows = list(zip(*columns.values(), strict=True))
+    sas.readstat_begin_writing_sas7bdat(made, None, ctypes.c_long(len(rows)))
+    for row in rows:
+        sas.readstat_begin_row(made)
+        for one, value in zip(added, row, strict=True):
+            if math.isnan(value):
+                sas.readstat_insert_missing_value(made, one)
+            else:
+                sas.readstat_insert_double_value(made, one, ctypes.c_double(value))
+        sas.readstat_end_row(made)
+    sas.readstat_end_writing(made)
+    sas.readstat_writer_free(made)
+    path.write_bytes(found)
+    return path
+
+
+def _framed(write: Callable[..., None], **options: object) -> Saver:
+    def save(path: Path, array: NDArray, names: Sequence[str]) -> None:
+        frame = pd.DataFrame(array)
+        frame.columns = list(names)
+        write(*((path, frame) if write is pyreadr.write_rds else (frame, path)), **options)
+
+    return save
+
+
 def bag_of_words(path: Path, counts: NDArray, header: Sequence[int] | None = None) -> Path:
     """The file of UCI's format that these counts have."""
     documents, words = np.nonzero(counts)
@@ -84,6 +158,15 @@ NAMED: dict[str, Saver] = {
     "ROWS.IPC": lambda path, array, names: pa.feather.write_feather(
         _table(array, names), str(path)
     ),
+    "rows.txt": _csv,
+    "rows.xlsx": lambda path, array, names: saved_sheet(path, names, *array.tolist()),
+    "rows.sav": _framed(pyreadstat.write_sav, row_compress=True),
+    "rows.zsav": _framed(pyreadstat.write_sav, compress=True),
+    "rows.dta": _framed(pyreadstat.write_dta),
+    "rows.sas7bdat": lambda path, array, names: saved_sas(
+        path, dict(zip(names, array.T.tolist(), strict=True))
+    ),
+    "rows.rds": _framed(pyreadr.write_rds, compress="gzip"),
     "csr.h5ad": _cells("csr"),
     "csc.h5ad": _cells("csc"),
     "dense.h5ad": _cells("dense"),
@@ -104,6 +187,7 @@ NAMELESS: dict[str, Saver] = {
 
 
 ALL = NAMED | NAMELESS
+OF_PROGRAMS = (".sav", ".zsav", ".dta", ".sas7bdat", ".rds")
 NO_NUMBER = "nan (an empty cell, or text that is not a number)"
 
 

@@ -56,6 +56,7 @@ def test_what_nobody_said_is_guessed(tmp_path, separator, decimal):
 def test_guesses_are_told_once_and_the_usual_is_not(tmp_path, recwarn):
     read(put(tmp_path, written()))
     read(put(tmp_path, written(separator=";", decimal=",")), separator=";", decimal=",")
+    read(put(tmp_path, written(separator=";", decimal=",")), separator=";")  # cells have either
     assert not [each for each in recwarn if each.category is FileDialectWarning]
     with pytest.warns(FileDialectWarning, match=r"separator ';', decimal ','.*first lines") as told:
         read(put(tmp_path, written(separator=";", decimal=",")))
@@ -177,7 +178,7 @@ def test_the_names_of_characters():
 
 def test_a_wrong_encoding_is_a_sentence(tmp_path):
     path = put(tmp_path, written(names=("länge", "b")), encoding="latin-1")
-    with pytest.raises(DataError, match=r"rows\.csv"):
+    with pytest.raises(DataError, match=r"rows\.csv .* another encoding"):
         read(path, encoding="utf-16")
 
 

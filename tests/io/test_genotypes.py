@@ -12,6 +12,7 @@ from row_formats import labels_of
 from eigenveil import DataError, PrivatePCA
 from eigenveil.io import open_rows
 from eigenveil.io.formats import genotypes
+from refusal_tools import refuses
 
 COUNTS = counts_of(41, 7)
 
@@ -78,9 +79,8 @@ def test_files_that_count_different_alleles_are_refused_together(tmp_path):
     swapped = [(c, p, i, b, a) if i == "rs2" else (c, p, i, a, b)
                for c, p, i, a, b in variants_of(2)]  # fmt: skip
     other = write_bed(tmp_path / "other.bed", COUNTS[:, :2], swapped)
-    with pytest.raises(DataError) as refused:
+    with refuses("missing-column"):
         open_rows([one, other])
-    assert refused.value.code == "missing-column"
 
 
 def test_dosages_are_taken_where_they_are_stored(tmp_path):
@@ -183,13 +183,11 @@ def test_a_bed_that_is_cut_between_passes_is_refused(tmp_path):
     path = write_bed(tmp_path / "some.bed", COUNTS)
     rows = open_rows([path])
     spoiled(path, ".bed", lambda data: data[:-1])
-    with pytest.raises(DataError) as refused:
+    with refuses("file-changed"):
         list(rows.blocks())
-    assert refused.value.code == "file-changed"
 
 
 def test_more_variants_than_are_read_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("eigenveil.io.formats.variants.MOST_VARIANTS", 5)
-    with pytest.raises(DataError, match="7 columns, and at most 5") as refused:
+    with refuses("too-many-columns", "7 columns, and at most 5"):
         open_rows([write_bed(tmp_path / "a.bed", COUNTS)])
-    assert refused.value.code == "too-many-columns"

@@ -27,13 +27,15 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
+import pyreadr
+import pyreadstat
 import pytest
 import scipy.io
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from image_tools import brain, slice_file
-from row_formats import bag_of_words
+from row_formats import bag_of_words, saved_sheet
 
 from eigenveil.errors import EigenveilError
 from eigenveil.federated.running import site_rows
@@ -41,7 +43,8 @@ from eigenveil.io import Query, ReadOptions, open_rows, read_frame
 from eigenveil.io.formats.dialect import Dialect
 from eigenveil.io.formats.registry import formats
 from eigenveil.io.text_stream import StreamedRows
-from eigenveil.moments.rows import Preparation, RowRule
+from eigenveil.moments.preparation import Preparation
+from eigenveil.moments.rows import RowRule
 from eigenveil.moments.source import PartitionedRows, Reading
 from eigenveil.tables.adapters import rows_of
 from eigenveil.tables.adapters.base import array_rows
@@ -128,6 +131,15 @@ def of_database(draw):
     return draw(st.sampled_from([*cells, 70])), [draw(st.sampled_from(cells)) for _ in range(WIDTH)]
 
 
+def of_sheet(draw):
+    """Cells of any kind, and notes beside the table."""
+    day, moment = datetime.date(2020, 1, 2), datetime.datetime(2020, 1, 2, 3)
+    cells = [None, 7, 0.5, 1e308, math.inf, "<5", "7", "x", "true", True, day, moment, "=1/0"]
+    row = [draw(st.sampled_from(cells)) for _ in range(WIDTH)]
+    note = draw(st.sampled_from([[], ["note"], [None, 5.0]]))
+    return draw(st.sampled_from([70, "70", "70.0", None, day, 70.5])), row + note
+
+
 def of_images(draw):
     """Voxels, how they are stored, and what the header says of the person."""
     kind = draw(st.sampled_from([np.float64, np.float32, np.int16, np.uint8]))
@@ -203,6 +215,20 @@ def of_text(name, dialect=None, **written):
         if schema is not None:
             return open_rows([path], schema=schema, read=read)
         return open_rows([path], unit="who" if dialect.header else "c1", read=read)
+
+    return opened
+
+
+def sheet(people, folder):
+    path = saved_sheet(folder / "rows.xlsx", NAMES, *([who, *row] for who, row in people))
+    return open_rows([path], unit="who")
+
+
+def of_program(name, write):
+    def opened(people, folder):
+        columns = np.column_stack([[float(who) for who, _ in people], matrix(people)])
+        write(folder / name, pd.DataFrame(columns, columns=NAMES))
+        return open_rows([folder], unit="who")
 
     return opened
 
@@ -420,6 +446,14 @@ TEXTS = {
 }
 FILES = {  # entrance: its format, how a person is odd in it, and what opens people
     **{name: ("text", of_lines, opened) for name, opened in TEXTS.items()},
+    "rows.txt": ("txt", of_lines, of_text("rows.txt")),
+    "sheet": ("sheet", of_sheet, sheet),
+    "sav": (
+        "statistics",
+        of_floats,
+        of_program("rows.sav", lambda path, frame: pyreadstat.write_sav(frame, path)),
+    ),
+    "rds": ("rds", of_floats, of_program("rows.rds", pyreadr.write_rds)),
     "parquet": ("parquet", of_floats, of_parts(pa.parquet.write_table, "parquet")),
     "arrow": (
         "arrow",

@@ -13,7 +13,7 @@ from eigenveil.io import open_rows
 
 @pytest.fixture
 def folder(tmp_path):
-    for name in ("b.csv", "a.csv", "c.tsv", ".hidden.csv", "note.txt", "sub/d.csv"):
+    for name in ("b.csv", "a.csv", "c.tsv", ".hidden.csv", "note.txt", "note.md", "sub/d.csv"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"x\n{ord(path.stem[0])}\n")
@@ -31,6 +31,7 @@ def origins(*paths):
         (["*.csv"], ["a.csv", "b.csv"]),
         (["**/d*"], ["sub/d.csv"]),
         (["su?"], ["sub/d.csv"]),
+        (["note.txt"], ["note.txt"]),  # in no folder, but by its name
         (["b.csv", "sub", "a.csv"], ["b.csv", "sub/d.csv", "a.csv"]),
     ],
 )
@@ -53,8 +54,8 @@ def test_an_existing_path_is_no_pattern(folder):
         ("nowhere.csv", "no-such-file"),
         ("nowhere*.csv", "pattern-matches-nothing"),
         ("empty", "empty-folder"),
-        ("note.txt", "unknown-format"),
-        ("[n]ote.txt", "unknown-format"),
+        ("note.md", "unknown-format"),
+        ("[n]ote.md", "unknown-format"),
         ("x" * 300 + ".csv", "unreadable"),
     ],
 )

@@ -22,6 +22,7 @@ from eigenveil.errors import DataError
 from eigenveil.federation.ledger.fits import marks_of, usual_name
 from eigenveil.io import open_rows, stores
 from eigenveil.io.files import Lent
+from refusal_tools import refuses
 
 
 @pytest.fixture(scope="module")
@@ -199,9 +200,8 @@ def test_a_file_that_changes_between_passes_is_refused(where, matrix, put, web, 
     NAMED["rows.parquet"](file, matrix[:-1], NAMES)
     put(folder, "changing")
     shutil.copy(file, web[0])
-    with pytest.raises(DataError, match=r"rows\.parquet was changed while it was read") as caught:
+    with refuses("file-changed", r"rows\.parquet was changed while it was read"):
         values(rows)
-    assert caught.value.code == "file-changed"
     assert values(open_rows([place])).shape == (39, 3)
 
 
@@ -217,9 +217,8 @@ def test_a_web_servers_files_are_copied_for_the_time_they_are_read(saved, web, m
     del rows
     assert not copy.exists()
     monkeypatch.setattr(stores, "MOST_COPIED", 100)
-    with pytest.raises(DataError, match="is larger than") as caught:
+    with refuses("too-large-to-copy", "is larger than"):
         open_rows([f"{web[1]}/c.npy"])
-    assert caught.value.code == "too-large-to-copy"
 
 
 @pytest.mark.parametrize(
@@ -315,8 +314,7 @@ def test_a_fit_and_a_transform_of_files_in_a_bucket(put, matrix, tmp_path, run):
     status, _, err = run("fit", url, "-k", 2, "--epsilon", 9, "--out", result, "--no-plots")
     assert status == 0, err
     assert "opened an account for 's3://bucket/cli/rows.parquet'" in " ".join(err.split())
-    status, _, err = run("transform", result, f"{url}/*", "--out", tmp_path / "s.csv")
-    assert status == 0, err
+    run.done("transform", result, f"{url}/*", "--out", tmp_path / "s.csv")
     assert values(open_rows([tmp_path / "s.csv"])).shape == (40, 2)
 
 
@@ -380,9 +378,8 @@ def test_what_a_driver_raises_is_a_sentence(faked, monkeypatch):
 
 @pytest.mark.parametrize("url", ["adl://bucket/x.csv", "oss://bucket/x.csv", "dropbox://b/x.csv"])
 def test_a_driver_that_is_not_installed_is_named(url):
-    with pytest.raises(DataError, match=f"{url.partition(':')[0]}:// URLs cannot be read") as found:
+    with refuses("unknown-store", f"{url.partition(':')[0]}:// URLs cannot be read"):
         open_rows([url])
-    assert found.value.code == "unknown-store"
 
 
 @pytest.mark.parametrize("scheme", ["gs", "gcs", "hdfs", "abfs", "abfss"])

@@ -129,8 +129,8 @@ def test_blocks_have_the_size_asked_for_and_end_at_the_limit(text):
         ("1,2", "line {}: 2 columns instead of 3."),
         ("1,2,3,4", "line {}: 4 columns instead of 3."),
         ("1,secret,3", "column 'b' is not a number at line {}."),
-        ("1,,3", "line {}, column 'b' is nan."),
-        ("1,2,NaN", "line {}, column 'c' is nan."),
+        ("1,,3", "line {}, column 'b' is NaN, a missing value."),
+        ("1,2,NaN", "line {}, column 'c' is NaN, a missing value."),
         ("inf,2,3", "line {}, column 'a' is inf."),
     ],
 )

@@ -7,12 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from eigenveil.linalg import eigen
-from eigenveil.linalg.eigen import (
-    fix_signs,
-    leading_eigenpairs,
-    left_singular,
-    orthonormal_basis,
-)
+from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs, left_singular, orthonormal_basis
 from eigenveil.linalg.subspace import captured_energy
 
 # LAPACK's subset driver; Lanczos for the last two

@@ -125,7 +125,7 @@ def test_long_rows_in_other_directions_are_found(row_norm, more):
         1.0, model.variance_bound_ / np.linalg.norm(rows, axis=1, keepdims=True)
     )
     true = np.sum((shortened @ model.components_.T) ** 2) / np.sum(shortened**2)
-    assert 0.8 < model.explained_variance_ratio_.sum() / true < 1.25
+    assert 0.8 < np.nansum(model.explained_variance_ratio_) / true < 1.25
 
 
 def test_a_false_ratio_is_not_published():
@@ -136,7 +136,7 @@ def test_a_false_ratio_is_not_published():
     # the fifth is not shown in 1 of 60 fits
     assert 0.08 < np.nansum(model.explained_variance_ratio_) < 0.25
     said = f"lengths up to {model.variance_bound_:.3g} (variance_bound_), which is"
-    assert said in str(told[0].message)
+    assert any(said in str(each.message) for each in told)
 
 
 @pytest.mark.parametrize("row_norm", ["unit", "auto"])

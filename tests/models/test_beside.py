@@ -42,8 +42,7 @@ FITS = {
 def fitted(name):
     kind, options, rows = FITS[name]
     model = getattr(eigenveil, kind)(**options, epsilon=5.0, delta=1e-6, random_state=3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return model.fit(np.array_split(rows, 3) if kind.startswith("Federated") else rows), rows
 
 
@@ -146,8 +145,7 @@ def test_no_rows_are_refused(name):
 
 def test_constant_rows_have_no_directions_and_are_no_error():
     constant = np.full((800, 4), 2.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoisyResultWarning)
+    with warnings.catch_warnings(action="ignore", category=NoisyResultWarning):
         models = PrivatePCA(2).fit(constant), eigenveil.PrivateCovariance().fit(constant)
     for model in models:
         found = model.compare(constant).as_dict()
@@ -161,12 +159,8 @@ def test_the_command_reads_the_files_of_the_fit(tmp_path, run):
     fit = ("fit", file, "--components", "2", "--epsilon", "5", "--no-ledger", "--out", out)
     assert run(*fit, "--one-row-per-person", "--quiet")[0] == 0
     before = sorted(path.name for path in out.iterdir())
-    status, said, _ = run("compare", out, file)
-    assert status == 0
-    assert said.startswith("NOT PRIVATE")
+    assert run.done("compare", out, file).startswith("NOT PRIVATE")
     assert json.loads(run("compare", out, file, "--json")[1])["rows"] == 3000
     assert sorted(path.name for path in out.iterdir()) == before
     np.save(tmp_path / "narrow.npy", ROWS[:, :3])
-    status, _, error = run("compare", out, tmp_path / "narrow.npy")
-    assert status != 0
-    assert "3" in error
+    assert "3" in run.fails("compare", out, tmp_path / "narrow.npy")

@@ -6,6 +6,8 @@ Noise is seeded where a number is compared, so that these tests do not fail by c
 from __future__ import annotations
 
 import json
+import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,9 +18,12 @@ from sklearn.decomposition import PCA
 import eigenveil
 from eigenveil import FederatedPCA, NoisyResultWarning, PrivatePCA
 from eigenveil.cli.app import main
+from eigenveil.errors import PrivacyError
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models.model_options import MOST_COMPONENTS
 from eigenveil.models.pca.derived import fewest
+from eigenveil.plots import plot_score_density
+from refusal_tools import refuses
 
 RNG = np.random.default_rng(0)
 # shares of the variance: 0.500, 0.250, 0.125, ...
@@ -140,3 +145,40 @@ def test_on_the_command_line(tmp_path, capsys, text, value):
     named = {one["mechanism"]: one for one in json.loads(capsys.readouterr().out)}
     assert named["gaussian"]["captured_energy"] > 0.3
     assert named["power"]["captured_energy"] is None
+
+
+@pytest.mark.parametrize("kind", [PrivatePCA, FederatedPCA, eigenveil.PrivateStreamingPCA])
+def test_fewer_components_of_one_release_cost_nothing(kind, tmp_path):
+    whole = kind(6, epsilon=4.0).fit({"a": X[:9000], "b": X[9000:]} if kind is FederatedPCA else X)
+    model, file = whole.truncated(2), tmp_path / "model.npz"
+    model.save(file)
+    for fewer in (model, kind.load(file), pickle.loads(pickle.dumps(model))):
+        assert fewer.n_components_ == 2
+        for name in ("components_", "explained_variance_", "explained_variance_ratio_", "usable_"):
+            np.testing.assert_array_equal(getattr(fewer, name), getattr(whole, name)[:2])
+        np.testing.assert_allclose(fewer.transform(X), whole.transform(X)[:, :2])
+        np.testing.assert_allclose(fewer.to_sklearn().transform(X), fewer.transform(X))
+        rest = whole.total_variance_ - np.sum(whole.explained_variance_[:2])
+        assert getattr(fewer, "noise_variance_", rest / 6) == pytest.approx(rest / 6)
+        assert fewer.intervals()["component"].bars.lower.shape == (2, 8)
+        assert fewer.certificate_ == whole.certificate_
+        assert check(fewer.certificate_).holds
+    assert model.truncated(6).components_.tobytes() == whole.components_.tobytes()
+    for wrong in (0, 7, 0.5):
+        with refuses("bad-truncation", "released 6"):
+            model.truncated(wrong)
+    other = replace(model._result.factors, components=-model.components_)
+    with refuses("model-changed", kind=PrivacyError):
+        replace(model._result, factors=other)
+
+
+def test_rows_counted_along_two_components_are_not_drawn_along_one(tmp_path):
+    whole, file = PrivatePCA(3, epsilon=4.0, scores=True).fit(X), tmp_path / "model.npz"
+    two, one = whole.truncated(2), whole.truncated(1)
+    np.testing.assert_array_equal(two.score_density_.counts, whole.score_density_.counts)
+    one.save(file)
+    for fewer in (one, PrivatePCA.load(file)):
+        assert fewer.score_density_ is None
+        with refuses("no-scores"):
+            plot_score_density(fewer)
+    assert one.truncated(2).score_density_ is not None  # of the same release

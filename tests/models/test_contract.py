@@ -13,9 +13,19 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler
 
 import eigenveil
-from eigenveil import DataError, EigenveilError, OutputError, PrivacyError
+from eigenveil import (
+    BudgetExceeded,
+    DataError,
+    EigenveilError,
+    OutputError,
+    PrivacyError,
+    WeakPrivacyWarning,
+    share_budget,
+)
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models import rounds
 from eigenveil.models.shapes import rehearse
@@ -382,3 +392,34 @@ def test_what_cannot_be_is_refused_before_anything_is_released(name, options, co
     assert caught.value.hint
     assert caught.value.spent is None
     assert caught.value.released == ()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_fits_share_the_budget_of_one(name):
+    task, path = KINDS[name]
+    rows, model = rows_of(task, path), new(name)
+    if path == "sites":  # each has a ledger of its own
+        with pytest.raises(DataError) as caught:
+            share_budget(model, fits=2)
+        assert caught.value.code == "no-budget-to-share"
+        return
+    model = share_budget(model, fits=2)
+    first, second = clone(model).fit(rows), clone(model).fit(rows)
+    assert first.certificate_.together is None
+    together = second.certificate_.together
+    assert (together.others, together.delta) == (1, 1e-6)
+    assert together.epsilon <= 8.0
+    assert check(second.certificate_).word == "VALID"
+    if first.certificate_.stopped is second.certificate_.stopped is None:
+        assert together.epsilon > 0.999 * 8.0
+        with pytest.raises(BudgetExceeded):
+            clone(model).fit(rows)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, path) in KINDS.items() if path != "sites"])
+def test_a_step_that_learned_before_a_fit_is_named(name, recwarn):
+    rows = rows_of(*KINDS[name])
+    for step in (FunctionTransformer(), MinMaxScaler()):
+        make_pipeline(step, new(name)).fit(rows)
+    (said,) = (str(each.message) for each in recwarn if each.category is WeakPrivacyWarning)
+    assert "MinMaxScaler (step 'minmaxscaler') learned from all rows" in said

@@ -10,7 +10,8 @@ from eigenveil.errors import DataError
 from eigenveil.models.certify import check_against_plan, plan_of
 from eigenveil.models.pca.covariates import effects_of
 from eigenveil.models.pca.plan import COVARIATES, JOINT_SCALE
-from eigenveil.moments.rows import Block, Effects, Preparation, RowRule
+from eigenveil.moments.preparation import Effects, Preparation
+from eigenveil.moments.rows import Block, RowRule
 from eigenveil.privacy.releases import ALONE
 
 D, AGE = 6, 2

@@ -1,11 +1,13 @@
 """What follows from a released covariance: the exact numbers where there is no noise, and laws."""
 
+import inspect
 import json
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from scipy.stats import binom
 from sklearn.base import clone
 from sklearn.cross_decomposition import CCA
@@ -14,11 +16,19 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
-from eigenveil import FederatedCovariance, NoisyResultWarning, PrivateCovariance, load_derived
+from eigenveil import (
+    FederatedCovariance,
+    NoisyResultWarning,
+    PrivateCovariance,
+    load_derived,
+    plots,
+)
+from eigenveil.app.results import presenter_of
 from eigenveil.errors import DataError
 from eigenveil.models.derived.kinds import DERIVED, derive
-from eigenveil.models.derived.linear import DerivedRegression
-from eigenveil.models.derived.structure import varimax
+from eigenveil.models.derived.linear import COLLINEAR, DerivedRegression
+from eigenveil.models.derived.options import TITLES, options_of_kind
+from eigenveil.models.derived.structure import IN_UNITS, varimax
 
 RNG = np.random.default_rng(11)
 COUNT, NAMES = 4000, ["a", "b", "c", "d", "e", "f"]
@@ -40,8 +50,7 @@ GROUPED = pd.DataFrame(
 def fitted(table=TABLE, epsilon=1e4, **options):
     """Nearly without noise: rows are not shortened, and numbers are exact to two digits."""
     options = {"row_bound": 16.0, "center": False, "random_state": 1} | options
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoisyResultWarning)
+    with warnings.catch_warnings(action="ignore", category=NoisyResultWarning):
         return PrivateCovariance(epsilon=epsilon, delta=1e-5, **options).fit(table)
 
 
@@ -75,7 +84,7 @@ def test_regression_is_least_squares():
 def test_coefficients_are_in_the_data_units():
     scaled = TABLE * [1.0, 100.0, 1.0, 1.0, 1.0, 0.01]
     units = np.array([1.0, 100.0, 1.0, 1.0, 1.0, 0.01])
-    ranges = np.array([-9.0, 14.0])[:, None] * units
+    ranges = np.outer(units, [-9.0, 14.0])
     model = fitted(scaled, center=True, row_bound=None, ranges=ranges).regression("f", ["a", "b"])
     exact = LinearRegression().fit(scaled[["a", "b"]], scaled["f"])
     np.testing.assert_allclose(model.coef_, exact.coef_, rtol=0.1)
@@ -98,8 +107,9 @@ def test_components_are_those_of_scikit_learn():
 
 def test_factors_are_those_of_maximum_likelihood():
     model = EXACT.factors(2, rotation="none")
-    standard = (TABLE - TABLE.mean()) / TABLE.std(ddof=0)
-    exact = FactorAnalysis(2, tol=1e-8, max_iter=5000).fit(standard)
+    root = np.sqrt(6.0) * np.linalg.cholesky(np.corrcoef(TABLE.T)).T
+    standard = np.vstack([root, -root])  # few rows of the same mean and correlations
+    exact = FactorAnalysis(2, tol=1e-8, max_iter=5000, svd_method="lapack").fit(standard)
     own = model.loadings_ @ model.loadings_.T
     np.testing.assert_allclose(own, exact.components_.T @ exact.components_, atol=0.03)
     assert model.score(TABLE) == pytest.approx(exact.score(standard), abs=0.02)
@@ -255,8 +265,8 @@ BAD = {
     "derive-options": lambda: derive(EXACT, "regression", alpha=1.0),
     "components": lambda: EXACT.pca(7),
     "out-of-range": lambda: EXACT.regression("f", ridge=-1.0),
-    "derive-rows-without-column": lambda: EXACT.regression("f", ["a"]).predict(TABLE[["b"]]),
-    "derive-rows-of-other-columns": lambda: EXACT.regression("f", ["a"]).predict(np.ones((2, 3))),
+    "frame-without-column": lambda: EXACT.regression("f", ["a"]).predict(TABLE[["b"]]),
+    "other-features": lambda: EXACT.regression("f", ["a"]).predict(np.ones((2, 3))),
     "derive-no-values": lambda: EXACT.partial_correlation().new_values(TABLE),
     "derive-no-comparison": lambda: EXACT.pca(1).compare(TABLE),
     "not-exportable": lambda: EXACT.pca(1).to_sklearn(),
@@ -273,6 +283,22 @@ def test_what_cannot_follow_is_refused_with_a_sentence(code):
     assert caught.value.code == code
 
 
+def test_options_that_lack_are_named():
+    with pytest.raises(DataError, match=r"cca needs right\.") as caught:
+        derive(EXACT, "cca", left=["a"])
+    assert "n_components" in caught.value.hint
+    with pytest.raises(DataError, match="pca needs n_components"):
+        derive(EXACT, "pca", correlations=True)
+    with pytest.raises(DataError, match="regression has no option alpha"):
+        derive(EXACT, "regression", alpha=1.0)
+
+
+def test_components_of_scaled_columns_say_whose_come_first():
+    scaled = fitted(TABLE, 1e4, center=True, scale=np.full(TABLE.shape[1], 2.0))
+    assert IN_UNITS in scaled.pca(2).notes_
+    assert IN_UNITS not in scaled.pca(2, correlations=True).notes_ + EXACT.pca(2).notes_
+
+
 @pytest.mark.parametrize("given", [True, None, np.nan, np.inf, "1"])
 def test_ridges_that_are_no_numbers_are_refused(given):
     with pytest.raises(DataError):
@@ -284,6 +310,7 @@ def test_collinear_columns_have_finite_coefficients():
     for ridge in (0.0, 1.0):
         model = fitted(table, 2.0, center=True).regression("f", ["a", "b"], ridge=ridge)
         assert np.isfinite(model.coef_).all()
+        assert (COLLINEAR in model.notes_) == (ridge == 0)
         found = model.intervals()["coefficient"]
         assert not found.shown.any()
 
@@ -300,7 +327,40 @@ def test_much_that_was_shortened_is_said():
     tight = fitted(TABLE, 1e3, center=True, row_bound=None)
     assert tight.clipped_energy_ is not None
     noted = bool(tight.pca(1).notes_)
-    assert noted == (tight.clipped_energy_ > 0.05)
+    assert noted == (tight.clipped_energy_ > 0.03)
+    cut = fitted(TABLE, 1e3, center=True, row_bound=None, row_quantile=0.5)
+    assert cut.clipped_energy_ > 0.03
+    assert "row_quantile=.95" in cut.regression("f").notes_[0]
+    whole = fitted(TABLE, 1e3, center=True, row_bound=None, row_quantile=1.0)
+    assert not whole.regression("f").notes_
+    assert cut.row_bound_ < whole.row_bound_
+
+
+@pytest.mark.parametrize("kind", DERIVED)
+def test_options_are_declared_as_the_models_take_them(kind):
+    taken = inspect.signature(DERIVED[kind]).parameters
+    usual = {name: None if each.default is each.empty else each.default
+             for name, each in taken.items()}  # fmt: skip
+    assert {each.name: each.default for each in options_of_kind(kind)} == usual
+    assert list(TITLES) == list(DERIVED)
+
+
+@pytest.mark.parametrize("kind", [*DERIVED, "regression of two"])
+def test_every_kind_is_drawn_and_told(kind):
+    two = kind not in DERIVED
+    model = EXACT.regression(["e", "f"], ["a", "b"]) if two else derived(kind)
+    axes = plots.plot_derived(model)
+    assert plots.figure_bytes(axes) == plots.figure_bytes(plots.plot_derived(model))
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == [str(name) for name in model.labels_]
+    parts = presenter_of(model).parts(model)
+    told = [part if isinstance(part, str) else part.title for part in parts]
+    assert told[0].startswith(TITLES[model.kind])
+    assert any("interval" in text for text in told[1:])
+    if two:
+        scale = np.sqrt(np.diag(EXACT.covariance_))
+        drawn = [line.get_xdata() for line in axes.lines if line.get_marker() == "o"]
+        assert_allclose(drawn, model.coef_ * scale[:2] / scale[4:6, None])
 
 
 def test_the_command_derives_shows_and_predicts(tmp_path, run):
@@ -309,9 +369,7 @@ def test_the_command_derives_shows_and_predicts(tmp_path, run):
     result, out = tmp_path / "result", tmp_path / "out"
     assert run(*words, "--one-row-per-person", "--out", result, "--quiet")[0] == 0
     words = ("derive", result, "regression", "--target", "f", "--on", "a,b", "--out", out)
-    status, said, _ = run(*words)
-    assert status == 0
-    assert "nothing was charged" in said
+    assert "nothing was charged" in run.done(*words)
     assert run("show", out)[0] == 0
     assert json.loads(run("show", out, "--json")[1])["kind"] == "regression"
     assert run("certify", out)[0] == 0
@@ -319,7 +377,6 @@ def test_the_command_derives_shows_and_predicts(tmp_path, run):
     assert run("transform", out, tmp_path / "v.csv", "--out", tmp_path / "p.csv")[0] == 0
     assert pd.read_csv(tmp_path / "p.csv").shape == (COUNT, 1)
     assert run(*words)[0] != 0  # a folder that exists
-    status, _, error = run("derive", out, "pca", "--components", "1", "--out", tmp_path / "no")
-    assert status != 0
+    error = run.fails("derive", out, "pca", "--components", "1", "--out", tmp_path / "no")
     assert "no covariance" in error
     assert not (tmp_path / "no").exists()

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from eigenveil import FederatedICA, NoisyResultWarning, PrivateICA
-from eigenveil.linalg.jade import separation_error
+from eigenveil.app.presenters.study import summary_parts, what_is_sent
+from eigenveil.federation.study.study import FORMAT, Study
+from eigenveil.models.ica.jade import separation_error
 from eigenveil.models.ica.plan import CUMULANTS
+from eigenveil.planning.forecast import forecast
 
 COUNT, SOURCES, FEATURES = 20_000, 4, 10
 
@@ -28,8 +31,7 @@ ROWS, TRUE, MAPS = mixed()
 
 def fitted(kind=PrivateICA, rows=ROWS, sources=SOURCES, **options):
     options = {"epsilon": 2.0, "delta": 1e-5, "random_state": 4} | options
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoisyResultWarning)
+    with warnings.catch_warnings(action="ignore", category=NoisyResultWarning):
         return kind(sources, **options).fit(rows)
 
 
@@ -123,12 +125,6 @@ def test_fewer_directions_than_sources_are_said():
     assert separation_error(model.components_ @ maps) < 0.05
 
 
-def test_one_source_is_a_principal_component():
-    with pytest.warns(NoisyResultWarning, match="nothing is unmixed"):
-        model = PrivateICA(1, epsilon=4.0, random_state=0).fit(ROWS)
-    assert model.mixing_.shape == (FEATURES, 1)
-
-
 @pytest.mark.parametrize("rows", [np.full((500, 5), 2.0), np.zeros((300, 4)), ROWS[:40]], ids=len)
 def test_nothing_to_see_ends_the_fit(rows):
     with pytest.warns(NoisyResultWarning):
@@ -137,11 +133,42 @@ def test_nothing_to_see_ends_the_fit(rows):
     assert not model.usable_.any()
 
 
-@pytest.mark.parametrize(("sources", "code"), [(21, "sources"), (12, "too-many-components")])
+@pytest.mark.parametrize(
+    ("sources", "code"), [(21, "bad-parameter"), (1, "bad-parameter"), (12, "too-many-components")]
+)
 def test_too_many_sources_are_refused_before_anything_is_read(sources, code):
     with pytest.raises(Exception, match=str(sources)) as caught:
-        PrivateICA(sources).fit(ROWS if sources < 20 else np.ones((50, 30)))
+        PrivateICA(sources).fit(ROWS if sources < 20 else np.ones((50, 30)))  # no row is read
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--components", "1"), "[2, 20]"),
+        (("--components", "21"), "[2, 20]"),
+        (("--components", "11"), "number of features, 10"),
+        (("--mechanism", "bingham"), "bingham"),
+        (("--winsorize", "2"), "winsorize"),
+    ],
+)
+def test_commands_refuse_before_anything_is_charged_or_written(tmp_path, run, words, said):
+    np.save(tmp_path / "rows.npy", ROWS[:100])
+    start = ("fit", tmp_path / "rows.npy", "--task", "ica", "--one-row-per-person", *words)
+    ledger = tmp_path / "ledger.db"
+    error = run.fails(*start, "--ledger", ledger, "--out", tmp_path / "out")
+    assert said in error.replace("\n", " ")
+    assert not ledger.exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_study_says_how_much_the_fourth_moment_is():
+    sites = [{"name": "north"}, {"name": "south"}]
+    wanted = {"task": "ica", "components": 20, "epsilon": 1.0, "delta": 1e-5, "features": 60}
+    study = Study(format=FORMAT, name="s", protocol="cape", sites=sites, **wanted)
+    assert forecast(study, 60, None).message_bytes == 8 * 22_155
+    assert "second moments and fourth moments under masks" in what_is_sent(study)
+    assert any("noise of the fourth moment" in str(part) for part in summary_parts(study, None, {}))
 
 
 def test_it_is_kept_with_its_certificate(tmp_path):
@@ -154,9 +181,7 @@ def test_it_is_kept_with_its_certificate(tmp_path):
 
 def test_the_plan_simulates_how_well_sources_are_found(run):
     words = ("--rows", "20000", "--features", "10", "--components", "3", "--epsilon", "2")
-    status, out, _ = run("plan", "--task", "ica", *words, "--json")
-    assert status == 0
-    assert json.loads(out)
+    assert json.loads(run.done("plan", "--task", "ica", *words, "--json"))
     assert "Moreau-Amari" in run("plan", "--task", "ica", *words)[1]
 
 
@@ -164,8 +189,7 @@ def test_the_command_writes_maps_and_sources(tmp_path, run):
     np.save(tmp_path / "rows.npy", ROWS)
     out = tmp_path / "result"
     words = ("fit", tmp_path / "rows.npy", "--task", "ica", "--components", "4", "--epsilon", "2")
-    status, said, _ = run(*words, "--one-row-per-person", "--no-ledger", "--out", out)
-    assert status == 0
+    said = run.done(*words, "--one-row-per-person", "--no-ledger", "--out", out)
     assert "excess kurtosis" in said
     assert {"mixing.csv", "components.csv", "sources.csv", "maps.png"} <= {
         f.name for f in out.iterdir()
@@ -174,6 +198,4 @@ def test_the_command_writes_maps_and_sources(tmp_path, run):
     assert run("show", out)[0] == 0
     assert run("report", out)[0] == 0
     assert run("transform", out, tmp_path / "rows.npy", "--out", tmp_path / "s.csv")[0] == 0
-    status, _, error = run("compare", out, tmp_path / "rows.npy")
-    assert status != 0
-    assert "not compared" in error
+    assert "not compared" in run.fails("compare", out, tmp_path / "rows.npy")

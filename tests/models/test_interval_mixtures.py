@@ -16,6 +16,7 @@ from eigenveil import FederatedGaussianMixture, PrivateGaussianMixture
 from eigenveil.cli.app import main
 from eigenveil.models.intervals import replayed
 from eigenveil.models.mixture import intervals as released
+from soak_tools import SOAK
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-5}
 pytestmark = pytest.mark.filterwarnings("ignore::eigenveil.NoisyResultWarning")
@@ -54,6 +55,7 @@ FITS = {
 @pytest.mark.parametrize("name", FITS)
 def test_they_hold_what_rows_say_of_the_components(name):
     make, options, fits = FITS[name]
+    fits = fits if SOAK >= 1 else fits * 2 // 5
     rows, held, shown = rows_of(), {}, {}
     for seed in range(fits):
         model = make(3, random_state=seed, **BUDGET, **options)

@@ -23,7 +23,8 @@ from eigenveil.models.certify import plan_of
 from eigenveil.models.holes import Observed, corrected, scores_of_observed
 from eigenveil.models.task import TASKS
 from eigenveil.moments.histograms import ObservedCounts, ObservedPairs
-from eigenveil.moments.rows import Block, Preparation, RowRule
+from eigenveil.moments.preparation import Preparation
+from eigenveil.moments.rows import Block, RowRule
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.calibration import calibrated_record
 
@@ -253,8 +254,7 @@ def test_the_rule_is_told_whether_a_row_fell_under_it_or_not(kind, tmp_path, cap
     """In the guarantee, and where ``show`` and ``certify`` print it; the report lists it, too."""
     said = []
     for rows in (BY_AGE, COMPLETE):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InvalidRowsWarning)
+        with warnings.catch_warnings(action="ignore", category=InvalidRowsWarning):
             model = LEFT[kind](random_state=3).fit(rows)
         said.append(model.guarantee_.caveats)
         assert model.certificate_.left_out in model.guarantee_.caveats

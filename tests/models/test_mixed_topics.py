@@ -256,7 +256,7 @@ def test_proportions_are_those_of_the_documents(fitted):
 def test_documents_without_words_and_invalid_ones(fitted):
     model, _ = fitted
     counts = np.zeros((4, 15))
-    counts[1, 3], counts[2, 4], counts[3] = -1.0, np.nan, 2.0
+    counts[1, 3], counts[2, 4], counts[3] = -1.0, -0.5, 2.0
     found = model.transform(counts)
     assert np.allclose(found[0], model.concentration_ / model.concentration_.sum())
     assert np.isnan(found).any(axis=1).tolist() == [False, True, True, False]

@@ -16,7 +16,7 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
-from eigenveil import FederatedPCA, PrivatePCA, PrivateStreamingPCA
+from eigenveil import FederatedPCA, NoisyResultWarning, PrivatePCA, PrivateStreamingPCA
 from eigenveil.cli.app import main
 from eigenveil.models.pca.derived import ProbabilisticPCA
 from eigenveil.models.pca.estimator import FittedPCA
@@ -88,6 +88,13 @@ def test_a_gaussian_of_any_released_variances(seed, features, count, more, zero)
         np.testing.assert_allclose(density, exact, rtol=1e-6, atol=1e-6)
 
 
+def test_where_nothing_was_found_there_is_no_density():
+    nothing = {"noise_floor": 0.0, "total_variance": 0.0, "explained_variance": np.zeros(2)}
+    model = with_factors(PrivatePCA(2, **STRONG).fit(X), **nothing)
+    with pytest.warns(NoisyResultWarning, match="minus infinity"):
+        assert model.score(X[:9]) == -np.inf
+
+
 def test_a_column_that_was_left_out_has_no_variance_and_does_not_count():
     components = np.eye(3)[:1]
     part = ProbabilisticPCA(components[:, :2], np.array([3.0]), 4.0, np.array([2.0, 1.0]))
@@ -104,8 +111,7 @@ def test_a_column_that_was_left_out_has_no_variance_and_does_not_count():
 def test_in_the_data_s_units_where_columns_are_scaled(count):
     """A seventh column is constant: it has no scale, no variance and no say."""
     rows = np.hstack([X * np.array([1.0, 10.0, 0.1, 3.0, 1.0, 100.0]), np.full((len(X), 1), 3.0)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         model = PrivatePCA(count, scale="private", **STRONG).fit(rows)
     deviation = rows.std(axis=0)[:6]
     found = model.get_covariance()
@@ -132,8 +138,7 @@ def test_in_the_data_s_units_where_columns_are_scaled(count):
 def test_released_noise_leaves_a_covariance_positive_semidefinite():
     """Twelve random fits that noise rules: no chance, whatever the noise."""
     for _ in range(12):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             model = PrivatePCA(3, epsilon=0.05).fit(X[:200])
         covariance = model.get_covariance()
         assert np.linalg.eigvalsh(covariance)[0] >= -1e-12 * np.trace(covariance)

@@ -13,16 +13,11 @@ import pytest
 import scipy.sparse
 
 from eigenveil import PrivateGaussianMixture, PrivateTopicModel
+from eigenveil_papers import reproduction
 from eigenveil_papers.published.data import published_mixture, published_topics
 from eigenveil_papers.reproduction.paper001_tensor_panels import component_error
 
-REFERENCE = Path(__file__).parents[3] / "shared" / "reference" / "published.json"
-pytestmark = [
-    pytest.mark.shared,
-    pytest.mark.skipif(
-        not REFERENCE.exists(), reason="the authors' curves (../shared/reference) are absent"
-    ),
-]
+REFERENCE = Path(reproduction.__file__).with_name("authors.json")
 DELTA = 0.01
 
 

@@ -40,8 +40,7 @@ def test_the_probability_is_that_of_real_fits():
     trials = try_pca(made, Scenario(rows, spectrum), Simulation(fits))
     assert 0.2 < trials.probability < 0.8
     nothing = 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of fits that show nothing
+    with warnings.catch_warnings(action="ignore"):  # of fits that show nothing
         for _ in range(fits):
             table = rng.standard_normal((rows, FEATURES)) * np.sqrt(spectrum)
             model = PrivatePCA(1, epsilon=0.8, delta=1e-6).fit(table)

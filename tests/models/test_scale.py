@@ -16,11 +16,7 @@ def released(rows, mu):
     histogram = NormHistogram(None, precision="double")
     histogram.update(Block(np.asarray(rows, dtype=float)))
     record = calibrated_record(
-        histogram,
-        name="scale",
-        adjacency="add-remove",
-        kind="gaussian",
-        budget=StepBudget(mu=mu),
+        histogram, name="scale", adjacency="add-remove", kind="gaussian", budget=StepBudget(mu=mu)
     )
     return read_scale(release_sum(histogram, record, SecureSource()))
 

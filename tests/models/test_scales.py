@@ -3,18 +3,21 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigenveil import FederatedPCA, NoisyResultWarning, PrivatePCA, PrivateStreamingPCA
 from eigenveil.errors import DataError, PrivacyError
+from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.models.certify import check_against_plan, plan_of
 from eigenveil.models.pca.second_moment import correlation_of, edge_growth
 from eigenveil.models.schedule import CLOSER_RANGES, COLUMN_RANGES, COLUMNS
 from eigenveil.moments.histograms import ColumnHistogram, range_of
-from eigenveil.moments.rows import AS_IT_IS, Block
+from eigenveil.moments.preparation import AS_IT_IS
+from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SecureSource, SeededSource
 from eigenveil.privacy.budget import StepBudget
@@ -22,6 +25,7 @@ from eigenveil.privacy.calibration import calibrated_record
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.releases import ALONE
 from eigenveil.tables.scales import LIMIT, closer_ranges, ranges_of, scales_of
+from refusal_tools import refuses
 from soak_tools import some
 
 # Hardly any noise, and always the same
@@ -271,7 +275,7 @@ def test_with_far_too_few_rows_nothing_is_usable_and_the_way_out_is_told():
 def test_public_scales_and_ranges_cost_nothing_and_agree():
     rows = table()
     deviations, middle = rows.std(axis=0), rows.mean(axis=0)
-    ranges = np.array([middle - 4 * deviations, middle + 4 * deviations])
+    ranges = np.column_stack([middle - 4 * deviations, middle + 4 * deviations])
     for options in ({"scale": deviations}, {"ranges": ranges}):
         model = PrivatePCA(3, **EXACT, **options).fit(rows)
         assert energy(model, rows) > 0.97
@@ -320,36 +324,62 @@ def test_winsorized_columns_show_the_components_that_wild_entries_hide(federated
 def test_entries_are_clipped_to_public_ranges():
     rows = table()
     middle, deviations = rows.mean(axis=0), rows.std(axis=0)
-    ranges = np.array([middle - 4 * deviations, middle + 4 * deviations])
+    ranges = np.column_stack([middle - 4 * deviations, middle + 4 * deviations])
     wild = rows.copy()
     wild[::3] = np.where(wild[::3] > middle, 1e12, -1e12)
-    clipped = np.clip(wild, *ranges)
+    clipped = np.clip(wild, *ranges.T)
     models = [PrivatePCA(3, ranges=ranges, **EXACT).fit(each) for each in (wild, clipped)]
     assert np.array_equal(models[0].components_, models[1].components_)
 
 
+OF_TWO = {"age": (18, 90), "pulse": (60, 220)}
+
+
+@pytest.mark.parametrize("ranges", [list(OF_TWO.values()), OF_TWO, dict(reversed(OF_TWO.items()))])
+@pytest.mark.parametrize("kind", [PrivatePCA, FederatedPCA, PrivateStreamingPCA])
+def test_a_range_is_a_pair_of_a_column_by_place_or_by_name(kind, ranges, tmp_path):
+    """Two columns' pairs were taken for two lows and two highs: 18 to 60, and 90 to 220."""
+    frame = pd.DataFrame(RNG(0).uniform([18, 60], [90, 220], (600, 2)), columns=list(OF_TWO))
+    rows = [frame, frame.copy()] if kind is FederatedPCA else frame
+    model = kind(1, ranges=ranges, **EXACT).fit(rows)
+    model.save(tmp_path / "pca.npz")
+    for found in (model, kind.load(tmp_path / "pca.npz")):
+        assert found.scale_.tolist() == [36, 80]
+    if kind is FederatedPCA:
+        write_toml(model.study_, tmp_path / "study.toml")
+        assert read_study(tmp_path / "study.toml").hash == model.study_.hash
+    with refuses("ranges-of-others", "pulses"):
+        kind(1, ranges={**OF_TWO, "pulses": (60, 220)}, **EXACT).fit(rows)
+
+
 BAD = {
+    "ends together": (
+        {"ranges": [[0, 0], [1, 9]]},
+        "bad-ranges",
+        r"column index 0 .* empty, 0 to 0.* shape \(n_features, 2\)",
+    ),
+    "of no names": ({"ranges": {"a": (0, 1), "b": (0, 9)}}, "ranges-of-others", "columns: a and b"),
     "reversed": (
-        {"ranges": [[0.0, 5.0], [1.0, 4.0]]},
+        {"ranges": [[0.0, 1.0], [5.0, 4.0]]},
         "bad-ranges",
         "column index 1 .* reversed",
     ),
     "array not finite": (
-        {"ranges": np.array([[0.0, 0], [1, np.nan]])},
+        {"ranges": np.array([[0.0, 1], [0, np.nan]])},
         "not-one-a-column",
         "not numb",
     ),
-    "too few": ({"ranges": np.zeros((2, 3))}, "not-one-a-column", "2 features"),
+    "too few": ({"ranges": np.zeros((3, 2))}, "not-one-a-column", "2 features"),
     "scales": ({"scale": [1.0, -1.0]}, "bad-scale", "column index 1 .from 0."),
     "scales next to nothing": ({"scale": [1.0, 1e-320]}, "bad-scale", "column index 1 .from 0."),
     "scales too many": ({"scale": np.ones(3)}, "not-one-a-column", "2 features"),
     "scales not finite": ({"scale": np.array([1.0, np.nan])}, "not-one-a-column", "not numbers"),
-    "both": ({"scale": [1.0, 1.0], "ranges": np.zeros((2, 2))}, "scales-given-twice", "ranges"),
+    "both": ({"scale": [1.0, 1.0], "ranges": [[0, 1]] * 2}, "scales-given-twice", "ranges"),
     "no centre": ({"scale": "private", "center": False}, "scale-without-center", "center"),
     "max": ({"scale": "private", "row_norm": "max"}, "largest-norm-unscaled", "row_norm"),
     "no quantiles": ({"winsorize": 0.01}, "winsorize-without-quantiles", "ranges"),
     "quantiles of ranges": (
-        {"winsorize": 0.01, "scale": "private", "ranges": np.zeros((2, 2))},
+        {"winsorize": 0.01, "scale": "private", "ranges": [[0, 1]] * 2},
         "winsorize-without-quantiles",
         "ranges",
     ),
@@ -456,8 +486,7 @@ def test_fewer_variables_cannot_hide_less_noise():
 def test_a_unit_counts_once_in_the_histograms():
     """Rows of units count 1 together: the histograms have the same sizes and sensitivities."""
     rows, groups = table(), np.repeat(np.arange(1000), 3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         model = PrivatePCA(3, scale="private", **EXACT).fit(rows, groups=groups)
     assert model.n_samples_ == pytest.approx(1000, rel=0.01)
     assert energy(model, rows) > 0.95
@@ -472,7 +501,7 @@ def test_a_stream_takes_public_ranges(publish):
     units = np.array([1.0, 1000.0, 0.001])
     found = []
     for times in (np.ones(3), units):
-        ranges = np.array([[-4.0, 1.0, -6.0], [4.0, 9.0, 6.0]]) * times
+        ranges = np.array([[-4.0, 4.0], [1.0, 9.0], [-6.0, 6.0]]) * times[:, None]
         horizon = 4 if publish == "continual" else None
         stream = PrivateStreamingPCA(
             1, epsilon=20.0, delta=1e-5, ranges=ranges, publish=publish, horizon=horizon
@@ -488,7 +517,7 @@ def test_a_stream_takes_public_ranges(publish):
 
 
 def test_streams_with_other_ranges_are_not_merged():
-    streams = [PrivateStreamingPCA(1, ranges=[[0.0, 0.0], [1.0, top]]) for top in (1.0, 2.0)]
+    streams = [PrivateStreamingPCA(1, ranges=[[0.0, 1.0], [0.0, top]]) for top in (1.0, 2.0)]
     for stream in streams:
         stream.partial_fit(np.ones((5, 2)))
     with pytest.raises(DataError, match="scales"):

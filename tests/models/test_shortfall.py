@@ -81,7 +81,7 @@ def test_no_advice_names_a_number_of_rows_or_times_the_budget(kind, rows):
 @pytest.mark.parametrize(
     ("kind", "named", "followed"),
     [
-        ("scaled", "ranges=", {"ranges": np.outer([-5, 5], np.geomspace(1, 1e4, 30))}),
+        ("scaled", "ranges=", {"ranges": np.outer(np.geomspace(1, 1e4, 30), [-5, 5])}),
         ("scaled", "larger epsilon", {"epsilon": 300.0}),
         ("covariance", "larger epsilon", {"epsilon": 1e12}),
         ("covariance", "row_bound", {"row_bound": 1e5}),
@@ -97,8 +97,7 @@ def test_what_is_advised_works(kind, named, followed):
     rows = ROWS[:60] if named == "row_bound" else ROWS
     weak = {"row_bound": {"epsilon": 0.02}, "ranges=": {"epsilon": 0.8}}.get(named, {})
     assert named in advice(kind, rows, **weak)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         model = WEAK[kind](**weak | followed).fit(rows)
     assert model.certificate_.stopped is None
     if named != "row_bound":

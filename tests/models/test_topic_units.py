@@ -66,7 +66,7 @@ def test_each_unit_counts_once_and_the_certificate_says_units(options):
         assert check(model.certificate_).holds
         return
     assert_each_unit_counts_once(model.fit(COUNTS, groups=IDS))
-    rows = "replaced" if options.get("adjacency") else "all rows of one unit more or less"
+    rows = "replacing" if options.get("adjacency") else "removing all rows of one group,"
     assert rows in str(model.guarantee_)
 
 

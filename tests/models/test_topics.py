@@ -310,16 +310,18 @@ def test_documents_of_any_length_have_a_topic(fitted):
 
 
 @pytest.mark.parametrize("stored", [np.asarray, scipy.sparse.csr_array])
-@pytest.mark.parametrize("wrong", [-1.0, np.nan])
-def test_a_document_that_is_not_valid_has_no_topic_and_spoils_no_other(fitted, stored, wrong):
+def test_a_document_that_is_not_valid_has_no_topic_and_spoils_no_other(fitted, stored):
     model, _ = fitted
     documents = np.zeros((3, 15))
-    documents[1, 4] = wrong
+    documents[1, 4] = -1.0
     documents[2] = 2.0
     found = model.transform(stored(documents))
     assert np.isnan(found).any(axis=1).tolist() == [False, True, False]
     assert (model.predict(stored(documents)) < 0).tolist() == [False, True, False]
     assert np.isnan(model.score_samples(stored(documents))).tolist() == [False, True, False]
+    documents[1, 4] = np.nan
+    with pytest.raises(DataError, match="1 of 3 rows have missing entries"):
+        model.transform(stored(documents))
 
 
 def test_words_of_no_topic_do_not_rule_a_document_out():

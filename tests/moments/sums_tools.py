@@ -19,8 +19,15 @@ from eigenveil.moments.documents.pairs import DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.sums import DocumentNorms, WordShares
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.em import EMSums, Mixture
-from eigenveil.moments.histograms import ColumnHistogram, NormHistogram, range_of
-from eigenveil.moments.rows import DTYPE, Block, Effects, Preparation, RowRule, RowWeights
+from eigenveil.moments.histograms import (
+    ColumnHistogram,
+    NormHistogram,
+    ObservedCounts,
+    ObservedPairs,
+    range_of,
+)
+from eigenveil.moments.preparation import Effects, Preparation
+from eigenveil.moments.rows import DTYPE, Block, RowRule, RowWeights
 from eigenveil.moments.scores import ScoreHistogram
 from eigenveil.moments.source import ArrayRows
 from eigenveil.moments.third import ThirdMoment
@@ -58,6 +65,14 @@ def nasty_rows(count, features, seed, precision="double"):
             case 7:
                 row[:] = float(np.finfo(np.float32).max) * rng.choice([-1, 1], features)
     return rows.astype(dtype)
+
+
+def holed_rows(count, features, seed, precision="double"):
+    """The same with missing entries, in some rows all of them."""
+    rows = nasty_rows(count, features, seed, precision)
+    rng = np.random.default_rng([seed, 1])
+    rows[rng.random(rows.shape) < rng.choice([0.0, 0.2, 0.7, 1.0], (count, 1))] = np.nan
+    return rows
 
 
 def random_basis(features, columns):
@@ -130,6 +145,15 @@ def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=
             return RowSum(finer, features=features, count_weight=COUNT_WEIGHT)
         case "second moment":
             return SecondMoment(rule, features=features)
+        case "observed entries":
+            return ObservedCounts(features)
+        case "observed pairs":
+            return ObservedPairs(features)
+        case "histogram of what is observed":
+            return NormHistogram(center, precision=precision, preparation=Preparation(holes=True))
+        case "moment of what is observed":
+            observed = dataclasses.replace(rule, preparation=Preparation(holes=True))
+            return SecondMoment(observed, features=features)
         case "residual moment":
             covariates = tuple({0, features - 1})  # of one column, that one
             effects = Effects(covariates, 3.0 * random_basis(features, len(covariates)))
@@ -153,7 +177,7 @@ def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=
             return ComponentEnergy(rule, components, count_weight=COUNT_WEIGHT)
         case "third moment":
             return ThirdMoment(rule, random_basis(features, few), clip=0.5, variance=VARIANCE)
-        case "em sums" | "em sums, full" | "em sums, tied" | "em means":
+        case "em sums" | "em sums, diag" | "em sums, full" | "em sums, tied" | "em means":
             squares = {"em sums": "trace", "em means": "none"}.get(kind, kind[-4:])
             return EMSums(rule, mixture_of(features, squares), squares=squares)
 
@@ -188,9 +212,17 @@ KINDS = (
     "energy",
     "third moment",
     "em sums",
+    "em sums, diag",
     "em sums, full",
     "em sums, tied",
     "em means",
+)
+# Of rows with missing entries.
+HOLED = (
+    "observed entries",
+    "observed pairs",
+    "histogram of what is observed",
+    "moment of what is observed",
 )
 PRECISIONS = ("single", "double")
 SEEDS = st.integers(0, 2**32 - 1)
@@ -289,6 +321,14 @@ EVERY_SUM = {
         )
         for kind in KINDS
         for precision in PRECISIONS
+    },
+    **{
+        f"{kind}, {precision}": Summed(
+            partial(make, kind, precision=precision), partial(holed_rows, precision=precision)
+        )
+        for kind in HOLED
+        for precision in PRECISIONS
+        if precision == "double" or not kind.startswith("observed")  # which has none
     },
     **{kind: Summed(made, corpus, DocumentBlock) for kind, made in DOCUMENT_SUMS.items()},
 }

@@ -15,7 +15,8 @@ from eigenveil.moments.histograms import (
     magnitude_edges,
     range_of,
 )
-from eigenveil.moments.rows import AS_IT_IS, Block, Preparation, RowWeights
+from eigenveil.moments.preparation import AS_IT_IS, Preparation
+from eigenveil.moments.rows import Block, RowWeights
 
 EXTREMES = [0.0, -0.0, 1.0, -1.0, 1.5, -1.5, 1e-300, -1e300, 2.0**30, 2.0**-30, -(2.0**-30)]
 

@@ -18,7 +18,7 @@ from sums_tools import (
     random_basis,
 )
 
-from eigenveil.errors import ProtocolError
+from eigenveil.errors import DataError, ProtocolError
 from eigenveil.moments.accumulators import (
     RowSum,
     SecondMoment,
@@ -29,7 +29,8 @@ from eigenveil.moments.describe import Description, describe, rebuild
 from eigenveil.moments.documents.pairs import DocumentPairs
 from eigenveil.moments.documents.sums import DocumentNorms
 from eigenveil.moments.documents.triples import DocumentTriples
-from eigenveil.moments.rows import LARGEST_ASKED, SMALLEST_ASKED, Block, RowRule
+from eigenveil.moments.preparation import LARGEST_ASKED, SMALLEST_ASKED
+from eigenveil.moments.rows import Block, RowRule
 from soak_tools import times
 
 BOUNDS = st.sampled_from([0.0, 1.0, 0.3, SMALLEST_ASKED, LARGEST_ASKED])
@@ -58,10 +59,9 @@ def alike(one, other):
 
 
 @st.composite
-def sums(draw):
-    """An empty sum of every kind, and its number of features."""
-    features = draw(st.integers(1, 6))
-    kind, precision = draw(st.sampled_from(KINDS)), draw(st.sampled_from(PRECISIONS))
+def sums(draw, kind):
+    """An empty sum of a kind, and its number of features."""
+    features, precision = draw(st.integers(1, 6)), draw(st.sampled_from(PRECISIONS))
     center = None
     if draw(st.booleans()):
         center = np.random.default_rng(draw(SEEDS)).standard_normal(features)
@@ -81,10 +81,11 @@ def is_rebuilt(accumulator, features, rows):
     found.merge(accumulator)  # of one kind: sums of both may be added
 
 
-@given(sums(), SEEDS)
-@settings(max_examples=times(100))
-def test_a_described_sum_is_rebuilt(drawn, seed):
-    accumulator, features = drawn
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.data(), SEEDS)
+@settings(max_examples=times(20))
+def test_a_described_sum_is_rebuilt(kind, data, seed):
+    accumulator, features = data.draw(sums(kind))
     is_rebuilt(accumulator, features, nasty_rows(20, features, seed, "single"))
 
 
@@ -107,6 +108,30 @@ def test_the_basis_of_triples_travels_as_it_was_given():
     basis = random_basis(40, 3)
     sent_basis = describe(DocumentTriples(basis), 40)[1]["basis"]
     assert np.array_equal(sent_basis, basis)
+
+
+@given(st.integers(1, 5), SEEDS)
+def test_a_site_adds_to_its_own_block_rows_less_its_own_centre(count, seed):
+    """What a row moves is what it moves of a sum of its own site alone."""
+    rng, rows = np.random.default_rng(seed), nasty_rows(20, 3, seed, "single")
+    centers = rng.standard_normal((count, 3))
+    whole = RowSum(RowRule(centers, bound=2.0), features=3, count_weight=0.25, blocks=count)
+    description, arrays = describe(whole, 3)
+    for place, center in enumerate(centers):
+        found = rebuild(description, arrays, place=place)
+        alone = RowSum(RowRule(center, bound=2.0), features=3, count_weight=0.25)
+        for each in (found, alone):
+            each.update(Block(rows))
+        assert (found.shape, found.parameters) == (whole.shape, alone.parameters)
+        blocks = found.integers().reshape(count, 4)
+        assert np.array_equal(blocks[place], alone.integers())
+        assert np.delete(blocks, place, axis=0).size == np.sum(np.delete(blocks, place, 0) == 0)
+        if place:
+            with pytest.raises(DataError):
+                found.merge(rebuild(description, arrays, place=0))
+    for place in (None, count):
+        with pytest.raises(ProtocolError):
+            rebuild(description, arrays, place=place)
 
 
 def test_a_rebuilt_sum_does_not_share_the_messages_memory():

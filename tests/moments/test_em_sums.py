@@ -119,18 +119,6 @@ def test_unfloored_responsibilities_are_found_out(monkeypatch):
     assert not np.array_equal(held, np.rint(held))
 
 
-@every_kind
-@given(seed=SEEDS)
-def test_a_row_is_the_same_beside_any_others(squares, seed):
-    rows = nasty_rows(23, D, seed)
-    whole = sums(squares)
-    whole.update(Block(rows))
-    alone = sums(squares)
-    for place in np.random.default_rng(seed).permutation(23):
-        alone.update(Block(rows[place : place + 1].copy()))
-    assert np.array_equal(whole.integers(), alone.integers())
-
-
 def test_the_exponential_is_that_of_the_library():
     given_values = np.concatenate([np.linspace(-40, 0, 10_001), [-40.5, -1e9, -0.0]])
     found, wanted = exponential(given_values), np.exp(given_values)

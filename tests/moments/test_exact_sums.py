@@ -4,15 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sums_tools import (
-    COUNT_WEIGHT,
-    PRECISIONS,
-    SEEDS,
-    make,
-    nasty_rows,
-    random_basis,
-    total,
-)
+from sums_tools import COUNT_WEIGHT, PRECISIONS, SEEDS, make, nasty_rows, random_basis, total
 
 from eigenveil.moments.accumulators import Sketch
 from eigenveil.moments.exact import ExactSum, IntegerSum, gram_parts, modulo, product_parts

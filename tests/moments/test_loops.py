@@ -22,7 +22,8 @@ from eigenveil.moments.histograms import (
     range_of,
 )
 from eigenveil.moments.norms import _settled, _steps, integer_rows, upper_norms
-from eigenveil.moments.rows import DTYPE, Block, Preparation, RowRule
+from eigenveil.moments.preparation import Preparation
+from eigenveil.moments.rows import DTYPE, Block, RowRule
 from soak_tools import times
 
 needs_loops = pytest.mark.skipif(loops.COMPILED is None, reason="no compiled loops here")

@@ -129,7 +129,7 @@ def refuses(mine, theirs):
 def merges(name, other, features):
     """Whether a sum over D features merges with another kind's over so many."""
     if name == other:
-        return features == D or name.startswith("histogram, ")
+        return features == D or name.startswith("histogram")
     return name.startswith("energy, ") and other.startswith("energy, ") and features == D
 
 

@@ -101,8 +101,12 @@ def test_a_sampler_gets_the_recorded_noise_and_what_it_gives_is_added(kind, nois
     given = np.arange(record.noise.size) - 7
 
     class Sampler(NoiseSampler):
-        def noise(self, layout, shape, noise, source):
-            assert (layout, shape, noise) == (accumulator.layout, accumulator.shape, record.noise)
+        def entries(self, layout, shape, *, source, **how):
+            assert (layout, shape) == (accumulator.layout, accumulator.shape)
+            recorded = record.noise
+            assert how == {
+                name: getattr(recorded, name) for name in ("scale", "grid", "noise_parts")
+            }
             assert isinstance(source, SecureSource)
             return given
 

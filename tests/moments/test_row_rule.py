@@ -13,15 +13,8 @@ from sums_tools import PRECISIONS, SEEDS, nasty_rows, python, total
 from eigenveil.moments.accumulators import RowSum
 from eigenveil.moments.histograms import ColumnHistogram, NormHistogram
 from eigenveil.moments.norms import integer_rows
-from eigenveil.moments.rows import (
-    DTYPE,
-    Block,
-    Preparation,
-    RowRule,
-    row_norms,
-    scaled_basis,
-    seen_through,
-)
+from eigenveil.moments.preparation import Preparation
+from eigenveil.moments.rows import DTYPE, Block, RowRule, row_norms, scaled_basis, seen_through
 from soak_tools import times
 
 WIDTHS = (1, 7, 64, 785)

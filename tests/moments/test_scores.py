@@ -56,6 +56,35 @@ def test_other_cells_are_found_out(old, new, monkeypatch):
         assert not agrees("double", 2)
 
 
+def by_groups():
+    """Whether rows are in the cells of their own group: the first of its largest entries above a
+    half, whatever rows are beside it."""
+    plain, total = histogram(), histogram(groups=(1, 3))
+    rows = nasty_rows(300, FEATURES, 3)
+    rows[:, [1, 3]] = np.random.default_rng(5).choice([0.0, 0.5, 1.0, 2.0], (300, 2))
+    rows[5, 2], rows[8] = np.nan, 0.0
+    total.update(Block(rows.copy()))
+    found = np.zeros((2, *plain.shape))
+    for row in rows:
+        own = row[1] if row[1] >= row[3] else row[3]
+        if own > 0.5:
+            found[int(row[3] > row[1])] += wanted(plain, row[None])
+    return np.array_equal(total.integers(), found.ravel())
+
+
+def test_a_row_is_in_the_cells_of_its_group():
+    assert by_groups()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("> _PRESENT", ">= _PRESENT"), ("argmax", "argmin"), ("found, -1)", "found, 0)")],
+)
+def test_other_groups_are_found_out(old, new, monkeypatch):
+    monkeypatch.setattr(ScoreHistogram, "_group", mutant(ScoreHistogram._group, old, new))
+    assert not by_groups()
+
+
 def test_both_ends_are_cells():
     """A row at the end of the range is in the last cell, one at the other end in the first."""
     rule = RowRule(bound=1.0, basis=np.eye(1))
@@ -75,7 +104,7 @@ def test_weighted_rows_of_a_unit_count_one_together():
 
 def test_histograms_of_other_cells_do_not_merge():
     first = histogram()
-    others = [histogram(cells=6), histogram(weighted=True)]
+    others = [histogram(cells=6), histogram(weighted=True), histogram(groups=(0, 1))]
     others.append(ScoreHistogram(dataclasses.replace(first.rule, clip=0.25), cells=CELLS))
     for other in others:
         with pytest.raises(Exception, match="merge") as caught:

@@ -21,6 +21,7 @@ from sums_tools import (
     SHORT,
     Summed,
     corpus,
+    holed_rows,
     make,
     nasty_rows,
     random_basis,
@@ -51,6 +52,18 @@ NOISE = {
     "em sums, tied": ("gaussian",),
     "em means": ("gaussian",),
 }
+OF_HOLED = {
+    "observed entries": ("gaussian", "laplace"),
+    "observed pairs": ("gaussian", "vector"),
+    "histogram of what is observed": ("gaussian", "laplace"),
+    "moment of what is observed": ("gaussian", "wishart"),
+}
+HOLED = [
+    (kind, noise, precision)
+    for kind, noises in OF_HOLED.items()
+    for noise in noises
+    for precision in PRECISIONS
+]
 CASES = [(kind, noise) for kind, noises in NOISE.items() for noise in noises]
 OF_ROWS = [(*case, precision) for case in CASES for precision in PRECISIONS]
 WISHART = ("coarse pairs", "nuclear pairs")
@@ -114,6 +127,20 @@ def test_a_row_moves_a_sum_by_no_more_than_recorded(kind, noise, precision, seed
     assert not summed.over(left_out).integers().any()
     rows = nasty_rows(20, D, seed, precision)
     no_row_moves_further(summed, noise, np.concatenate([rows, left_out]))
+
+
+@pytest.mark.parametrize(("kind", "noise", "precision"), HOLED)
+@settings(max_examples=seldom(60))
+@given(seed=SEEDS, bound=st.sampled_from([0.0, 1.0, 1e3]))
+def test_a_row_with_missing_entries_moves_a_sum_by_no_more_than_recorded(
+    kind, noise, precision, seed, bound
+):
+    summed = Summed(lambda d: empty_sum(kind, noise, precision, bound), holed_rows)
+    whole, none, infinite = np.ones(D), np.full(D, np.nan), np.array([np.inf, *[np.nan] * (D - 1)])
+    extremes = np.array([whole, none, infinite], DTYPE[precision])
+    assert not summed.over(extremes[2:]).integers().any(), "an infinite entry leaves a row out"
+    rows = holed_rows(20, D, seed, precision)
+    no_row_moves_further(summed, noise, np.concatenate([rows, extremes]))
 
 
 @pytest.mark.parametrize(("kind", "noise"), OF_DOCUMENTS)

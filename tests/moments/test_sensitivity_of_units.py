@@ -30,7 +30,8 @@ from eigenveil.moments.documents.sums import DocumentNorms, WordShares
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.em import EMSums, Mixture
 from eigenveil.moments.engine import accumulate
-from eigenveil.moments.histograms import NormHistogram
+from eigenveil.moments.histograms import NormHistogram, ObservedCounts, ObservedPairs
+from eigenveil.moments.preparation import AS_IT_IS, Apart
 from eigenveil.moments.rows import Block, RowRule, RowWeights
 from eigenveil.moments.scores import ScoreHistogram
 from eigenveil.moments.source import ArrayRows, SparseRows
@@ -99,8 +100,11 @@ class Weighted:
 
 
 FIRST = 9.0 * np.eye(D)[0]
+APART, LEVEL = Apart(((2, 3),), 0.625), np.array([9.0, 0.0, 1.0, 0.0])
 PREPARED = {
     "histogram": (lambda r: NormHistogram(None, precision="double", weighted=True), FIRST),
+    "observed entries": (lambda r: ObservedCounts(D, weighted=True), FIRST),
+    "observed pairs": (lambda r: ObservedPairs(D, weighted=True), FIRST),
     "row sum": (lambda r: RowSum(r(2), features=D, count_weight=COUNT_WEIGHT), FIRST),
     "second moment": (lambda r: SecondMoment(r(0), features=D), FIRST),
     "coarse moment": (lambda r: SecondMoment(r(-8), features=D), FIRST),
@@ -108,6 +112,12 @@ PREPARED = {
     "products": (
         lambda r: SecondMoment(replace(r(0), basis=SEEN[:, :2], products=True), features=D),
         9.0 * SEEN[:, 0],
+    ),
+    "groups": (
+        lambda r: SecondMoment(
+            replace(r(0), preparation=APART.left_out(AS_IT_IS, D), apart=APART), features=D
+        ),
+        LEVEL,
     ),
     "scores": (
         lambda r: ScoreHistogram(replace(r(0), basis=SEEN[:, :2]), cells=5, weighted=True),

@@ -123,10 +123,7 @@ def test_a_deaf_inverse_is_rejected(monkeypatch):
 
 @pytest.mark.parametrize(
     "accumulator",
-    [
-        NormHistogram(None, precision="double"),
-        Sketch(RULE, np.eye(D)[:, :2], clip=0.8),
-    ],
+    [NormHistogram(None, precision="double"), Sketch(RULE, np.eye(D)[:, :2], clip=0.8)],
     ids=["histogram", "sketch"],
 )
 def test_other_sums_are_followed_too(accumulator):

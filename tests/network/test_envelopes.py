@@ -12,13 +12,7 @@ from eigenveil.errors import ProtocolError
 from eigenveil.federation.sealing import SEALING_BYTES, encrypt_to
 from eigenveil.network import endpoint, envelopes, mailbox
 from eigenveil.network.endpoint import FileKeys, Post
-from eigenveil.network.envelopes import (
-    BESIDE,
-    OtherMembers,
-    brought_list,
-    is_hello,
-    list_of_hello,
-)
+from eigenveil.network.envelopes import BESIDE, OtherMembers, brought_list, is_hello, list_of_hello
 from eigenveil.network.folder import identity_of, sealing_of
 from eigenveil.network.mailbox import open_mailbox
 from mailbox_tools import MemoryKeys

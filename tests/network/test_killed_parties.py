@@ -37,9 +37,7 @@ class Processes:
     def __init__(self, folder, address):
         here = Path(__file__).with_name("party_processes.py")
         self._forks = subprocess.Popen(
-            [sys.executable, here, folder, address],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            [sys.executable, here, folder, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.pids = {}
 

@@ -8,14 +8,7 @@ from scipy import stats
 
 from eigenveil.noise import draws, laplace, vector
 from eigenveil.noise.source import SecureSource
-from statistics_tools import (
-    FALSE_ALARM,
-    OFF_BY_30_PERCENT,
-    REJECTED,
-    kolmogorov,
-    svec,
-    together,
-)
+from statistics_tools import FALSE_ALARM, OFF_BY_30_PERCENT, REJECTED, kolmogorov, svec, together
 
 GRID = -30
 

@@ -22,7 +22,7 @@ ERROR = lattice_error(500, steps_a_scale=2.0**26)
 
 def spent(budgets, delta, pure_kind="wishart"):
     records = [
-        release(pure_kind, b.epsilon) if b.is_pure else release("gaussian", b.mu)
+        release(pure_kind, b.epsilon) if b.mu is None else release("gaussian", b.mu)
         for b in budgets.values()
     ]
     return compose(records, delta=delta, adjacency="add-remove").epsilon
@@ -57,7 +57,7 @@ def test_mixed_shares_spend_the_wish_and_not_more(epsilon, delta):
     budgets = split_budget(
         noise_parts, epsilon=epsilon, delta=delta, pure_steps=frozenset({"moment"}), error=ERROR
     )
-    assert [step for step, b in budgets.items() if b.is_pure] == ["moment"]
+    assert [step for step, b in budgets.items() if b.mu is None] == ["moment"]
     assert 0.99 * epsilon < spent(budgets, delta, "bingham") <= epsilon * (1 + 1e-6)
 
 
@@ -92,8 +92,8 @@ def test_parts_of_a_step_compose_back_to_the_step(loss, share):
     mu, epsilon = StepBudget(mu=loss), StepBudget(epsilon=loss)
     for whole in (mu, epsilon):
         parts = (whole.scaled(share), whole.scaled(1 - share))
-        assert all(part.is_pure == whole.is_pure for part in parts)
-        if whole.is_pure:
+        assert all((part.mu is None) == (whole.mu is None) for part in parts)
+        if whole.mu is None:
             back = math.fsum(part.epsilon for part in parts)
         else:
             back = math.hypot(*(part.mu for part in parts))

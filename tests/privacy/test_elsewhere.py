@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from eigenveil import Budget, BudgetExceeded, DataError, Ledger, PrivacyError
+from eigenveil import Budget, BudgetExceeded, Ledger, PrivacyError
 from eigenveil.privacy.accountant import Loss, delta_of_mu
 from eigenveil.privacy.elsewhere import Elsewhere, Statement, from_event, mu_of_rho
+from refusal_tools import refuses
 from soak_tools import times
 
 DELTA = 1e-6
@@ -98,9 +99,8 @@ def test_events_without_a_bound_are_refused_with_the_reason():
     accounting = pytest.importorskip("dp_accounting", reason="dp_accounting is not installed")
     for why, event in refused(accounting).items():
         inside = accounting.ComposedDpEvent([accounting.NoOpDpEvent(), event])
-        with pytest.raises(PrivacyError, match=why) as caught:
+        with refuses("not-countable", why, kind=PrivacyError):
             from_event(inside, adjacency="add-remove")
-        assert caught.value.code == "not-countable"
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,12 @@ def test_events_without_a_bound_are_refused_with_the_reason():
      {"epsilon": 1.0, "contributions": 0}],
 )  # fmt: skip
 def test_a_statement_that_is_none_is_refused(given):
-    with pytest.raises(DataError) as caught:
-        Elsewhere.stated(**given)
-    assert caught.value.code == (
+    with refuses(
         "bad-statement"
         if len(given) == 1 or "delta" in given or "contributions" in given
         else "not-one-statement"
-    )
+    ):
+        Elsewhere.stated(**given)
 
 
 def test_a_changed_row_costs_twice_unless_the_statement_is_for_two():

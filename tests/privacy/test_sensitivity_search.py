@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import minimize
 
 from eigenveil.moments.documents.documents import FEWEST_WORDS
+from eigenveil.moments.preparation import Effects, Preparation
 from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.scores import ScoreHistogram
 from eigenveil.privacy import statistics
@@ -191,13 +192,21 @@ def test_other_histograms_of_columns_are_rejected(function, old, new):
     )
 
 
-def scores_search(adjacency, norm, cells=4):
-    """Rows of a disc, of which each counts in the cell of a grid, or is left out."""
+def scores_search(adjacency, norm, cells=4, groups=0):
+    """Rows of a disc, of which each counts in the cell of a grid, or is left out.
+
+    With groups each row may be of one, of none, or claim to be of several.
+    """
     places = np.linspace(-1.0, 1.0, 9)
     rows = np.array([row for row in product(places, places) if math.hypot(*row) <= 1.0])
-    one = [np.zeros(cells**2)]
-    for row in rows:
-        total = ScoreHistogram(RowRule(bound=1.0, basis=np.eye(2)), cells=cells)
+    one = [np.zeros(cells**2 * max(1, groups))]
+    claims = list(product([0.0, 1.0, 7.0], repeat=groups))
+    basis, none = np.eye(2 + groups, 2), np.zeros((2 + groups, groups))
+    columns = tuple(range(2, 2 + groups))
+    first = Preparation(effects=Effects(columns, none) if groups else None)
+    for row in (np.array([*row, *claim]) for row in rows for claim in claims):
+        rule = RowRule(bound=1.0, basis=basis, preparation=first)
+        total = ScoreHistogram(rule, cells=cells, groups=columns)
         total.update(Block(row[None].copy()))
         one.append(total.integers().astype(float))
     if adjacency == "add-remove":
@@ -210,6 +219,8 @@ def test_histograms_of_scores_move_as_far_as_claimed(adjacency):
     for kind, norm in (("gaussian", l2), ("laplace", l1)):
         claimed = record("score-histogram", kind, adjacency).sensitivity()
         assert scores_search(adjacency, norm) == pytest.approx(claimed, rel=1e-15)
+        found = scores_search(adjacency, norm, cells=2, groups=2)
+        assert found == pytest.approx(claimed, rel=1e-15)
 
 
 @pytest.mark.parametrize(

@@ -152,9 +152,7 @@ def test_pairwise_masks_leave_the_graph_of_the_honest_sites(sites, reach, varian
     for others in sets_of_others(sites):
         honest = without(ring(sites, reach), others)
         exact = mu_of_view(
-            pairwise_covariance(honest, variance),
-            np.eye(len(honest))[0],
-            own_variance=2.0,
+            pairwise_covariance(honest, variance), np.eye(len(honest))[0], own_variance=2.0
         )
         half = len(others) // 2
         found = pairwise_mu(

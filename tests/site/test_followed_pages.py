@@ -19,9 +19,9 @@ PAGES = [
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_prints_runs_in_its_order(page):
-    """Pages of cells are run by the site's build; those about organisations by tests/flare."""
+    """And once more in its folder. The site's build runs cells, tests/carriers organisations."""
     ended = subprocess.run(
-        [sys.executable, ROOT / "packaging" / "follow_page.py", page],
+        [sys.executable, ROOT / "packaging" / "follow_page.py", "--twice", page],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]

@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from eigenveil.app.parts import TablePart
 from eigenveil.cli import options
-from eigenveil.cli.presenters.screen import Screen, bold, coloured, description, notify
-from eigenveil.errors import EigenveilError, WrongOption, printable
+from eigenveil.cli.presenters.screen import Screen, bold, coloured, notify
+from eigenveil.cli.presenters.screen import counted as tasks_bar
+from eigenveil.errors import EigenveilError, WrongOption
+from eigenveil.moments.engine import processors
 from eigenveil_papers.reproduction import results
 from eigenveil_papers.reproduction.data import NAMES, at_hand
-from eigenveil_papers.reproduction.experiment import Experiment, RunSettings, Scale, Verdict
+from eigenveil_papers.reproduction.experiment import Experiment, RunSettings, Scale
+from eigenveil_papers.reproduction.headlines import counted
 from eigenveil_papers.reproduction.results import Reproduced
 from eigenveil_papers.reproduction.rule import OURS
 from eigenveil_papers.reproduction.runner import RunProgress, check_data
 
-Notify = Callable[[str], Callable[[RunProgress], None]]
-_COLOURS = {
-    "holds": "green",
-    "does not hold": "red",
-    "in part": "yellow",
-    "cannot be told": "cyan",
-    "not tested": "dim",
-}
+_COLOURS = {"shown": "green", "contradicted": "red", "undecided": "cyan", "not tested": "dim"}
 
 
 def print_list(
     chosen: Sequence[Experiment], settings: RunSettings, jobs: int, *, json: bool, quiet: bool
 ) -> None:
-    """Names, what they show, their data, and how long they take."""
     rows = []
     for experiment in chosen:
         known = {name: _at_hand(name, settings) for name in experiment.datasets}
@@ -60,21 +51,19 @@ def print_list(
         )
         return
     out = Screen(quiet=quiet)
-    table = Table(title=f"experiments ({settings.scale} scale, {jobs} processes)")
-    for head in ("name", "paper", "shows", "data", "time"):
-        table.add_column(
-            head, justify="right" if head == "time" else "left", no_wrap=head == "name"
+    cells = [
+        (
+            *(experiment.name, experiment.paper, experiment.title),
+            ", ".join(name if there else f"{name}*" for name, there in known.items()),
+            "-" if seconds is None else _time_text(seconds),
         )
-    for experiment, known, seconds in rows:
-        names = ", ".join(name if there else f"{name}*" for name, there in known.items())
-        about = "-" if seconds is None else _time_text(seconds)
-        table.add_row(experiment.name, experiment.paper, experiment.title, names, about)
-    out.print(table)
+        for experiment, known, seconds in rows
+    ]
+    title = f"experiments ({settings.scale} scale, {jobs} processes)"
+    heads = ("name", "paper", "shows", "data", "time")
+    out.show([TablePart(title, heads, cells, right=("time",))])
     if any(not there for _, known, _ in rows for there in known.values()):
-        out.print(
-            "* not at hand: a smaller data set stands in. Give its file with --data-folder, or say "
-            "--fetch."
-        )
+        out.print("* not at hand: a smaller data set stands in. Give its file with --data-folder.")
     out.print("next: eigenveil reproduce NAME, or 'all'; --fast for fewer rows and runs")
 
 
@@ -94,74 +83,33 @@ def _time_text(seconds: float) -> str:
 
 
 @contextmanager
-def progress(count: int, *, quiet: bool) -> Iterator[Notify]:
-    """A bar an experiment on a terminal, a line when one is done elsewhere, nothing when quiet."""
-    if quiet:
-        yield lambda _: _notify_nothing
-    elif sys.stderr.isatty():
-        columns = (
-            description(),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[tasks]}", markup=False),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=Screen(errors=True)) as bars:
-            yield lambda name: _bar(bars, name)
-    else:
-        yield _LogLines(count)
+def progress(name: str, place: str, *, quiet: bool) -> Iterator[Callable[[RunProgress], None]]:
+    """A bar on a terminal, and a line when the experiment is done; nothing when quiet."""
+    start, steps = time.monotonic(), list[RunProgress]()
+    with tasks_bar(name, quiet=quiet) as bar:
 
-
-def _notify_nothing(step: RunProgress) -> None:
-    del step
-
-
-def _bar(bars: Progress, name: str) -> Callable[[RunProgress], None]:
-    task = bars.add_task(printable(name), total=1.0, tasks="")
-
-    def step_done(step: RunProgress) -> None:
-        bars.update(task, completed=step.share, tasks=f"{step.done} of {step.total} tasks")
-        if step.note:
-            bars.console.print(f"note: {step.note}")
-
-    return step_done
-
-
-class _LogLines:
-    """For logs."""
-
-    def __init__(self, count: int) -> None:
-        self._count, self._begun = count, 0
-
-    def __call__(self, name: str) -> Callable[[RunProgress], None]:
-        self._begun += 1
-        number, start = self._begun, time.monotonic()
-        resumed: list[int] = []
-
-        def step_done(step: RunProgress) -> None:
-            if not resumed:
-                resumed.append(step.done)
-            if step.note:
+        def told(step: RunProgress) -> None:
+            steps.append(step)
+            if bar is not None:
+                bar(step.done, step.total)
+            if step.note and not quiet:
                 notify(f"note: {step.note}")
-            if step.done == step.total:
-                earlier = f", {resumed[0]} of them earlier" if resumed[0] else ""
-                notify(
-                    f"[{number}/{self._count}] {name}: {step.total} tasks{earlier}, "
-                    f"{time.monotonic() - start:.1f} s"
-                )
 
-        return step_done
+        yield told
+    if steps and not quiet:
+        earlier = f", {steps[0].done} of them earlier" if steps[0].done else ""
+        seconds = time.monotonic() - start
+        notify(f"[{place}] {name}: {steps[-1].total} tasks{earlier}, {seconds:.1f} s")
 
 
 def as_values(outcomes: Sequence[Reproduced]) -> list[dict[str, Any]]:
-    """The same as plain values."""
     return [
         {
             "name": outcome.experiment.name,
             "paper": outcome.experiment.paper,
             "title": outcome.experiment.title,
-            "files": [str(path) for path in outcome.files],
-            "claims": [asdict(claim) for claim in outcome.claims],
+            "files": outcome.files,
+            "claims": outcome.claims,
         }
         for outcome in outcomes
     ]
@@ -172,24 +120,20 @@ def print_outcomes(outcomes: Sequence[Reproduced], out: Screen, page: Path | Non
     for outcome in outcomes:
         table = Table(title=f"{outcome.experiment.name}: {outcome.experiment.title}")
         for head in ("where", "claim", "measured", "verdict"):
-            table.add_column(head, no_wrap=head == "verdict")
+            table.add_column(head, ratio=2 if head == "measured" else 1)
         for claim in (claim for claim in outcome.claims if claim.where != OURS):
-            colour = _COLOURS[claim.verdict]
+            colour = _COLOURS[claim.verdict.outcome]
             table.add_row(
-                claim.where,
-                claim.statement,
-                claim.measured,
-                coloured(claim.verdict, colour),
+                claim.where, claim.statement, claim.measured, coloured(str(claim.verdict), colour)
             )
         out.print(table)
-    counts = Counter(c.verdict for each in outcomes for c in each.claims if c.where != OURS)
-    counted = [f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict]]
-    if counted:
-        out.print(bold("the papers' claims:"), ", ".join(counted))
+    theirs = tuple(c for each in outcomes for c in each.claims if c.where != OURS)
+    if theirs:
+        out.print(counted(theirs))
     for outcome in outcomes:
         for claim in outcome.claims:
             if claim.where == OURS:
-                colour = _COLOURS[claim.verdict]
+                colour = _COLOURS[claim.verdict.outcome]
                 out.print(
                     bold(f"{outcome.experiment.name}:"),
                     claim.statement,
@@ -231,9 +175,6 @@ _DataFolder = Annotated[
         "files; with --data also its only table, whatever it is called."
     ),
 ]
-_Fetch = Annotated[
-    bool, typer.Option("--fetch", help="Get data sets that are not at hand from OpenML.")
-]
 _Fast = Annotated[
     bool, typer.Option("--fast", help="Fewer rows and runs: minutes for all of them.")
 ]
@@ -262,7 +203,6 @@ def reproduce(
     names: _Names = None,
     data: _Data = None,
     data_folder: _DataFolder = None,
-    fetch: _Fetch = False,
     fast: _Fast = False,
     toy: _Toy = False,
     runs: _Runs = None,
@@ -286,8 +226,8 @@ def reproduce(
     if restart and redraw:
         raise WrongOption("restart-and-redraw")
     scale: Scale = "fast" if fast else "toy" if toy else "full"
-    settings = RunSettings(scale=scale, data=data, folder=data_folder, fetch=fetch, runs=runs)
-    processes = jobs or _processors()
+    settings = RunSettings(scale=scale, data=data, folder=data_folder, runs=runs)
+    processes = jobs or processors()
     if not names or "list" in names:
         chosen = registry.choose([n for n in names or () if n != "list"] or ["all"], settings)
         print_list(chosen, settings, processes, json=json, quiet=quiet)
@@ -298,27 +238,20 @@ def reproduce(
     if page is not None and not page.absolute().parent.is_dir():
         raise WrongOption("no-folder-of-page", parent=page.parent)
     outcomes = []
-    with progress(len(chosen), quiet=quiet or json) as notify:
-        for experiment in chosen:
-            if redraw:
-                outcomes.append(results.redraw(experiment, settings, out=out))
-                continue
-            measure = partial(results.make, jobs=processes, restart=restart)
-            try:
-                told = notify(experiment.name)
+    for number, experiment in enumerate(chosen, 1):
+        if redraw:
+            outcomes.append(results.redraw(experiment, settings, out=out))
+            continue
+        measure = partial(results.make, jobs=processes, restart=restart)
+        try:
+            place = f"{number}/{len(chosen)}"
+            with progress(experiment.name, place, quiet=quiet or json) as told:
                 outcomes.append(measure(experiment, settings, out=out, progress=told))
-            except KeyboardInterrupt:
-                raise _Stopped("stopped", experiment=experiment.name, out=out) from None
+        except KeyboardInterrupt:
+            raise _Stopped("stopped", experiment=experiment.name, out=out) from None
     if page is not None:
         registry.write_page(out, page)
     if json:
         options.print_json(as_values(outcomes))
         return
     print_outcomes(outcomes, Screen(quiet=quiet), page)
-
-
-def _processors() -> int:
-    """Those this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

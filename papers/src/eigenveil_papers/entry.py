@@ -4,7 +4,7 @@ from eigenveil.cli.app import Command
 
 SIMULATE_TREE = Command(
     "eigenveil_papers.trees.command:simulate_tree",
-    "Simulate a tree of sites, on made-up rows or yours: time, bytes and error of every level.",
+    "Simulate a tree of sites, on made-up rows: time, bytes and error of every level.",
 )
 
 REPRODUCE = Command(

@@ -12,12 +12,7 @@ from eigenveil.app.decisions import decider_of, desk_of
 from eigenveil.app.parts import Part, TablePart, whole
 from eigenveil.errors import WrongOption
 from eigenveil.federation.approvals.desk import Decisions
-from eigenveil.federation.approvals.documents import (
-    DECIDING,
-    Approver,
-    ApproverList,
-    key_mark,
-)
+from eigenveil.federation.approvals.documents import DECIDING, Approver, ApproverList, key_mark
 from eigenveil.federation.approvals.keys import make_key, read_public_key
 from eigenveil.federation.approvals.roster import FIRST_OWNER, Decider, key_file
 from eigenveil.network.folder import PartyFolder, open_party

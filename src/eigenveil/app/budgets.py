@@ -115,10 +115,7 @@ def begin_at_site(
 
 def _text(budget: Budget) -> str:
     aside = f", {budget.pure_epsilon:g} of it for pure studies" if budget.pure_epsilon else ""
-    return (
-        f"a budget of epsilon = {budget.epsilon:g} at delta = {budget.delta:g}{aside}, "
-        f"{budget.adjacency}, one {budget.unit}"
-    )
+    return f"a budget of {budget.bound}{aside}, {budget.adjacency}, one {budget.unit}"
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from eigenveil.app.checklist import checklist
 from eigenveil.app.parts import Part, strongly, whole
-from eigenveil.app.results import CERTIFICATE, MODEL, assumptions, load_model, view_parts
+from eigenveil.app.results import (
+    CERTIFICATE,
+    MODEL,
+    assumptions,
+    load_model,
+    site_parts,
+    view_parts,
+)
 from eigenveil.errors import DataError, EigenveilError, short_name
 from eigenveil.federation.members import plain_fingerprint
-from eigenveil.federation.protocol.certificates import NOT_VALID, WHAT_SITES_SIGN, Verdict, check
+from eigenveil.federation.protocol.certificates import NOT_VALID, WHAT_SITES_SIGN, Checked, check
 from eigenveil.network.folder import open_party
 from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, Certificate, read_certificate
 from eigenveil.privacy.certificate import proof_titles as proof_titles
@@ -21,7 +29,7 @@ from eigenveil.privacy.certificate import read_proof as read_proof
 @dataclass(frozen=True)
 class CheckedCertificate:
     certificate: Certificate
-    verdict: Verdict
+    verdict: Checked
 
     def as_json(self) -> dict[str, Any]:
         verdict = self.verdict
@@ -30,8 +38,12 @@ class CheckedCertificate:
             "explanation": verdict.explanation,
             "guarantee": None if verdict.guarantee is None else verdict.guarantee.as_dict(),
             "views": {name: view.as_dict() for name, view in verdict.views.items()},
+            "sites": {name: each.as_dict() for name, each in verdict.sites.items()},
             "proofs": list(self.certificate.proofs),
             "signed": None if verdict.signed is None else asdict(verdict.signed),
+            "checklist": None
+            if verdict.guarantee is None
+            else [asdict(each) for each in checklist(self.certificate, verdict)],
         }
 
     def parts(self) -> Iterator[Part]:
@@ -43,8 +55,9 @@ class CheckedCertificate:
             yield from assumptions(verdict.guarantee)
         if len(verdict.views) > 1:
             yield from view_parts(verdict.views)
+        yield from site_parts(verdict.sites)
         yield f"releases: {', '.join(short_name(r.name) for r in certificate.releases)}"
-        names = ", ".join(name.removesuffix(".md") for name in certificate.proofs)
+        names = ", ".join(certificate.proof_names)
         yield whole(f"proofs: {names} ('eigenveil proofs NAME' prints one)")
         if verdict.signed is not None:
             yield whole(f"signatures: {verdict.signed}.")
@@ -69,12 +82,11 @@ def certify(
     if beside.exists() or (result.is_dir() and certificate.tree is None):
         problem = other_model(beside, certificate)
         if problem is not None:
-            verdict = Verdict(False, NOT_VALID, None, problem)
+            verdict = Checked(False, NOT_VALID, None, problem)
     return CheckedCertificate(certificate, verdict)
 
 
 def _fingerprint(registrar: str | None) -> str | None:
-    """A registrar's fingerprint, as it is given or as a party's folder has it."""
     if registrar is None:
         return None
     folder = Path(registrar)

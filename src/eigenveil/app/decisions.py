@@ -12,7 +12,7 @@ from typing import IO, Any, Literal
 
 from eigenveil.app.ledger import ledger_of
 from eigenveil.app.study import settled
-from eigenveil.errors import DataError, OutputError, nearest
+from eigenveil.errors import DataError, OutputError, nearest, number_text
 from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.approvals.keys import open_key
 from eigenveil.federation.approvals.record import Record, StudyStanding
@@ -39,6 +39,7 @@ def can_be_shown(study: Study) -> bool:
     texts = [study.requested_by, study.purpose, *(study.columns or ())]
     for column in () if study.table_schema is None else study.table_schema.columns:
         texts += [column.name, column.unit_of_measure, column.label, *column.levels]
+        texts += [column.other, column.since, column.until]
     return all(text.isprintable() for text in texts)
 
 
@@ -306,7 +307,9 @@ class Studies:
     def _sentence(self, cost: Cost | None) -> str:
         if cost is None:
             return "It sends no query to this site: with protocol local only the first site counts."
-        most = f"It can cost at most epsilon = {cost.epsilon:.4g} at delta = {cost.delta:g}"
+        most = (
+            f"It can cost at most epsilon = {cost.epsilon:.4g} at delta = {number_text(cost.delta)}"
+        )
         if self.desk is None:
             return f"{most}; with --ledger, what is left is shown beside it."
         place = f"{self.desk.ledger.name}, data set {self.data_set}"
@@ -314,7 +317,6 @@ class Studies:
             return f"{most}, and there is NO BUDGET for it in {place}."
         verdict = "covers it" if cost.covered else "does NOT cover it: the site would refuse"
         return (
-            f"{most}. The budget, epsilon = {cost.budget.epsilon:g} at delta = "
-            f"{cost.budget.delta:g} ({cost.budget.adjacency}, one {cost.budget.unit}), {verdict}; "
-            f"{cost.left} ({place})."
+            f"{most}. The budget, {cost.budget.bound} ({cost.budget.adjacency}, one "
+            f"{cost.budget.unit}), {verdict}; {cost.left} ({place})."
         )

@@ -14,6 +14,7 @@ from eigenveil.errors import (
     LedgerWarning,
     NoisyResultWarning,
     VariantsWarning,
+    WeakPrivacyWarning,
 )
 
 Kind: TypeAlias = Literal["note", "warning", "ledger", "no ledger"]
@@ -22,6 +23,7 @@ _KINDS: dict[type[Warning], Kind] = {
     VariantsWarning: "note",
     InvalidRowsWarning: "warning",
     NoisyResultWarning: "warning",
+    WeakPrivacyWarning: "warning",
     LedgerWarning: "ledger",
 }
 
@@ -47,7 +49,7 @@ FitEvent: TypeAlias = Advanced | Told
 Tell: TypeAlias = Callable[[FitEvent], None]
 
 
-def nobody(event: FitEvent) -> None:
+def nobody(event: object) -> None:
     del event
 
 

@@ -13,7 +13,6 @@ from eigenveil.app.parts import Part, TablePart, whole
 from eigenveil.errors import DataError, OutputError, of_system
 from eigenveil.federation.masks import MASKS
 from eigenveil.federation.members import MemberList, Role, plain_fingerprint
-from eigenveil.federation.protocol.terms import active_sites
 from eigenveil.federation.public_key import PublicKey
 from eigenveil.federation.study.study import Study
 from eigenveil.network.carriers.folder import place_of
@@ -31,12 +30,7 @@ from eigenveil.network.folder import (
     plug_in,
 )
 from eigenveil.network.members import LARGEST
-from eigenveil.network.registrar import (
-    Registrar,
-    new_request,
-    read_request,
-    request_line,
-)
+from eigenveil.network.registrar import Registrar, new_request, read_request, request_line
 
 
 @dataclass(frozen=True)
@@ -151,7 +145,7 @@ def parties_of(study: Study) -> dict[str, Role]:
     found: dict[str, Role] = {"aggregator": "aggregator", "lead": "lead"}
     if MASKS[study.masks].needs_helper:
         found["helper"] = "helper"
-    return found | dict.fromkeys(active_sites(study), "site")
+    return found | dict.fromkeys(study.active, "site")
 
 
 @dataclass(frozen=True)
@@ -259,8 +253,7 @@ def new_all(study: Study, folder: Path, *, address: str = "") -> Trial:
     origin = begin(folder / "registrar", study.name).registrar
     joined = {
         name: join(
-            folder / name,
-            Asking(role, name, origin, name, address if role == "aggregator" else ""),
+            folder / name, Asking(role, name, origin, name, address if role == "aggregator" else "")
         )
         for name, role in parties_of(study).items()
     }

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from eigenveil.app.results import (
     new_folder,
     result_parts,
     result_values,
+    site_parts,
     view_parts,
     write_result,
 )
@@ -34,6 +34,7 @@ from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.file import read_study as read_study
 from eigenveil.federation.study.file import write_toml
 from eigenveil.federation.study.study import Study
+from eigenveil.io.formats.images import write_maps
 from eigenveil.models.task import TASKS, task_named
 
 _NO_LEDGER = (
@@ -147,7 +148,8 @@ def fit_table(asked: TableRequest, tell: Tell = nobody) -> Fitted:
             charged = asked.account.open(stack, tell)
             model: Any = task.estimator("table")(**values, **charged)
             model.fit_rows(rows, progress=lambda what, count: tell(Advanced(what, count)))
-            written = write_result(model, folder, figures=asked.figures, schema=rows.schema)
+            written = write_result(model, folder, figures=asked.figures)
+            written += _maps(asked, model, folder)
         if asked.account.charged:
             _tell_left(asked.account.place, model, tell)
         if picture is not None:  # when the result is safe
@@ -184,13 +186,23 @@ def fit_sites(asked: SitesRequest, tell: Tell = nobody) -> Fitted:
                 progress=lambda step, count: tell(Advanced(step, count, len(rows))),
             )
             written = write_study_result(model, folder, figures=asked.figures)
+            written += _maps(asked, model, folder)
     return Fitted(model, asked.out, written)
 
 
+def _maps(asked: FitRequest, model: Any, folder: Path) -> list[tuple[str, str]]:
+    """What a result of images says of each voxel, as images on the grid of their mask."""
+    mask = asked.columns.read.mask
+    if mask is None:
+        return []
+    with suppress(DataError):  # some results have no such numbers, some masks no place
+        return [(", ".join(write_maps(model, mask, folder)), "the maps, on the grid of the mask")]
+    return []
+
+
 def write_study_result(model: Any, folder: Path, *, figures: bool) -> list[tuple[str, str]]:
-    study = model.study_
-    written = write_result(model, folder, figures=figures, schema=study.table_schema)
-    write_toml(study, folder / "study.toml")
+    written = write_result(model, folder, figures=figures)
+    write_toml(model.study_, folder / "study.toml")
     return [*written, ("study.toml", "the study that was run, for 'eigenveil study check'")]
 
 
@@ -213,17 +225,17 @@ def _tell_left(place: str, model: Any, tell: Tell) -> None:
     names = {each.terms.data_set for each in mine if each.key.study == mine[-1].key.study}
     for standing in books.standings():
         if standing.budget.data_set in names:
-            budget = standing.budget
-            text = (
-                f"{budget.data_set}: of epsilon = {budget.epsilon:g} at delta = {budget.delta:g}, "
-                f"{budget_left_text(standing)}"
-            )
-            tell(Told("ledger", text))
+            budget, left = standing.budget, budget_left_text(standing)
+            tell(Told("ledger", f"{budget.data_set}: of {budget.bound}, {left}"))
 
 
 def _picture(place: Path, out: Path, *, overwrite: bool) -> Path:
     """The file to draw rows in, which is not to be published: not in the result's folder."""
-    check_outside = partial(_check_outside, place=place, out=out)
+
+    def check_outside(file: Path) -> None:
+        if file.resolve().is_relative_to(out.resolve()):
+            raise WrongOption("rows-in-result", place=place, out=out)
+
     check_outside(place)  # before its folder is made
     check_place(place, overwrite=True)
     file = place / "projection.png" if place.is_dir() else place
@@ -232,11 +244,6 @@ def _picture(place: Path, out: Path, *, overwrite: bool) -> Path:
     check_place(file, overwrite=overwrite)
     check_outside(file)
     return file
-
-
-def _check_outside(file: Path, *, place: Path, out: Path) -> None:
-    if file.resolve().is_relative_to(out.resolve()):
-        raise WrongOption("rows-in-result", place=place, out=out)
 
 
 def set_by_study(name: str) -> DataError:
@@ -265,8 +272,8 @@ def open_ledgers(folder: Path, study: Study, tell: Tell) -> dict[str, Ledger]:
         if not place.exists() or ledger.budget(budget.data_set) is None:
             ledger.set_budget(budget)
             text = (
-                f"{place}: new, with a budget of epsilon = {budget.epsilon:g} at delta = "
-                f"{budget.delta:g}, which this study uses up ('eigenveil ledger budget' sets it)."
+                f"{place}: new, with a budget of {budget.bound}, which this study uses up "
+                "('eigenveil ledger budget' sets it)."
             )
             tell(Told("ledger", text))
     return found
@@ -290,6 +297,7 @@ def federation_values(model: Any) -> dict[str, Any]:
             }
             for name, traffic in model.traffic_.items()
         },
+        "sites": {name: each.as_dict() for name, each in model.site_guarantees_.items()},
         "missing": model.missing_,
     }
 
@@ -316,3 +324,4 @@ def federation_parts(model: Any) -> Iterable[Part]:
     for name, why in model.missing_.items():
         yield strongly("missing:", f"site {name}: {why}")
     yield from view_parts(model.views_)
+    yield from site_parts(model.site_guarantees_)

@@ -5,7 +5,6 @@ Of plans of one table and of studies; worked out without any row.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,14 +16,11 @@ from eigenveil.app.events import Tell, Told
 from eigenveil.app.parts import Part, TablePart, bytes_text
 from eigenveil.app.results import release_table, release_values
 from eigenveil.errors import WrongOption
-from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.models.explained import strength_floor
 from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.pca.plan import Plan
-from eigenveil.models.shapes import rehearse
 from eigenveil.models.task import Task
 from eigenveil.models.tensors.plan import TensorPlan
-from eigenveil.planning.forecast import noise_factors
 from eigenveil.planning.predict import parse_spectrum
 from eigenveil.planning.quality import (
     LARGEST_ROWS,
@@ -252,10 +248,6 @@ class Outlook:
     spectrum: str
     louder: float = 1.0
 
-    def __post_init__(self) -> None:
-        """Refuse a spectrum that is none before anything is shown."""
-        parse_spectrum(self.spectrum, self.plan.features)
-
     @property
     def share(self) -> float | None:
         """The part of the variance that a direction needs to stand above the noise.
@@ -290,13 +282,3 @@ class Outlook:
             f"{self.above()} of {self.plan.features} at {self.spectrum}. Worked out without any "
             "data, for rows that are all as long: about right, not promised."
         )
-
-
-def outlook_of_study(study: Any, rows: int | None, words: int, spectrum: str) -> Outlook:
-    del words
-    plan, alone = study.plan(study.width), PROTOCOLS[study.protocol].first_site_only
-    louder = noise_factors(study, plan).get("moment", 1.0)
-    weights = list(study.row_weights().values())
-    parts = math.fsum(weights[:1] if alone else weights) / len(weights)
-    counted = None if rows is None else max(1, round(rows * parts))
-    return Outlook(plan, rehearse(plan, plan.budgets, {}), counted, spectrum, louder)

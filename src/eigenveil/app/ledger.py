@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from eigenveil.app.ledger_place import usual_ledger
 from eigenveil.app.parts import Part, Sentence, Strong, TablePart, whole
-from eigenveil.errors import WrongOption
+from eigenveil.errors import WrongOption, number_text
 from eigenveil.federation.approvals.record import BudgetChange, Record, Recorded
 from eigenveil.federation.ledger.books import Session, Standing
-from eigenveil.federation.ledger.display import ACCOUNTS, account_cells
 from eigenveil.federation.ledger.entries import ElsewhereBody
 from eigenveil.federation.ledger.heads import HeadsFile, UsualHeads, Verification
 from eigenveil.federation.ledger.ledger import Ledger
-from eigenveil.federation.ledger.placing import budget_left_text
+from eigenveil.federation.ledger.placing import ACCOUNTS, account_cells, budget_left_text
 from eigenveil.files import replacing
 
 if TYPE_CHECKING:
@@ -93,7 +92,8 @@ class LedgerView:
         for waiting in self.record.waiting:
             its = waiting.said
             text = (
-                f"waits for a second approver: epsilon = {its.epsilon:g} at delta = {its.delta:g} "
+                f"waits for a second approver: epsilon = {its.epsilon:g} at delta = "
+                f"{number_text(its.delta)} "
                 f"for {its.data_set}, which {its.by} agreed to"
             )
             yield whole(text)
@@ -186,10 +186,7 @@ _DECISIONS = ("when (UTC)", "decision", "by", "study", "purpose, reason")
 
 
 def _last(
-    title: str,
-    headings: Sequence[str],
-    found: Sequence[Any],
-    cells: Callable[[Any], Sequence[str]],
+    title: str, headings: Sequence[str], found: Sequence[Any], cells: Callable[[Any], Sequence[str]]
 ) -> TablePart:
     rows = [cells(each) for each in found[-_MOST_SHOWN:]]
     return TablePart(title, headings, rows, right=("charges",), overflow="fold")
@@ -206,7 +203,7 @@ def _minute(time: str) -> str:
 def _change_cells(each: BudgetChange) -> tuple[str, ...]:
     of = each.body.budget
     signed = ", ".join(map(str, each.signed)) or "unsigned"
-    numbers = f"{of.epsilon:.4g}", f"{of.delta:.4g}"
+    numbers = f"{of.epsilon:.4g}", number_text(of.delta, 4)
     return (_minute(each.time), of.data_set, *numbers, each.body.by, each.body.reason, signed)
 
 

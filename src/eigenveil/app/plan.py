@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,13 @@ from eigenveil.app.forecasts import (
 from eigenveil.app.parts import Part, TablePart, bytes_text
 from eigenveil.app.results import guarantee_values
 from eigenveil.checks import check_whole
-from eigenveil.errors import DataError, EigenveilError, PrivacyError
+from eigenveil.errors import DataError, EigenveilError, number_text
 from eigenveil.models.mixture.plan import MixturePlan
-from eigenveil.models.model_options import COVARIANCE, ICA, MIXTURE, PCA, TOPICS
+from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
 from eigenveil.models.options import Options, options_of
 from eigenveil.models.pca.auto import AutoChoice, choose
 from eigenveil.models.pca.covariates import numbered
-from eigenveil.models.pca.ways import way_of
+from eigenveil.models.pca.score_plot import groups_expected
 from eigenveil.models.shapes import rehearse
 from eigenveil.models.task import Task
 from eigenveil.moments.documents.documents import FEWEST_WORDS, MOST_WORDS
@@ -140,7 +139,8 @@ class PlannedFit:
 
 
 def plan_fit(request: PlanRequest) -> PlannedFit:
-    return _PREDICTED[request.task.name](request)
+    found: PlannedFit = request.task.own(_PREDICTED)(request)
+    return found
 
 
 def plan_values(plan: Any) -> dict[str, Any]:
@@ -265,9 +265,12 @@ class PlannedPCA(PlannedFit):
         if self.auto is not None:
             yield f"auto takes {self.auto.mechanism}: {self.auto.reason}"
         made = self._made
+        if made is not None and made.scores_by:
+            yield groups_expected(made, asked.rows)
         if made is not None:
             yield (
-                f"guarantee of each: ({made.epsilon:g}, {made.delta:g})-differential privacy, for "
+                f"guarantee of each: ({made.epsilon:g}, "
+                f"{number_text(made.delta)})-differential privacy, for "
                 f"{neighbours_text(made.adjacency, made.unit)}, against anyone who sees the result."
             )
         yield (
@@ -285,6 +288,7 @@ def plan_pca(request: PlanRequest) -> PlannedPCA:
     if one in (None, "auto"):
         auto = choose(request.options(mechanism="auto"), request.features, whole=False)
     results: list[PlannedMechanism] = []
+    problems: list[EigenveilError] = []
     for name in [name for name in every if name != "auto"] if one is None else [one]:
         taken = auto is not None and name in ("auto", auto.mechanism)
         try:
@@ -295,11 +299,12 @@ def plan_pca(request: PlanRequest) -> PlannedPCA:
             why = auto.reason if auto is not None and name == "auto" else ""
             results.append(PlannedMechanism(made.mechanism, made, found, why=why))
         except EigenveilError as error:
-            # refused for what this one cannot do, not for what no mechanism can
-            own = isinstance(error, PrivacyError) or not way_of(name).counts
-            if one is not None or not own:
+            if one is not None:
                 raise
+            problems.append(error)
             results.append(PlannedMechanism(name, note=error.message))
+    if len(problems) == len(results):  # it is what no mechanism can
+        raise problems[0]
     return PlannedPCA(request, results, auto)
 
 
@@ -340,11 +345,11 @@ class PlannedReleases(PlannedFit):
         yield f"guarantee: {self.guarantee}"
 
 
-def plan_moment(request: PlanRequest, *, drawn: str = "Gaussian rows") -> PlannedReleases:
+def plan_moment(request: PlanRequest) -> PlannedReleases:
     """Of a whole second moment."""
     plan = request.plan()
     outlook = Outlook(plan, rehearse(plan, plan.budgets, {}), request.rows, request.spectrum)
-    trials, scene = request.simulated(plan), f"{drawn}, {request.spectrum}"
+    trials, scene = request.simulated(plan), f"{request.task.drawn}, {request.spectrum}"
     return PlannedReleases(request, plan, trials, outlook, "features", scene)
 
 
@@ -365,5 +370,4 @@ _PREDICTED: Mapping[str, Callable[[PlanRequest], PlannedFit]] = {
     MIXTURE: plan_tensors,
     TOPICS: plan_tensors,
     COVARIANCE: plan_moment,
-    ICA: partial(plan_moment, drawn="mixed Laplace and uniform sources"),
 }

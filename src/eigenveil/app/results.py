@@ -25,6 +25,7 @@ from eigenveil.errors import (
     OutputError,
     WrongOption,
     all_printable,
+    number_text,
     of_system,
     short_name,
 )
@@ -34,13 +35,12 @@ from eigenveil.models.covariance.estimator import load_derived
 from eigenveil.models.covariance.presenter import CovariancePresenter
 from eigenveil.models.derived.base import RECIPE
 from eigenveil.models.derived.presenter import DerivedPresenter
-from eigenveil.models.display import RELEASES, release_cells
 from eigenveil.models.ica.presenter import ICAPresenter
 from eigenveil.models.intervals.asked import intervals_of
 from eigenveil.models.stored import StoredModel, estimator_of
 from eigenveil.privacy.guarantee import Guarantee
-from eigenveil.privacy.releases import ReleaseRecord
-from eigenveil.tables.schema import Schema, write_schema
+from eigenveil.privacy.releases import RELEASES, ReleaseRecord, release_cells
+from eigenveil.tables.schema import write_schema
 
 PRESENTERS: Mapping[str, type[Presenter]] = {
     kind.task: kind
@@ -116,13 +116,14 @@ def _worst_view(views: Mapping[str, Guarantee], target: Guarantee) -> Iterator[P
         return
     worst = views[name]
     text = (
-        f"{'another site' if name == 'site' else short_name(name)} is held to epsilon = "
-        f"{worst.epsilon:.4g} at delta = {worst.delta:g}, not to {target.epsilon:g}"
+        f"against {'another site' if name == 'site' else short_name(name)} the guarantee is "
+        f"epsilon = {worst.epsilon:.4g} at delta = "
+        f"{number_text(worst.delta)}, not {target.epsilon:g}"
     )
     if name == "site":
         text += (
             ": it knows its own share of the noise. With --collusion 1 (in a study: collusion = 1) "
-            "it is held to the target as well"
+            "the target holds against it as well"
         )
     yield strongly("worst view:", f"{text}.")
 
@@ -154,18 +155,30 @@ def view_parts(views: Mapping[str, Guarantee]) -> Iterator[Part]:
         (
             short_name(name),
             f"{guarantee.epsilon:.4g}",
-            f"{guarantee.delta:.3g}",
+            number_text(guarantee.delta, 3),
             "-" if guarantee.mu is None else f"{guarantee.mu:.4g}",
             "yes" if guarantee.certified else "NO",
         )
         for name, guarantee in sorted(views.items(), key=lambda item: -item[1].epsilon)
     ]
     numbers = ("epsilon", "delta", "mu", "certified")
-    title = "what each adversary is held to"
+    title = "the guarantee against each adversary"
     yield TablePart(title, ("adversary", *numbers), rows, right=numbers)
     for guarantee in views.values():
         if not guarantee.certified:
             yield f"  {guarantee}"
+
+
+def site_parts(sites: Mapping[str, Guarantee]) -> Iterator[Part]:
+    """What each site's rows are held to, where they do not all count alike."""
+    if len({each.epsilon for each in sites.values()}) < 2:
+        return
+    rows = [
+        (name, f"{each.epsilon:.4g}", "-" if each.mu is None else f"{each.mu:.4g}")
+        for name, each in sites.items()
+    ]
+    numbers = ("epsilon", "mu")
+    yield TablePart("guarantee, by site", ("site", *numbers), rows, right=numbers)
 
 
 # -- The result folder: written whole or not at all.
@@ -179,10 +192,12 @@ _SCRATCH, _OWNER = ".eigenveil-", "being-written.json"
 def check_place(path: Path, *, overwrite: bool) -> bool:
     """Refuse a place where nothing can be written, before anything is read or spent.
 
-    Its folder is made where it is missing, so that what is wrong with it is seen now.
+    Its folder is made where it is missing, so that what is wrong with it is seen now, and taken
+    away again: nothing is left behind where what follows is refused.
     """
     try:
         there, folder = path.exists(), path.absolute().parent
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
     except (OSError, ValueError) as error:
         raise OutputError("cannot-write", path=path, reason=of_system(error)) from None
     if there and not overwrite:
@@ -191,14 +206,18 @@ def check_place(path: Path, *, overwrite: bool) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError("no-such-folder", folder=folder, reason=of_system(error)) from None
+    finally:
+        for each in missing:
+            with contextlib.suppress(OSError):
+                each.rmdir()
     return there
 
 
-def write_text(text: str, out: Path, *, overwrite: bool) -> None:
+def write_text(text: str | bytes, out: Path, *, overwrite: bool) -> None:
     """Write a file whole or not at all."""
     check_place(out, overwrite=overwrite)
     with replacing(out) as scratch:
-        scratch.write_text(text, encoding="utf-8")
+        scratch.write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 def write_format(schema: object, out: Path, *, overwrite: bool) -> None:
@@ -220,6 +239,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """
     target = folder.absolute()
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         sweep(target.parent)
         scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=target.parent))
         mark = _mark(scratch)
@@ -263,9 +283,7 @@ def sweep(folder: Path) -> None:
                     shutil.rmtree(scratch)
 
 
-def write_result(
-    model: StoredModel, folder: Path, *, figures: bool, schema: Schema | None = None
-) -> list[tuple[str, str]]:
+def write_result(model: StoredModel, folder: Path, *, figures: bool) -> list[tuple[str, str]]:
     """Write everything that is released; returns (file, what it is). Nothing of it shows a row."""
     presenter = presenter_of(model)
     model.save(folder / MODEL)
@@ -275,10 +293,15 @@ def write_result(
         (CERTIFICATE, "the recorded noise, for 'eigenveil certify'"),
         *presenter.write(model, folder),
     ]
-    if schema is not None:
-        write_schema(schema, folder / SCHEMA)
-        files.append((SCHEMA, "what the columns are, for 'eigenveil transform'"))
-    for drawing in presenter.drawings(model) if figures else ():
+    if model.schema_ is not None:
+        write_schema(model.schema_, folder / SCHEMA)
+        files.append((SCHEMA, "what the columns are"))
+    return files + (write_figures(presenter, model, folder) if figures else [])
+
+
+def write_figures(presenter: Presenter, model: Any, folder: Path) -> list[tuple[str, str]]:
+    files = []
+    for drawing in presenter.drawings(model):
         axes = drawing.draw()
         for name in drawing.files:
             plots.save_figure(axes, folder / name)

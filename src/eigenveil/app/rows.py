@@ -41,9 +41,11 @@ if TYPE_CHECKING:
 Files = Sequence[str | Place]
 
 
-def read_options(*, layer: Any, mask: Any, variants: Any, na: Any, **text: Any) -> ReadOptions:
+def read_options(
+    *, layer: Any, mask: Any, regions: bool, variants: Any, sheet: Any, na: Any, **text: Any
+) -> ReadOptions:
     """How files are read: the fields of a dialect, and those of other formats."""
-    return ReadOptions(Dialect(na=na or (), **text), layer, mask, variants)
+    return ReadOptions(Dialect(na=na or (), **text), layer, mask, variants, regions, sheet)
 
 
 def read_center(text: str) -> bool | NDArray[np.float64]:
@@ -125,7 +127,9 @@ class WantedColumns:
         if study.columns is None:
             return replace(own, schema=None, unit=study.unit)
         if study.table_schema is not None:
-            return cls(schema=study.table_schema, read=own.read, cluster=own.cluster)
+            schema = study.table_schema
+            schema = schema if own.schema is None else schema.written_as(own.schema)
+            return cls(schema=schema, read=own.read, cluster=own.cluster)
         return cls(list(study.columns), read=own.read, unit=study.unit, cluster=own.cluster)
 
     def with_unit(self, unit: str | None) -> WantedColumns:
@@ -169,6 +173,13 @@ class WantedColumns:
             return open_rows(files, read=self.read)
         return self.open(files)
 
+    def like(self, rows: FileRows | WorkerFiles) -> WantedColumns:
+        """The columns that rows have, where nothing else says which are wanted."""
+        chosen = (self.columns, self.names, self.schema)
+        if chosen != (None, None, None) or rows.names is None:
+            return self
+        return replace(self, columns=list(rows.names), exclude=())
+
     def rows(self, files: Sequence[str | Place]) -> FileRows | WorkerFiles:
         return self._where(self.open(files))
 
@@ -205,9 +216,7 @@ def open_sites(
                 wanted=other.features,
             )
         found[name] = rows
-        chosen = (wanted.columns, wanted.names, wanted.schema)
-        if chosen == (None, None, None) and rows.names is not None:
-            wanted = replace(wanted, columns=list(rows.names), exclude=())
+        wanted = wanted.like(rows)
     return found
 
 

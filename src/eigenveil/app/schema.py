@@ -13,21 +13,17 @@ from typing import Any
 from eigenveil.app.parts import Part, TablePart
 from eigenveil.app.rows import Files
 from eigenveil.errors import short_name
-from eigenveil.io import ReadOptions
+from eigenveil.files import toml_value
+from eigenveil.io import Dialect, ReadOptions
 from eigenveil.io.survey import SchemaReport, as_json, check_files, look_at
-from eigenveil.tables.draft import Drafted
-from eigenveil.tables.kinds import KINDS as KINDS
-from eigenveil.tables.schema import (
-    FORMAT,
-    Column,
-    Schema,
-    parse_schema,
-    read_schema,
-    write_schema,
-)
+from eigenveil.tables.draft import Drafted, drafted
+from eigenveil.tables.kinds import KINDS
+from eigenveil.tables.schema import FORMAT, Column, Schema, parse_schema, read_schema, write_schema
 from eigenveil.tables.schema import ROLES as ROLES
-from eigenveil.tables.schema import json_schema as json_schema
+from eigenveil.tables.schema_format import json_schema as json_schema
 
+KINDS_ASKED = [name for name, kind in KINDS.items() if set(kind.needed) <= {kind.public}]
+"""Those that a person is asked about: what is public makes them complete."""
 _PRIVATE = "What is said here was read from rows: it is for their owner only."
 
 
@@ -36,6 +32,7 @@ class SeenColumns:
     """What a schema would say of the columns of files, and why."""
 
     columns: Sequence[Drafted]
+    reading: Dialect  # As the lines of names show, and as was said
 
     def parts(self) -> Iterator[Part]:
         rows = [
@@ -43,11 +40,17 @@ class SeenColumns:
             for each in self.columns
         ]
         yield TablePart("what was seen", ("column", "kind", "role", "seen"), rows)
+        if said := self.reading.said():
+            shown = ", ".join(f"{name} = {toml_value(value)}" for name, value in said.items())
+            yield f"how it is written, as was said or as the line of names shows: {shown}"
         yield _PRIVATE
 
 
 def draft(files: Files, *, read: ReadOptions) -> SeenColumns:
-    return SeenColumns([seen.drafted() for seen in look_at(files, read=read)])
+    seen, written = look_at(files, read=read)
+    usual = Dialect(separator=",", encoding="utf-8").said().items()
+    said = {name: value for name, value in written.said().items() if (name, value) not in usual}
+    return SeenColumns(drafted(seen), Dialect(**said))
 
 
 @dataclass(frozen=True)
@@ -67,21 +70,22 @@ class WrittenSchema:
         unconfirmed = [column.name for column in self.schema.columns if not column.confirmed]
         if unconfirmed:
             yield (
-                f"{len(unconfirmed)} columns have levels or ranges that were seen in the data: "
-                "replace them by what is public, and take out 'confirmed = false'."
+                f"{len(unconfirmed)} of {len(self.schema.columns)} columns with levels or ranges "
+                "that were seen in the data: replace them by what is public, and take out "
+                "'confirmed = false'."
             )
 
 
 def write(seen: SeenColumns, said: Sequence[Column] | None, out: Path) -> WrittenSchema:
     """Write what was seen, or what its owner ``said`` of the columns instead."""
-    drafted = list(seen.columns)
+    columns = list(seen.columns)
     if said is not None:
-        pairs = zip(said, drafted, strict=True)
-        drafted = [Drafted(column, each.why) for column, each in pairs]
-    schema = Schema(tuple(each.column for each in drafted))
+        pairs = zip(said, columns, strict=True)
+        columns = [Drafted(column, each.why) for column, each in pairs]
+    schema = Schema(tuple(each.column for each in columns), seen.reading)
     schema = parse_schema(schema.as_dict(), origin=str(out))
     write_schema(schema, out)
-    return WrittenSchema(schema, out, SeenColumns(drafted))
+    return WrittenSchema(schema, out, SeenColumns(columns, seen.reading))
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,11 @@ class CheckedFiles:
         if report.unread:
             shown = ", ".join(repr(short_name(name)) for name in report.unread[:10])
             yield f"not in the schema, and not read: {shown}"
+        if report.codes:
+            counts = (
+                f"{code} in {f'{n:,}' if n else 'no'} cells" for code, n in report.codes.items()
+            )
+            yield f"codes for missing values: {', '.join(counts)}."
         yield "Nothing is to be mended." if report.clean else "Some of this is to be mended."
         yield _PRIVATE
 

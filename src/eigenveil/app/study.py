@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eigenveil.app.parts import Part, TablePart
-from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.requests import TRIES
 from eigenveil.federation.study.study import Study
 from eigenveil.io.stopping import Stop
@@ -128,7 +128,8 @@ def _followed(
             heard = time.monotonic()
             now = Moved(sentence_of(found), found.step, found.answered, dict(found.missing))
             if found.is_over and found.state != "finished":
-                raise _why_over(found)
+                aborted = found.state == "aborted"
+                raise found.error or ProtocolError("study-aborted" if aborted else "study-failed")
             if found.state == "running" and (found.step, found.answered) != last:
                 last, moved = (found.step, found.answered), heard
             if found.state == "running" and heard - moved > TRIES * timeout + _STALLED:
@@ -163,12 +164,6 @@ def sentence_of(found: StudyStatus) -> str:
 
 def missing_of(found: StudyStatus) -> str:
     return "; ".join(f"{name}: {why}" for name, why in sorted(found.missing.items()))
-
-
-def _why_over(found: StudyStatus) -> EigenveilError:
-    if found.error is not None:
-        return found.error
-    return ProtocolError("study-aborted" if found.state == "aborted" else "study-failed")
 
 
 @dataclass(frozen=True)

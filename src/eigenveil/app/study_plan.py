@@ -16,7 +16,6 @@ from eigenveil.app.forecasts import (
     answer_values,
     find_quality,
     needs_parts,
-    outlook_of_study,
     tensor_scene,
     trials_text,
     trials_values,
@@ -33,8 +32,9 @@ from eigenveil.errors import DataError, PrivacyError, WrongOption
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.federation.study.study import Study
-from eigenveil.models.model_options import COVARIANCE, ICA, MIXTURE, PCA, TOPICS
+from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
 from eigenveil.models.options import options_of
+from eigenveil.models.shapes import rehearse
 from eigenveil.models.task import TASKS
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.planning.forecast import POOLED, Forecast, forecast, noise_factors, pooled, try_study
@@ -155,12 +155,12 @@ class StudyPlanned:
         plan = self.data.study.plan(self.data.study.width)
         if isinstance(plan, TensorPlan):
             return tensor_scene(plan, self.data.scenario)
-        return f"Gaussian rows, {self.data.spectrum}"
+        return f"{TASKS[self.data.study.task].drawn}, {self.data.spectrum}"
 
 
 def plan_study(data: StudyData) -> StudyPlanned:
     study, rows, spectrum, fits = data.study, data.rows, data.spectrum, data.fits
-    outlook = _OUTLOOKS[study.task](study, rows, data.scenario.document_words, spectrum)
+    outlook = TASKS[study.task].own(_OUTLOOKS)(data)
     found = []
     if outlook is None:
         found.append(pooled(study, study.width, rows, spectrum, fits=fits))
@@ -222,12 +222,6 @@ def forecast_json(found: Forecast) -> dict[str, Any]:
 # -- What a study of mixtures or topics would send and release.
 
 
-def no_outlook(study: Study, rows: int | None, words: int, spectrum: str) -> None:
-    """Nothing beside the protocols' forecasts; the spectrum is refused once, not for each."""
-    del rows, words
-    parse_spectrum(spectrum, study.width)
-
-
 # Where the number of rows is unknown: what is sent does not depend on it.
 _SOME_ROWS = 1_000_000
 
@@ -273,32 +267,34 @@ class ExpectedStudy:
             yield from needs_parts(self.found, self.rows)
 
 
-def expect_study(
-    study: Study, rows: int | None, document_words: int, spectrum: str = ""
-) -> ExpectedStudy:
-    """What a study with a protocol would release of so many rows of all sites together."""
-    del spectrum
-    terms = settle(study)
+def _counted_rows(data: StudyData) -> int | None:
+    """Rows of full weight, of so many of all sites together."""
+    weights = data.study.row_weights()
+    parts = math.fsum(weights[name] for name in settle(data.study).names) / len(weights)
+    return None if data.rows is None else max(1, round(data.rows * parts))
+
+
+def expect_study(data: StudyData) -> ExpectedStudy:
+    terms, rows = settle(data.study), _counted_rows(data)
     plan = terms.plan
     assert isinstance(plan, TensorPlan)
-    parties = Parties(
-        sharing=terms.sharings,
-        louder=noise_factors(study, plan),
-    )
-    counted = None
-    if rows is not None:
-        weights = study.row_weights()
-        parts = [weights[name] for name in terms.names]
-        counted = max(1, round(rows * math.fsum(parts) / len(weights)))
-    found = expect(plan, counted or _SOME_ROWS, parties, document_words=document_words)
-    return ExpectedStudy(found, counted, hidden=len(terms.names) > 1)
+    parties = Parties(sharing=terms.sharings, louder=noise_factors(data.study, plan))
+    words = data.scenario.document_words
+    found = expect(plan, rows or _SOME_ROWS, parties, document_words=words)
+    return ExpectedStudy(found, rows, hidden=len(terms.names) > 1)
+
+
+def outlook_of_study(data: StudyData) -> Outlook:
+    plan: Any = data.study.plan(data.study.width)
+    louder = noise_factors(data.study, plan).get("moment", 1.0)
+    records = rehearse(plan, plan.budgets, {})
+    return Outlook(plan, records, _counted_rows(data), data.spectrum, louder)
 
 
 # What is stated of a study beside its protocols' forecasts, by its task.
 _OUTLOOKS: Mapping[str, Callable[..., Any]] = {
-    PCA: no_outlook,
+    PCA: lambda _: None,  # the protocols' forecasts say it
     MIXTURE: expect_study,
     TOPICS: expect_study,
     COVARIANCE: outlook_of_study,
-    ICA: outlook_of_study,
 }

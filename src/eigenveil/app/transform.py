@@ -11,11 +11,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from eigenveil.app.parts import Part
-from eigenveil.app.presenters.base import Presenter, names_of
+from eigenveil.app.parts import Part, TablePart, strongly
+from eigenveil.app.presenters.base import Presenter, columns_matched, names_of
 from eigenveil.app.results import (
     MODEL,
-    SCHEMA,
     check_place,
     load_model,
     new_folder,
@@ -31,6 +30,7 @@ from eigenveil.io.formats.cells import annotate_file
 from eigenveil.io.formats.images import write_maps
 from eigenveil.io.formats.registry import USUAL, writers
 from eigenveil.io.write import eigenval_beside, eigenval_of, writes_eigenval
+from eigenveil.models.beside import NOT_PRIVATE, BesideExact, held_text, said
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.task import TASKS
 from eigenveil.moments.rows import Block
@@ -72,9 +72,11 @@ class Transformed:
     values: int
     labels: Sequence[str]
     said: str  # What the values are
+    without: int  # Rows that have no values, since entries are missing
 
     def as_json(self) -> dict[str, Any]:
-        return {"out": self.out, "rows": self.rows, "columns": self.columns}
+        counts = {"rows": self.rows, "columns": self.columns, "missing": self.without}
+        return {"out": self.out, **counts}
 
     def parts(self) -> Iterator[Part]:
         kept = f" after {', '.join(self.labels)}" if self.labels else ""
@@ -82,6 +84,8 @@ class Transformed:
             f"{self.rows:,} rows x {self.values} {self.said} written to {self.out}{kept}. "
             f"{self.said.capitalize()} are as private as the rows."
         )
+        if self.without:
+            yield f"{self.without:,} rows have no {self.said}, as entries are missing: NaN there."
 
 
 def transform(
@@ -101,12 +105,11 @@ def transform(
         check_place(eigenval_of(out), overwrite=overwrite)
     model = load_model(result / MODEL)
     presenter = presenter_of(model)
-    found = schema_of(result, schema)
+    found = schema_of(model, schema)
     rows = open_for(model, places, found, read=read)
     usual = _usual_labels(model, found, out)
     labels = () if _is_cells(out) else _labels(rows, ids, usual, out)
-    holes = presenter.takes_holes and model.plan_.holes
-    written = _Written(model, presenter, labels, holes=holes)
+    written = _Written(model, presenter, labels, texts=out.suffix.lower() != ".npy")
     blocks = written.columns(rows, counts=TASKS[presenter.task].takes_documents)
     if _is_cells(out):
         scores = np.concatenate([np.column_stack([v for _, v in block]) for block in blocks])
@@ -115,8 +118,8 @@ def transform(
         with eigenval_beside(out, model):
             write_blocks(out, blocks)
     presenter.warn_of_new(model)
-    count = len(written.names)
-    return Transformed(out, written.rows, written.width, count, labels, presenter.said)
+    sizes = written.rows, written.width, len(written.names)
+    return Transformed(out, *sizes, labels, presenter.said, written.without)
 
 
 def _is_cells(place: Any) -> bool:
@@ -137,21 +140,29 @@ class _Written:
     """What a model says of rows, as columns to write, a block after the other; it counts them."""
 
     def __init__(
-        self, model: StoredModel, presenter: Presenter, labels: Sequence[str], *, holes: bool
+        self, model: StoredModel, presenter: Presenter, labels: Sequence[str], *, texts: bool
     ) -> None:
         self._model, self._presenter, self._labels = model, presenter, labels
-        self._holes = holes
+        self._holes = presenter.takes_holes(model)
         self.names = presenter.new_names(model)
-        self.width = len(labels) + len(self.names) + (presenter.label is not None)
-        self.rows = 0
+        self._likeliest = presenter.likeliest(model)
+        if self._likeliest is not None and not texts:
+            self._likeliest = np.arange(1, 1 + len(self._likeliest))
+        self.width = len(labels) + len(self.names) + (self._likeliest is not None)
+        self.rows = self.without = 0
 
     def columns(self, rows: FileRows, *, counts: bool) -> Iterator[list[tuple[str, NDArray[Any]]]]:
         """Columns of each block in order; of a block without rows where there are none."""
-        names = rows.names or names_of(self._model)
+        places = places_of(self._model, rows)
+        names = rows.names if places is None else None
+        names = names or names_of(self._model)
         for block, labels in rows.labelled_blocks(self._labels, sparse=counts):
+            if places is not None:
+                block.values = np.take(block.values, places, axis=1)
             _check(block, names, counts=counts, holes=self._holes)
             values = self._presenter.new_values(self._model, block.values)
             self.rows += values.shape[0]
+            self.without += int(np.count_nonzero(np.isnan(values).any(axis=1)))
             yield self._named(values, labels)
         if not self.rows:
             empty = dict.fromkeys(self._labels, np.empty(0, dtype=np.object_))
@@ -162,14 +173,16 @@ class _Written:
     ) -> list[tuple[str, NDArray[Any]]]:
         found: list[tuple[str, NDArray[Any]]] = [*labels.items()]
         found += zip(self.names, values.T, strict=True)
-        if self._presenter.label is not None:
-            found.append((self._presenter.label, 1 + np.argmax(values, axis=1)))
+        if (likeliest := self._likeliest) is not None:
+            of_each = likeliest[np.argmax(values, axis=1)]
+            of_each[np.isnan(values).any(axis=1)] = "" if of_each.dtype == object else 0
+            found.append(("likeliest", of_each))
         return found
 
 
-def schema_of(result: Path, given: Path | None) -> Schema | None:
-    place = result / SCHEMA if given is None else given
-    return read_schema(place) if given is not None or place.exists() else None
+def schema_of(model: StoredModel, given: Path | None) -> Schema | None:
+    found: Schema | None = model.schema_ if given is None else read_schema(given)
+    return found
 
 
 def open_for(
@@ -179,17 +192,25 @@ def open_for(
     names = names_of(model)
     if schema is None:
         rows = WantedColumns(names, read=read).open_like(files)
-    elif names is not None and list(schema.names) != names:
+    elif names is not None and not set(schema.names).issuperset(names):
         raise DataError(
             "other-columns",
             whose="the schema",
             difference=f"{first_difference(schema.names, names)} in the model",
         )
     else:
-        rows = open_rows(files, schema=schema.features_only(), read=read)
+        return open_rows(files, schema=schema.only(names or schema.names), read=read)
     if rows.features != model.n_features_in_:
         raise DataError("features-of-model", features=rows.features, wanted=model.n_features_in_)
     return rows
+
+
+def places_of(model: StoredModel, rows: FileRows) -> list[int] | None:
+    """Where a model's columns are among those of rows; ``None`` where they are all, in order."""
+    wanted, there = names_of(model), list(rows.names or ())
+    if wanted is None or not there or there == wanted:
+        return None
+    return [there.index(name) for name in wanted]
 
 
 def _usual_labels(model: StoredModel, schema: Schema | None, out: Path) -> Sequence[str]:
@@ -245,3 +266,56 @@ def _check(block: Block, names: Sequence[str] | None, *, counts: bool, holes: bo
     if np.isfinite(value):
         raise DataError("not-a-count", place=place)
     raise DataError("not-finite", place=place, value="not a finite number")
+
+
+# -- A result beside the exact one of its rows, for whoever owns them. Not private.
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What ``eigenveil compare`` shows."""
+
+    found: BesideExact
+
+    def as_json(self) -> dict[str, Any]:
+        return self.found.as_dict()
+
+    def parts(self) -> Iterator[Part]:
+        found = self.found
+        yield strongly("NOT PRIVATE:", NOT_PRIVATE.partition(": ")[2])
+        left = f" ({found.left_out:,} with missing or infinite entries left out)"
+        headings = list(found.lines[0]) if found.lines else []
+        yield TablePart(
+            f"{found.estimator} beside the exact result of {found.rows:,} rows"
+            + left * bool(found.left_out),
+            [name.replace("_", " ") for name in headings],
+            [[said(line[name]) for name in headings] for line in found.lines],
+            right=[name.replace("_", " ") for name in found.abouts],
+        )
+        for name, about in found.abouts.items():
+            yield f"  {name.replace('_', ' ')}: {about}"
+        for about, value in found.measures.items():
+            yield f"{about}: {said(value)}"
+        yield from map(held_text, found.held.items())
+        for note in found.notes:
+            yield f"note: {note}"
+
+
+def compare(
+    result: Path, places: Files, *, schema: Path | None = None, read: ReadOptions = USUAL
+) -> Compared:
+    """A result's folder beside the exact result of the rows that it was fitted to."""
+    model = load_model(result / MODEL)
+    rows = open_for(model, places, schema_of(model, schema), read=read)
+    counts = TASKS[presenter_of(model).task].takes_documents
+    chosen = places_of(model, rows)
+    blocks = [
+        block.values if chosen is None else np.take(block.values, chosen, axis=1)
+        for block, _ in rows.labelled_blocks((), sparse=counts)
+    ]
+    if any(scipy.sparse.issparse(block) for block in blocks):
+        whole = scipy.sparse.vstack([scipy.sparse.csr_array(block) for block in blocks])
+    else:
+        whole = np.concatenate(blocks) if blocks else np.empty((0, rows.features))
+    with columns_matched():
+        return Compared(model.compare(whole))

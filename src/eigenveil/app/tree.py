@@ -18,14 +18,16 @@ from eigenveil.app.results import (
     view_parts,
     write_result,
 )
-from eigenveil.app.rows import Files, open_sites
+from eigenveil.app.rows import Files, WantedColumns, open_sites
 from eigenveil.errors import WrongOption
 from eigenveil.federated.tree_fit import fit_tree as fit_rows
 from eigenveil.federation.ledger.fits import begin_fit
 from eigenveil.federation.tree.private import TreeStudy, make_tree_study
 from eigenveil.federation.tree.tree import MergeTree
+from eigenveil.io import FileRows, WorkerFiles
 from eigenveil.io.files import expand
 from eigenveil.models.driver import Charges, FitTerms
+from eigenveil.models.task import TASKS
 
 _SITES, _CHILDREN, _COMPONENTS = 2, 2, 2
 
@@ -45,6 +47,7 @@ class FittedTree(Fitted):
     """A model, and the tree that it was merged in."""
 
     study: TreeStudy | None = None
+    rounds: int = 1
 
     def as_json(self) -> dict[str, Any]:
         views = {name: view.as_dict() for name, view in self._views.items()}
@@ -58,6 +61,9 @@ class FittedTree(Fitted):
             f"{tree.leaf_count} sites, {tree.depth} level{'s' if tree.depth > 1 else ''} of nodes "
             f"with up to {tree.fan_out} children."
         )
+        if self.rounds > 1:
+            kept = self.study.plan.forgetting
+            yield f"{self.rounds} rounds: at each further one, older rows count {kept:g} times."
         yield from view_parts(self._views)
 
     @property
@@ -79,10 +85,13 @@ def fit_tree(asked: TreeRequest, progress: Callable[[int, int], None] | None = N
         raise WrongOption("tree-of-one-site")
     values = {"n_components": _COMPONENTS, "epsilon": 1.0, "delta": 1e-6, **asked.values}
     seed = values.pop("random_state", None)
-    sites = open_sites(asked.sites, asked.columns.with_unit(values.get("unit")))
+    TASKS["pca"].options("stream", **values)  # what cannot be is said before files are read
+    rounds = _rounds(asked.sites, asked.columns.with_unit(values.get("unit")), values)
+    if values.get("forgetting", 1.0) != 1.0:
+        values["publish"] = "blocks"
     study = make_tree_study(
-        MergeTree.with_leaves(len(sites), fan_out=asked.fan_out),
-        features=next(iter(sites.values())).features,
+        MergeTree.with_leaves(len(asked.sites), fan_out=asked.fan_out),
+        features=next(iter(rounds[0].values())).features,
         protect=asked.protect,
         **values,
     )
@@ -90,9 +99,30 @@ def fit_tree(asked: TreeRequest, progress: Callable[[int, int], None] | None = N
         new_folder(asked.out) as folder,  # made before anything is spent
         _charged(asked.ledgers, asked.sites, study.plan, secure=seed is None) as charges,
     ):
-        model = fit_rows(study, sites, charges=charges, random_state=seed, progress=progress)
+        model = fit_rows(study, *rounds, charges=charges, random_state=seed, progress=progress)
         written = write_result(model, folder, figures=asked.figures)
-    return FittedTree(model, asked.out, written, study=study)
+    return FittedTree(model, asked.out, written, study=study, rounds=len(rounds))
+
+
+def _rounds(
+    places: Mapping[str, Files], wanted: WantedColumns, values: Mapping[str, Any]
+) -> list[dict[str, FileRows | WorkerFiles]]:
+    """The rows of each round: with forgetting each place of a site is one, else there is one."""
+    sites = open_sites(places, wanted)
+    if values.get("forgetting", 1.0) == 1.0:
+        return [sites]
+    counts = {name: len(own) for name, own in places.items()}
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise WrongOption("rounds-of-sites-differ", counts=said)
+    rounds = max(counts.values())
+    if rounds == 1:
+        raise WrongOption("forgetting-of-one-round")
+    alike = wanted.like(next(iter(sites.values())))
+    return [
+        open_sites({name: [own[turn]] for name, own in places.items()}, alike)
+        for turn in range(rounds)
+    ]
 
 
 @contextmanager

@@ -254,7 +254,7 @@ class Tracking:
     def _basis(self) -> NDArray[np.float64] | None:
         # a private stream has none before the rows that it counts are as many as its components
         found = getattr(self.model, "components_", None)
-        return None if found is None else np.array(found.T)
+        return None if found is None or not found.size else np.array(found.T)
 
     def _captured(self) -> float | None:
         ratio = self.model.explained_variance_ratio_
@@ -302,7 +302,7 @@ def watch(asked: Watch, tell: Callable[[WatchEvent], None], stop: Stop) -> Watch
         exclude=asked.columns.exclude,
         dialect=asked.columns.read.dialect,
         stop=stop,
-        strict=not asked.private,
+        strict=not asked.private and asked.values.get("missing", "refuse") == "refuse",
     )
     with telling(tell), ExitStack() as stack:
         if asked.private:

@@ -75,7 +75,6 @@ class Replicates(Accumulator):
 # Elsewhere each release is drawn by itself, and serves both data sets: its record must be the same
 # for both (this is checked), so what the noise is added to is all that differs.
 
-
 Rows = Sequence[FloatArray]
 Make = Callable[[], Accumulator]
 # At which delta a Gaussian claim is stated in epsilon.

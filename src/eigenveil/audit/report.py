@@ -174,7 +174,6 @@ def _curve(axes: Any, finding: Finding) -> None:
 
 # -- An audit as a table (text, CSV, JSON, Markdown) and a figure, in a folder.
 
-
 TABLE, NUMBERS, MARKDOWN = "audit.csv", "audit.json", "audit.md"
 FIGURES = ("audit.png", "audit.svg")
 

@@ -76,7 +76,6 @@ def chosen(words: Sequence[str]) -> list[Case]:
 
 # -- Running audits: outputs from several processes, bounds, and a verdict on each claim.
 
-
 TRIALS, CONFIDENCE = 100_000, 0.999
 # Of a case that draws a part of the trials, no fewer than so many.
 _FEWEST = 1_000

@@ -32,6 +32,7 @@ from eigenveil.moments.histograms import (
     ObservedCounts,
     ObservedPairs,
 )
+from eigenveil.moments.preparation import AS_IT_IS, Apart
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.scores import ScoreHistogram
 from eigenveil.moments.third import ThirdMoment
@@ -52,7 +53,6 @@ FIRST, SECOND = np.array([3.0, 1.0, 0.0]), np.array([-3.0, 0.0, 1.0])
 # Documents: one word repeated, the other repeated, and both.
 ONE_WORD, OTHER_WORD, BOTH = np.array([4.0, 0.0]), np.array([0.0, 7.0]), np.array([3.0, 3.0])
 
-
 # Empty sums. Those of EM are about two components, one at the origin; the other is far from
 # everything, and so rows count for the first.
 second_moment = partial(SecondMoment, RULE, features=FEATURES)
@@ -64,6 +64,12 @@ categories = partial(  # a number, and a category of two levels
 )
 products = partial(
     SecondMoment, replace(RULE, basis=np.eye(FEATURES), products=True), features=FEATURES
+)
+_LEVELS = Apart(((1, 2),), 0.625)
+groups = partial(  # the same, apart from the number
+    SecondMoment,
+    replace(RULE, preparation=_LEVELS.left_out(AS_IT_IS, FEATURES + 1), apart=_LEVELS),
+    features=FEATURES + 1,
 )
 scores = partial(ScoreHistogram, replace(RULE, basis=np.eye(FEATURES)), cells=4)
 sketch = partial(Sketch, RULE, np.eye(FEATURES), clip=1.0)
@@ -124,6 +130,7 @@ _LINES: list[_Line] = [
     ("second-moment", "", second_moment, "vector", _REPLACE, _WITH_U, _V_AGAIN),
     ("second-moment", "products", products, "gaussian", _ADD, _WITH_U, _WITHOUT),
     ("second-moment", "products", products, "gaussian", _REPLACE, [V, AXIS], [V, OTHER_AXIS]),
+    ("second-moment", "groups", groups, "gaussian", _ADD, [SECOND, FIRST], [SECOND]),
     ("row-sum", "", row_sum, "gaussian", _ADD, _WITH_U, _WITHOUT),
     ("row-sum", "", row_sum, "gaussian", _REPLACE, _WITH_U, [V, -U]),
     ("row-sum", "", row_sum, "vector", _ADD, _WITH_U, _WITHOUT),
@@ -240,7 +247,6 @@ def _case(mechanism: str, which: str, name: str, attack: Attack) -> Case:
 
 
 # -- The cases of many parties: every adversary that this package makes a claim about.
-
 
 _SITES = 4
 _PROTOCOL = "shares of the noise, masks and sums modulo 2**64, without envelopes and transport"

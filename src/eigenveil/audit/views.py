@@ -27,9 +27,7 @@ from eigenveil.audit.releases import (
     release_claim,
     summed,
 )
-from eigenveil.federation.masks import MASKS
-from eigenveil.federation.masks.base import Integers, Mask, PairMask
-from eigenveil.federation.masks.kinds import ZeroSum
+from eigenveil.federation.masks import MASKS, Integers, Mask, PairMask, ZeroSum
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import noisy_integers
 from eigenveil.moments.rows import Block
@@ -41,12 +39,7 @@ from eigenveil.privacy.mechanisms import NoiseKind
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 from eigenveil.privacy.streams import best_factor
 from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
-from eigenveil.privacy.views import (
-    Federation,
-    guarantees,
-    pairwise_covariance,
-    zero_sum_covariance,
-)
+from eigenveil.privacy.views import Federation, guarantees, pairwise_covariance, zero_sum_covariance
 
 # Values that one call draws for a site, at most.
 _MOST_VALUES = 1 << 18

@@ -10,7 +10,8 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -22,7 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from eigenveil.app.events import telling
 from eigenveil.cli.presenters.screen import notify, show_told
-from eigenveil.errors import EigenveilError, OutputError
+from eigenveil.errors import EigenveilError, OutputError, WrongOption, nearest
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,43 @@ class Command:
         made.name = name
         if isinstance(made, TyperGroup):
             made.help = self.summary
-        _without_variables(made)
+        for command in _with_commands(made):
+            _without_variables(command)
+            _refuse_repeats(command)
         return made
+
+
+def _with_commands(command: Any) -> Iterator[Any]:
+    yield command
+    for other in getattr(command, "commands", {}).values():
+        yield from _with_commands(other)
 
 
 def _without_variables(command: Any) -> None:
     """Leave the environment variables of single options out of the help: one rule names all."""
     for parameter in command.params:
         parameter.show_envvar = False
-    for other in getattr(command, "commands", {}).values():
-        _without_variables(other)
+
+
+def _refuse_repeats(command: Any) -> None:
+    """Refuse an option that is given twice, where only the last would count."""
+    make = command.make_parser
+
+    def make_parser(context: Any) -> Any:
+        parser = make(context)
+        parse = parser.parse_args
+
+        def parse_args(args: list[str]) -> Any:
+            found = parse(args)
+            for each, count in Counter(found[2]).items():
+                if count > 1 and not (each.multiple or each.is_flag or each.nargs < 0):
+                    raise WrongOption("given-twice", option=each.opts[0])
+            return found
+
+        parser.parse_args = parse_args
+        return parser
+
+    command.make_parser = make_parser
 
 
 _SUMMARIES = {
@@ -92,7 +120,7 @@ _SUMMARIES = {
     "exchange": "Mail between organisations that a person carries: one file out, one file in.",
     "relay": "Studies between organisations through the FLARE or Flower network that they have.",
     "ledger": "A ledger, of tables or of a site: the privacy budget of rows, and what was spent.",
-    "console": "Serve the pages until stopped (Ctrl-C): with --party or with --data.",
+    "console": "Serve the pages until stopped (Ctrl-C), for tables that the browser brings.",
 }
 _ELSEWHERE = {  # not in the module of their own name
     **dict.fromkeys(
@@ -147,11 +175,9 @@ class Commands(TyperGroup):
     """The group of all commands, of which only the one that runs is imported."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        del ctx
         return list(all_commands())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        del ctx
         found = command_named(cmd_name)
         return None if found is None else TyperCommand(cmd_name, help=found.summary)
 
@@ -160,6 +186,10 @@ class Commands(TyperGroup):
         word = args[0] if args else ""
         if word in _IN_PACKAGES and command_named(word) is None:
             raise EigenveilError("not-installed", word=word, package=_IN_PACKAGES[word])
+        known = word.startswith("-") or command_named(word) is not None
+        if not (known or ctx.resilient_parsing):
+            meant = "'--help'" if word == "help" else nearest(word, all_commands())
+            raise WrongOption("unknown-command", word=word, meant=meant)
         name, _, rest = super().resolve_command(ctx, args)
         found = None if name is None else command_named(name)
         return name, None if found is None else found.load(str(name)), rest
@@ -300,13 +330,9 @@ def _report_variables(words: Sequence[str], said: str) -> None:
         prefix = "_".join([_PREFIX, *command[:count], ""]).replace("-", "_").upper()
         for name in sorted(os.environ):
             option = "--" + name.removeprefix(prefix).replace("_", "-").lower()
-            if name.startswith(prefix) and option in said and not _given_on(words, option):
+            on_the_line = any(word.partition("=")[0] == option for word in words)
+            if name.startswith(prefix) and option in said and not on_the_line:
                 notify(f"note: {option} is set by the environment variable {name}.")
-
-
-def _given_on(words: Sequence[str], option: str) -> bool:
-    """Whether an option stands on the command line itself."""
-    return any(word == option or word.startswith(f"{option}=") for word in words)
 
 
 def _report_spent(error: BaseException | None) -> None:

@@ -16,8 +16,10 @@ from eigenveil.cli.options import given, option_text, read_names, takes
 from eigenveil.errors import DataError, WrongOption, listed
 from eigenveil.models.domains import (
     Flag,
+    NamedColumns,
     Number,
     NumberAFeature,
+    OfSites,
     OneOf,
     Option,
     Pair,
@@ -35,9 +37,9 @@ _SPELLED = {
     "n_components": ("components", "-k"),
     "random_state": ("seed",),
 }
-# Those that commands have of their own, or none has: what is only one, name:epsilon of sites, and
-# what a schema says of each column.
-_NOT_HERE = ("noise", "site_epsilon", "ledger", "data_set", "ranges")
+# Those that commands have of their own, or none has: what is only one, and what a schema says of
+# each column.
+_NOT_HERE = ("noise", "ledger", "data_set", "ranges", "vocabulary")
 
 
 def option_name(name: str) -> str:
@@ -76,15 +78,16 @@ def declared(
     only: Sequence[str] | None = None,
     without: Sequence[str] = (),
     unset: Sequence[str] = (),
+    options: Sequence[Option] = OPTIONS,
 ) -> Callable[[Any], Any]:
-    """Give a command the options that tasks declare, those of some paths.
+    """Give a command the options that tasks, or others, declare: those of some paths.
 
     It takes as ``option_values`` those that were given, by declared names; options among its own
     parameters are passed as these. ``without`` leaves some out, also ``path.name``; those ``unset``
     have no default.
     """
     declarations: dict[str, list[Option]] = {}
-    for each in OPTIONS:
+    for each in options:
         known = {each.name} | {f"{path}.{each.name}" for path in each.paths}
         wanted = only is None or each.name in only
         if wanted and set(paths) & set(each.paths) and not known & {*_NOT_HERE, *without}:
@@ -124,7 +127,6 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 def _option(
     name: str, found: Sequence[Option], paths: Sequence[Path], unset: bool
 ) -> inspect.Parameter:
-    """A declared option as a command's parameter."""
     spelled, *letters = _SPELLED.get(name, (name,))
     kind, default, _ = kind_of(found)
     if unset:
@@ -162,7 +164,6 @@ def _same(value: Any) -> Any:
 
 
 def _number(types: Sequence[Any], text: str) -> Any:
-    """A number of one of these types, or a choice."""
     for kind in types:
         with suppress(ValueError):
             return kind(text)
@@ -215,26 +216,28 @@ def read_covariates(text: str) -> tuple[str | int, ...]:
     return tuple(names)
 
 
-def read_split(text: str) -> dict[str, float]:
-    """Shares from ``step=share,...``."""
-    fractions = {}
+def read_pairs(text: str) -> dict[str, float]:
+    """Numbers by their names, from ``name=number,...``."""
+    found = {}
     for part in text.split(","):
-        step, equals, fraction = part.partition("=")
+        name, equals, number = part.partition("=")
         try:
             if not equals:
                 raise ValueError(part)
-            fractions[step.strip()] = float(fraction)
+            found[name.strip()] = float(number)
         except ValueError:
-            raise DataError("bad-share-of-step", part=part) from None
-    return fractions
+            raise DataError("bad-named-number", part=part) from None
+    return found
 
 
 # Kinds of options that are said in one way only: the type, and how the text is read.
 _ALONE: Mapping[type, tuple[Any, Callable[[Any], Any]]] = {
     SomeColumns: (str, read_covariates),
+    NamedColumns: (str, read_names),
     Text: (str, _same),
     Pair: (tuple[float, float], _same),
-    Shares: (str, read_split),
+    Shares: (str, read_pairs),
+    OfSites: (str, read_pairs),
 }
 
 

@@ -148,8 +148,8 @@ def _dialect(
     na: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of text files: a word or number that stands for a missing value, beside "
-            "cells that are no numbers; repeat."
+            help="A word or number that stands for a missing value, beside cells that are no "
+            "numbers; repeat. A schema keeps this, and how text is written, under [reading]."
         ),
     ] = None,
     comment: Annotated[
@@ -168,7 +168,6 @@ def _dialect(
         ),
     ] = False,
 ) -> dict[str, Any]:
-    """How text files are written."""
     return dict(locals())
 
 
@@ -185,6 +184,14 @@ def reading(
             help="Of images: a public NIfTI image or .npy array, not 0 where a voxel is a column."
         ),
     ] = None,
+    regions: Annotated[
+        bool,
+        typer.Option(
+            "--regions",
+            help="Of images: the mask is a public atlas whose entries number regions, and a column "
+            "is the mean over each.",
+        ),
+    ] = False,
     variants: Annotated[
         Path | None,
         typer.Option(
@@ -192,10 +199,15 @@ def reading(
             "'eigenveil variants new' writes it; by its frequencies they are standardised."
         ),
     ] = None,
+    sheet: Annotated[
+        str | None, typer.Option(help="Of .xlsx files: the sheet's name; by default the first.")
+    ] = None,
     dialect: dict[str, Any],
 ) -> Any:
     """How files are read: the fields of a dialect, and those of other formats."""
-    return app.rows.read_options(layer=layer, mask=mask, variants=variants, **dialect)
+    return app.rows.read_options(
+        layer=layer, mask=mask, regions=regions, variants=variants, sheet=sheet, **dialect
+    )
 
 
 OF_READING = tuple(inspect.signature(reading).parameters)

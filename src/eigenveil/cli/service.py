@@ -70,8 +70,7 @@ def service_options(
         ),
     ] = None,
     log_json: Annotated[
-        bool,
-        typer.Option("--log-json", help="Print every event as one JSON object a line."),
+        bool, typer.Option("--log-json", help="Print every event as one JSON object a line.")
     ] = False,
     quiet: options.Quiet = False,
 ) -> Service:

@@ -27,6 +27,7 @@ from eigenveil.console.log import Log
 from eigenveil.console.pages import lead, owner, table
 from eigenveil.console.runs import Runs
 from eigenveil.console.settings import Link, Proxy, Settings, is_loopback
+from eigenveil.console.tables import ConsoleTables
 from eigenveil.console.web import STATIC, Console, sign_in_routes
 from eigenveil.console.workers import DeskProcess
 from eigenveil.errors import DataError, EigenveilError
@@ -37,7 +38,7 @@ from eigenveil.errors import DataError, EigenveilError
 # And the connections themselves: half a request is waited for only so long, and one address has
 # only so many, so that nobody keeps the others out.
 
-MOST_BYTES = 1 << 20
+MOST_BYTES, MOST_OF_TABLE = 1 << 20, 1 << 30
 CONTENT_SECURITY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -83,7 +84,15 @@ class Guards:
         if refused is not None:
             await PlainTextResponse(refused[1], refused[0])(scope, receive, sending)
             return
-        await self._app(scope, _LimitedBody(receive, self.limits.body), sending)
+        await self._app(scope, self._body(scope, receive), sending)
+
+    def _most(self, scope: Scope) -> int:
+        return MOST_OF_TABLE if scope["path"] == table.UPLOAD else MOST_BYTES
+
+    def _body(self, scope: Scope, receive: Receive) -> _LimitedBody:
+        most = self._most(scope)
+        # a table is as long on its way as a megabyte a second takes
+        return _LimitedBody(receive, self.limits.body * max(1, most >> 25), most)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Status and text of what goes no further."""
@@ -92,7 +101,7 @@ class Guards:
         if host_name(host) not in self._settings.hosts:
             return 421, "This console is not called so: the host's name is not one of its own.\n"
         length = headers.get("content-length") or "0"
-        if not (length.isascii() and length.isdigit() and int(length) <= MOST_BYTES):
+        if not (length.isascii() and length.isdigit() and int(length) <= self._most(scope)):
             return 413, "This is too large.\n"
         if scope["method"] not in ("GET", "HEAD", "POST"):
             return 405, "Pages are read (GET), and forms are sent (POST).\n"
@@ -130,8 +139,8 @@ class Guards:
 class _LimitedBody:
     """A request's body, which ends where it is too large or too slow."""
 
-    def __init__(self, receive: Receive, seconds: float) -> None:
-        self._receive = receive
+    def __init__(self, receive: Receive, seconds: float, most: int) -> None:
+        self._receive, self._most = receive, most
         self._until = asyncio.get_running_loop().time() + seconds
         self._taken = 0
         self._is_whole = False
@@ -147,7 +156,7 @@ class _LimitedBody:
         if message["type"] == "http.request":
             self._taken += len(message.get("body", b""))
             self._is_whole = not message.get("more_body", False)
-            if self._taken > MOST_BYTES:
+            if self._taken > self._most:
                 return {"type": "http.disconnect"}
         return message
 
@@ -229,6 +238,7 @@ def make_console(
         desk=desk or DeskProcess(settings.section, settings.rows),
         planner=planner or DeskProcess(settings.section, settings.rows),
         runs=Runs(settings.state / "runs"),
+        tables=ConsoleTables(settings),
         section=SECTIONS[settings.section],
     )
 

@@ -14,7 +14,7 @@ from typing import Annotated, cast
 import typer
 
 from eigenveil.console.settings import USUAL_PORT, Issuer, Link, Proxy, Role, Rows, Settings
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError, OutputError, of_system
 from eigenveil.files import user_folder
 
 OIDC_SECRET, PROXY_SECRET = "EIGENVEIL_OIDC_SECRET", "EIGENVEIL_PROXY_SECRET"
@@ -25,10 +25,16 @@ PartyOption = Annotated[
     str | None, typer.Option(help="The folder of a site, or of a study's lead.")
 ]
 LedgerOption = Annotated[str | None, typer.Option(help="The ledger: a file, or a database's URL.")]
-DataSetOption = Annotated[str, typer.Option(help="The rows' name in a site's ledger.")]
+DataSetOption = Annotated[
+    str, typer.Option(help="The rows' name in a site's ledger; that of 'site start'.")
+]
 DataOption = Annotated[
     list[str] | None,
     typer.Option(help="For one analyst: a file with rows, in place of a party; repeat."),
+]
+TablesOption = Annotated[
+    Path | None,
+    typer.Option(help="For one analyst: a folder of tables; pages choose one, and bring others."),
 ]
 SchemaOption = Annotated[Path | None, typer.Option(help="What the columns of these files are.")]
 StateOption = Annotated[
@@ -67,13 +73,11 @@ OidcOption = Annotated[
     typer.Option(help="An OpenID Connect issuer, such as https://login.hospital.example."),
 ]
 OidcClientOption = Annotated[
-    str | None,
-    typer.Option(help=f"The console's client id there; its secret is in {OIDC_SECRET}."),
+    str | None, typer.Option(help=f"The console's client id there; its secret is in {OIDC_SECRET}.")
 ]
 OidcClaimOption = Annotated[str, typer.Option(help="The claim that is a person's name.")]
 ProxyHeaderOption = Annotated[
-    str | None,
-    typer.Option(help="The header in which a proxy names whom it has signed in."),
+    str | None, typer.Option(help="The header in which a proxy names whom it has signed in.")
 ]
 ProxyAddressOption = Annotated[
     list[str] | None,
@@ -89,6 +93,7 @@ def console(
     ledger: LedgerOption = None,
     data_set: DataSetOption = "default",
     data: DataOption = None,
+    tables: TablesOption = None,
     schema: SchemaOption = None,
     state: StateOption = None,
     host: HostOption = "127.0.0.1",
@@ -107,12 +112,14 @@ def console(
     proxy_header: ProxyHeaderOption = None,
     proxy_address: ProxyAddressOption = None,
 ) -> None:
-    """Serve the pages until stopped (Ctrl-C): with --party or with --data.
+    """Serve the pages until stopped (Ctrl-C), for tables that the browser brings.
+
+    With --data it is for these files alone, with --party for a site or a lead.
 
     On this machine the link that is printed lets one person in. Several people come in by --oidc or
     --proxy-header, each named by --person.
     """
-    if (party is None) == (not data):
+    if sum((party is not None, bool(data), tables is not None)) > 1:
         raise DataError("no-console")
     if (tls_cert is None) != (tls_key is None):
         raise DataError("half-tls")
@@ -121,13 +128,27 @@ def console(
     if oidc is not None or proxy_header is not None:
         door = _of_several(oidc, oidc_client, oidc_claim, proxy_header, proxy_address or ())
     files = tuple(str(_absolute(file)) for file in data or ())
+    place = (state or user_folder("data") / "eigenveil" / "console").absolute()
+    if party is None and not files:
+        tables = tables or place / "tables"
+        try:
+            tables.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError("no-console-state", place=tables, why=of_system(error)) from None
     settings = Settings(
         section="table" if party is None else _role(Path(party)),
-        state=(state or user_folder("data") / "eigenveil" / "console").absolute(),
+        state=place,
         door=door,
         people=_people(person or ()),
         rows=Rows(
-            _absolute(party), _absolute(ledger), data_set, files, _absolute(schema), _absolute(keys)
+            party=_absolute(party),
+            ledger=_absolute(ledger),
+            data_set=data_set,
+            data=files,
+            schema=_absolute(schema),
+            keys=_absolute(keys),
+            own_key=isinstance(door, Link),
+            tables=_absolute(tables),
         ),
         host=host,
         port=port,

@@ -122,12 +122,10 @@ class Door(ABC, Generic[_Way]):
 
     def routes(self, console: Console) -> list[BaseRoute]:
         """Pages of those outside, beside ``/sign-in``."""
-        del console
         return []
 
     def holds(self, request: Request, session: BrowserSession) -> bool:
         """Whether a request goes on in the session of its cookie."""
-        del request, session
         return True
 
     @abstractmethod
@@ -149,14 +147,13 @@ class LinkDoor(Door[Link]):
 
     def holds(self, request: Request, session: BrowserSession) -> bool:
         """A cookie, too, is for this machine alone."""
-        del session
-        return is_loopback(_address(request))
+        return is_loopback(address_of(request))
 
     def person(self, request: Request) -> Person | None:
         token = request.query_params.get("token")
         if token is None or request.url.path != "/sign-in":
             return None
-        if not is_loopback(_address(request)):
+        if not is_loopback(address_of(request)):
             raise PrivacyError("link-elsewhere")
         if not hmac.compare_digest(token.encode(), self.own.token.encode()):
             raise PrivacyError("wrong-link")
@@ -177,7 +174,7 @@ class ProxyDoor(Door[Proxy]):
         named = request.headers.getlist(self.own.header)
         shown = request.headers.getlist(SECRET_HEADER)
         secret = self.own.secret.encode()
-        trusted = not self.own.networks or self.own.calls_from(_address(request))
+        trusted = not self.own.networks or self.own.calls_from(address_of(request))
         if secret:
             trusted = trusted and len(shown) == 1
             trusted = trusted and hmac.compare_digest(shown[0].encode(), secret)
@@ -206,7 +203,6 @@ class ProviderDoor(Door[Issuer]):
 
     def person(self, request: Request) -> Person | None:
         """Nobody: whoever comes back from the provider begins a session there."""
-        del request
         return None
 
 
@@ -220,5 +216,5 @@ def make_door(settings: Settings) -> Door[Any]:
             return ProviderDoor(settings, issuer)
 
 
-def _address(request: Request) -> str:
+def address_of(request: Request) -> str:
     return "" if request.client is None else request.client.host

@@ -19,12 +19,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from eigenveil.app.derive import derive as derive_model
 from eigenveil.app.events import Advanced, FitEvent
 from eigenveil.app.fit import Account, TableRequest, fit_table
-from eigenveil.app.results import new_folder, write_result
+from eigenveil.app.report import write_report
+from eigenveil.app.results import CERTIFICATE, new_folder, write_result
 from eigenveil.app.study import Ended, Finished, Moved, open_lead, run_study
 from eigenveil.app.study_draft import ask_sites
 from eigenveil.app.watch import TrackedSubspace, Unpublished, Watch, WatchEvent, watch
+from eigenveil.console.desk.forms import read_values
 from eigenveil.console.desk.table import columns_of
 from eigenveil.console.desk.ways import Kind
 from eigenveil.console.runs import RESULT, read_about
@@ -33,6 +36,7 @@ from eigenveil.console.settings import Rows
 from eigenveil.errors import EigenveilError, spent_of
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.io.stopping import Stop
+from eigenveil.models.derived.options import options_of_kind
 
 _EVERY = 0.5
 _TIMEOUT, _WAIT_FOR_SITES = 600.0, 3600.0
@@ -131,9 +135,8 @@ def study(rows: Rows, asked: dict[str, Any], out: Path, events: Events) -> None:
                 case Ended():
                     raise KeyboardInterrupt
                 case Finished(model=model):
-                    agreed = model.study_
-                    write_result(model, folder, figures=True, schema=agreed.table_schema)
-                    write_toml(agreed, folder / "study.toml")
+                    write_result(model, folder, figures=True)
+                    write_toml(model.study_, folder / "study.toml")
 
 
 def ask(rows: Rows, asked: dict[str, Any], out: Path, events: Events) -> None:
@@ -143,10 +146,18 @@ def ask(rows: Rows, asked: dict[str, Any], out: Path, events: Events) -> None:
     events.tell("answered", **found.as_json())
 
 
+def derive(rows: Rows, asked: dict[str, Any], out: Path, events: Events) -> None:
+    """What follows from a covariance's folder: no row is read."""
+    del rows, events
+    options = read_values(options_of_kind(asked["kind"]), asked["given"])
+    derive_model(Path(asked["folder"]), asked["kind"], out, options)
+
+
 USE_CASES: dict[RunKind, Callable[[Rows, dict[str, Any], Path, Events], None]] = {
     "fit": fit,
     "study": study,
     "ask": ask,
+    "derive": derive,
 }
 
 
@@ -155,7 +166,10 @@ def main(folder: Path, events: Events) -> None:
     events.tell("began", process=os.getpid())
     try:
         about = read_about(folder)
-        USE_CASES[about["kind"]](about["rows"], about["asked"], folder / RESULT, events)
+        result = folder / RESULT
+        USE_CASES[about["kind"]](about["rows"], about["asked"], result, events)
+        if (result / CERTIFICATE).exists():
+            write_report(result)
         end, said = "finished", {}
     except BaseException as error:
         end, said = "failed", {"spent": str(spent_of(error) or "")}  # what was released before

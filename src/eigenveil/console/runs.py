@@ -26,7 +26,7 @@ from eigenveil.errors import DataError, OutputError, short_name
 from eigenveil.files import hold, replacing
 
 State = Literal["running", "finished", "failed", "stopped", "lost"]
-Kind = Literal["fit", "study", "ask"]
+Kind = Literal["fit", "study", "ask", "derive"]
 RESULT, ABOUT, EVENTS, ERRORS = "result", "run.json", "events.jsonl", "errors.txt"
 MOST_RUNNING = 4
 _NAME = re.compile(r"[0-9]{14}-[0-9a-f]{8}")
@@ -43,7 +43,7 @@ class ConsoleRun:
     begun: float  # Seconds since 1970
     rows: Rows
     asked: Mapping[str, Any]  # Of the use case that it calls
-    about: str = ""  # A study's hash, or empty
+    about: str = ""  # A study's hash, the run whose result it follows from, or empty
     # What it told, as of :mod:`eigenveil.console.running`, and whether its process lives
     events: list[dict[str, Any]] = field(default_factory=list)
     lives: bool = False
@@ -125,7 +125,8 @@ class Runs:
         place = self.folder / name
         try:
             fields = read_about(place)
-            lives = not _is_free(place / EVENTS)  # before its lines: it may end in between
+            with (place / EVENTS).open("rb") as told:
+                lives = not hold(told)  # before its lines: it may end in between
             with (place / EVENTS).open("rb") as told:
                 text = told.read(_MOST_BYTES).decode("utf-8", errors="replace")
             whole = text[: text.rfind("\n") + 1].splitlines()
@@ -141,11 +142,6 @@ class Runs:
 
     def forget(self, run: ConsoleRun) -> None:
         shutil.rmtree(self.folder / run.name, ignore_errors=True)
-
-
-def _is_free(file: Path) -> bool:
-    with file.open("rb") as events:
-        return hold(events)
 
 
 def read_about(place: Path) -> dict[str, Any]:

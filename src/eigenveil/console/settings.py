@@ -27,6 +27,8 @@ class Rows:
     data: tuple[str, ...] = ()  # The files of an analyst alone
     schema: str | None = None  # Of these files
     keys: str | None = None  # Folder of approvers' keys; by default the party's own
+    own_key: bool = False  # Whether the party's own key signs for the first owner, who is alone
+    tables: str | None = None  # Folder of an analyst's tables, of which pages choose one
 
 
 @dataclass(frozen=True)

@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from eigenveil.console.door import BrowserSession, Door, Person, Sessions
+from eigenveil.console.door import BrowserSession, Door, Person, Sessions, address_of
 from eigenveil.console.forecasts import Forecasts, forecast_values
 from eigenveil.console.log import Log
 from eigenveil.console.runs import ConsoleRun, Kind, Runs
-from eigenveil.console.settings import ROLES, Settings
+from eigenveil.console.settings import ROLES, Rows, Settings
+from eigenveil.console.tables import ConsoleTables
 from eigenveil.console.workers import DeskProcess
-from eigenveil.errors import DataError, EigenveilError, PrivacyError
+from eigenveil.errors import DataError, EigenveilError, PrivacyError, number_text
+from eigenveil.models.option_words import label_of
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
-_MOST_FIELDS = 100
+_MOST_FIELDS = 1000
+_COMMAND = re.compile(r"(?<![\w-])--[a-z]|\beigenveil [a-z]+ |= in Python")
+_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]+)(?: [A-Z]+\b)?")
+# What an error's hint would do by a command and a page does: its code, the page and its link.
+_MENDS = {
+    "over-budget": ("/ledger", "See what holds the budget, or raise it"),
+    "no-room-for-error": ("/ledger", "See what holds the budget, or raise it"),
+    "no-budget": ("/ledger", "Set a budget"),
+    "account-does-not-count-so": ("/studies", "Back to the studies: the study's page mends it"),
+}
+# What to do in a browser, where an error's hint is about commands or Python.
+_ADVICE = {
+    "header-is-data": "Give the file a first line with the columns' names, and bring it again.",
+    "identifier-column": 'The steps "Whose rows" and "Columns" take it out. A stream reads all '
+    "columns of its file: choose another kind of fit.",
+}
 # What an error's code is as a status; others of the package's errors are 400.
 _STATUS = {
     code: status
     for status, codes in {
         403: "page-not-for-role wrong-link link-elsewhere no-person unknown-person bad-provider "
         "bad-form wrong-password",
-        404: "unknown-run unknown-study unknown-draft no-page",
+        404: "unknown-run unknown-study unknown-draft no-page no-such-table no-such-columns",
         409: "form-used study-changed decided-meanwhile",
         429: "too-many-runs",
         500: "unexpected",
@@ -60,6 +80,7 @@ class Page:
     answer: Callable[[Visit], Awaitable[Response]]
     roles: Collection[str]
     form: bool = False
+    files: int = 0  # That a form may bring
 
 
 @dataclass(frozen=True)
@@ -80,6 +101,7 @@ class Console:
     desk: DeskProcess
     planner: DeskProcess  # For what takes long
     runs: Runs
+    tables: ConsoleTables
     section: Section
     forecasts: Forecasts = field(default_factory=Forecasts)
     pages: Environment = field(init=False)
@@ -92,8 +114,9 @@ class Console:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self.pages.globals["version"] = version("eigenveil")
-        self.pages.filters |= {"number": _number, "size": _size}
+        self.pages.globals |= {"version": version("eigenveil"), "mends": _MENDS, "advice": _ADVICE}
+        self.pages.filters |= {"number": _number, "size": _size, "exact": _exact}
+        self.pages.filters |= {"fields": _fields, "words": _words, "path": _path}
 
     # -- answers
 
@@ -187,7 +210,7 @@ class Console:
                 role = session.person.role
                 if role not in page.roles:
                     raise PrivacyError("page-not-for-role", role=role, roles=", ".join(page.roles))
-                form = await form_of(request) if page.form else {}
+                form = await form_of(request, page.files) if page.form else {}
                 if page.form and not session.same_csrf(form.get("csrf", "")):
                     raise PrivacyError("bad-form")
                 return await page.answer(Visit(self, request, session, form))
@@ -219,8 +242,13 @@ class Visit:
     def named(self, what: str) -> str:
         return str(self.request.path_params[what])
 
+    @property
+    def rows(self) -> Rows:
+        """The rows that the page is about: of the table, and by the schema, that it names."""
+        return self.console.tables.rows(self.typed.get("table", ""), self.typed.get("schema", ""))
+
     async def ask(self, method: str, **arguments: Any) -> Any:
-        return await self.console.desk.ask(method, **arguments)
+        return await self.console.desk.ask(method, of=self.rows, **arguments)
 
     def page(self, template: str, **values: Any) -> Response:
         return self.console.page(self.request, template, self.session, **values)
@@ -236,16 +264,19 @@ class Visit:
         self, quality: str, asked: Mapping[str, Any] | None, *about: Any, epsilon: float = 1.0
     ) -> dict[str, Any]:
         """What the template of a forecast needs; nothing is simulated where nothing is asked."""
-        curve, ask = None, self.console.planner.ask
+        curve, ask, rows = None, self.console.planner.ask, self.rows
         if asked is not None:
             curve = await self.console.forecasts.look(
-                [asked, *about], lambda at: ask("point", epsilon=at, **asked)
+                [asked, rows.data, rows.schema, *about],
+                lambda at: ask("point", of=rows, epsilon=at, **asked),
             )
         return forecast_values(self.request, curve, quality=quality, epsilon=epsilon)
 
     def start(self, kind: Kind, title: str, about: str = "", /, **asked: Any) -> ConsoleRun:
-        runs, rows = self.console.runs, self.console.settings.rows
-        return runs.start(kind, title, rows=rows, asked=asked, who=self.person.name, about=about)
+        runs = self.console.runs
+        return runs.start(
+            kind, title, rows=self.rows, asked=asked, who=self.person.name, about=about
+        )
 
 
 def sign_in_routes(console: Console) -> list[BaseRoute]:
@@ -283,17 +314,13 @@ def away(path: str, request: Request | None = None) -> Response:
     return RedirectResponse(path, 303)
 
 
-async def form_of(request: Request) -> Mapping[str, str]:
-    """The fields of a form; files are not taken."""
+async def form_of(request: Request, files: int = 0) -> Mapping[str, str]:
+    """The fields of a form, which may bring so many files."""
     try:
-        found = await request.form(max_fields=_MOST_FIELDS, max_files=0)
+        found = await request.form(max_fields=_MOST_FIELDS, max_files=files)
     except Exception:
         raise DataError("bad-form-fields") from None
     return {str(key): value for key, value in found.items() if isinstance(value, str)}
-
-
-def address_of(request: Request) -> str:
-    return "" if request.client is None else request.client.host
 
 
 # -- forms of tasks: what was typed, what can be chosen, and a refusal beside the form
@@ -322,23 +349,24 @@ class TaskForm:
 
     template: str
     act: Callable[[Visit, dict[str, Any]], Awaitable[Response]]
+    form: Callable[[Visit], Awaitable[dict[str, Any]]] = form_for
 
     async def show(self, visit: Visit) -> Response:
         """The form, with what the address says."""
-        return self._page(visit, await form_for(visit), visit.typed)
+        return self.page(visit, await self.form(visit), visit.typed)
 
     async def send(self, visit: Visit) -> Response:
         """Do it once, or show what is wrong beside what was typed."""
         visit.take_form(self.template)
-        found = await form_for(visit)
+        found = await self.form(visit)
         try:
             return await self.act(visit, found["form"])
         except EigenveilError as error:
             if error.code in _OF_FORM:
                 raise
-            return self._page(visit, found, visit.form, status=400, error=error)
+            return self.page(visit, found, visit.form, status=400, error=error)
 
-    def _page(
+    def page(
         self, visit: Visit, found: Mapping[str, Any], given: Mapping[str, str], **more: Any
     ) -> Response:
         number = visit.session.new_form(self.template)
@@ -358,8 +386,38 @@ def whole(text: str, otherwise: int) -> int:
 def _number(value: Any, digits: int = 4) -> str:
     if value is None:
         return "unknown"
-    text = f"{value:.{digits}g}"
-    return f"{value:,.0f}" if "e+" in text and abs(value) < 1e9 else text  # 3,000 and not 3e+03
+    text = number_text(value, digits)
+    return f"{value:,.0f}" if "e" in text and 1.0 < abs(value) < 1e9 else text  # 3,000, not 3e3
+
+
+def _fields(text: str) -> str:
+    """What is said of a command's options, said of the fields of a form."""
+    return _OPTION.sub(lambda found: f'"{label_of(found[1].replace("-", "_"))}"', text)
+
+
+def _words(text: str) -> str:
+    """What is said, without the commands that say how a terminal would do it."""
+    found = []
+    text = re.sub(r" \([^()]* in Python\)", "", text)
+    for sentence in re.split(r"(?<=[.:]) (?=[A-Z])", text):
+        clauses = re.split(r"(?<=;) ", sentence)
+        kept = list(takewhile(lambda clause: not _COMMAND.search(clause), clauses))
+        if len(kept) == len(clauses):
+            found.append(sentence)
+        elif kept and not kept[0].startswith("To "):
+            found.append(" ".join(kept).rstrip(";") + ".")
+    return " ".join(found)
+
+
+def _path(text: str) -> Markup:
+    """A place, which may be broken after its slashes."""
+    return escape(text).replace("/", Markup("/<wbr>"))
+
+
+def _exact(value: Any) -> str:
+    """A number with all of its digits, as people write it; a text as it is."""
+    whole = isinstance(value, float) and float(f"{value:g}") == value
+    return number_text(value) if whole else str(value)
 
 
 def _size(count: int) -> str:

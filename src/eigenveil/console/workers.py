@@ -16,7 +16,7 @@ import sys
 import traceback
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import cache
+from functools import lru_cache
 from multiprocessing import get_context
 from typing import Any
 
@@ -44,15 +44,20 @@ class DeskProcess:
         self._process: asyncio.Future[int] | None = None
         self._ending: asyncio.TimerHandle | None = None
 
-    async def ask(self, method: str, **arguments: Any) -> Any:
-        """What a desk's method returns; a question that is given up keeps nobody from the next."""
+    async def ask(self, method: str, *, of: Rows | None = None, **arguments: Any) -> Any:
+        """What a desk's method returns, of its rows or of others.
+
+        A question that is given up keeps nobody from the next.
+        """
         loop = asyncio.get_running_loop()
         if self._ending is not None:
             self._ending.cancel()
         pool = self._running()
         try:
             text = await asyncio.wait_for(
-                loop.run_in_executor(pool, answer, self._section, self._rows, method, arguments),
+                loop.run_in_executor(
+                    pool, answer, self._section, of or self._rows, method, arguments
+                ),
                 _PATIENCE,
             )
         except (TimeoutError, BrokenProcessPool):
@@ -65,7 +70,10 @@ class DeskProcess:
     def _running(self) -> ProcessPoolExecutor:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
-                1, mp_context=get_context("spawn"), initializer=_ignore_interrupts
+                1,
+                mp_context=get_context("spawn"),
+                initializer=signal.signal,
+                initargs=(signal.SIGINT, signal.SIG_IGN),  # Ctrl-C is the console's
             )
             loop = asyncio.get_running_loop()
             self._process = loop.run_in_executor(self._pool, os.getpid)
@@ -85,11 +93,7 @@ class DeskProcess:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the console's
-
-
-@cache
+@lru_cache(64)
 def _desk(section: str, rows: Rows) -> Any:
     return pkgutil.resolve_name(_DESKS[section])(rows)
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -38,32 +39,34 @@ class _Graph:
         self.constants.append(self._onnx.numpy_helper.from_array(array, name))
         return name
 
-    def add(self, kind: str, *inputs: str, to: str | None = None, **attributes: Any) -> str:
+    def add(self, kind: str, *inputs: str, name: str = "", **attributes: Any) -> str:
         """A node with one output, by the output's name."""
-        name = to or f"v{len(self.nodes)}"
+        name = name or f"v{len(self.nodes)}"
         self.nodes.append(self._onnx.helper.make_node(kind, list(inputs), [name], **attributes))
         return name
 
 
-def model_proto(model: StoredModel, onnx: Any) -> Any:
-    """The graph of a PCA's or a mixture's new values."""
-    graph = _Graph(onnx)
+def model_proto(model: StoredModel, onnx: Any, kind: str = "DOUBLE") -> Any:
+    """The graph of a PCA's or a mixture's new values, for rows of one of ONNX's types."""
+    graph, numbers, double = _Graph(onnx), getattr(onnx.TensorProto, kind), onnx.TensorProto.DOUBLE
+    rows = graph.add("Cast", "X", to=double)
     if isinstance(model, FittedPCA):
-        output, width = _pca(model, graph), model.n_components_
+        found, output, width = _pca(model, graph, rows), "scores", model.n_components_
     elif isinstance(model, FittedMixture):
-        output, width = _mixture(model, graph), len(model.weights_)
+        found, output, width = _mixture(model, graph, rows), "probabilities", len(model.weights_)
     else:
         raise not_exportable(
             f"{type(model).__name__} has no graph of ONNX.",
             "Export it as safetensors, or use its own file, model.npz.",
         )
-    helper, double = onnx.helper, onnx.TensorProto.DOUBLE
+    graph.add("Cast", found, name=output, to=numbers)
+    helper = onnx.helper
     made = helper.make_model(
         helper.make_graph(
             graph.nodes,
             type(model).__name__,
-            [helper.make_tensor_value_info("X", double, ["n", model.n_features_in_])],
-            [helper.make_tensor_value_info(output, double, ["n", width])],
+            [helper.make_tensor_value_info("X", numbers, ["n", model.n_features_in_])],
+            [helper.make_tensor_value_info(output, numbers, ["n", width])],
             graph.constants,
         ),
         opset_imports=[helper.make_opsetid("", _OPSET)],
@@ -75,18 +78,18 @@ def model_proto(model: StoredModel, onnx: Any) -> Any:
     return made
 
 
-def _pca(model: FittedPCA, graph: _Graph) -> str:
+def _pca(model: FittedPCA, graph: _Graph, rows: str) -> str:
     weights, offset = model.linear_map()
-    product = graph.add("MatMul", "X", graph.constant(weights.T))
-    return graph.add("Sub", product, graph.constant(offset), to="scores")
+    product = graph.add("MatMul", rows, graph.constant(weights.T))
+    return graph.add("Sub", product, graph.constant(offset))
 
 
-def _mixture(model: FittedMixture, graph: _Graph) -> str:
+def _mixture(model: FittedMixture, graph: _Graph, rows: str) -> str:
     covariances, factors = model._covariances, precision_factors(model)
     logs = []
     for number, (mean, weight) in enumerate(zip(model.means_, model.weights_, strict=True)):
         factor = factors if covariances.shared else factors[number]
-        apart = graph.add("Sub", "X", graph.constant(mean))
+        apart = graph.add("Sub", rows, graph.constant(mean))
         if covariances.matrices:
             apart = graph.add("MatMul", apart, graph.constant(factor))
         else:
@@ -97,7 +100,7 @@ def _mixture(model: FittedMixture, graph: _Graph) -> str:
         level = math.log(weight) + covariances.log_determinant(factor)
         logs.append(graph.add("Add", half, graph.constant(np.array(level))))
     joint = graph.add("Concat", *logs, axis=1)
-    return graph.add("Softmax", joint, axis=1, to="probabilities")
+    return graph.add("Softmax", joint, axis=1)
 
 
 TENSORS = "eigenveil-tensors-1"
@@ -145,14 +148,14 @@ def write_safetensors(model: StoredModel, path: Path) -> None:
         safetensors.save_file(kept, scratch, metadata=facts(model))
 
 
-def write_onnx(model: StoredModel, path: Path) -> None:
-    """What the model does with new rows, as a graph of ONNX.
+def write_onnx(model: StoredModel, path: Path, kind: str = "DOUBLE") -> None:
+    """What the model does with new rows, as a graph of ONNX, which computes in float64.
 
-    Input ``X`` of shape (n, n_features), float64; output ``scores`` (of mixtures
-    ``probabilities``), float64.
+    Input ``X`` of shape (n, n_features) and output ``scores`` (of mixtures ``probabilities``) are
+    of one type: float64, or with ``kind="FLOAT"`` float32.
     """
     onnx = library("onnx", extra="onnx", what="An .onnx file")
-    made = model_proto(model, onnx)
+    made = model_proto(model, onnx, kind)
     onnx.helper.set_model_props(made, facts(model))
     with replacing(path) as scratch:
         scratch.write_bytes(made.SerializeToString())
@@ -161,7 +164,10 @@ def write_onnx(model: StoredModel, path: Path) -> None:
 FORMATS: Mapping[str, ExportFormat] = {
     "sklearn": ExportFormat(".joblib", "an estimator of scikit-learn, as joblib", write_sklearn),
     "safetensors": ExportFormat(".safetensors", "the released arrays", write_safetensors),
-    "onnx": ExportFormat(".onnx", "what it does with new rows", write_onnx),
+    "onnx": ExportFormat(".onnx", "what it does with new rows, of float64", write_onnx),
+    "onnx-float32": ExportFormat(
+        ".onnx", "what it does with new rows, of float32", partial(write_onnx, kind="FLOAT")
+    ),
 }
 
 

@@ -6,22 +6,27 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, ClassVar, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from eigenveil.checks import is_number
 from eigenveil.errors import DataError, nearest
 from eigenveil.federated.running import StudyProgress, StudyRun, Traffic, run_study, site_rows
 from eigenveil.federation.ledger.ledger import Ledger
-from eigenveil.federation.study.study import Study, make_study
+from eigenveil.federation.protocol.certificates import site_guarantees
+from eigenveil.federation.study.options import sites_of
+from eigenveil.federation.study.study import Study, make_study, parse_study
 from eigenveil.models.constraints import Configured
 from eigenveil.models.domains import Path
 from eigenveil.models.driver import current_progress, warn_owner
-from eigenveil.models.options import study_options
+from eigenveil.models.options import of_sites, study_options
+from eigenveil.models.pca.covariates import numbered
+from eigenveil.models.pca.plan import all_components
 from eigenveil.models.result import EstimatorSpec, Result, View
-from eigenveil.models.stored import noise_source, public_center
+from eigenveil.models.stored import public_center
 from eigenveil.models.table_fit import known_ranges
 from eigenveil.models.task import TASKS
 from eigenveil.moments.source import RowSource
+from eigenveil.noise.source import noise_source
 from eigenveil.privacy.guarantee import UNNAMED_UNIT
 from eigenveil.tables.scales import public_preparation
 from eigenveil.tables.units import unit_of
@@ -32,7 +37,7 @@ class FederatedFit(Configured):
 
     Attributes
     ----------
-    views_, traffic_, study_, choice_, missing_
+    views_, site_guarantees_, traffic_, study_, choice_, missing_
         As each estimator describes them.
     """
 
@@ -43,6 +48,8 @@ class FederatedFit(Configured):
     _take_over: Callable[[Result], None]
 
     views_ = View(lambda result: dict(result.views))
+    site_guarantees_ = View(lambda result: site_guarantees(result.certificate))
+    site_means_: View[dict[str, NDArray[np.float64]] | None] = View(lambda result: _means(result))
     traffic_: View[dict[str, Traffic]] = View(lambda result: deepcopy(result.details["traffic"]))
     study_: View[Study] = View(lambda result: result.details["study"])
     choice_: View[str] = View(lambda result: result.details["choice"])
@@ -54,6 +61,7 @@ class FederatedFit(Configured):
         y: object = None,
         *,
         groups: Sequence[ArrayLike] | Mapping[str, ArrayLike] | None = None,
+        **others: object,
     ) -> Self:
         """Fit to the rows (of a topic model: the documents' word counts) of several sites.
 
@@ -61,10 +69,13 @@ class FederatedFit(Configured):
         ----------
         X : sequence of arrays, or mapping of site name to array
             Each of shape (n_s, n_features), dense, sparse, a frame, of Dask, or an
-            ``anndata.AnnData``, whose genes are matched by name; any row counts, 0 too.
+            ``anndata.AnnData``, whose genes are matched by name; any row counts, 0 too. Or the
+            path of a file or folder.
         groups : sequence or mapping of arrays of shape (n_s,), optional
             Each row's unit, such as a patient; by default the column ``unit`` of frames or of
             ``obs``, or none.
+        **others
+            Refused, such as ``sample_weight``: see ``weights``.
 
         Raises
         ------
@@ -77,6 +88,7 @@ class FederatedFit(Configured):
             When too few sites are left.
         """
         del y
+        self._refuse_others(others)
         unit = self._options().get("unit")
         rows = site_rows(X, for_one=self._FOR_ONE, unit=unit, groups=groups)
         given = {} if groups is None or unit is not None else {"unit": UNNAMED_UNIT}
@@ -111,31 +123,30 @@ class FederatedFit(Configured):
         if first is None:
             raise DataError("no-sites")
         options = self._options()
-        own = options.site_epsilon or {}
-        if unknown := set(own) - set(rows):
-            raise options.refused(
-                "site_epsilon",
-                "not-a-site",
-                name=sorted(unknown)[0],
-                near=nearest(sorted(unknown)[0], rows),
-            )
+        sites = sites_of(options, rows)
         values = options.some(study_options(self._TASK)) | instead
         for each in rows.values():
             unit = unit_of(each, values.get("unit"), taken="unit" in values)
             values |= {} if unit is None else {"unit": unit}
+        components = options.get("n_components")
+        if "n_components" in options and components is None:
+            components = all_components(
+                numbered(options, first.names, first.schema), first.features
+            )
         if "center" in values:
             values["center"] = study_center(options.center, first.features)
         if "scale" in values:
             values["ranges"] = known_ranges(options, first)
-            public_preparation(options.scale, values["ranges"], first.features)  # named as here
+            # named as here
+            public_preparation(options.scale, values["ranges"], first.features, first.names)
         return make_study(
             name="fit",
             task=self._TASK,
             features=first.features if first.names is None else None,
             columns=None if first.names is None else list(first.names),
-            components=options.get("n_components"),
+            components=components,
             table_schema=first.schema,
-            sites=tuple({"name": name, "epsilon": plain_number(own.get(name))} for name in rows),
+            sites=sites,
             **values,
         )
 
@@ -180,6 +191,39 @@ class FederatedFit(Configured):
         )
         return self
 
+    def without_site(self, X: ArrayLike, site: str) -> NDArray[np.float64]:
+        """Rows of a site as they would be without what its mean has beyond the common one.
+
+        For studies with ``within_sites``, before ``transform`` or anything else that a fitted model
+        does with rows; new sites' rows are given as they are.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+        site : str
+            The name that the site has in the study.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+
+        Raises
+        ------
+        DataError
+            Where the study has no such site, or was not of ``within_sites``.
+        ValueError
+            Where the rows are not of the fit's columns.
+        """
+        means = self.site_means_
+        if means is None:
+            raise DataError("no-site-means")
+        if site not in means:
+            raise DataError("unknown-site", site=repr(site), near=nearest(site, means))
+        fitted: Any = self  # whose rows are read as its other methods read them
+        checks = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "reset": False}
+        rows = fitted._validated(X, **checks)
+        return np.asarray(rows - (means[site] - fitted._result.factors.mean))
+
     def keep_run(self, run: StudyRun) -> Self:
         """Take over what a finished study of the estimator's task released."""
         self._take_over(result_of(run, self._spec(run.study)))
@@ -187,16 +231,16 @@ class FederatedFit(Configured):
 
     def _spec(self, study: Study) -> EstimatorSpec:
         """A study's values, as the constructor's parameters."""
-        own = {site.name: site.epsilon for site in study.sites if site.epsilon is not None}
         given: Any = self
         values = {name: getattr(study, name) for name in given.get_params() if hasattr(study, name)}
         if TASKS[study.task].counted:
             values["n_components"] = study.components
-        return EstimatorSpec.by(self, **values | {"site_epsilon": own or None})
+        return EstimatorSpec.by(
+            self, **values | of_sites(site.model_dump() for site in study.sites)
+        )
 
 
 def result_of(run: StudyRun, spec: EstimatorSpec) -> Result:
-    """The result of a finished study."""
     return Result(
         spec,
         run.outcome.plan,
@@ -210,18 +254,22 @@ def result_of(run: StudyRun, spec: EstimatorSpec) -> Result:
             "traffic": run.traffic,
             "missing": dict(run.outcome.missing),
         },
+        schema=run.study.table_schema,
     )
+
+
+def _means(result: Result) -> dict[str, NDArray[np.float64]] | None:
+    found = getattr(result.factors, "site_means", None)
+    if found is None:
+        return None
+    names = parse_study(result.certificate.study or {}).active
+    return dict(zip(names, np.array(found), strict=True))
 
 
 def study_center(center: object, features: int) -> bool | tuple[float, ...]:
     """A constructor's ``center`` as a study has it."""
     public = public_center(center, features)
     return bool(center) if public is None else tuple(float(number) for number in public)
-
-
-def plain_number(value: object) -> Any:
-    """A number of numpy's as a plain float; what is no number is for the study to refuse."""
-    return float(value) if is_number(value) else value  # type: ignore[arg-type]
 
 
 def fitted_of(run: StudyRun) -> Any:

@@ -45,7 +45,6 @@ class Role(Protocol):
 
     def handle(self, request: bytes) -> bytes:
         """The answer."""
-        ...
 
 
 @dataclass
@@ -58,7 +57,6 @@ class Traffic:
     sent_by_step: dict[str, int] = field(default_factory=dict)  # Bytes that it sent, by step
 
     def count(self, step: str, request: bytes, reply: bytes) -> None:
-        """Note one exchange."""
         self.messages += 1
         self.received += len(request)
         self.sent += len(reply)
@@ -71,10 +69,6 @@ class InProcess:
     def __init__(self, parties: Mapping[str, Role]) -> None:
         self._parties = dict(parties)
         self.traffic = {name: Traffic() for name in parties}
-
-    def sites(self) -> Sequence[str]:
-        """Names of the parties."""
-        return tuple(self._parties)
 
     def call(self, method: str, payloads: Mapping[str, bytes], timeout: float) -> Replies:
         """Each party's answer; nobody is waited for here, so ``timeout`` does not matter."""
@@ -114,11 +108,9 @@ class _ProcessKey:
     public_key: Any = None
 
     def sign(self, text: bytes) -> bytes:
-        """64 bytes."""
         return hmac.digest(self.secret, text, "sha512")
 
     def verify(self, text: bytes, signature: bytes) -> bool:
-        """Whether it is of a text."""
         return hmac.compare_digest(self.sign(text), signature)
 
 
@@ -131,7 +123,6 @@ class _ProcessMembers:
     digest: str = ""
 
     def key(self, *, role: str, name: str) -> Any:
-        """The shared key."""
         del role, name
         return self.shared
 
@@ -195,7 +186,7 @@ def run_study(
     try:
         outcome = carry(aggregator.run(), transport)
         reason = "" if choice is None else choice.reason
-        run = finished_study(settled, outcome, traffic=transport.traffic, choice=reason)
+        run = StudyRun(settled, reason, outcome, outcome.certificate, transport.traffic)
         invalid = {name: site.invalid for name, site in sites.items() if site.invalid is not None}
         cluster = any(isinstance(each, PartitionedRows) for each in rows.values())
         known = {"counted": ledgers is not None, "cluster": cluster}
@@ -210,19 +201,6 @@ def run_study(
         aggregator.attach_spent(error)
         raise
     return run
-
-
-def finished_study(
-    study: Study, outcome: Outcome, *, traffic: dict[str, Traffic], choice: str = ""
-) -> StudyRun:
-    """A study that an aggregator has brought to its end, with its certificate."""
-    return StudyRun(
-        study=study,
-        choice=choice,
-        outcome=outcome,
-        certificate=outcome.certificate,
-        traffic=traffic,
-    )
 
 
 def _new_ledgers(terms: Terms) -> Mapping[str, Ledger]:
@@ -255,7 +233,7 @@ def site_rows(
     """Rows of each site, checked, with their units; columns of frames are matched by name."""
     if isinstance(X, Mapping):
         named = {str(name): array for name, array in X.items()}
-    elif adapter(X).is_one_table:
+    elif isinstance(X, str | os.PathLike) or adapter(X).is_one_table:
         raise DataError("one-array-for-sites", for_one=for_one)
     else:
         named = {f"site{number}": array for number, array in enumerate(X, start=1)}
@@ -273,8 +251,7 @@ def site_rows(
 
 
 def _groups_of(
-    named: Mapping[str, ArrayLike],
-    groups: Sequence[ArrayLike] | Mapping[str, ArrayLike] | None,
+    named: Mapping[str, ArrayLike], groups: Sequence[ArrayLike] | Mapping[str, ArrayLike] | None
 ) -> dict[str, ArrayLike]:
     """The units of each site's rows, as the rows themselves are given."""
     if groups is None:
@@ -300,10 +277,11 @@ def _of_site(name: str) -> Iterator[None]:
 
 
 def _check_twice(given: Mapping[str, object]) -> None:
-    """Refuse one object for two sites, as one file is: its rows would count twice."""
-    first: dict[int, str] = {}
+    """Refuse one object or file for two sites: its rows would count twice."""
+    first: dict[int | str, str] = {}
     for name, rows in given.items():
-        if (other := first.setdefault(id(rows), name)) != name:
+        path = os.path.realpath(rows) if isinstance(rows, str | os.PathLike) else None
+        if (other := first.setdefault(path or id(rows), name)) != name:
             raise DataError("rows-twice", name=name, other=other)
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from eigenveil.errors import DataError
-from eigenveil.federation.tree.contents import Totals
-from eigenveil.federation.tree.messages import TreeCodec, TreeKeys
-from eigenveil.federation.tree.nodes import Merged, Node, publish
-from eigenveil.federation.tree.private import Leaf, TreeStudy
+from eigenveil.federation.tree.messages import Totals, TreeCodec, TreeKeys
+from eigenveil.federation.tree.nodes import Merged, Node, TreeRounds, publish
+from eigenveil.federation.tree.private import Leaf, TreeStudy, check_rounds
 from eigenveil.federation.tree.tree import MergeTree, TreePlace
 from eigenveil.linalg.eigen import small_matrix_threads
 from eigenveil.models.driver import Charges
 from eigenveil.models.result import EstimatorSpec, Result
-from eigenveil.models.stored import noise_source
 from eigenveil.models.streaming.private import PrivateStreamingPCA
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.source import RowSource
+from eigenveil.noise.source import noise_source
 from eigenveil.origins import FileOrigin
 from eigenveil.tables.names import check_features, first_difference
 
@@ -33,40 +33,53 @@ _OF_PLAN = (
     "precision",
     "publish",
     "forgetting",
+    "missing",
 )
 
 
 def fit_tree(
     study: TreeStudy,
-    sites: Mapping[str, RowSource],
-    *,
+    *rounds: Mapping[str, RowSource],
     charges: Sequence[Charges] = (),
     random_state: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PrivateStreamingPCA:
-    """Add up sites' rows in the leaves of a tree, merge them, and publish what the root has."""
-    names = _names(study, sites)
-    session, keys = os.urandom(12).hex(), TreeKeys.in_one_process()
-    leaves = []
+    """Add up sites' rows in the leaves of a tree, merge them, and publish what the root has.
+
+    A study of blocks has several rounds, each with rows of all sites that are in no other; the
+    result is the one after the last.
+    """
+    if len(rounds) > 1:
+        check_rounds(study)
+    names = _names(study, rounds)
+    run, keys = os.urandom(12).hex(), TreeKeys.in_one_process()
+    sources = [
+        noise_source(None if random_state is None else [random_state, number])
+        for number in range(study.tree.leaf_count)
+    ]
+    done = count(1)
+    played: dict[str, list[Leaf]] = {}
     with small_matrix_threads(study.plan.features):
-        for number, site in enumerate(sorted(sites)):
-            source = noise_source(None if random_state is None else [random_state, number])
-            leaf = Leaf(study, number, source=source, session=session, keys=keys)
-            leaves.append(leaf.add(sites[site].blocks()))
-            if progress is not None:
-                progress(number + 1, len(sites))
-    records = [query.record for query in study.queries]
+        for turn, sites in enumerate(rounds):  # all are read before any is charged
+            leaves = played[session := f"{run}-{turn}"] = []
+            for source, (number, site) in zip(sources, enumerate(sorted(sites)), strict=True):
+                leaf = Leaf(study, number, source=source, session=session, keys=keys)
+                leaves.append(leaf.add(sites[site].blocks()))
+                if progress is not None:
+                    progress(next(done), len(rounds) * len(sites))
     for each in charges:
-        each.charge(records)
-    outcome = publish(
-        study,
-        _merged(study.tree, study.codec(session, keys), leaves),
-        secure=random_state is None,
-        dependent=dependence(),
-        names=names,
-        counted=bool(charges) and all(each.counted for each in charges),
-        newlines_in_cells=any(rows.newlines_in_cells for rows in sites.values()),
-    )
+        each.charge([query.record for query in study.queries])
+    how: dict[str, Any] = {
+        "secure": random_state is None,
+        "dependent": dependence(),
+        "names": names,
+        "counted": bool(charges) and all(each.counted for each in charges),
+        "newlines_in_cells": any(r.newlines_in_cells for each in rounds for r in each.values()),
+    }
+    root = TreeRounds(study) if study.repeats else None
+    for session, leaves in played.items():
+        merged = _merged(study.tree, study.codec(session, keys), leaves)
+        outcome = root.add(session, merged, **how) if root else publish(study, merged, **how)
     model = PrivateStreamingPCA(
         study.plan.n_components,
         random_state=random_state,
@@ -74,16 +87,9 @@ def fit_tree(
         sketch_size=study.plan.sketch_columns if study.plan.sketched else None,
         **{name: getattr(study.plan, name) for name in _OF_PLAN},
     )
-    model._take_over(
-        Result(
-            spec=EstimatorSpec.by(model),
-            plan=study.plan.drawn_from(secure=random_state is None),
-            factors=outcome.factors,
-            features=study.plan.features,
-            names=names,
-            certificate=outcome.certificate,
-        )
-    )
+    plan = study.plan.drawn_from(secure=random_state is None)
+    found = (outcome.factors, plan.features, names, outcome.certificate)
+    model._take_over(Result(EstimatorSpec.by(model), plan, *found))
     return model
 
 
@@ -105,13 +111,13 @@ def _merged(tree: MergeTree, codec: TreeCodec[Totals], leaves: Sequence[Leaf]) -
     return nodes[tree.root].result()
 
 
-def _names(study: TreeStudy, sites: Mapping[str, RowSource]) -> tuple[str, ...] | None:
-    """The columns' names, which all sites have in one order."""
-    if len(sites) != study.tree.leaf_count:
-        raise DataError("other-sites", sites=len(sites), leaf_count=study.tree.leaf_count)
+def _names(study: TreeStudy, rounds: Sequence[Mapping[str, RowSource]]) -> tuple[str, ...] | None:
+    """The columns' names, which all sites have in one order, in all rounds."""
+    for sites in rounds:
+        if len(sites) != study.tree.leaf_count:
+            raise DataError("other-sites", sites=len(sites), leaf_count=study.tree.leaf_count)
     first: Any = None
-    for name in sorted(sites):
-        rows = sites[name]
+    for name, rows in ((name, sites[name]) for sites in rounds for name in sorted(sites)):
         check_features(FileOrigin(f"site {name}"), rows)
         if rows.features != study.plan.features:
             raise DataError(

@@ -48,14 +48,14 @@ def _utc(time: datetime) -> datetime:
 Utc = Annotated[AwareDatetime, AfterValidator(_utc)]
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     if not text.isprintable():
         raise ValueError("it holds characters that cannot be shown")
     return text
 
 
-Words = Annotated[str, StringConstraints(max_length=200), AfterValidator(_shown)]
-Address = Annotated[str, StringConstraints(max_length=500), AfterValidator(_shown)]
+Words = Annotated[str, StringConstraints(max_length=200), AfterValidator(shown)]
+Address = Annotated[str, StringConstraints(max_length=500), AfterValidator(shown)]
 
 
 def name_problem(role: str, name: str) -> str:
@@ -236,7 +236,6 @@ class Membership(Protocol):
     @property
     def federation(self) -> str:
         """The fingerprint of the federation's first registrar: what it is called in documents."""
-        ...
 
     @property
     def digest(self) -> str: ...
@@ -247,11 +246,9 @@ class Membership(Protocol):
 
     def sealing(self, name: str) -> str:
         """SHA-256, in hex, of what is sealed for a member with."""
-        ...
 
     def evidence(self, names: Collection[str]) -> Evidence:
         """What shows others, later, who these members were."""
-        ...
 
 
 def find(
@@ -300,15 +297,7 @@ def bad_members(why: str) -> ProtocolError:
 # keys of others only with such a signature. The digest of the list is part of what is signed:
 # parties that hold different lists understand nothing of each other.
 
-__all__ = [
-    "ROLES",
-    "SIGNATURE_BYTES",
-    "Identity",
-    "Membership",
-    "PublicKey",
-    "Role",
-    "Signer",
-]
+__all__ = ["ROLES", "SIGNATURE_BYTES", "Identity", "Membership", "PublicKey", "Role", "Signer"]
 
 
 class SessionKeys(Document):

@@ -50,10 +50,6 @@ class SealingKey:
     def generate(cls) -> SealingKey:
         return cls(os.urandom(_RAW))
 
-    @classmethod
-    def from_raw(cls, raw: bytes) -> SealingKey:
-        return cls(raw)
-
     @cached_property
     def public(self) -> bytes:
         """What others seal for: 1,216 bytes."""

@@ -44,19 +44,24 @@ _COMPLAINTS = (
 
 
 @contextmanager
-def reading(path: Place | str) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into a DataError that names it."""
+def reading(path: Place | str, also: type[Exception] = OSError) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into a DataError that names it.
+
+    ``also`` is what a library raises that has errors of its own.
+    """
     try:
         yield
     except DataError:
         raise
-    except _COMPLAINTS as error:
+    except (*_COMPLAINTS, also) as error:
         raise unreadable(path, _said(error)) from None
 
 
 def _said(error: BaseException) -> str:
     known = isinstance(error, OSError) and not isinstance(error, pa.ArrowException)
     text = getattr(error, "strerror", None) if known else None
+    if isinstance(error, UnicodeError):
+        return f"it is in another encoding (--encoding, or [reading] in a schema): {error}"
     return first_line(text or error, empty=type(error).__name__)
 
 
@@ -102,6 +107,15 @@ class RowFile:
     keys: Mapping[str, Any] = field(default_factory=dict)
 
 
+# What makes files of other programs ones that can be read, by how their names end.
+_OTHERS = {
+    **dict.fromkeys((".xls", ".xlsm", ".xlsb", ".ods"), "Save it as .xlsx. "),
+    **dict.fromkeys((".rda", ".rdata"), "In R: saveRDS(rows, 'rows.rds'). "),
+    ".por": "Save it as .sav. ",
+    ".xpt": "Make it one that is: pandas.read_sas(path).to_parquet('rows.parquet'). ",
+}
+
+
 def expand(paths: str | Path | Sequence[str | Path | Place]) -> list[RowFile]:
     """List the files meant by paths, URLs, folders and patterns; the latter two in order of name.
 
@@ -116,7 +130,8 @@ def expand(paths: str | Path | Sequence[str | Path | Place]) -> list[RowFile]:
     seen: dict[Any, Place] = {}
     for file in (each.place for each in files):
         if format_of(file) is None:
-            raise DataError("unknown-format", path=file, endings=", ".join(readable()))
+            way = _OTHERS.get(Path(file.name.lower()).suffix, "")
+            raise DataError("unknown-format", path=file, endings=", ".join(readable()), way=way)
         first = seen.setdefault(file.resolve(), file)
         if first is not file:
             raise DataError("file-twice", file=file, first=first)
@@ -233,7 +248,8 @@ def _inside(folder: Path | StoreFolder) -> list[RowFile]:
 
 def _is_read(entry: FolderEntry) -> bool:
     hidden = any(part.startswith(".") for part in entry.parts)
-    return entry.file is not None and not hidden and format_of(entry.file) is not None
+    found = None if entry.file is None or hidden else format_of(entry.file)
+    return found is not None and found.inside
 
 
 # -- Tables in parts, each in folders that say the value of a column: Hive's, Spark's, pyarrow's.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.checks import first_twice
-from eigenveil.errors import DataError
+from eigenveil.errors import DataError, FileDialectWarning, callers_level
 from eigenveil.files import Place
 from eigenveil.io.files import RowFile, expand, reading, state_of
 from eigenveil.io.formats.arrays import ArrayFile, NamedArrayFile, SparseArrayFile
@@ -19,16 +22,10 @@ from eigenveil.io.formats.parts import PartTable
 from eigenveil.io.formats.registry import USUAL, Format, ReadOptions, format_of
 from eigenveil.io.formats.tabular import Named, Table
 from eigenveil.moments.rows import Block
-from eigenveil.moments.source import (
-    SPARSE_ROWS,
-    RowSource,
-    block_rows,
-    held_in,
-    part_rows,
-    rechunk,
-)
+from eigenveil.moments.source import SPARSE_ROWS, RowSource, block_rows, held_in, part_rows, rechunk
 from eigenveil.tables.encode import RowEncoder, labels
 from eigenveil.tables.entries import identifiers
+from eigenveil.tables.reading import Dialect
 from eigenveil.tables.schema import Schema
 
 
@@ -118,12 +115,21 @@ def open_rows(
         Cells that are no numbers and lines of another length make rows that are not valid, and no
         error. Without a schema, columns that look like identifiers are refused.
     """
+    schema, read = as_written(schema, read)
     files = _open_all(expand(paths), read=read)
     if schema is None:
-        return _by_names(files, columns, exclude, names, unit)
+        return _by_names(files, columns, exclude, names, unit, reading=read.dialect)
     if columns is not None or exclude or names is not None or unit is not None:
         raise DataError("schema-and-columns")
     return FileRows(files, None, _encoder_of(schema, _tables(files, "a schema")))
+
+
+def as_written(schema: Schema | None, read: ReadOptions) -> tuple[Schema | None, ReadOptions]:
+    """How files are read: an option stands above what the schema says of the same."""
+    if schema is None:
+        return None, read
+    dialect = read.dialect.over(schema.reading)
+    return replace(schema, reading=dialect), replace(read, dialect=dialect)
 
 
 def _by_names(
@@ -132,6 +138,8 @@ def _by_names(
     exclude: Sequence[str],
     names: Sequence[str] | None,
     unit: str | None,
+    *,
+    reading: Dialect,
 ) -> FileRows:
     named = [file for file in files if isinstance(file, Named)]
     bare = next((file for file in files if not isinstance(file, Named)), None)
@@ -148,12 +156,11 @@ def _by_names(
         raise DataError("no-names", path=files[0].path, needs="choosing columns by name")
     encoder = None
     if chosen is not None and any(isinstance(file, Table) for file in files):
-        encoder = RowEncoder.of_numbers(chosen, unit=unit)
+        encoder = RowEncoder.of_numbers(chosen, unit=unit, reading=reading)
     return FileRows(files, chosen, encoder, unit=unit)
 
 
 def _encoder_of(schema: Schema, tables: Sequence[Table]) -> RowEncoder:
-    """How rows are made of these tables, if they have what the schema names."""
     for table in tables:
         schema.check_usable(str(table.path))
     encoder = RowEncoder.of_schema(schema)
@@ -226,6 +233,7 @@ class FileRows(RowSource):
         self._files, self._encoder = files, encoder
         self.paths = tuple(path for file in files for path in file.files)
         self._states = tuple(map(_state, files))
+        self._told = set[Any]()  # Files of which it was told what their codes were
         self.newlines_in_cells = any(
             file.newlines_in_cells for file in files if isinstance(file, Table)
         )
@@ -270,6 +278,8 @@ class FileRows(RowSource):
         for file, state in zip(self._files, self._states, strict=True):
             _check_same(file, state)
             first_row = 0
+            if self._encoder is not None:
+                self._encoder.found = Counter(dict.fromkeys(self._encoder.found, 0))
             with reading(file.path):
                 stays = sparse and isinstance(file, SparseArrayFile)
                 parts = self._parts(file, names, step, sparse=stays)
@@ -284,10 +294,25 @@ class FileRows(RowSource):
                     )
                     yield block, dict(zip(names, found, strict=True))
                     first_row += part.shape[0]
+            self._tell_codes(file)
             for block in self._malformed(file, sparse=sparse):
                 empty = np.full(block.values.shape[0], None, dtype=np.object_)
                 yield block, dict.fromkeys(names, empty)
             _check_same(file, state)
+
+    def _tell_codes(self, file: Table | ArrayFile) -> None:
+        """Tell the owner, once, how many cells of a file each code for missing values was."""
+        found = Counter[str]()
+        for (code, _), count in ({} if self._encoder is None else self._encoder.found).items():
+            found[code] += count
+        if found and isinstance(file, Table) and file.path not in self._told:
+            self._told.add(file.path)
+            counts = ", ".join(f"{code!r} in {n:,} cells" for code, n in found.items())
+            warnings.warn(
+                f"{file.path}: taken for missing values: {counts}.",
+                FileDialectWarning,
+                stacklevel=callers_level(),
+            )
 
     def label_names(self, names: Sequence[str]) -> tuple[str, ...]:
         """Those of these columns that every file has."""
@@ -327,9 +352,9 @@ class FileRows(RowSource):
         wanted = tuple(dict.fromkeys((*self._encoder.columns, *names)))
         most = part_rows(max(self.features, len(wanted)))
         for batch in file.batches(wanted, most, texts=self._encoder.texts.union(names)):
-            rows, units = self._encoder(batch)
-            place = batch.schema.get_field_index
-            found = [labels(batch.column(place(name))) for name in names]
+            plain = self._encoder.without_codes(batch)
+            rows, units = self._encoder.rows(plain)
+            found = [labels(plain.column(name)) for name in names]
             yield (rows, *found) if units is None else (rows, units, *found)
 
     def _of_array(

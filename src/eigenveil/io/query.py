@@ -19,7 +19,7 @@ NAME = "sql/query"
 _PUBLIC = ("dbname", "host", "port", "service")
 _SYNONYMS = {"postgres": "postgresql"}
 _IN_FILES = ("sqlite",)
-_KINDS = ("postgresql", *_IN_FILES)
+_KINDS = ("postgresql", "snowflake", *_IN_FILES)
 
 
 def kind_of(uri: str) -> str:
@@ -30,13 +30,12 @@ def kind_of(uri: str) -> str:
 
 
 def is_database(text: str) -> bool:
-    """Whether a place of rows is a database's URL: of PostgreSQL, SQLite, or an installed driver.
+    """Whether a place of rows is a database's URL: of those below, or of an installed driver.
 
     Others are stores' and web servers'.
     """
     kind = kind_of(text)
-    known = kind.isidentifier() and find_spec(f"adbc_driver_{kind}") is not None
-    return kind in _KINDS or known
+    return kind in _KINDS or (kind.isidentifier() and find_spec(f"adbc_driver_{kind}") is not None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,17 +79,13 @@ class StoreFile:
     @property
     def parent(self) -> NoReturn:
         """Refused: what lies beside it is not copied with it."""
-        raise self._alone()
+        raise DataError("not-on-disk", path=self)
 
     def with_suffix(self, suffix: str) -> NoReturn:
         """Refused: likewise."""
-        del suffix
-        raise self._alone()
+        raise DataError("not-on-disk", path=self)
 
     with_name = with_suffix
-
-    def _alone(self) -> DataError:
-        return DataError("not-on-disk", path=self)
 
     def open(self, mode: Literal["rb"] = "rb", /) -> IO[bytes]:
         assert mode == "rb"
@@ -292,7 +288,6 @@ _OF_S3 = ("endpoint_override", "region", "anonymous")
 
 
 def _store_of(url: str) -> tuple[ObjectStore, str]:
-    """The store of a URL, and the path there."""
     parts = urlsplit(url, allow_fragments=False)
     scheme = parts.scheme.lower()
     if scheme not in _WEB and parts.query and "=" not in parts.query:  # a pattern

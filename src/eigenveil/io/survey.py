@@ -19,16 +19,20 @@ from eigenveil.files import Place
 from eigenveil.io.files import reading
 from eigenveil.io.formats.registry import USUAL, ReadOptions
 from eigenveil.io.formats.tabular import Table
-from eigenveil.io.open import check_tables, open_tables
+from eigenveil.io.open import as_written, check_tables, open_tables
 from eigenveil.moments.source import block_rows
 from eigenveil.tables.draft import Distinct, Seen, SeenNumbers, SeenTexts, seen_by_type
 from eigenveil.tables.encode import RowEncoder, encoded, labels, words
+from eigenveil.tables.reading import Dialect
 from eigenveil.tables.schema import Column, Schema
 
 _MOST_UNKNOWN = 1000  # levels that are counted
 
 
-def look_at(paths: Sequence[str | Path | Place], *, read: ReadOptions = USUAL) -> list[Seen]:
+def look_at(
+    paths: Sequence[str | Path | Place], *, read: ReadOptions = USUAL
+) -> tuple[list[Seen], Dialect]:
+    """What was seen of each column, and how all files are written as their lines of names show."""
     tables = open_tables(paths, read=read)
     first = tables[0]
     first.check_names()
@@ -40,17 +44,23 @@ def look_at(paths: Sequence[str | Path | Place], *, read: ReadOptions = USUAL) -
             )
     found = {name: _seen(tables, name) for name in first.columns}
     as_text = [name for name, seen in found.items() if seen.as_text]
+    kinds = [Column(name, seen.kind) for name, seen in found.items()]
+    encoder = RowEncoder(kinds, reading=Dialect(na=read.dialect.na))
     for batch in _batches(tables, list(first.columns), as_text):
+        plain = encoder.without_codes(batch)
         for name, seen in found.items():
-            seen.add(batch.column(batch.schema.get_field_index(name)))
-    return list(found.values())
+            seen.add(plain.column(name))
+    written = {table.written for table in tables if table.written is not None}
+    return list(found.values()), written.pop() if len(written) == 1 else read.dialect
 
 
 def _seen(tables: Sequence[Table], name: str) -> Seen:
     """By the column's types; as a text where files disagree."""
     found = {seen_by_type(table.types[name], flag=name in table.flags) for table in tables}
     kinds = [kind for kind in found if kind is not None] or [SeenNumbers]
-    return kinds[0](name) if len(kinds) == 1 else SeenTexts(name)
+    seen = kinds[0](name) if len(kinds) == 1 else SeenTexts(name)
+    seen.labels = next((table.labels[name] for table in tables if name in table.labels), {})
+    return seen
 
 
 def _batches(
@@ -71,19 +81,30 @@ class ColumnReport:
         self.column = column
         self.rows = self.holes = 0  # Holes: missing values, and cells that are not of the kind
         self.outside = 0  # Values outside of the public range, which are taken to its ends
-        self.unknown = Counter[str]()  # Levels that the schema does not have, which become zeros
+        # Levels that the schema does not have, and cells that are no date or truth value
+        self.unknown = Counter[str]()
         self._low, self._high = np.inf, -np.inf
 
-    def add(self, cells: Any) -> None:
-        values = encoded(self.column, cells)
-        holes = np.isnan(values[:, 0])
-        self.rows += len(cells)
-        self.holes += int(holes.sum())
-        self._add(cells, values, holes)
+    def add(self, encoder: RowEncoder, batch: Any) -> None:
+        values = encoder.values(self.column, batch.column)
+        self.rows += batch.num_rows
+        self.holes += int(np.isnan(values[:, 0]).sum())
+        self._add(values[~np.isnan(values[:, 0])])
+        for name in encoder.texts.intersection(self.column.sources):
+            cells = batch.column(name)
+            self._look(words(cells)[self._misfits(encoded(encoder.sources[name], cells))])
 
-    def _add(self, cells: Any, values: NDArray[Any], holes: NDArray[np.bool_]) -> None:
-        del cells
-        found = values[~holes, 0]
+    def _look(self, texts: NDArray[np.object_]) -> None:
+        for text in texts.tolist():
+            if text is not None and (text in self.unknown or len(self.unknown) < _MOST_UNKNOWN):
+                self.unknown[text] += 1
+
+    def _misfits(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = np.isnan(values[:, 0])
+        return found
+
+    def _add(self, values: NDArray[Any]) -> None:
+        found = values[:, 0]
         low, high = self.column.bounds
         self.outside += int(np.count_nonzero((found < low) | (found > high)))
         if found.size:
@@ -92,16 +113,28 @@ class ColumnReport:
     @property
     def findings(self) -> list[str]:
         """What is to be mended, or known, in sentences without a full stop."""
-        if self.rows == self.holes:
+        if self.rows == self.holes and not self.unknown:
             return ["no value" if self.rows else "no rows"]
         return list(self._found())
+
+    @property
+    def _constant(self) -> bool:
+        return bool(self._low == self._high)
+
+    @property
+    def _misfit(self) -> str:
+        kind = "truth value" if self.column.kind == "boolean" else "date"
+        return f"cells that are no {kind}, and count as missing"
 
     def _found(self) -> Iterator[str]:
         if self.outside:
             ends = f"{self._low:g} to {self._high:g}"
             yield f"{self.outside:,} values outside of the range: {ends}"
-        if self._low == self._high:
+        if self._constant:
             yield "constant"
+        if self.unknown:
+            shown = ", ".join(repr(short_name(level)) for level, _ in self.unknown.most_common(5))
+            yield f"{self.unknown.total():,} {self._misfit}: {shown}"
 
 
 class NumberReport(ColumnReport):
@@ -109,9 +142,9 @@ class NumberReport(ColumnReport):
         super().__init__(column)
         self._whole, self._distinct = True, Distinct()
 
-    def _add(self, cells: Any, values: NDArray[Any], holes: NDArray[np.bool_]) -> None:
-        super()._add(cells, values, holes)
-        found = values[~holes, 0]
+    def _add(self, values: NDArray[Any]) -> None:
+        super()._add(values)
+        found = values[:, 0]
         self._whole = self._whole and bool((found == np.floor(found)).all())
         if self._whole:
             self._distinct.add(found.tolist())
@@ -127,20 +160,17 @@ class LevelReport(ColumnReport):
         super().__init__(column)
         self._levels: set[int] = set()
 
-    def _add(self, cells: Any, values: NDArray[Any], holes: NDArray[np.bool_]) -> None:
-        known = values.any(axis=1)
-        self._levels.update(np.flatnonzero(np.nan_to_num(values).any(axis=0)).tolist())
-        for level in words(cells)[~holes & ~known].tolist():
-            if level in self.unknown or len(self.unknown) < _MOST_UNKNOWN:
-                self.unknown[level] += 1
+    _misfit = "rows with levels that the schema does not have"
 
-    def _found(self) -> Iterator[str]:
-        if self.unknown:
-            shown = ", ".join(repr(short_name(level)) for level, _ in self.unknown.most_common(5))
-            count = self.unknown.total()
-            yield f"{count:,} rows with levels that the schema does not have: {shown}"
-        if len(self._levels) <= 1 and not self.unknown:
-            yield "constant"
+    def _add(self, values: NDArray[Any]) -> None:
+        self._levels.update(np.flatnonzero(values.any(axis=0)).tolist())
+
+    @property
+    def _constant(self) -> bool:
+        return len(self._levels) <= 1 and not self.unknown
+
+    def _misfits(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        return np.logical_not(values.any(axis=1))  # a hole is NaN, and no word
 
 
 _REPORTS = {"number": NumberReport, "category": LevelReport}
@@ -177,6 +207,7 @@ class SchemaReport:
     unit: UnitReport | None
     unread: tuple[str, ...]  # Columns that files have and the schema does not name
     unconfirmed: tuple[str, ...]  # Columns of which the schema has what was only seen in the data
+    codes: Mapping[str, int]  # Cells that each code for missing values was
 
     @property
     def clean(self) -> bool:
@@ -189,22 +220,32 @@ def check_files(
     paths: Sequence[str | Path | Place], schema: Schema, *, read: ReadOptions = USUAL
 ) -> SchemaReport:
     """Compare files with their schema: one pass."""
-    tables = open_tables(paths, read=read)
-    encoder = RowEncoder.of_schema(schema)
+    found, read = as_written(schema, read)
+    tables, encoder = open_tables(paths, read=read), RowEncoder.of_schema(found or schema)
     check_tables(encoder, tables)
     columns = [_REPORTS.get(str(each.kind), ColumnReport)(each) for each in schema.read]
     unit = None if schema.unit is None else UnitReport(schema.unit)
     rows = 0
     for batch in _batches(tables, encoder.columns, tuple(encoder.texts)):
         rows += batch.num_rows
+        plain = encoder.without_codes(batch)
         for each in columns:
-            each.add(batch.column(batch.schema.get_field_index(each.column.name)))
+            each.add(encoder, plain)
         if unit is not None:
-            unit.add(labels(batch.column(batch.schema.get_field_index(unit.name))))
+            unit.add(labels(plain.column(unit.name)))
     named = {column.name for column in schema.columns}
     unread = dict.fromkeys(name for table in tables for name in table.columns if name not in named)
     seen = tuple(column.name for column in schema.read if not column.confirmed)
-    return SchemaReport(rows, columns, unit, tuple(unread), seen)
+    return SchemaReport(rows, columns, unit, tuple(unread), seen, _counted(encoder, schema))
+
+
+def _counted(encoder: RowEncoder, schema: Schema) -> dict[str, int]:
+    """Cells of each code: of those of all columns together, and by column of its own."""
+    found = Counter[str]()
+    own = {(code, column.name) for column in schema.columns for code in column.na}
+    for (code, name), count in encoder.found.items():
+        found[f"{code!r} of {name!r}" if (code, name) in own else repr(code)] += count
+    return found
 
 
 def as_json(report: SchemaReport) -> Mapping[str, Any]:
@@ -225,6 +266,7 @@ def as_json(report: SchemaReport) -> Mapping[str, Any]:
         },
         "unread": list(report.unread),
         "unconfirmed": list(report.unconfirmed),
+        "codes": dict(report.codes),
         "unit": None
         if unit is None
         else {

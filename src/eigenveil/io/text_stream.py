@@ -23,23 +23,19 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.io.files import reading
-from eigenveil.io.formats.dialect import PLAIN, Dialect, PlainLines, SettledDialect, settle
+from eigenveil.io.formats.dialect import PlainLines, SettledDialect, settle
 from eigenveil.io.formats.tabular import Table
-from eigenveil.io.formats.text import (
-    cells_of_first_line,
-    codes_of,
-    conversion,
-    plain,
-    tell_guesses,
-)
+from eigenveil.io.formats.text import cells_of_first_line, conversion, plain, tell_guesses
 from eigenveil.io.open import select
 from eigenveil.io.stopping import Stop
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import rechunk
 from eigenveil.origins import TextOrigin
-from eigenveil.tables.encode import numbers_of
+from eigenveil.tables.encode import numbers_of, without_codes
 from eigenveil.tables.entries import number
 from eigenveil.tables.names import check_width, numbered_names
+from eigenveil.tables.reading import PLAIN, Dialect
+from eigenveil.tables.schema import Column
 
 STANDARD_INPUT = Path("standard input")
 _READ_BYTES, _LONGEST_LINE = 1 << 20, 1 << 24
@@ -253,7 +249,6 @@ class _Parser(Table):
     ) -> None:
         self._text, self._dialect = text, dialect
         self._line = line.removeprefix(_BYTE_ORDER_MARK)
-        self._codes = list(codes_of(dialect.na).values())
         super().__init__(text.path)
         self.names = select([self], columns, exclude)
 
@@ -311,10 +306,9 @@ class _Parser(Table):
         rows = np.ones(values.shape[0], dtype=bool)
         rows[malformed] = False
         for index, name in enumerate(self.names):
-            cells = table.column(name).combine_chunks()
-            plainly = plain(cells, self._dialect.na, self._settled.decimal, number=True)
-            found = numbers_of(plainly)
-            values[rows, index] = np.where(np.isin(found, self._codes), np.nan, found)
+            cells = plain(table.column(name).combine_chunks(), self._settled.decimal)
+            column = Column(name, "number", na=tuple(self._dialect.na))
+            values[rows, index] = numbers_of(without_codes(column, cells))
         return values
 
     def _parsed(self, piece: bytes, kind: Any, skip: Callable[[Any], str] | None) -> Any:
@@ -355,4 +349,6 @@ class _Parser(Table):
         if np.isnan(value) and not missing and np.isnan(number(cell)):
             return self.not_numeric(name, f"is not a number at line {line}")
         place = TextOrigin(str(self.path), lambda _: line).cell(0, column, self.names)
+        if np.isnan(value):
+            return DataError("missing-value", place=place)
         return DataError("not-finite", place=place, value=value)

@@ -93,7 +93,6 @@ class _FileOpener:
     read: ReadOptions
 
     def __call__(self, part: _Part, number: int) -> RowSource:
-        del number  # messages name the file
         self._check_there(part)
         with warnings.catch_warnings():  # how a text is written was said where the fit began
             warnings.simplefilter("ignore", FileDialectWarning)

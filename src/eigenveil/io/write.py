@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, OutputError
 from eigenveil.files import replacing
 from eigenveil.io.formats.genotypes import NO_FAMILY
-from eigenveil.io.formats.registry import Format, writers
+from eigenveil.io.formats.registry import writers
 
 Columns = Sequence[tuple[str, NDArray[Any]]]
 """Columns of one length, each with its name."""
@@ -58,16 +58,11 @@ def write_blocks(path: str | Path, blocks: Iterable[Columns]) -> None:
         part of a file is left then.
     """
     target = Path(path)
-    written = format_to_write(target)
+    written = writers().get(target.suffix.lower())
+    if written is None:
+        raise OutputError("unknown-output-format", path=target, endings=", ".join(writers()))
     with replacing(target) as scratch, scratch.open("wb") as file:
         written.write(file, blocks)
-
-
-def format_to_write(target: Path) -> Format:
-    found = writers().get(target.suffix.lower())
-    if found is None:
-        raise OutputError("unknown-output-format", path=target, endings=", ".join(writers()))
-    return found
 
 
 # -- One function a format: blocks of columns into an open file.
@@ -171,7 +166,8 @@ def eigenval_beside(path: Path, model: Any) -> Iterator[None]:
     factor = max(float(model.n_samples_), 0.0) / model.n_features_in_
     with replacing(eigenval_of(path)) as scratch:
         yield
-        scratch.write_text(_lines(np.asarray(model.explained_variance_) * factor), encoding="utf-8")
+        lines = (f"{value * factor:.6g}\n" for value in np.asarray(model.explained_variance_))
+        scratch.write_text("".join(lines), encoding="utf-8")
 
 
 def writes_eigenval(path: Path) -> bool:
@@ -180,7 +176,3 @@ def writes_eigenval(path: Path) -> bool:
 
 def eigenval_of(path: Path) -> Path:
     return path.with_suffix(".eigenval")
-
-
-def _lines(values: ArrayLike) -> str:
-    return "".join(f"{value:.6g}\n" for value in np.asarray(values))

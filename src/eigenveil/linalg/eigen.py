@@ -76,10 +76,7 @@ def _rough_vectors(single: NDArray[np.float32], count: int) -> NDArray[np.float3
         )
     else:
         _, rough = scipy.linalg.eigh(
-            single,
-            subset_by_index=[size - count, size - 1],
-            overwrite_a=True,
-            check_finite=False,
+            single, subset_by_index=[size - count, size - 1], overwrite_a=True, check_finite=False
         )
     return np.asarray(rough)
 
@@ -98,6 +95,12 @@ def orthonormal_basis(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """An orthonormal basis of the columns' span, shape (D, R)."""
     q, _ = np.linalg.qr(matrix)
     return np.asarray(q)
+
+
+def public_basis(features: int, columns: int) -> NDArray[np.float64]:
+    """Orthonormal columns that no data decide: the same for every study of this shape."""
+    gaussian = np.random.default_rng(features).standard_normal((features, columns))
+    return orthonormal_basis(gaussian)
 
 
 def left_singular(

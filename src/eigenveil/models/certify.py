@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from eigenveil.checks import first_twice
 from eigenveil.errors import EigenveilError, PrivacyError
-from eigenveil.models.options import Options, options_of
+from eigenveil.models.options import Options, of_sites, options_of
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import Result, changed, claim_of
@@ -92,6 +92,7 @@ def check_against_plan(
         units=plan.unit is not None,
         federation=certificate.federation is not None,
         tree=certificate.tree is not None,
+        groups=plan.apart is not None,
     )
     if certificate.proofs != wanted:
         raise _refused(f"The proofs of these releases are {', '.join(wanted)}; others are named.")
@@ -114,7 +115,7 @@ def check_model(result: Result) -> None:
             other = [name for name, _, _ in _differences(plan, again)]
         else:
             other = list(_other_than(study, spec.parameters))
-        columns = list(_of_columns(result.factors, plan, spec.parameters))
+        columns = list(_of_columns(result, plan, spec.parameters))
     except (EigenveilError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise changed(f"The parameters cannot be those of the fit ({_first(error)}).") from None
     types = get_type_hints(type(result.factors))
@@ -145,14 +146,16 @@ def _has_its_sums(result: Result) -> bool:
 
 
 def _of_columns(
-    factors: Any, plan: BasePlan, parameters: Mapping[str, Any]
+    result: Result, plan: BasePlan, parameters: Mapping[str, Any]
 ) -> Iterator[tuple[str, bool]]:
     """Whether a model has its parameters' public centre and scales, or none where none are."""
     scale, ranges, center = (parameters.get(name) for name in ("scale", "ranges", "center"))
-    public = public_preparation(scale, ranges, plan.features)
+    public, factors = public_preparation(scale, ranges, plan.features, result.names), result.factors
     known = not plan.ranged or ranges is not None  # else they are those of the rows' schema
     middle = 0.0 if public.offset is None else public.offset
     widths = np.ones(plan.features) if public.scale is None else public.scale
+    own = getattr(factors, "site_means", None)
+    yield "site_means", (0 if own is None else len(own)) == plan.sites
     for name, kind, given in (
         ("mean", plan.centered, middle if plan.centered == "no" else center),
         ("scale", plan.scaled, widths),
@@ -180,11 +183,10 @@ def _is_a(value: Any, kind: Any) -> bool:
 
 def _other_than(study: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
     """The parameters whose values are not those of the study that was made of them."""
-    own = {site["name"]: site["epsilon"] for site in study["sites"] if site["epsilon"] is not None}
-    settled = {"n_components": study.get("components"), "site_epsilon": own or None}
+    settled = {"n_components": study.get("components"), **of_sites(study["sites"])}
     for name, value in parameters.items():
         found = settled.get(name, study.get(name))
-        chosen = (name, value) in (("protocol", "auto"), ("ranges", None))
+        chosen = (name, value) in (("protocol", "auto"), ("ranges", None), ("n_components", None))
         if (name in settled or name in study) and not chosen and value != found:
             yield name
 

@@ -23,6 +23,10 @@ class InvalidPrivacyParameter(PrivacyError, InvalidParameterError):  # type: ign
     """The same of a parameter of the guarantee."""
 
 
+class UnknownArgument(DataError, TypeError):
+    """A method has no such argument; a TypeError too, as Python has it."""
+
+
 # -- Scikit-learn's constraints of an estimator's parameters, derived from the declaration.
 
 
@@ -71,11 +75,19 @@ class Configured:
     def _options(self) -> Options:
         estimator: Any = self
         return Options(
-            self._TASK,
-            self._PATH,
-            estimator.get_params(deep=False),
-            owner=type(self).__name__,
+            self._TASK, self._PATH, estimator.get_params(deep=False), owner=type(self).__name__
         )
+
+    def _refuse_others(self, given: Mapping[str, object]) -> None:
+        """Refuse what a ``fit`` does not take, such as ``sample_weight``, in words.
+
+        None is a parameter by its name, so that scikit-learn's ``has_fit_parameter`` says no.
+        """
+        own = type(self).__name__
+        if "sample_weight" in given:
+            raise UnknownArgument("sample-weight", estimator=own)
+        for name in given:
+            raise UnknownArgument("unknown-argument", estimator=own, name=name)
 
     def _take(self, given: Mapping[str, Any]) -> None:
         """Keep what a constructor was given, as it was given: an attribute for each option."""

@@ -2,40 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel
 
-from eigenveil.markup import Node, fragment, html_of, node, table
-from eigenveil.privacy.releases import ReleaseRecord
-
-RELEASES = ("release", "values", "sensitivity", "noise", "loss")
-"""Headings of :func:`release_cells`."""
-
-
-def release_cells(records: Iterable[ReleaseRecord]) -> list[tuple[str, ...]]:
-    """Of each release what left the rows, with which noise, at which cost."""
-    return [
-        (
-            record.name,
-            str(record.noise.size),
-            f"{record.sensitivity():.4g}",
-            f"{record.noise.kind}, scale {record.noise.scale:.4g}",
-            "{} = {:.4g}".format(*record.named_loss()),
-        )
-        for record in records
-    ]
-
-
-def releases_node(records: Iterable[ReleaseRecord]) -> Node:
-    return table(
-        RELEASES,
-        release_cells(records),
-        caption="Releases: all that was computed from rows",
-        right=(False, True, True, False, True),
-        style=True,
-    )
+from eigenveil.markup import fragment, html_of, node, table
+from eigenveil.privacy.releases import releases_node
 
 
 def fitted_html(model: Any) -> str:

@@ -20,6 +20,7 @@ Path = Literal["table", "sites", "stream", "tracking"]
 """Where rows come from: one table, several sites, blocks of a private stream, or of one tracked."""
 
 MOST_EPSILON = 1e15
+MOST_WEIGHT = 1e15
 LEAST_FRACTION = 1e-6
 """Of a budget split: fractions are from this to one over it, so that none is next to nothing."""
 
@@ -207,21 +208,27 @@ class NumberAFeature(Domain):
 
 
 class RangeAFeature(Domain):
-    """Two arrays of one number a feature; that they fit the rows is checked with them."""
+    """A pair of numbers for each feature; that they fit the rows is checked with them."""
 
-    text = "two arrays, the smallest and the largest number of each feature"
-    kind = "array of shape (2, n_features)"
+    text = "a pair of each feature's smallest and largest number, in order or by name"
+    kind = "array of shape (n_features, 2) or dict of str to (float, float)"
 
     def has(self, value: object) -> bool:
+        if isinstance(value, Mapping):
+            return all(map(TEXT.has, value)) and self.has(list(value.values()))
         if isinstance(value, list | tuple):
-            return len(value) == 2 and all(VECTOR.has(each) for each in value)
+            return all(VECTOR.has(each) and len(each) == 2 for each in value)
         shape = getattr(value, "shape", ())
-        return isinstance(shape, tuple) and len(shape) == 2 and shape[0] == 2
+        return isinstance(shape, tuple) and len(shape) == 2 and shape[1] == 2
 
     def schema(self) -> dict[str, Any]:
-        return {"type": "array", "items": VECTOR.schema(), "minItems": 2, "maxItems": 2}
+        pair = {**VECTOR.schema(), "minItems": 2, "maxItems": 2}
+        either = {"array": {"items": pair}, "object": {"additionalProperties": pair}}
+        return {"anyOf": [{"type": kind, **inside} for kind, inside in either.items()]}
 
     def plain(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: VECTOR.plain(each) for name, each in value.items()}
         return tuple(VECTOR.plain(each) for each in value)
 
 
@@ -241,6 +248,28 @@ class SomeColumns(Domain):
 
     def plain(self, value: Any) -> Any:
         return tuple((TEXT if isinstance(each, str) else PLACE).plain(each) for each in value)
+
+
+class NamedColumns(Domain):
+    """Columns that a release names."""
+
+    text, kind = "a list of columns' names", "list of str"
+
+    def has(self, value: object) -> bool:
+        return isinstance(value, list | tuple) and bool(value) and all(map(TEXT.has, value))
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": TEXT.schema(), "minItems": 1}
+
+
+class Words(NamedColumns):
+    """A public list of words, none of them twice."""
+
+    text = "a list of different words"
+
+    def has(self, value: object) -> bool:
+        words: list[Any] = list(value) if _is_array(value) else []  # type: ignore[call-overload]
+        return super().has(words) and len(set(words)) == len(words)
 
 
 class Pair(Domain):
@@ -299,17 +328,25 @@ class Shares(Domain):
         return {step: float(fraction) for step, fraction in value.items()}
 
 
+@dataclass(frozen=True)
 class OfSites(Domain):
-    text = "a dict of sites and their smaller epsilon, each above 0"
+    """A mapping of some sites' names to numbers."""
+
+    what: str  # What the numbers are
+    each: Number
     kind = "dict of site to float"
+
+    @property
+    def text(self) -> str:  # type: ignore[override]
+        return f"a dict of sites and their {self.what}, each {self.each.text}"
 
     def has(self, value: object) -> bool:
         return isinstance(value, Mapping) and all(
-            isinstance(name, str) and EPSILON.has(each) for name, each in value.items()
+            isinstance(name, str) and self.each.has(number) for name, number in value.items()
         )
 
     def schema(self) -> dict[str, Any]:
-        return {"type": "object", "additionalProperties": EPSILON.schema()}
+        return {"type": "object", "additionalProperties": self.each.schema()}
 
     def plain(self, value: Any) -> Any:
         return {name: float(each) for name, each in value.items()}
@@ -431,5 +468,6 @@ def _short(value: object) -> str:
 
 
 EPSILON = Number(0.0, MOST_EPSILON, open_low=True)
+WEIGHT = Number(0.0, MOST_WEIGHT, open_low=True)
 NONE, VECTOR = Nothing(), NumberAFeature()
 PLACE, TEXT = WholeNumber(0), Text()

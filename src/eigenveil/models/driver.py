@@ -8,13 +8,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, Never, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 import eigenveil
-from eigenveil.errors import DataError, InvalidRowsWarning
+from eigenveil.errors import InvalidRowsWarning
 from eigenveil.files import Place
 from eigenveil.linalg.eigen import small_matrix_threads
 from eigenveil.models.options import Options
@@ -27,9 +28,10 @@ from eigenveil.moments.independence import dependence
 from eigenveil.moments.source import PartitionedRows, RowSource
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.accountant import Loss, Spending
-from eigenveil.privacy.certificate import reasons_of, rule_of_rows
+from eigenveil.privacy.certificate import Together, reasons_of, rule_of_rows
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.tables.schema import Schema
 from eigenveil.tables.units import unit_rows
 
 LedgerPlace: TypeAlias = "str | os.PathLike[str] | eigenveil.Ledger"
@@ -44,6 +46,9 @@ class Charges(Protocol):
     def charge(self, records: Sequence[ReleaseRecord]) -> None:
         """Charge releases, durably, before their noise is drawn."""
 
+    def together(self) -> Together | None:
+        """What all that was charged to its account until now costs; ``None`` where it is alone."""
+
     def end(self, outcome: str) -> None:
         """No more releases come: what was reserved and not charged is free again."""
 
@@ -56,6 +61,9 @@ class _Uncharged:
 
     def charge(self, records: Sequence[ReleaseRecord]) -> None:
         """Nothing."""
+
+    def together(self) -> Together | None:
+        return None
 
     def end(self, outcome: str) -> None:
         """Nothing."""
@@ -107,10 +115,6 @@ def begin_charges(
     return eigenveil.begin_fit(options.ledger, options.data_set, files, terms)
 
 
-def no_data_set() -> DataError:
-    return DataError("no-data-set")
-
-
 def rounds_of(plan: BasePlan, **context: Any) -> Generator[Round, Answers, Any]:
     """The rounds of a plan, whatever its task; ``context`` as of each task's rounds."""
     rounds: Generator[Round, Answers, Any] = task_of_plan(plan).rounds(plan, **context)
@@ -124,7 +128,6 @@ def rows_for(plan: BasePlan, rows: RowSource) -> RowSource:
 
 
 # -- Drives a generator of rounds over one data set: the study with one site.
-
 
 RoundProgress = Callable[[str, int], None]
 Call = TypeVar("Call")
@@ -180,8 +183,10 @@ def certified_fit(
                 run.records,
                 run.factors,
                 names=None if rows.names is None else tuple(str(name) for name in rows.names),
+                schema=rows.schema,
                 secure=source.secure,
                 counted=charges.counted,
+                together=charges.together(),
                 cluster=isinstance(rows, PartitionedRows),
                 newlines_in_cells=rows.newlines_in_cells,
             )
@@ -196,13 +201,14 @@ def certified(
     factors: Any,
     *,
     names: tuple[str, ...] | None,
+    schema: Schema | None = None,
     **of_run: Any,
 ) -> Result:
     """What was made of one data set's releases under a plan, with the certificate of both."""
     certificate = certificate_of(
-        plan, factors, records, names=names, dependent=dependence(), **of_run
+        plan, factors, records, names=names, schema=schema, dependent=dependence(), **of_run
     )
-    return Result(spec, plan, factors, plan.features, names, certificate)
+    return Result(spec, plan, factors, plan.features, names, certificate, schema=schema)
 
 
 def drive(rounds: Rounds[Found], answer: Callable[[Round], Answers]) -> Found:
@@ -262,7 +268,7 @@ def run_rounds(
     def answer(queries: Round) -> Answers:
         nonlocal invalid
         label = ", ".join(query.name for query in queries)
-        notify = None if progress is None else _notifier(progress, label)
+        notify = None if progress is None else partial(progress, label)
         found = accumulate(rows, [query.accumulator for query in queries], progress=notify)
         invalid, answers = found.invalid, {}
         charges.charge([query.record for query in queries])
@@ -273,10 +279,6 @@ def run_rounds(
 
     with small_matrix_threads(rows.features):
         return FitRun(drive(rounds, answer), records, invalid)
-
-
-def _notifier(progress: RoundProgress, label: str) -> Callable[[int], None]:
-    return lambda rows: progress(label, rows)
 
 
 # -- What only the owner of rows is told.

@@ -189,12 +189,7 @@ class Explained:
 
     @classmethod
     def of_strengths(
-        cls,
-        strengths: Array,
-        edge: float,
-        energy: float,
-        *,
-        unit_rows_of: int | None,
+        cls, strengths: Array, edge: float, energy: float, *, unit_rows_of: int | None
     ) -> Explained:
         """Of eigenvalues, as of :func:`with_eigenvalues`.
 

@@ -67,6 +67,16 @@ class Corrected:
     matrix: Array
     edge: float  # What noise alone shows of its eigenvalues
     kept: Array  # What the holes had left of each entry
+    released: Array  # As it was
+
+    def energies(self, directions: Array) -> Array:
+        """Energy along each direction, shape (K, D), corrected as far as it goes.
+
+        A correction that goes less far has better directions, and their energies too even.
+        """
+        whole = self.released / self.kept
+        found = np.einsum("kd,de,ke->k", directions, whole, directions)
+        return np.asarray(np.maximum(0.0, found))
 
     def seen(self, directions: Array) -> Array:
         """Energy along each direction, of rows as they were meant, over that of rows with holes.
@@ -114,7 +124,7 @@ def corrected(matrix: Array, edge: float, kept: Array, *, components: int) -> Co
     whole, own = float(np.trace(matrix / kept)), float(np.trace(found))
     size_of = whole / own if whole > 0 and own > 0 else 1.0
     factors = size_of * _divided(np.ones_like(kept), kept, power)
-    return Corrected(found * size_of, _edge(edge, factors), kept)
+    return Corrected(found * size_of, _edge(edge, factors), kept, matrix)
 
 
 def _worth(found: Array, truth: Array, components: int) -> float:
@@ -140,12 +150,17 @@ def _divided(matrix: Array, kept: Array, power: float) -> Array:
     return found
 
 
-def scores_of_observed(residuals: Array, components: Array) -> Array:
-    """Scores of rows with holes: least squares on the columns that each row has."""
+def scores_of_observed(residuals: Array, components: Array, ridge: Array | None = None) -> Array:
+    """Scores of rows with holes: least squares on the columns that each row has.
+
+    ``ridge``, shape (K,), is what squares of the scores cost beside those of the residuals.
+    """
     there = ~np.isnan(residuals)
     products = (components[:, None, :] * components[None, :, :]).reshape(-1, components.shape[1])
     count = components.shape[0]
     grams = (there.astype(np.float64) @ products.T).reshape(-1, count, count)
+    if ridge is not None:
+        grams += np.diag(ridge)
     known = np.where(there, residuals, 0.0) @ components.T
     inverses = np.linalg.pinv(grams, rcond=1e-9, hermitian=True)
     return np.asarray(np.einsum("nij,nj->ni", inverses, known))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from eigenveil.checks import LARGEST, SMALLEST
 from eigenveil.models.domains import (
     NONE,
+    TEXT,
     Flag,
     Number,
     NumberAFeature,
@@ -16,6 +17,7 @@ from eigenveil.models.domains import (
     Shares,
     SomeColumns,
     WholeNumber,
+    Words,
 )
 
 # Each is a release of its own; long before so many, none shows anything above its noise.
@@ -23,6 +25,7 @@ MOST_POWER_ROUNDS = 1000
 MOST_ROWS_OF_UNIT = 1 << 24
 MOST_COMPONENTS = 32
 """Where their number follows from what is released."""
+MOST_SOURCES = 20  # Whose fourth moment is released: of more it has too many numbers
 DEFAULT_SPECTRUM = "power:1.0"
 """What is expected of rows where nothing is said."""
 
@@ -42,7 +45,44 @@ DELTA = Number(0.0, 1.0, open_high=True)
 SHARE = Number(0.0, 1.0, open_low=True, open_high=True)
 BOUND = Number(SMALLEST, LARGEST)
 
+OF_COUNTS: tuple[Option, ...] = (
+    Option(
+        "n_components", (WholeNumber(), SHARE, OneOf(("auto",)), NONE), 2,
+        "A whole number; or a share such as 0.95: as many as explain 95 % of the variance; or "
+        "'auto': all that stand above the noise. Of the last two at most 32.",
+        (PCA,), PRIVATE,
+        more="They are chosen from what was released, at no cost, and none is below the noise; not "
+        "with mechanisms 'bingham' and 'power', which release so many and no more. None: "
+        "as many as columns.",
+    ),
+    Option(
+        "n_components", (WholeNumber(),), 2,
+        "Number of components, from 1 to the number of columns.",
+        (PCA,), ("tracking",),
+    ),
+    Option(
+        "n_components", (WholeNumber(), OneOf(("auto",))), "auto",
+        "Number of components (means, topics), or 'auto': as many as stand above the noise, at "
+        "most 32.",
+        TENSORS, FITS,
+    ),
+    Option(
+        "n_components", (WholeNumber(2, MOST_SOURCES),), 2,
+        "Number of sources, from 2 to 20, and no more than columns: as many leading directions of "
+        "the rows are unmixed; one alone is the first principal component.",
+        (ICA,), FITS,
+    ),
+)  # fmt: skip
+
 OF_MODELS: tuple[Option, ...] = (
+    Option(
+        "vocabulary", (Words(), NONE), None,
+        "A public list of words, whose counts are the columns: rows may be texts then. It must "
+        "not be made from these texts.",
+        (TOPICS,), ("table",), local=True, examples=(["fever", "cough"],),
+        more="Texts are split as by scikit-learn's ``CountVectorizer``; an entry of several words "
+        "counts them where they stand together. The words name the result's columns.",
+    ),
     Option(
         "mechanism",
         (
@@ -121,6 +161,13 @@ OF_MODELS: tuple[Option, ...] = (
         more="Longer rows are shortened. In scales, where columns have some.",
     ),
     Option(
+        "row_quantile", (Number(0.5, 1.0), NONE), None,
+        "At which quantile of their released norms rows are shortened; nothing: where the error of "
+        "the covariance is least.",
+        (COVARIANCE,), FITS, examples=(0.95,),
+        more="For regressions .95 or more: shortening moves their coefficients.",
+    ),
+    Option(
         "center", (Flag(), NumberAFeature()), True,
         "Whether the mean is subtracted: true (found privately), false, or a public centre, one "
         "number a column.",
@@ -152,9 +199,9 @@ OF_MODELS: tuple[Option, ...] = (
     ),
     Option(
         "ranges", (RangeAFeature(), NONE), None,
-        "Public ranges of columns, their smallest and their largest numbers: entries are clipped "
-        "to them, and scales cost nothing.",
-        (PCA, *WHOLE_MOMENT), PRIVATE, unit="the data's", examples=(((0.0, 0.0), (120.0, 300.0)),),
+        "Public ranges of columns, each its smallest and its largest number, in order or by name: "
+        "entries are clipped to them, and scales cost nothing.",
+        (PCA, *WHOLE_MOMENT), PRIVATE, unit="the data's", examples=(((0.0, 120.0), (40.0, 300.0)),),
         more="Columns have half their width as scale; with ``scale='private'`` the deviations are "
         "then found within them, and no histograms are needed. For few rows.",
     ),
@@ -175,12 +222,21 @@ OF_MODELS: tuple[Option, ...] = (
     ),
     Option(
         "covariates", (SomeColumns(), NONE), None,
-        "SomeColumns, such as age or a site's indicator, whose linear effects on the others are "
+        "Columns, such as age or a site's indicator, whose linear effects on the others are "
         "released and taken off every row before the components are found: numbers from 0, or "
         "names.",
         (PCA,), FITS, examples=(("age",),),
         more="Only where the whole second moment is released, and beside no ``missing`` and no "
         "``row_norm='max'``.",
+    ),
+    Option(
+        "within_sites", (Flag(),), False,
+        "Whether each site's rows are centred by that site's own mean, so that components and "
+        "covariances are those within sites. It publishes a noisy mean and number of rows of "
+        "every site.",
+        (PCA, COVARIANCE), SITES,
+        more="Needs a private centre, and no ``missing``. ``site_means_`` has the means, and "
+        "``without_site`` takes a site's off new rows (docs/sites.md).",
     ),
     Option(
         "covariance_type", (OneOf(("spherical", "diag", "full", "tied")),), "spherical",
@@ -310,6 +366,16 @@ OF_MODELS: tuple[Option, ...] = (
         "rows, the variances of the components being released for it.",
     ),
     Option(
+        "scores_by", (SomeColumns(), TEXT, NONE), None,
+        "With scores: a category of the schema, or columns that are 1 in rows of one group and 0 "
+        "in others, as numbers from 0 or names. The scores are counted by group, and these "
+        "columns have no part in the components.",
+        (PCA,), FITS, examples=("stage",),
+        more="It costs no more: a row is in one cell of one group, or in none where it has no "
+        "group. Only where the whole second moment is released once, beside no ``covariates`` and "
+        "no ``missing``.",
+    ),
+    Option(
         "power_rounds", (WholeNumber(1, MOST_POWER_ROUNDS), NONE), None,
         "Rounds of mechanism 'power', 1000 at most; 4 by default.",
         (PCA,), ("table",),
@@ -365,9 +431,18 @@ OF_MODELS: tuple[Option, ...] = (
         "What becomes of rows with missing entries: they are left out ('leave-out'), or kept. Then "
         "a missing entry is taken for the mean ('zero'), and corrected for by released counts of "
         "each column's entries ('independent') or of each pair's ('pairs', for few columns).",
-        (PCA, COVARIANCE), FITS,
+        (PCA, COVARIANCE), PRIVATE,
         more="Rows that are left out are not counted: the result is of complete rows. A row with "
         "an infinite entry is always left out.",
+    ),
+    Option(
+        "missing", (OneOf(("refuse", "leave-out", "fill")),), "refuse",
+        "What becomes of rows with missing entries: they are refused, left out, or filled by "
+        "regression on the directions tracked so far.",
+        (PCA,), ("tracking",),
+        more="A missing entry becomes its mean given the row's others, under a normal law of what "
+        "is tracked (Tipping and Bishop 1999); the block is folded, and filled anew from that, "
+        "until it changes little. Incremental SVD of filled rows is of Balzano and Wright (2013).",
     ),
     Option(
         "precision", (OneOf(("double", "single")),), "double",

@@ -19,6 +19,7 @@ from eigenveil.errors import EigenveilError
 from eigenveil.models.domains import (
     EPSILON,
     NONE,
+    WEIGHT,
     Generator,
     LedgerPlace,
     Name,
@@ -33,49 +34,24 @@ from eigenveil.models.domains import (
 from eigenveil.models.model_options import (
     ALL,
     DELTA,
-    FITS,
-    ICA,
     MOST_ROWS_OF_UNIT,
+    OF_COUNTS,
     OF_MODELS,
     OF_SKETCH,
     ONE,
     PCA,
     PRIVATE,
-    SHARE,
     SITES,
     TENSORS,
     WHOLE_MOMENT,
 )
 
 # Of several sites, what a study has in fields of its own, or not at all.
-_LEFT_OUT = ("n_components", "site_epsilon", "random_state")
+OF_SITES = {"site_epsilon": "epsilon", "weights": "weight"}  # Options, as fields of a study's sites
+_LEFT_OUT = ("n_components", *OF_SITES, "random_state")
 
 OPTIONS: tuple[Option, ...] = (
-    Option(
-        "n_components", (WholeNumber(), SHARE, OneOf(("auto",))), 2,
-        "Number of components, from 1 to the number of columns; or, as 0.95 does, the share of the "
-        "variance that the fewest shall explain; or 'auto': as many as stand above the noise. Of "
-        "these there are 32 at most, and none is below the noise.",
-        (PCA,), PRIVATE,
-        more="Either of these is chosen from what was released, at no cost; not with mechanisms "
-        "'bingham' and 'power', which release so many and no more.",
-    ),
-    Option(
-        "n_components", (WholeNumber(),), 2,
-        "Number of components, from 1 to the number of columns.",
-        (PCA,), ("tracking",),
-    ),
-    Option(
-        "n_components", (WholeNumber(), OneOf(("auto",))), "auto",
-        "Number of components (means, topics), or 'auto': as many as stand above the noise, at "
-        "most 32.",
-        TENSORS, FITS,
-    ),
-    Option(
-        "n_components", (WholeNumber(),), 2,
-        "Number of sources, from 2 to 20: as many leading directions of the rows are unmixed.",
-        (ICA,), FITS,
-    ),
+    *OF_COUNTS,
     Option(
         "epsilon", (EPSILON,), 1.0,
         "Privacy target: a number above 0. Smaller is more private; 0.1 to 4 are usual. Beyond 40 "
@@ -92,8 +68,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "adjacency", (OneOf(("add-remove", "replace-one")),), "add-remove",
-        "Whose presence is protected: 'add-remove' (one row more or less) or 'replace-one' (one "
-        "row changed, row counts public).",
+        "Whose presence is protected: 'add-remove' (adding or removing one row) or 'replace-one' "
+        "(changing one row; row counts are public).",
         ALL, PRIVATE,
     ),
     Option(
@@ -168,9 +144,18 @@ OPTIONS: tuple[Option, ...] = (
         ALL, SITES, examples=(16,),
     ),
     Option(
-        "site_epsilon", (OfSites(), NONE), None,
+        "site_epsilon", (OfSites("smaller epsilon", EPSILON), NONE), None,
         "Smaller targets of single sites; their rows then count with a smaller weight.",
         ALL, SITES, privacy=True,
+    ),
+    Option(
+        "weights", (OfSites("weights", WEIGHT), NONE), None,
+        "How much a row of each site counts beside one of another: public numbers above 0, such "
+        "as the quality of their measurements; left out, all rows count alike.",
+        ALL, SITES,
+        more="Give one for every site; only their proportions matter. The heaviest site has the "
+        "study's guarantee, or its own of ``site_epsilon``, and the others a stronger one: "
+        "``site_guarantees_``.",
     ),
     Option(
         "expected_rows", (WholeNumber(), NONE), None,
@@ -221,6 +206,15 @@ def study_options(task: str) -> Mapping[str, Option]:
     return MappingProxyType(
         {name: one for name, one in options_of(task, "sites").items() if name not in _LEFT_OUT}
     )
+
+
+def of_sites(sites: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float] | None]:
+    """The options that say something of single sites, as a study has them."""
+    found = list(sites)
+    return {
+        option: {one["name"]: one[field] for one in found if one[field] is not None} or None
+        for option, field in OF_SITES.items()
+    }
 
 
 def tasks_with(name: str, *paths: Path) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
@@ -15,6 +16,7 @@ from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.display import plan_html
 from eigenveil.models.options import Options
 from eigenveil.models.schedule import CENTER, COUNTS_OF_HOLES, OBSERVED, SCALE, Planned, Step
+from eigenveil.moments.preparation import Apart
 from eigenveil.moments.rows import Precision
 from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
 from eigenveil.privacy.budget import StepBudget, split_budget
@@ -39,8 +41,9 @@ class BasePlan(Settled):
     ``missing`` says what becomes of entries that were not observed; ``precision`` in which
     arithmetic rows are prepared, however they are stored; ``unit``
     names whose rows are protected together, each counting 1 over ``max_rows_per_unit`` or over
-    their number, where that is larger; ``scaled`` is where columns' scales come from, ``ranged``
-    whether public ranges of columns are given, and ``variables`` how many there are: a category's
+    their number, where that is larger; ``sites`` is how many have a centre of their own;
+    ``scaled`` is where columns' scales come from, ``ranged`` whether public ranges of columns are
+    given, and ``variables`` how many there are: a category's
     columns are one; ``winsorize`` is the share of a column's entries that is clipped at either end.
     """
 
@@ -63,6 +66,7 @@ class BasePlan(Settled):
     ranged: bool = False
     winsorize: float | None = None
     variables: int = Field(default=1, ge=1)
+    sites: int = Field(default=0, ge=0, exclude_if=operator.not_)
 
     def _repr_html_(self) -> str:
         return plan_html(self)
@@ -83,6 +87,16 @@ class BasePlan(Settled):
         """The release of what was observed, where it is corrected for: before all others."""
         counts = COUNTS_OF_HOLES.get(self.missing)
         return [] if counts is None else [Planned(OBSERVED, "missing", counts)]
+
+    @property
+    def apart(self) -> Apart | None:
+        """Categories whose levels are not shortened with a row's other entries."""
+        return None
+
+    @property
+    def kept(self) -> float:
+        """What they leave of a prepared row's squared norm."""
+        return 1.0 if self.apart is None else self.apart.kept
 
     @cached_property
     def weighted(self) -> bool:
@@ -132,14 +146,21 @@ class BasePlan(Settled):
             "budget_split": dict(self.fractions),
             "sketch_size": self.sketch_columns if self.sketched else None,
             "scale": {"private": "private", "public": (1.0,) * self.features}.get(self.scaled),
-            "ranges": ((0.0,) * self.features, (1.0,) * self.features) if self.ranged else None,
+            "ranges": ((0.0, 1.0),) * self.features if self.ranged else None,
         }
 
     def context(self) -> dict[str, Any]:
         return {
             "features": self.features,
             "noise_draws": self.noise_draws,
-        } | ({"variables": self.variables} if self.finds_scales else {})
+        } | {
+            name: value
+            for name, value, there in (
+                ("variables", self.variables, self.finds_scales),
+                ("sites", self.sites, self.sites > 0),
+            )
+            if there
+        }
 
     @abstractmethod
     def _schedule(self) -> tuple[Planned, ...]:

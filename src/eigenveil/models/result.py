@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -26,6 +27,7 @@ from eigenveil.moments.compiled import in_use
 from eigenveil.privacy.certificate import Certificate, RequestedGuarantee, make_certificate
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.tables.schema import Schema
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -60,10 +62,12 @@ class Result:
     factors: Any  # Of the task; arrays cannot be written
     features: int
     names: tuple[str, ...] | None  # Of the features
-    certificate: Certificate  # Its `model` is the digest of factors, features and names
+    certificate: Certificate  # Its `model` is the digest of factors, features, names and schema
     # What else belongs to the fit and is not released: traffic, for example
     details: Mapping[str, Any] = field(default_factory=dict)
     loaded: bool = False  # Whether it was read from a file
+    schema: Schema | None = None  # Of the table, by which its columns became the features
+    whole: Any = None  # The fit's factors, where these are the first components of them
     guarantee: Guarantee = field(init=False)  # What the certificate gives
     _seal: str = field(init=False)
 
@@ -74,8 +78,10 @@ class Result:
         self.check()
 
     def check(self) -> None:
-        if self.certificate.model != model_digest(
-            self.factors, features=self.features, names=self.names
+        if self.certificate.model != self._digest(self.released) or (
+            self.whole is not None
+            and self._digest(self.factors)
+            != self._digest(self.whole.first(len(self.factors.components)))
         ):
             raise changed("The model is not the one that its certificate was made for.")
         if self.plan.hash != self.certificate.plan_hash:
@@ -85,6 +91,14 @@ class Result:
         if self._seal != self._reported():
             raise changed("The certificate or the parameters were changed after the fit.")
 
+    @property
+    def released(self) -> Any:
+        """The factors that the certificate was made for."""
+        return self.factors if self.whole is None else self.whole
+
+    def _digest(self, factors: Any) -> str:
+        return model_digest(factors, features=self.features, names=self.names, schema=self.schema)
+
     def _reported(self) -> str:
         text = self.certificate.model_dump_json() + json.dumps(self.spec.parameters)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -92,6 +106,11 @@ class Result:
     @cached_property
     def views(self) -> dict[str, Guarantee]:
         return self.certificate.guarantees()
+
+    @property
+    def row_bound(self) -> float:
+        """The norm at which rows were shortened, less what levels of categories have apart."""
+        return float(self.factors.row_bound * math.sqrt(self.plan.kept))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -108,7 +127,7 @@ class Result:
 
     def __reduce__(self) -> Any:  # arrays come out of a pickle frozen, too
         kept = (self.spec, self.plan, self.factors, self.features, self.names, self.certificate)
-        return Result, (*kept, self.details, self.loaded)
+        return Result, (*kept, self.details, self.loaded, self.schema, self.whole)
 
 
 class View(Generic[T]):
@@ -187,11 +206,13 @@ def made_of(kind: Callable[..., F], parts: Mapping[str, Any]) -> F:
     return kind(**others, released=released)
 
 
-def model_digest(factors: Any, *, features: int, names: Sequence[str] | None) -> str:
+def model_digest(
+    factors: Any, *, features: int, names: Sequence[str] | None, schema: Schema | None = None
+) -> str:
     """SHA-256 of everything in a model, as hexadecimal digits.
 
     It covers the names, types, shapes and bytes of the arrays of the factors, their other values
-    (floats to the last bit), the number of features and their names.
+    (floats to the last bit), the number of features, their names, and the schema if there is one.
     """
     values: dict[str, Any] = {}
     arrays: list[NDArray[Any]] = []
@@ -207,6 +228,7 @@ def model_digest(factors: Any, *, features: int, names: Sequence[str] | None) ->
         "features": features,
         "names": None if names is None else [str(name) for name in names],
     }
+    head |= {} if schema is None else {"schema": schema.hash}
     digest = hashlib.sha256()
     _take(digest, json.dumps(head, sort_keys=True).encode())
     for array in arrays:
@@ -227,6 +249,7 @@ def certificate_of(
     *,
     names: Sequence[str] | None,
     dependent: bool,
+    schema: Schema | None = None,
     view: str = "outsider",
     **of_run: Any,
 ) -> Certificate:
@@ -234,7 +257,7 @@ def certificate_of(
     return make_certificate(
         software=_software(),
         plan=plan.model_dump(mode="json"),
-        model=model_digest(factors, features=plan.features, names=names),
+        model=model_digest(factors, features=plan.features, names=names, schema=schema),
         target=claim_of(plan, view=view),
         releases=releases,
         stopped=_stopped(factors),
@@ -313,10 +336,9 @@ def _plain(value: Any) -> Any:
 
 # -- What a model's file holds.
 
-
 # Their lengths are not that of the components; the last may be NaN.
 _OF_FEATURES = ("mean", "mean_error", "scale")
-_OF_COVARIATES, _OF_SHAPES = "covariate_effects", "covariances"
+_OF_COVARIATES, _OF_SHAPES, _OF_SITES = "covariate_effects", "covariances", "site_means"
 _OF_ANY_LENGTH = ("strengths", "criteria", "score_range")
 _MAY_BE_NAN = ("explained_variance", "explained_variance_ratio")
 
@@ -343,6 +365,8 @@ def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, nam
             size = (count, width)
         if name in _OF_ANY_LENGTH:
             size = (array.size,)
+        if name == _OF_SITES:
+            size = (len(array), width)
         if name == _OF_COVARIATES:
             size = (width, *array.shape[1:2])
         if name == _OF_SHAPES and array.ndim > 1:  # of "diag", "tied" and "full"

@@ -26,13 +26,15 @@ from eigenveil.models.schedule import (
     NEAR_SCALE,
     SCALE,
     SECOND_CENTER,
+    SITE_MEANS,
     Step,
 )
 from eigenveil.models.shapes import COUNT_WEIGHT, rehearse
 from eigenveil.moments.accumulators import Accumulator, RowSum
 from eigenveil.moments.histograms import ColumnHistogram, NormHistogram, range_of
+from eigenveil.moments.preparation import AS_IT_IS, Preparation
 from eigenveil.moments.release import Release
-from eigenveil.moments.rows import AS_IT_IS, BITS, Precision, Preparation, RowRule
+from eigenveil.moments.rows import BITS, Precision, RowRule
 from eigenveil.noise.entries import coordinates
 from eigenveil.privacy import statistics
 from eigenveil.privacy.budget import StepBudget
@@ -116,6 +118,8 @@ class RoundState(Generic[PlanT]):
     # How the parties of a study share the noise of a step
     sharing: Mapping[Step, Sharing] = field(default_factory=dict)
     center: NDArray[np.float64] | None = None  # Released or public
+    # Of each site, what its centre has beyond this; `None` where all have the same
+    site_offsets: NDArray[np.float64] | None = None
     center_error: float = 0.0  # Expected squared norm of the released centre's noise
     # Deviations of its entries, in the data's units; `None` where it is public
     center_deviations: NDArray[np.float64] | None = None
@@ -124,7 +128,7 @@ class RoundState(Generic[PlanT]):
     # What is done to the entries of rows first; all else is in its units
     preparation: Preparation = AS_IT_IS
     observed: Observed | None = None  # Released counts of the entries that are there
-    # Expected energy that the noise of covariates' effects gives to a row
+    # Expected energy that the noise of covariates' effects, and of sites' means, gives to a row
     effects_error: float = 0.0
     # Of the rows about the centre, where they were released before the second moment
     norms: NormScale | None = None
@@ -166,10 +170,24 @@ class RoundState(Generic[PlanT]):
         """Weight at which the next sum must carry the row count: 0 once it is known."""
         return 0.0 if self.rows is not None else COUNT_WEIGHT
 
+    @property
+    def centers(self) -> NDArray[np.float64] | None:
+        """What rows are centred by: shape (D,), or where sites have their own, (S, D)."""
+        if self.center is None or self.site_offsets is None:
+            return self.center
+        return np.asarray(self.center + self.site_offsets)
+
+    def rescale_centers(self, factors: Any) -> None:
+        """The centres in units that are so many of the units before."""
+        if self.center is not None:
+            self.center = self.center * factors
+        if self.site_offsets is not None:
+            self.site_offsets = self.site_offsets * factors
+
     def histogram(self) -> NormHistogram:
         """Norms of the rows less the centre."""
         return NormHistogram(
-            self.center,
+            self.centers,
             precision=self.plan.precision,
             preparation=self.preparation,
             weighted=self.plan.weighted,
@@ -178,7 +196,7 @@ class RoundState(Generic[PlanT]):
     def rule(self, bound: float = 0.0, *, centered: bool = True, **precision: Any) -> RowRule:
         """How rows are prepared for a sum: about the centre, shortened to ``bound``."""
         return RowRule(
-            center=self.center if centered else None,
+            center=self.centers if centered else None,
             bound=bound,
             preparation=self.preparation,
             **({"precision": self.arithmetic} | precision),
@@ -201,8 +219,7 @@ class RoundState(Generic[PlanT]):
         self.stopped = self.plan.planned(name).ends
         self.advice = (
             f"Too few rows for the budget: {self.stopped}. Give a public row_bound (the largest "
-            "norm that a row can have), or use a larger epsilon or more rows: 'eigenveil plan' "
-            "simulates what they show."
+            "norm that a row can have), or use a larger epsilon or more rows."
         )
 
     def longest_error(self, expected: float) -> float:
@@ -272,11 +289,14 @@ def find_scales(
     found = scales_of((first, second, third), ranges, closer, variables)
     state.preparation = Preparation(found.offset, found.scale, LIMIT, holes)
     hidden = np.flatnonzero(found.scale == 0)
+    if plan.apart is not None:
+        state.preparation = plan.apart.left_out(state.preparation, plan.features)
+        hidden = np.setdiff1d(hidden, plan.apart.columns)
     if hidden.size:
         which = "1 column was" if hidden.size == 1 else f"{hidden.size} columns were"
         state.advice = (
-            f"{which} left out (unscaled_): constant, or noise hides the spread. Give ranges= "
-            "where they are known, leave such columns out, or use a larger epsilon."
+            f"{which} left out (unscaled_): constant, or the noise hides the spread. Give "
+            "ranges= if you know them, leave the columns out, or use a larger epsilon."
         )
     if hidden.size == plan.features:
         state.stopped = plan.planned(CLOSER_RANGES).ends
@@ -329,6 +349,42 @@ def find_center(
     return near if near.found else scale
 
 
+def find_site_means(
+    state: RoundState[Any], scale: NormScale | None
+) -> Generator[Round, Answers, None]:
+    """Each site's own centre, where the plan has these: the common one, moved by its mean.
+
+    Means are shrunk by what their noise is expected to be of them (James and Stein), so that a site
+    of few rows, or one that was lost, keeps the common centre.
+    """
+    plan: BasePlan = state.plan
+    if not plan.sites:
+        return
+    bound = plan.row_bound
+    if bound is None:
+        assert scale is not None
+        bound = scale.quantile(_CENTER_QUANTILE)
+    sums = RowSum(
+        state.rule(bound, extra_bits=2),
+        features=plan.features,
+        count_weight=COUNT_WEIGHT,
+        blocks=plan.sites,
+    )
+    answers = yield (state.query(SITE_MEANS, sums),)
+    release = answers[SITE_MEANS]
+    values = release.values.reshape(plan.sites, plan.features + 1)
+    deviation = release.record.noise.deviation(release.values.size)
+    counts, error = values[:, -1] / COUNT_WEIGHT, deviation / COUNT_WEIGHT
+    rows = np.maximum(counts, 2.0 * error)  # fewer cannot be told from none
+    means = values[:, :-1] * (bound / rows)[:, None]
+    lengths = np.sum(means * means, axis=1)
+    noise = plan.features * (deviation * bound / rows) ** 2 + lengths * (error / rows) ** 2
+    kept = np.maximum(0.0, lengths - noise) / np.maximum(lengths, np.finfo(float).tiny)
+    kept[counts <= 2.0 * error] = 0.0
+    state.site_offsets = kept[:, None] * means
+    state.effects_error += float(np.sum(rows * kept**2 * noise) / np.sum(rows))
+
+
 def prepared_center(
     center: NDArray[np.float64] | None, preparation: Preparation
 ) -> NDArray[np.float64] | None:
@@ -365,5 +421,7 @@ def _mean(
     unit = bound / (state.rows * shares)
     mean = np.asarray(values[:features] * unit)
     error = noise.deviation(features) ** 2 * (unit @ unit)
+    if state.plan.apart is not None:
+        mean[state.plan.apart.columns] = 0.0
     own = (noise.deviation(features) * unit) ** 2 + (mean * state.rows_error / state.rows) ** 2
     return mean, float(error), own

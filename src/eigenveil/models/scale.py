@@ -139,10 +139,7 @@ class NormScale:
 
 
 def read_scale(
-    release: Release,
-    *,
-    known: NormScale | None = None,
-    origin: NDArray[np.float64] | None = None,
+    release: Release, *, known: NormScale | None = None, origin: NDArray[np.float64] | None = None
 ) -> NormScale:
     """The runs of norm bins that stand out from the noise of a released histogram.
 
@@ -187,7 +184,6 @@ def read_scale(
 # even share of the rows' energy. The steps below were read off runs on six data sets (digits,
 # MNIST, Covertype, wine, and two of sensor readings) at epsilon from 0.1 to 10; ``make bench``
 # repeats them.
-
 
 # (r at most, clip at this quantile of the norms); unit rows beyond the last
 _STEPS = ((0.008, 0.95), (0.03, 0.90), (0.06, 0.50))

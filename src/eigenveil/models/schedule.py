@@ -44,41 +44,29 @@ class Planned:
 
 
 NO_NORMS = "the released histogram of the rows' norms shows nothing above its noise"
-
-
 NO_BOUND = f"{NO_NORMS}, so that no bound on them can be chosen"
-
-
 _NO_SCALES = "no column's released histogram shows anything above its noise"
-
 
 # Names of the releases that find a private centre, in order (tables.md, section 2a).
 SCALE, CENTER = "scale", "center"
-
-
 NEAR_SCALE, SECOND_CENTER = "scale about the center", "center, second stage"
 
+# Of the centres of single sites, where these are asked for.
+SITE_MEANS = "means of sites"
 
 # Of the norms about the centre that is kept.
 CENTERED_SCALE = "scale of centered rows"
 
-
 # What is counted where entries are missing, by what is made of it.
 OBSERVED = "observed entries"
-
-
 COUNTS_OF_HOLES: Mapping[str, StatisticName] = {
     "independent": "column-counts",
     "pairs": "pair-counts",
 }
 
-
 # Of the columns' middles and scales, in order (tables.md, section 2).
 COLUMNS, COLUMN_RANGES = "columns", "columns, over ranges"
-
-
 CLOSER_RANGES = "columns, over closer ranges"
-
 
 # Parts of the step's share: the first round's bins are the most, and hold the fewest rows each.
 _OF_COLUMNS = {COLUMNS: 0.4, COLUMN_RANGES: 0.3, CLOSER_RANGES: 0.3}

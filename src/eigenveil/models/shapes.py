@@ -31,26 +31,6 @@ _LARGEST_GAIN = 1.01
 Range = tuple[float, float]
 
 
-def _one(plan: BasePlan) -> Range:
-    del plan
-    return 1.0, 1.0
-
-
-def _one_variable(plan: BasePlan) -> int:
-    del plan
-    return 1
-
-
-def _usual(plan: BasePlan) -> list[dict[str, float]]:
-    del plan
-    return [{}]
-
-
-def _always(plan: BasePlan, asked: Description) -> bool:
-    del plan, asked
-    return True
-
-
 @dataclass(frozen=True)
 class ReleaseShape:
     """What a plan can make of one statistic."""
@@ -63,13 +43,13 @@ class ReleaseShape:
     clip: Range = (1.0, 1.0)
     variance: Range = (0.0, 0.0)
     # Between which numbers these parameters of a record are
-    gain: Callable[[BasePlan], Range] = _one
+    gain: Callable[[BasePlan], Range] = lambda _: (1.0, 1.0)
     # The parameters that cost most; each of several where it is not known which do
-    costliest: Callable[[BasePlan], list[dict[str, float]]] = _usual
+    costliest: Callable[[BasePlan], list[dict[str, float]]] = lambda _: [{}]
     # Whether the sum is of the kind that the plan has, and not larger
-    fits: Callable[[BasePlan, Description], bool] = _always
+    fits: Callable[[BasePlan, Description], bool] = lambda _, __: True
     # Number of variables of which a row counts in a histogram
-    variables: Callable[[BasePlan], int] = _one_variable
+    variables: Callable[[BasePlan], int] = lambda _: 1
     # Whether rows with weights count in whole shares, of which the sum must know
     counts_shares: bool = False
     # Exponent of the sum's own grid, where the plan alone gives it: of counts of rows, or of parts
@@ -89,10 +69,6 @@ def _matrix(plan: BasePlan) -> int:
     columns = plan.way.columns(plan) if isinstance(plan, Plan) else plan.sketch_columns
     assert columns is not None
     return plan.features * columns
-
-
-def _tensor(plan: BasePlan) -> int:
-    return tensor_size(plan.rank)
 
 
 def _planned(plan: BasePlan) -> int:
@@ -117,12 +93,8 @@ def _few_columns(plan: BasePlan, asked: Description) -> bool:
 
 def _few_cells(plan: BasePlan, asked: Description) -> bool:
     planned = [each.sizes or (0,) for each in plan.schedule if each.step == "scores"]
-    cells: int = asked.cells**asked.columns
+    cells: int = asked.cells**asked.columns * max(1, len(asked.groups))
     return any(cells <= sizes[-1] for sizes in planned)
-
-
-def _same_norm(plan: BasePlan, asked: Description) -> bool:
-    return asked.nuclear == (plan.noises["moment"].norm == "nuclear")
 
 
 SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
@@ -153,7 +125,7 @@ SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
             costliest=lambda _: [{"gain": _LARGEST_GAIN}],
         ),
         "third-moment": ReleaseShape(
-            _tensor,
+            lambda plan: tensor_size(plan.rank),
             counts_shares=True,
             variance=(0.0, LARGEST_VARIANCE),
             costliest=lambda _: [{"variance": 0.0}, {"variance": LARGEST_VARIANCE}],
@@ -165,7 +137,11 @@ SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
             counts=(1.0, 1.0),
             fits=_same_components,
         ),
-        "document-pairs": ReleaseShape(_symmetric, clip=(0.0, 1.0), fits=_same_norm),
+        "document-pairs": ReleaseShape(
+            _symmetric,
+            clip=(0.0, 1.0),
+            fits=lambda plan, asked: asked.nuclear == (plan.noises["moment"].norm == "nuclear"),
+        ),
         "word-shares": ReleaseShape(lambda plan: plan.features, clip=(0.0, 1.0)),
         "document-sketch": ReleaseShape(
             _matrix,
@@ -178,7 +154,7 @@ SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
             fits=lambda plan, asked: asked.columns <= plan.sketch_columns,
         ),
         "document-triples": ReleaseShape(
-            _tensor,
+            lambda plan: tensor_size(plan.rank),
             counts_shares=True,
             gain=lambda _: (1.0, 2.0),
             costliest=lambda plan: [

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
@@ -24,8 +25,10 @@ from eigenveil.errors import (
     NoisyResultWarning,
     OutputError,
     PrivacyError,
+    WeakPrivacyWarning,
     callers_level,
     listed,
+    number_text,
     printable,
     short_name,
 )
@@ -45,9 +48,10 @@ from eigenveil.models.result import (
     made_of,
     parts_of,
 )
-from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
+from eigenveil.models.task import task_of_plan
 from eigenveil.privacy.certificate import certificate_from
 from eigenveil.tables.adapters import validated
+from eigenveil.tables.schema import parse_schema
 
 _MODEL_FORMAT = "eigenveil-model-3"
 # Columns named where some are left out.
@@ -78,6 +82,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
     guarantee_ = View(lambda result: result.guarantee)
     n_components_ = View(lambda result: result.plan.n_components)
     released_ = View(lambda result: dict(result.factors.released))
+    schema_ = View(lambda result: result.schema)
 
     @property
     def n_features_in_(self) -> int:
@@ -132,14 +137,13 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         NotFittedError
         DataError
             ``bad-level``, ``unknown-choice``, ``intervals-of-nothing``,
-            ``intervals-of-other-version``; ``no-intervals`` of models that have none.
+            ``intervals-of-other-version``.
         """
         return asked(self._check_fitted(), level, of, self._quantities)
 
     def _quantities(self, result: Result, level: float, of: Kind) -> Iterable[Quantity]:
         """What a result of this family has intervals of."""
-        del level, of
-        raise DataError("no-intervals", estimator=result.spec.estimator)
+        raise NotImplementedError
 
     def compare(self, X: ArrayLike) -> BesideExact:
         """This result beside the exact one of the rows themselves. NOT PRIVATE: for their owner.
@@ -186,7 +190,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         """
         result = self._check_fitted()
         result.check()
-        factors = parts_of(result.factors)
+        factors = parts_of(result.released)
         arrays: dict[str, Any] = {
             name: value for name, value in factors.items() if isinstance(value, np.ndarray)
         }
@@ -196,7 +200,9 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
             "parameters": result.spec.parameters,
             "features": result.features,
             "names": result.names,
+            "schema": None if result.schema is None else result.schema.as_dict(),
             "numbers": {name: value for name, value in factors.items() if name not in arrays},
+            "kept": None if result.whole is None else len(result.factors.components),
             "certificate": result.certificate.model_dump(mode="json"),
         }
         with replacing(Path(path)) as scratch, scratch.open("wb") as file:
@@ -273,7 +279,11 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         advice = getattr(result.factors, "advice", "") + _left_out(result)
         if advice or (usable is not None and not np.any(usable)):
             text = advice.strip() or _ALL_NOISE
+            if usable is not None and not np.any(usable):
+                text += f" How many rows would do: {_finds_rows(result)}."
             warnings.warn(text, NoisyResultWarning, stacklevel=callers_level())
+        if weak := _weak(result):
+            warnings.warn(weak, WeakPrivacyWarning, stacklevel=callers_level())
 
     def _check_fitted(self) -> Result:
         """The result; raises where nothing was fitted or loaded yet.
@@ -285,16 +295,25 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         return self._result
 
     def _validated(self, X: ArrayLike, **checks: Any) -> Any:
-        """Rows as scikit-learn checks them, less the column of units that the fit had."""
-        if self._result is None:
-            return validated(self, X, **checks)
-        return validated(self, X, unit=self._result.plan.unit, genes=self._result.names, **checks)
+        """Rows as scikit-learn checks them, less the column of units that the fit had.
 
-    def _new_rows(self, X: ArrayLike, *, ensure_all_finite: bool | str = "allow-nan") -> Any:
+        Columns of the table itself are read as the fit's schema says.
+        """
+        if (found := self._result) is None:
+            return validated(self, X, **checks)
+        given = {"names": found.names, "schema": found.schema} | checks
+        return validated(self, X, unit=found.plan.unit, **given)
+
+    def _new_rows(
+        self, X: ArrayLike, *, ensure_all_finite: bool | str = "allow-nan", **instead: Any
+    ) -> Any:
         """New rows with the columns of the fit, dense or sparse, in their own precision."""
-        self._check_fitted()
+        result = self._check_fitted()
         kept = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": False}
-        return self._validated(X, ensure_all_finite=ensure_all_finite, **kept)
+        rows = self._validated(X, ensure_all_finite=ensure_all_finite, **kept | instead)
+        if ensure_all_finite == "allow-nan" and not result.plan.holes:
+            refuse_missing(rows)
+        return rows
 
     @property
     def _unfitted(self) -> str:
@@ -303,14 +322,57 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # an estimator of which nothing is fitted, such as a loaded result, takes no rows to fit
-        tags.input_tags.allow_nan = hasattr(self, "epsilon")
+        # a fit leaves rows with missing entries out, and nothing else takes any by default
+        tags.input_tags.allow_nan = getattr(self, "missing", "leave-out") != "leave-out"
         tags.input_tags.sparse = True
         tags.non_deterministic = getattr(self, "random_state", None) is None
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._result is not None
+
+
+def refuse_missing(rows: Any) -> None:
+    """Refuse checked rows, dense or sparse, of which some have missing entries, as scikit-learn."""
+    if not rows.shape[0]:
+        return
+    least = rows.min(axis=1)
+    lost = np.isnan(least.toarray() if scipy.sparse.issparse(rows) else least)
+    if lost.any():
+        raise DataError("missing-in-new-rows", lost=np.count_nonzero(lost), rows=lost.size)
+
+
+# Of what a fit should show, the part that :func:`_finds_rows` asks for.
+_QUALITY = 0.9
+
+
+def _finds_rows(result: Result) -> str:
+    """The command that finds how many rows a fit like this one takes."""
+    plan, task = result.plan, task_of_plan(result.plan)
+    words = ["eigenveil plan", f"--task {task.name}", f"--features {result.features}"]
+    if task.counted:
+        given = result.spec.parameters.get("n_components")
+        words.append(f"--components {plan.n_components if given is None else given}")
+    words += [f"--epsilon {number_text(plan.epsilon)}", f"--delta {number_text(plan.delta)}"]
+    return " ".join([*words, f"--quality {_QUALITY} --find rows"])
+
+
+# Above this the odds that a person is in the table may change by a factor of more than 4e8.
+_WEAK_EPSILON = 20.0
+
+
+def _weak(result: Result) -> str:
+    """What an epsilon or a delta does not promise; by released numbers and the target alone."""
+    found, rows = result.guarantee, getattr(result.factors, "rows", 0.0)
+    if found.epsilon > _WEAK_EPSILON:
+        return f"epsilon = {found.epsilon:.4g} promises next to nothing: 0.1 to 4 are usual."
+    if found.delta * max(rows, 1.0) <= 1.0:
+        return ""
+    return (
+        f"delta = {number_text(found.delta)} is above one over the number of rows, about "
+        f"{rows:,.0f}: so much allows publishing the row of one person as it is. Take far less; "
+        "1e-6 is usual."
+    )
 
 
 def _left_out(result: Result) -> str:
@@ -340,6 +402,8 @@ def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
         factors = made_of(kind._FACTORS, arrays | header["numbers"])
         if {*arrays, *header["numbers"]} != parts_of(factors).keys():
             raise ValueError("it leaves out a number")
+        kept, whole = header["kept"], factors
+        factors = whole if kept is None else whole.first(kept)
         certificate = certificate_from(header["certificate"])
         found: dict[str, Any] = {
             "spec": EstimatorSpec(str(header["estimator"]), dict(header["parameters"])),
@@ -348,9 +412,11 @@ def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
             "features": int(header["features"]),
             "names": None if header["names"] is None else tuple(map(str, header["names"])),
             "certificate": certificate,
+            "schema": None if header["schema"] is None else parse_schema(header["schema"]),
+            "whole": None if kept is None else whole,
         }
     except (FileNotFoundError, NotADirectoryError):
-        raise _absent(path) from None
+        raise OutputError("no-model", path=path) from None
     except NOT_A_MODEL as error:
         raise _not_a_model(path, error) from None
     try:
@@ -385,13 +451,9 @@ def estimator_of(path: str | os.PathLike[str]) -> str:
         with _opened(path) as stored:
             return str(_header(stored)["estimator"])
     except (FileNotFoundError, NotADirectoryError):
-        raise _absent(path) from None
+        raise OutputError("no-model", path=path) from None
     except NOT_A_MODEL as error:
         raise _not_a_model(path, error) from None
-
-
-def _absent(path: str | os.PathLike[str]) -> OutputError:
-    return OutputError("no-model", path=path)
 
 
 def _not_a_model(path: str | os.PathLike[str], error: Exception) -> DataError:
@@ -419,17 +481,7 @@ def public_center(center: object, features: int) -> NDArray[np.float64] | None:
     return public
 
 
-def noise_source(random_state: object) -> RandomSource:
-    """Operating-system entropy, or the seeded stand-in that marks the result."""
-    if random_state is None:
-        return SecureSource()
-    if isinstance(random_state, np.random.RandomState):
-        return SeededSource(int(random_state.randint(2**31)))
-    return SeededSource(random_state)  # type: ignore[arg-type]
-
-
 # -- What can be wrong in a file that should hold a model.
-
 
 NOT_A_MODEL = (
     LookupError,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from eigenveil.models.callers import warn_of_callers
 from eigenveil.models.constraints import Configured
 from eigenveil.models.domains import Path
 from eigenveil.models.driver import (
@@ -23,12 +24,14 @@ from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec
 from eigenveil.models.rounds import Answers, Round
-from eigenveil.models.stored import StoredModel, noise_source, public_center
+from eigenveil.models.stored import StoredModel, public_center
 from eigenveil.models.task import task_named
 from eigenveil.moments.histograms import count_variables
 from eigenveil.moments.source import RowSource
+from eigenveil.noise.source import noise_source
 from eigenveil.privacy.guarantee import UNNAMED_UNIT
 from eigenveil.tables.adapters import rows_of
+from eigenveil.tables.adapters.texts import counted, named
 from eigenveil.tables.names import check_features
 from eigenveil.tables.scales import public_preparation
 from eigenveil.tables.units import unit_of
@@ -39,22 +42,28 @@ class TableFit(Configured):
 
     _PATH: ClassVar[Path] = "table"
 
-    def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None, **others: object
+    ) -> Self:
         """Fit to the rows of ``X``, shape (n_samples, n_features), dense or sparse.
 
-        Of topics a row is a document: word counts, whole numbers. That there is at least one row
-        is taken for public.
+        Of topics a row is a document: word counts, whole numbers, or with ``vocabulary`` a text.
+        That there is at least one row is taken for public.
 
         Parameters
         ----------
-        X : array, sparse matrix, frame (in memory or of Dask) or anndata.AnnData
-            Dask's workers read their partitions where they are: docs/dask.md. Of an ``AnnData`` its
+        X : array, sparse matrix, frame (in memory or of Dask), anndata.AnnData, or path
+            Dask's workers read their partitions where they are. Of an ``AnnData`` its
             ``X``, whose genes are the columns; a backed one is read a block at a time.
-            :func:`eigenveil.io.read_cells` reads another layer.
+            :func:`eigenveil.io.read_cells` reads another layer. The file or folder of a path is
+            read as :func:`eigenveil.io.open_rows` does, which has options.
         y : ignored
-        groups : array of shape (n_samples,), optional
-            Each row's unit, such as a patient: all rows of one are protected together. By default
-            the column ``unit`` of a frame or of ``obs``, or none.
+        groups : array of shape (n_samples,) or str, optional
+            Each row's unit, such as a patient: all rows of one are protected together; or the name
+            of the column that says it. By default the column ``unit`` of a frame or of ``obs``, or
+            none.
+        **others
+            Refused, such as ``sample_weight``: all rows count alike.
 
         Raises
         ------
@@ -68,10 +77,17 @@ class TableFit(Configured):
             released before, or ``None``.
         """
         del y
+        self._refuse_others(others)
         options = self._options()
+        if isinstance(groups, str) and options.get("unit") is None:
+            options, groups = options.changed(unit=groups), None
         if groups is not None and options.get("unit") is None:
             options = options.changed(unit=UNNAMED_UNIT)
+        warn_of_callers(of_units=options.get("unit") is not None)
+        words = options.get("vocabulary")
+        X = X if words is None else counted(X, words)
         rows = rows_of(X, unit=options.get("unit"), groups=groups, estimator=self)
+        rows = rows if words is None else named(rows, words)
         check_features("The frame", rows, of_words=task_named(self._TASK).takes_documents)
         return self._fit_rows(options, rows)
 
@@ -88,13 +104,26 @@ class TableFit(Configured):
             Called with ``(release, n)`` after every n rows of a pass.
         """
         options, task = self._options(), task_named(self._TASK)
-        check_features("The source of rows", rows, of_words=task.takes_documents)
+        check_features(
+            "The schema of the rows",
+            rows,
+            of_words=task.takes_documents,
+            targets=task.takes_targets,
+        )
         given = options.get("unit")
         unit = unit_of(rows, given, taken=task.has("unit", self._PATH))
         if unit != given:
             options = options.changed(unit=unit)
         with told_to(progress or current_progress()):
             return self._fit_rows(options, rows)
+
+    @property
+    def partial_fit(self) -> Any:
+        """Not there: a fit reads all rows, and ``hasattr`` says so."""
+        raise AttributeError(
+            f"{type(self).__name__} has no partial_fit: a fit reads all rows at once. fit_rows "
+            "reads files a block at a time; PrivateStreamingPCA takes rows as they come."
+        )
 
     def _fit_rows(self, options: Options, rows: RowSource) -> Self:
         task, model = task_named(self._TASK), self
@@ -104,9 +133,11 @@ class TableFit(Configured):
         # what came with the rows belongs to the parameters, as if it had been given with them
         came = {name: options[name] for name in ("unit", "ranges") if name in options}
         spec = EstimatorSpec.by(model, **came)
-        options = numbered(options, rows.names)
-        public, context = public_columns(options, rows.features, rows.variables)
+        options = numbered(options, rows.names, rows.schema)
+        public, context = public_columns(options, rows.features, rows.names, rows.variables)
         source = noise_source(options.random_state)
+        if rows.schema is not None and rows.schema.groups:
+            context["groups"] = rows.schema.groups
         plan = task.make_plan(options, features=rows.features, **context)
         plan = plan.drawn_from(secure=source.secure)
         charges, outcome = begin_charges(options, plan, files=rows.paths), "stopped"
@@ -148,7 +179,10 @@ def known_ranges(options: Options, rows: RowSource) -> Any:
 
 
 def public_columns(
-    options: Options, features: int, variables: NDArray[np.float64] | None = None
+    options: Options,
+    features: int,
+    names: Sequence[str] | None,
+    variables: NDArray[np.float64] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is public about columns, as rounds take it, and as plans do.
 
@@ -159,7 +193,7 @@ def public_columns(
     }
     if "scale" not in options:
         return public, {}
-    public["preparation"] = public_preparation(options.scale, options.ranges, features)
+    public["preparation"] = public_preparation(options.scale, options.ranges, features, names)
     if not (isinstance(options.scale, str) and options.ranges is None):
         return public, {}
     public["variables"] = variables

@@ -35,13 +35,28 @@ class Task:
     plan_types: Mapping[Path, str]  # Of what they make; that of sites is that of one table
     rounds_of: str  # The rounds of a plan
     quality: str  # What the quality of a simulated fit is, from 0 to 1
+    about: str  # What is found, for whoever chooses a task
+    # Another task, whose ways of planning and of sharing in a study are this one's, too
+    built_on: str = ""
+    drawn: str = "Gaussian rows"  # What fits are simulated of
     documents: str = ""  # What makes documents of rows, where the task takes these
     fine_weights: bool = False  # Whether sites' weights need no rounding for sums of more rows
+    takes_targets: bool = False  # Whether columns with the role of targets are read
     moment: str = "second moment"  # What the second moment is called
     # Parameters of commands that no other task has, and no estimator
     command_options: frozenset[str] = frozenset()
     # A field by which a plan of that path is distinguished from that of one table
     plan_marks: Mapping[Path, str] = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        """The title without what is beside it, as pages have it."""
+        title = self.title.partition(";")[0]
+        return f"{title[:1].upper()}{title[1:]}"
+
+    def own(self, by_task: Mapping[str, Any]) -> Any:
+        """Of a table by tasks its own entry, or that of the task it is built on."""
+        return by_task[self.name if self.name in by_task else self.built_on]
 
     # -- options
 
@@ -134,6 +149,7 @@ _TASKS = (
         plan_marks={"stream": "publish"},
         rounds_of="models.pca.rounds:private_pca",
         quality="captured energy, of the exact subspace's",
+        about="The few directions along which the columns vary most, and vary together.",
         fine_weights=True,
         command_options=frozenset({"projection", "spectrum", "mean_norm"}),
     ),
@@ -148,6 +164,7 @@ _TASKS = (
         plan_types={"table": "models.mixture.plan:MixturePlan"},
         rounds_of="models.mixture.rounds:private_mixture",
         quality="share of rows whose nearest mean is the right one",
+        about="Groups of rows that are alike: their sizes, means and variances.",
         command_options=frozenset({"distance"}),
     ),
     Task(
@@ -161,6 +178,7 @@ _TASKS = (
         plan_types={"table": "models.topics.plan:TopicPlan"},
         rounds_of="models.topics.rounds:private_topics",
         quality="probability that a topic has in common with the fit's",
+        about="Topics of documents: columns are words, and entries how often each occurs.",
         documents="moments.documents.documents:as_documents",
         moment="pair moment",
         command_options=frozenset({"vocabulary", "document_words", "topic_words"}),
@@ -176,7 +194,9 @@ _TASKS = (
         plan_types={"table": "models.covariance.plan:CovariancePlan"},
         rounds_of="models.covariance.plan:private_covariance",
         quality="1 less the covariance's relative error",
+        about="Means, variances and correlations; regressions and more follow at no further cost.",
         fine_weights=True,
+        takes_targets=True,
         command_options=frozenset({"spectrum"}),
     ),
     Task(
@@ -190,6 +210,9 @@ _TASKS = (
         plan_types={"table": "models.ica.plan:ICAPlan"},
         rounds_of="models.ica.plan:private_ica",
         quality="1 less the Moreau-Amari index of Laplace and uniform sources",
+        about="Independent sources that the columns are mixtures of.",
+        built_on=COVARIANCE,
+        drawn="mixed Laplace and uniform sources",
         fine_weights=True,
         command_options=frozenset({"spectrum"}),
     ),

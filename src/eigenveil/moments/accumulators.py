@@ -24,16 +24,9 @@ from eigenveil.moments.exact import (
     spec_of,
 )
 from eigenveil.moments.norms import FloatArray, integer_rows, squared_norms, upper_norms
+from eigenveil.moments.preparation import Preparation
 from eigenveil.moments.release import Release, release_sum, release_vectors
-from eigenveil.moments.rows import (
-    DTYPE,
-    Block,
-    Preparation,
-    RowRule,
-    RowWeights,
-    basis_bits,
-    integer_basis,
-)
+from eigenveil.moments.rows import DTYPE, Block, RowRule, RowWeights, basis_bits, integer_basis
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.calibration import Shape
 from eigenveil.privacy.releases import ReleaseRecord
@@ -199,14 +192,46 @@ class CountedSum(Accumulator):
 
 
 class RowSum(CountedSum):
-    """Sum of prepared rows, in units of the bound; with ``count_weight`` also of the row count."""
+    """Sum of prepared rows, in units of the bound; with ``count_weight`` also of the row count.
+
+    With ``blocks`` the sum of each of so many sites, one after the other: rows add to the block of
+    ``place`` alone, so that they move it no further than a sum of all.
+    """
 
     statistic: StatisticName = "row-sum"
     multiplies = False
 
-    def __init__(self, rule: RowRule, *, features: int, count_weight: float) -> None:
+    def __init__(
+        self,
+        rule: RowRule,
+        *,
+        features: int,
+        count_weight: float,
+        blocks: int = 0,
+        place: int | None = None,
+    ) -> None:
         self.rule, self.features, self.count_weight = rule, features, count_weight
+        self.blocks, self.place = blocks, place
         self._sum = ExactSum((rule.width(features),), largest_term=math.ldexp(1.0, rule.bits))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        (size,) = super().shape
+        return (size * max(1, self.blocks),)
+
+    def integers(self) -> Integers:
+        own = super().integers()
+        if not self.blocks:
+            return own
+        assert self.place is not None
+        whole = np.zeros((self.blocks, own.size), own.dtype)
+        whole[self.place] = own
+        return whole.reshape(-1)
+
+    def spec(self) -> Spec:
+        given = self.made_with()
+        del given["features"], given["place"]
+        return spec_of(**given)
 
     @property
     def grid(self) -> int:

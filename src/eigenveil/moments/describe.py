@@ -29,17 +29,17 @@ from eigenveil.moments.histograms import (
     ObservedCounts,
     ObservedPairs,
 )
-from eigenveil.moments.rows import (
-    DTYPE,
+from eigenveil.moments.preparation import (
     LARGEST_ASKED,
     LARGEST_EFFECT,
     LARGEST_LIMIT,
-    MOST_SEEN,
+    LEAST_KEPT,
     SMALLEST_ASKED,
+    Apart,
     Effects,
     Preparation,
-    RowRule,
 )
+from eigenveil.moments.rows import DTYPE, MOST_SEEN, RowRule
 from eigenveil.moments.scores import MOST_CELLS, MOST_DIRECTIONS, ScoreHistogram
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.statistics import STATISTICS
@@ -86,8 +86,8 @@ def describe(accumulator: Accumulator, features: int) -> tuple[Description, dict
     return Description(kind=accumulator.statistic, features=features, **found), arrays
 
 
-def rebuild(description: Description, arrays: Arrays) -> Accumulator:
-    """An empty accumulator as described."""
+def rebuild(description: Description, arrays: Arrays, *, place: int | None = None) -> Accumulator:
+    """An empty accumulator as described, of the site at this place where each has its own."""
     d = description
     if d.of is not None:
         return _norms(d, arrays)
@@ -97,6 +97,11 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     for name, array in (("centre", center), ("middle", offset), ("scale", scale)):
         near = array is None or np.abs(array).max() <= _farthest(d)
         _require(near, f"a {d.kind} about a {name} far off")
+    sites = d.centers or d.blocks
+    placed = not sites or (place is not None and place < min(d.centers or sites, d.blocks or sites))
+    _require(placed and (d.centered or not d.centers), f"a {d.kind} of {sites} sites")
+    if center is not None and d.centers:
+        center = center[place]
     lengths = np.array([d.bound]) if scale is None else np.append(scale, d.bound)
     limit = math.inf if d.limit is None else d.limit
     within = _are_lengths(lengths) and not LARGEST_LIMIT < limit < math.inf
@@ -113,10 +118,10 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     _require(d.kind in ACCUMULATORS, "a sum of directions, which one party draws")
     made = ACCUMULATORS[d.kind]
     seen = basis is not None and STATISTICS[d.kind].seen_through
-    squared = not d.products or (
-        seen and d.kind == SecondMoment.statistic and d.columns <= MOST_SEEN
-    )
-    _require(squared, f"a {d.kind} of products of {d.columns} columns")
+    squared = seen and d.kind == SecondMoment.statistic and d.columns <= MOST_SEEN
+    _require(squared or not d.products, f"a {d.kind} of products of {d.columns} columns")
+    apart = Apart(d.apart, d.level) if d.apart else None
+    _require(apart is None or _are_apart(apart, d, scale), f"a {d.kind} of rows without categories")
     rule = RowRule(
         center=center,
         bound=d.bound,
@@ -126,6 +131,7 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
         basis=basis if seen else None,
         clip=d.clip if seen else 1.0,
         products=d.products,
+        apart=apart,
     )
     finest = 0 if made.multiplies else rule.extra_bits
     exact = not made.prepares or (rule.bits >= 1 and rule.extra_bits <= finest)
@@ -138,7 +144,8 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     cells = 1 <= d.cells <= MOST_CELLS if made is ScoreHistogram else d.cells == 0
     _require(cells, f"a {d.kind} of {d.cells} cells a side")
     own = {"rule": rule, "center": center, "preparation": rule.preparation, "basis": basis}
-    return made.from_spec(d, own | {"variables": variables, "arrays": arrays})
+    beside = {"variables": variables, "arrays": arrays, "place": place if d.blocks else None}
+    return made.from_spec(d, own | beside)
 
 
 def _require(holds: bool | np.bool_, what: str) -> None:
@@ -191,6 +198,14 @@ def _are_effects(effects: Effects, features: int) -> bool:
     columns = effects.columns
     there = len(set(columns)) == len(columns) and max(columns) < features
     return there and bool((np.abs(effects.sizes) <= LARGEST_EFFECT).all())
+
+
+def _are_apart(apart: Apart, d: Description, scale: NDArray[np.float64] | None) -> bool:
+    """Whether these are columns, each of one category, that other entries leave room for."""
+    columns, kinds = apart.columns, (SecondMoment.statistic, RowSum.statistic)
+    there = all(d.apart) and len(set(columns)) == len(columns) and max(columns) < d.features
+    there = there and scale is not None and not scale[columns].any()
+    return bool(there and d.kind in kinds and not d.with_basis and apart.kept >= LEAST_KEPT)
 
 
 def _longest_column(basis: NDArray[np.float64]) -> float:

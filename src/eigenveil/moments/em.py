@@ -60,12 +60,7 @@ class Mixture:
 
     @property
     def arrays(self) -> dict[str, Array]:
-        return {
-            "means": self.means,
-            "logs": self.logs,
-            "factors": self.factors,
-            "reaches": self.reaches,
-        }
+        return dict(vars(self))
 
 
 def coordinates_of(squares: Squares, components: int, features: int) -> int:
@@ -240,8 +235,7 @@ class EMSums(Accumulator):
     def integers(self) -> Integers:
         counts = _times(self._counts.integers(), 1 << (-self.grid - self._share_bits - 2))
         means = _times(
-            self._means.integers().ravel(),
-            1 << (-self.grid - self._share_bits - self._entry_bits),
+            self._means.integers().ravel(), 1 << (-self.grid - self._share_bits - self._entry_bits)
         )
         if self.squares == "none":
             return np.concatenate([means, counts])

@@ -12,7 +12,6 @@ from itertools import chain, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.errors import DataError
 from eigenveil.linalg.eigen import single_threaded_blas
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.rows import Block, Precision, Room
@@ -36,7 +35,7 @@ def accumulate(
     """Add all rows to all accumulators but the invalid ones, which are left out."""
     if isinstance(rows, PartitionedRows):
         return _added_elsewhere(rows, accumulators, progress)
-    workers = min(most_workers, _processors())
+    workers = min(most_workers, processors())
     if sum(each.size for each in accumulators) > _MOST_VALUES_FOR_WORKERS:
         workers = 1
     blocks = iter(rows.blocks())
@@ -142,7 +141,7 @@ def _added_elsewhere(
     return Pass(found.rows, found.invalid)
 
 
-def _processors() -> int:
+def processors() -> int:
     """Processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -191,13 +190,6 @@ def _all_invalid(parts: Sequence[InvalidRows]) -> InvalidRows | None:
         next((part.first for part in parts if part.first), ""),
         sum(part.unidentified for part in parts),
     )
-
-
-def check_block(block: Block, names: Sequence[str] | None, *, hint: str) -> None:
-    """Raise where a row of a block is not valid; for what makes no private statement."""
-    block.check()
-    if block.first_invalid is not None:
-        raise DataError("invalid-row", place=_place(block, names), way_out=hint)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -197,7 +198,6 @@ def modulo(integers: Integers) -> NDArray[np.int64]:
 # The description states what to add up, never how large its sensitivity is: whoever rebuilds it
 # works that out from what was rebuilt.
 
-
 Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 # A row counts for at most its largest norm.
 Weight = Annotated[float, Field(ge=0, le=1)]
@@ -250,6 +250,9 @@ class Description(BaseModel):
     count_weight: Weight = 0.0
     clip: float = Field(default=1.0, ge=SHORTEST_SEEN, le=1)
     centered: bool = False
+    # Of so many sites a centre each; and a sum of each
+    centers: int = Field(default=0, ge=0, exclude_if=operator.not_)
+    blocks: int = Field(default=0, ge=0, exclude_if=operator.not_)
     offset: bool = False
     scaled: bool = False
     limit: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -261,7 +264,12 @@ class Description(BaseModel):
     categories: bool = False
     mixture: MixtureSpec | None = None
     cells: int = Field(default=0, ge=0)
+    groups: tuple[Annotated[int, Field(ge=0)], ...] = Field(default=(), exclude_if=operator.not_)
     products: bool = False
+    apart: tuple[tuple[Annotated[int, Field(ge=0)], ...], ...] = Field(
+        default=(), exclude_if=operator.not_
+    )
+    level: float = Field(default=0.0, ge=0, lt=1, exclude_if=operator.not_)
 
     @property
     def with_basis(self) -> bool:
@@ -279,6 +287,8 @@ class Description(BaseModel):
             "variables": self.categories,
         }
         shapes |= {name: (self.features,) for name, there in of_columns.items() if there}
+        if self.centered and self.centers:
+            shapes["center"] = (self.centers, self.features)
         if self.with_basis:
             shapes["basis"] = (self.features, self.columns)
         if self.covariates:
@@ -314,6 +324,7 @@ def spec_of(
         "bound": rule.bound,
         "extra_bits": rule.extra_bits,
         "centered": rule.center is not None,
+        "centers": 0 if rule.center is None or rule.center.ndim == 1 else len(rule.center),
         "offset": first.offset is not None,
         "scaled": first.scale is not None,
         "limit": None if first.limit == math.inf else first.limit,
@@ -325,6 +336,8 @@ def spec_of(
     if first.effects is not None:
         found["covariates"] = first.effects.columns
         arrays["effects"] = first.effects.sizes
+    if rule.apart is not None:
+        found |= {"apart": rule.apart.categories, "level": rule.apart.length}
     if rule.basis is not None:
         found["clip"] = rule.clip
         found["products"] = rule.products

@@ -10,18 +10,13 @@ from numpy.typing import NDArray
 
 from eigenveil.moments import loops
 from eigenveil.moments.accumulators import WEIGHT_BITS, Accumulator, counted
-from eigenveil.moments.exact import (
-    Integers,
-    Spec,
-    spec_of,
-)
+from eigenveil.moments.exact import Integers, Spec, spec_of
 from eigenveil.moments.norms import FloatArray
+from eigenveil.moments.preparation import AS_IT_IS, Preparation
 from eigenveil.moments.rows import (
-    AS_IT_IS,
     DTYPE,
     Block,
     Precision,
-    Preparation,
     RowRule,
     basis_bits,
     scaled_basis,

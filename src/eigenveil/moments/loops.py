@@ -22,7 +22,6 @@ New = Callable[[tuple[int, ...], Any], NDArray[Any]]
 # Entries that one call of a loop is to take, for what it costs beside them to be little.
 _LONG = 512
 
-
 COMPILED: Any = compiled()
 """The compiled loops; ``None`` where NumPy's are used."""
 

@@ -15,13 +15,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments import loops
 from eigenveil.moments.norms import (
     FloatArray,
     integer_rows,
+    squared_norms,
     upper_norms,
     within_range,
 )
+from eigenveil.moments.preparation import AS_IT_IS, Apart, Preparation
 from eigenveil.origins import Origin
 
 Precision = Literal["single", "double"]
@@ -33,111 +34,6 @@ Weighting = Literal["none", "linear", "square"]
 BITS: dict[Precision, int] = {"single": 9, "double": 18}
 MANTISSA: dict[Precision, int] = {"single": 24, "double": 53}
 DTYPE: dict[Precision, Any] = {"single": np.float32, "double": np.float64}
-
-# What may be asked of rows, so that no product of such numbers leaves the arithmetic but by way of
-# a row's own entries: centres and middles are no larger, bounds and scales in between (or 0),
-# limits far within single precision.
-SMALLEST_ASKED, LARGEST_ASKED, LARGEST_LIMIT = 1e-150, 1e150, 1e30
-_FAR_WITHIN_SINGLE = 1e30
-
-# Between these, entries are taken, so that no product with an effect leaves the arithmetic.
-_LARGEST_BESIDE: dict[Any, float] = {np.dtype(np.float32): 1e25, np.dtype(np.float64): 1e250}
-LARGEST_EFFECT = 1e6
-
-
-@dataclass(frozen=True, eq=False)
-class Effects:
-    """Linear effects of some columns on the others, to be taken off (tables.md, section 4)."""
-
-    columns: tuple[int, ...]  # The q covariates, in the order of the effects' columns
-    # Released; of magnitude 1e6 at most. Those on covariates are not looked at.
-    sizes: NDArray[np.float64]
-
-    def taken_off(self, rows: FloatArray) -> FloatArray:
-        """``x - B z`` of each row, and 0 in the covariates' columns, entry by entry."""
-        # a matrix product would round a row differently beside others (docs/proofs/release-grid.md)
-        most = _LARGEST_BESIDE[rows.dtype]
-        found = np.clip(rows, -most, most)
-        given = found[:, list(self.columns)]
-        for index in range(len(self.columns)):
-            sizes = self.sizes[:, index].astype(rows.dtype)
-            found -= given[:, index, None] * sizes
-        found[:, list(self.columns)] = 0.0
-        return np.asarray(found)
-
-
-@dataclass(frozen=True, eq=False)
-class Preparation:
-    """Entries become ``clip((x - offset) / scale, -limit, limit)`` before anything else.
-
-    By public or released numbers, each row by itself, so that no sensitivity changes.
-    """
-
-    # In the data's units; 0 and 1 where there are none. A column of scale 0 becomes 0. No scale is
-    # so small that one over it is infinite.
-    offset: NDArray[np.float64] | None = None
-    scale: NDArray[np.float64] | None = None
-    limit: float = math.inf  # In scales; infinite for none
-    # Whether an entry that is not a number was not observed, rather than wrong: it becomes the
-    # centre's, and the row's norm that of a whole row, `|x_observed| sqrt(D / observed)`
-    holes: bool = False
-    # Of covariates, in the units that entries then have. They are taken off when the centre was
-    # subtracted, not by calling this.
-    effects: Effects | None = None
-
-    def merge_key(self) -> tuple[Any, ...]:
-        effects = self.effects
-        return (
-            *(self.offset, self.scale, self.limit, self.holes),
-            *((None, None) if effects is None else (effects.columns, effects.sizes)),
-        )
-
-    @cached_property
-    def factors(self) -> NDArray[np.float64] | None:
-        if self.scale is None:
-            return None
-        some = self.scale > 0
-        return np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=some)
-
-    def __call__(self, values: FloatArray, dtype: Any) -> FloatArray:
-        """The entries of some rows; those that are not finite are left for the caller."""
-        return self.less(values, None, dtype)
-
-    def less(
-        self,
-        values: FloatArray,
-        center: NDArray[np.float64] | None,
-        dtype: Any,
-        new: loops.New = np.empty,
-    ) -> FloatArray:
-        """The same, less a centre, in an array that ``new(shape, dtype)`` makes."""
-        # nothing of how a number is stored may show: only the wanted arithmetic decides
-        # a centre may be so far off that single precision does not show what is left of an entry
-        near = center is None and (self.is_nothing or self._within_single)
-        return loops.prepared(
-            values,
-            kind=np.float32 if near and dtype == np.float32 else np.float64,
-            dtype=dtype,
-            offset=self.offset,
-            factors=self.factors,
-            limit=self.limit,
-            center=center,
-            new=new,
-        )
-
-    @cached_property
-    def is_nothing(self) -> bool:
-        """Whether entries stay as they are."""
-        return self.offset is None and self.scale is None and self.limit == math.inf
-
-    @cached_property
-    def _within_single(self) -> bool:
-        """Whether offsets and factors are far within the range of single precision."""
-        given = [each for each in (self.offset, self.factors) if each is not None]
-        return all(bool(np.all(np.abs(each) < _FAR_WITHIN_SINGLE)) for each in given)
-
-
-AS_IT_IS = Preparation()
 
 
 class RowWeights(NamedTuple):
@@ -161,7 +57,6 @@ class RowWeights(NamedTuple):
 
 # Largest divisor: its square, and a share of 2**30 times a rank, stay within 64 bits.
 MOST_ROWS_A_UNIT = 1 << 31
-
 
 # Columns that rows are seen through before all products of two are taken.
 MOST_SEEN = 20
@@ -190,10 +85,13 @@ class RowRule:
     # Whether a row is then all products of two entries of what is seen of it, of norm at most 1
     # (docs/proofs/ica.md). With a basis only.
     products: bool = False
+    # Categories whose columns the preparation leaves out. Without a basis only.
+    apart: Apart | None = None
 
     def merge_key(self) -> tuple[Any, ...]:
         own = (self.center, self.bound, self.precision, self.extra_bits, self.basis, self.clip)
-        return (*own, self.products, *self.preparation.merge_key())
+        apart = () if self.apart is None else (str(self.apart),)
+        return (*own, self.products, *apart, *self.preparation.merge_key())
 
     def width(self, features: int) -> int:
         """Entries of a prepared row, of rows with so many features."""
@@ -218,7 +116,7 @@ class RowRule:
             weighting = "none"
         key = (
             *(id(self.center), id(self.preparation), id(self.basis), self.clip, self.products),
-            *(self.bound, self.precision, self.extra_bits, weighting),
+            *(self.bound, self.precision, self.extra_bits, weighting, self.apart),
         )
         # also where another sum of the pass has the same rule: it says which rows are left out
         residuals = block.residuals(self.center, self.precision, self.preparation)
@@ -228,7 +126,9 @@ class RowRule:
                 out[...] = ready
                 ready = out
             return ready, squares
-        limits = self.limits(block, weighting)
+        whole = limits = self.limits(block, weighting)
+        if self.apart is not None:
+            limits = whole - len(self.apart.categories) * self.apart.entries(whole) ** 2
         if self.basis is None:
             rows, norms = residuals
             longest = np.maximum(norms, self.bound)
@@ -246,8 +146,20 @@ class RowRule:
         factors = (np.sqrt(limits) * self._margin(rows.shape[1], limits)) / longest
         if out is None:
             out = block.new(rows.shape, rows.dtype)
-        block.prepared[key] = integer_rows(rows, factors, limits, out)
+        found = integer_rows(rows, factors, limits, out)
+        block.prepared[key] = found if self.apart is None else self._beside(block, found[0], whole)
         return block.prepared[key]
+
+    def _beside(
+        self, block: Block, ready: FloatArray, whole: NDArray[np.float64] | float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Prepared rows with their levels' entries, and their exact squared norms."""
+        assert self.apart is not None
+        levels = self.apart.levels(block.values)
+        levels[block.left_out] = False
+        entries = np.broadcast_to(self.apart.entries(whole), levels.shape[:1])
+        ready[:, self.apart.columns] = levels * entries[:, None]
+        return ready, squared_norms(ready)
 
     @cached_property
     def _seen(self) -> RowRule:
@@ -424,7 +336,6 @@ row_norms = upper_norms
 
 
 # -- Rows seen through a basis.
-
 
 _MOST_DIGITS = 40  # Squares of what is seen through so short a column stay in single precision
 

@@ -86,11 +86,7 @@ class SparkTasks:
 
 
 def read_sums(
-    code: str,
-    job: bytes,
-    lots: Sequence[Any],
-    listed: Sequence[Any] | None,
-    batches: Iterable[Any],
+    code: str, job: bytes, lots: Sequence[Any], listed: Sequence[Any] | None, batches: Iterable[Any]
 ) -> Iterator[Any]:
     """On an executor: what a pass makes of one partition, in pieces."""
     number = import_module("pyspark").TaskContext.get().partitionId()

@@ -7,10 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import (
-    Accumulator,
-    counted,
-)
+from eigenveil.moments.accumulators import Accumulator, counted
 from eigenveil.moments.exact import ExactSum, Integers
 from eigenveil.moments.norms import integer_rows
 from eigenveil.moments.rows import Block, RowRule, basis_bits, integer_basis, seen_through

@@ -95,7 +95,6 @@ class Attendant:
         return True
 
     def turn(self, wait: float) -> None:
-        """Take what has come and deal with it."""
         now, at = time.monotonic(), self.at
         at.limit = max(at.limit, self.party.runs.largest)
         if not self._greeted or (now > self._greeted + HELLO and not at.post.knows(AGGREGATOR)):

@@ -124,7 +124,7 @@ class Post:
             if name:
                 self._theirs[session, name] = key
             else:
-                self._own[session] = SealingKey.from_raw(key)
+                self._own[session] = SealingKey(key)
         self._by_digest = {sha256(key.public): name for name, key in self._own.items()}
 
     def hello(self, to: str, members: bytes = b"") -> bytes:

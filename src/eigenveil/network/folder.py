@@ -242,7 +242,7 @@ class PartyKeys:
         if not isinstance(x25519, X25519PrivateKey):
             raise _not_a_key(folder / X25519, "an X25519 key")
         raw = kem.private_bytes_raw() + x25519.private_bytes_raw()
-        return cls(found, SealingKey.from_raw(raw))
+        return cls(found, SealingKey(raw))
 
     @staticmethod
     def name_of(key: str) -> str:
@@ -289,7 +289,6 @@ def write_private(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def pem_of(key: object) -> bytes:
-    """A private key as it is kept."""
     text: bytes = key.private_bytes(  # type: ignore[attr-defined]
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )

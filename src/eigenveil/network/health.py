@@ -59,13 +59,21 @@ class Activity:
         return self.clock() - self.reached_at <= LONGEST_SILENCE
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WatchedParty:
     """What metrics are computed from; the ledger is a site's, and has ``standings()``."""
 
     party: PartyFolder
     activity: Activity
     ledger: Any = None
+
+    def collect(self) -> Iterator[Any]:
+        """The metrics, when they are asked for."""
+        for source in (_of_process, _of_messages, _of_ledger, _of_members, _of_studies):
+            try:
+                yield from [each for each in source(self) if each.samples]
+            except EigenveilError:  # a ledger that is busy: other numbers are there
+                continue
 
 
 def _family(
@@ -132,20 +140,6 @@ def _of_studies(watched: WatchedParty) -> Iterator[Any]:
         )
 
 
-@dataclass(eq=False)
-class _Collector:
-    """Computes the metrics when they are asked for."""
-
-    watched: WatchedParty
-
-    def collect(self) -> Iterator[Any]:
-        for source in (_of_process, _of_messages, _of_ledger, _of_members, _of_studies):
-            try:
-                yield from [each for each in source(self.watched) if each.samples]
-            except EigenveilError:  # a ledger that is busy: other numbers are there
-                continue
-
-
 def exposition(watched: WatchedParty) -> tuple[str, bytes]:
     """The metrics as Prometheus reads them: content type and text."""
     try:
@@ -154,7 +148,7 @@ def exposition(watched: WatchedParty) -> tuple[str, bytes]:
     except ImportError:
         raise OutputError("no-prometheus") from None
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(watched))
+    registry.register(watched)
     return CONTENT_TYPE_LATEST, generate_latest(registry)
 
 

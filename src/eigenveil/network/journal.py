@@ -34,7 +34,7 @@ from eigenveil.errors import (
     received_code,
 )
 from eigenveil.federation.protocol.requests import Replies
-from eigenveil.files import hold, sync_folder
+from eigenveil.files import cannot_write, hold, sync_folder
 from eigenveil.network.orders import Order, kept_order
 
 FORMAT = "eigenveil-journal-2"
@@ -83,7 +83,7 @@ class Journal:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         except OSError as error:
-            raise _cannot_write(path, error) from None
+            raise cannot_write(path, error) from None
         journal = cls(path, order, members, _file=os.fdopen(handle, "r+b"))
         journal._lock()
         begun = {"kind": "begun", "format": FORMAT, "order": order.line.decode()}
@@ -93,7 +93,7 @@ class Journal:
             scratch.replace(path)
             sync_folder(path.parent)
         except OSError as error:
-            raise _cannot_write(path, error) from None
+            raise cannot_write(path, error) from None
         return journal
 
     @classmethod
@@ -198,7 +198,7 @@ class Journal:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise _cannot_write(self.path, error) from None
+            raise cannot_write(self.path, error) from None
         return at
 
     def _record(self, at: int) -> tuple[dict[str, Any], bytes]:
@@ -308,7 +308,3 @@ def _digest(method: str, payloads: Mapping[str, bytes]) -> str:
 
 def _damaged(path: Path) -> DataError:
     return DataError("journal-damaged", path=path)
-
-
-def _cannot_write(path: Path, error: OSError) -> OutputError:
-    return OutputError("cannot-write", path=path, reason=of_system(error))

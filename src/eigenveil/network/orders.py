@@ -15,7 +15,7 @@ from pydantic import Field, StringConstraints
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
 from eigenveil.federation.members import Identity
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
-from eigenveil.federation.protocol.terms import active_sites, settle
+from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.signed import Document, Signed
 from eigenveil.federation.study.study import Study, parse_study
 from eigenveil.network.channel import MOST_STUDY
@@ -69,7 +69,6 @@ def new_session() -> str:
 
 
 def sign_order(identity: Identity, study: Study, *, session: str, timeout: float) -> Order:
-    """An order that can be carried out."""
     if study.protocol == "auto":
         raise _unsettled(study)
     if not 1 <= timeout <= LONGEST_TIMEOUT:
@@ -107,7 +106,6 @@ def kept_order(line: bytes) -> Order:
 
 
 def sign_end(identity: Identity, session: str, reason: str = "") -> bytes:
-    """A word that a run is to end, and why."""
     federation = identity.members.federation
     said = End(federation=federation, session=session, by=identity.name, reason=reason[:500])
     return Signed[End].by(said, identity.signer).line()
@@ -135,7 +133,7 @@ def parties_of(study: Study) -> tuple[str, ...]:
 
 def fewest_parties(study: Study) -> int:
     """Parties without which a run cannot end well."""
-    lost = study.dropouts if len(active_sites(study)) > 1 else 0
+    lost = study.dropouts if len(study.active) > 1 else 0
     return len(parties_of(study)) - lost
 
 

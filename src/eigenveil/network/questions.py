@@ -161,7 +161,6 @@ class QuestionDesk:
                 self._stop.wait(1.0)
 
     def look(self, wait: float) -> None:
-        """Take what has come, once."""
         mail = {digest_of(data): data for data in self._at.mailbox.take(wait, self.left)}
         self.left |= {digest for digest, data in mail.items() if not self._one(data)}
         if done := mail.keys() - self.left:

@@ -294,7 +294,6 @@ def new_request(
     address: str = "",
     replaces: str = "",
 ) -> Request:
-    """What a party with these keys asks."""
     if problem := name_problem(role, name):
         raise DataError("bad-party-name", name=name, problem=problem)
     return Request(

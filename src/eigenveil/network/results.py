@@ -102,7 +102,6 @@ def error_fields(error: EigenveilError) -> dict[str, Any]:
 
 
 def error_from(fields: Mapping[str, Any]) -> EigenveilError:
-    """The error of :func:`error_fields`."""
     kind = _KINDS.get(str(fields.get("kind")), ProtocolError)
     error = kind.relayed(
         str(fields.get("message", "The study failed.")),

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError, same_spent
-from eigenveil.federated.running import finished_study
+from eigenveil.federated.running import StudyRun
 from eigenveil.federation.members import Identity
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.requests import Call, Replies
@@ -360,7 +360,7 @@ class StudyRunner:
         try:
             outcome = carry_to_the_end(aggregator.run(), calls)
             progress.missing = dict(outcome.missing)
-            run = finished_study(study, outcome, traffic=asked.traffic)
+            run = StudyRun(study, "", outcome, outcome.certificate, asked.traffic)
             write_result_files(
                 run,
                 self.folder,

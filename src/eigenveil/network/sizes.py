@@ -118,7 +118,7 @@ class Sizes:
         plan, found = self._plan, 0
         before = [each for one in self._rounds[: number - 1] for each in one]
         is_known = any(STATISTICS[each.statistic].layout != "vector" for each in before)
-        beside = plan.features * (4 + len(self.study.covariates or ()))
+        beside = plan.features * (4 + plan.sites + len(self.study.covariates or ()))
         for each in self._round(number):
             kind = STATISTICS[each.statistic]
             if kind.needs_basis:

@@ -52,6 +52,7 @@ class Telling:
         if self.schema is None:
             return
         self.schema.check_usable("The schema that leads are told")
+        object.__setattr__(self, "schema", self.schema.agreed())
         size = len(json.dumps(self.schema.as_dict()))
         if size > MOST_SURVEYED // 2:
             raise DataError("schema-too-large", size=size, most=MOST_SURVEYED // 2)
@@ -144,7 +145,6 @@ def _decided(party: StudyParty, study: Study) -> PartyAnswer:
 
 
 def _study_of(question: Envelope) -> Study | None:
-    """The study that is asked about, if any."""
     if not question.study:
         return None
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,23 +13,18 @@ from eigenveil.noise.lattice import gamma, lattice_noise
 from eigenveil.noise.sampler import NoiseSampler
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.mechanisms.base import SHARE_SMOOTHING
-from eigenveil.privacy.releases import Noise
 from eigenveil.privacy.statistics import Layout
 
 
 class LaplaceSampler(NoiseSampler):
     """Of :class:`eigenveil.privacy.mechanisms.laplace.Laplace`."""
 
-    def noise(
-        self, layout: Layout, shape: tuple[int, ...], noise: Noise, source: RandomSource
+    def entries(
+        self, layout: Layout, shape: tuple[int, ...], *, source: RandomSource, **how: Any
     ) -> NDArray[np.int64]:
         """Independent entries; of arrays without symmetry, since the L1 norm is of entries."""
-        assert noise.grid is not None
         assert layout in ("vector", "matrix")
-        whole = laplace(
-            shape, scale=noise.scale, grid=noise.grid, source=source, noise_parts=noise.noise_parts
-        )
-        return whole.ravel()
+        return laplace(shape, source=source, **how).ravel()
 
 
 def laplace(

@@ -97,10 +97,7 @@ class _AliasTable(NamedTuple):
 
 
 def _keeps_itself(
-    words: NDArray[np.uint64],
-    slot: NDArray[np.int64],
-    table: _AliasTable,
-    source: RandomSource,
+    words: NDArray[np.uint64], slot: NDArray[np.int64], table: _AliasTable, source: RandomSource
 ) -> NDArray[np.bool_]:
     """Whether 126 uniform bits are below the slot's chance."""
     bits = (words >> np.uint64(1)).view(np.int64)

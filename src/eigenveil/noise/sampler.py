@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,19 @@ from eigenveil.privacy.statistics import Layout
 class NoiseSampler(ABC):
     """Draws the noise of a mechanism that adds it to the sum."""
 
-    @abstractmethod
     def noise(
         self, layout: Layout, shape: tuple[int, ...], noise: Noise, source: RandomSource
     ) -> NDArray[np.int64]:
         """One part of the recorded noise of the independent entries, in units of its grid."""
+        assert noise.grid is not None
+        how = {"scale": noise.scale, "grid": noise.grid, "noise_parts": noise.noise_parts}
+        return self.entries(layout, shape, source=source, **how)
+
+    @abstractmethod
+    def entries(
+        self, layout: Layout, shape: tuple[int, ...], *, source: RandomSource, **how: Any
+    ) -> NDArray[np.int64]:
+        """The same; ``how`` has scale, grid and number of parts."""
 
 
 class ChoiceSampler(ABC):

@@ -25,11 +25,9 @@ class RandomSource(Protocol):
     @property
     def secure(self) -> bool:
         """Whether nobody can predict or repeat the words."""
-        ...
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """The next ``count`` words."""
-        ...
 
 
 _forks = 0
@@ -151,3 +149,12 @@ class SeededSource:
 
     def words(self, count: int) -> NDArray[np.uint64]:
         return self._rng.integers(0, 2**64, size=count, dtype=np.uint64)
+
+
+def noise_source(random_state: object) -> RandomSource:
+    """Operating-system entropy, or the seeded stand-in that marks the result."""
+    if random_state is None:
+        return SecureSource()
+    if isinstance(random_state, np.random.RandomState):
+        return SeededSource(int(random_state.randint(2**31)))
+    return SeededSource(random_state)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from eigenveil.noise.lattice import gamma
 from eigenveil.noise.sampler import NoiseSampler
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.mechanisms.base import SHARE_SMOOTHING
-from eigenveil.privacy.releases import Noise
 from eigenveil.privacy.statistics import Layout, tensor_size
 
 # Grid steps in the standard deviation, at the least: 1024 in every entry's own, smaller by sqrt(2)
@@ -25,19 +25,10 @@ _COARSEST_TENSOR = 4096.0
 class VectorSampler(NoiseSampler):
     """Of :class:`eigenveil.privacy.mechanisms.vector.Vector`."""
 
-    def noise(
-        self, layout: Layout, shape: tuple[int, ...], noise: Noise, source: RandomSource
+    def entries(
+        self, layout: Layout, shape: tuple[int, ...], *, source: RandomSource, **how: Any
     ) -> NDArray[np.int64]:
-        assert noise.grid is not None
-        whole = vector(
-            layout,
-            shape,
-            scale=noise.scale,
-            grid=noise.grid,
-            source=source,
-            noise_parts=noise.noise_parts,
-        )
-        return coordinates(layout, whole)
+        return coordinates(layout, vector(layout, shape, source=source, **how))
 
 
 def vector(
@@ -71,13 +62,7 @@ def _size(layout: Layout, shape: tuple[int, ...]) -> tuple[int, float]:
 
 
 def _mixed_sigma(
-    size: int,
-    scale: float,
-    grid: int,
-    noise_parts: int,
-    source: RandomSource,
-    *,
-    coarsest: float,
+    size: int, scale: float, grid: int, noise_parts: int, source: RandomSource, *, coarsest: float
 ) -> float:
     """Standard deviation of a part of a vector of density exp(-||z||_2 / scale), drawn."""
     # drawn again in the rare case (2**-30 for one coordinate, less for more) that the lattice is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from eigenveil.noise.lattice import lattice_noise
 from eigenveil.noise.sampler import NoiseSampler
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.mechanisms.wishart import SMOOTHING, Wishart
-from eigenveil.privacy.releases import Noise
 from eigenveil.privacy.statistics import Layout
 
 _MECHANISM = Wishart()
@@ -23,19 +23,11 @@ _LIMB_BITS = 18
 class WishartSampler(NoiseSampler):
     """Of :class:`eigenveil.privacy.mechanisms.wishart.Wishart`."""
 
-    def noise(
-        self, layout: Layout, shape: tuple[int, ...], noise: Noise, source: RandomSource
+    def entries(
+        self, layout: Layout, shape: tuple[int, ...], *, source: RandomSource, **how: Any
     ) -> NDArray[np.int64]:
-        assert noise.grid is not None
         assert layout == "symmetric"
-        whole = wishart_difference(
-            shape[0],
-            scale=noise.scale,
-            grid=noise.grid,
-            source=source,
-            noise_parts=noise.noise_parts,
-        )
-        return coordinates(layout, whole)
+        return coordinates(layout, wishart_difference(shape[0], source=source, **how))
 
 
 def wishart_difference(

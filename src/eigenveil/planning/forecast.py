@@ -69,16 +69,16 @@ def forecast(
     features: int,
     rows: int | None,
     spectrum: str | NDArray[np.float64] = DEFAULT_SPECTRUM,
-    seed: int = 0,
+    *,
     fits: int | None = None,
 ) -> Forecast:
-    """What the study's protocol would give; deterministic for a seed.
+    """What the study's protocol would give; deterministic.
 
     Of tasks other than PCA only the sizes are forecast.
     """
     plan = study.plan(features)
     counted = None if rows is None else _full_rows(study, rows)
-    how, note = _simulation(study, plan, Simulation(fits, seed))
+    how, note = _simulation(study, plan, Simulation(fits))
     energy, trials, problem = _simulated(plan, counted, spectrum, how)
     protocol = PROTOCOLS[study.protocol]
     factors = protocol.sends_factors
@@ -87,7 +87,11 @@ def forecast(
     sent = planned_sizes(plan)
     if factors:  # a site's own factors, in place of its sum
         sent |= {each.name: moment for each in plan.schedule if each.step == "moment"}
-    sums = [one.sizes[-1] for one in plan.schedule if one.step == "sums" and one.sizes]
+    sums = [
+        one.sizes[-1]
+        for one in plan.schedule
+        if one.sizes and (one.step == "sums" or one.statistic == "second-moment")
+    ]
     message = 8 * max(moment, tensor, *sums)
     alone = protocol.first_site_only or len(study.sites) == 1
     return Forecast(
@@ -106,12 +110,12 @@ def pooled(
     features: int,
     rows: int | None,
     spectrum: str | NDArray[np.float64] = DEFAULT_SPECTRUM,
-    seed: int = 0,
+    *,
     fits: int | None = None,
 ) -> Forecast:
     """What :class:`~eigenveil.PrivatePCA` would give if all rows were in one place."""
     plan = study.with_protocol("local").plan(features)
-    energy, trials, problem = _simulated(plan, rows, spectrum, Simulation(fits, seed))
+    energy, trials, problem = _simulated(plan, rows, spectrum, Simulation(fits))
     note = "; ".join(filter(None, ("were all rows in one place", problem)))
     return Forecast(POOLED, energy, trials, note, 0, 0, fit_memory(plan))
 

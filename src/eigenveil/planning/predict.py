@@ -22,7 +22,7 @@ from eigenveil.models.pca.rounds import private_pca
 from eigenveil.models.pca.variances import PCAFactors
 from eigenveil.models.pca.ways import DIRECTIONS
 from eigenveil.moments.norms import FloatArray
-from eigenveil.moments.rows import AS_IT_IS, Preparation
+from eigenveil.moments.preparation import AS_IT_IS, Preparation
 from eigenveil.moments.source import block_rows
 from eigenveil.planning.trials import ONE_CURATOR, Scenario, Simulation, Trials
 from eigenveil.privacy.budget import StepBudget
@@ -125,14 +125,10 @@ def parse_spectrum(text: str, features: int) -> NDArray[np.float64]:
                 values = np.zeros(features)
                 values[: leading.size] = leading[:features]
     except (ValueError, OverflowError, ZeroDivisionError):
-        raise _bad_spectrum(text) from None
+        raise DataError("bad-spectrum", text=text) from None
     if not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0):
-        raise _bad_spectrum(text)
+        raise DataError("bad-spectrum", text=text)
     return values
-
-
-def _bad_spectrum(text: str) -> DataError:
-    return DataError("bad-spectrum", text=text)
 
 
 def predict(
@@ -141,12 +137,11 @@ def predict(
     *,
     rows: int,
     mean_norm: float = 0.0,
-    seed: int = 0,
     fits: int | None = None,
 ) -> Prediction:
-    """Run the plan on synthetic rows; deterministic for a seed."""
+    """Run the plan on synthetic rows; deterministic."""
     return Prediction(
-        trials=try_pca(plan, Scenario(rows, spectrum, mean_norm), Simulation(fits, seed)),
+        trials=try_pca(plan, Scenario(rows, spectrum, mean_norm), Simulation(fits)),
         released_values=released_values(plan),
         memory_bytes=memory_bytes(plan),
         noise_rows=_noise_rows(plan.budgets["moment"]),
@@ -223,6 +218,8 @@ def _small_plan(plan: Plan, data: Scenario, features: int) -> Plan:
             "row_norm": plan.row_norm if isinstance(plan.row_norm, str) else 2.0,
             "variables": min(plan.variables, features),
             "covariates": (),  # of rows without their effects
+            "scores_by": (),
+            "sites": 0,  # of rows without sites' means
             "precision": "single",  # what it cannot show is not used, and fits take half the time
         }
     )

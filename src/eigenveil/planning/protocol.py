@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from eigenveil.models.model_options import COVARIANCE, ICA, MIXTURE, PCA, TOPICS
+from eigenveil.models.model_options import COVARIANCE, MIXTURE, PCA, TOPICS
 from eigenveil.models.schedule import COUNTS_OF_HOLES
+from eigenveil.models.task import TASKS
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM, fit_memory, forecast, moment_values
 from eigenveil.planning.predict import size_text
@@ -50,7 +51,8 @@ def choose_protocol(study: Study, features: int, spectrum: str = DEFAULT_SPECTRU
         return Chosen("cape", "delta = 0 is proved for cape only.")
     if study.given_columns is not None:
         return Chosen("sketch", "The study states how many columns a sketch has.")
-    return _CHOICES[study.task](study, features, spectrum)
+    chosen: Chosen = TASKS[study.task].own(_CHOICES)(study, features, spectrum)
+    return chosen
 
 
 def by_prediction(study: Study, features: int, spectrum: str) -> Chosen:
@@ -63,6 +65,8 @@ def by_prediction(study: Study, features: int, spectrum: str) -> Chosen:
         return Chosen("cape", "Missing entries are corrected for in the whole second moment.")
     if study.covariates is not None:
         return Chosen("cape", "Effects of covariates are those of the whole second moment.")
+    if study.scores_by is not None:
+        return Chosen("cape", "Groups of scores are left out of the whole second moment.")
     cape, sketch = (_size(study, protocol, features) for protocol in ("cape", "sketch"))
     if study.expected_rows is not None and cape.memory_bytes <= _TOO_MUCH_MEMORY:
         found = _by_energy(study, features, study.expected_rows, spectrum, cape, sketch)
@@ -152,5 +156,4 @@ _CHOICES = {
     MIXTURE: by_columns,
     TOPICS: by_columns,
     COVARIANCE: whole_moment,
-    ICA: whole_moment,
 }

@@ -16,16 +16,16 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from eigenveil.linalg.jade import separation_error
 from eigenveil.models.covariance.plan import CovariancePlan
 from eigenveil.models.driver import rounds_of
+from eigenveil.models.ica.jade import separation_error
 from eigenveil.models.ica.plan import ICAPlan
 from eigenveil.models.mixture.plan import MixturePlan
 from eigenveil.models.model_options import COVARIANCE, ICA, MIXTURE, PCA, TOPICS
 from eigenveil.models.task import task_of_plan
 from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.models.topics.plan import TopicPlan
-from eigenveil.moments.rows import AS_IT_IS, Preparation
+from eigenveil.moments.preparation import AS_IT_IS, Preparation
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
 from eigenveil.planning.predict import MOST_ROWS, rows_of_spectrum, try_pca
 from eigenveil.planning.trials import (
@@ -66,6 +66,7 @@ def try_covariance(plan: CovariancePlan, data: Scenario, how: Simulation = ONE_C
             "row_bound": None if plan.row_bound is None else _BOUND,
             "row_norm": "auto" if plan.row_bound is None else _BOUND,
             "precision": "single",
+            "sites": 0,  # of rows without sites' means
         }
     )
     budgets = how.budgets(plan, data.rows / drawn, features)
@@ -109,7 +110,8 @@ def try_ica(plan: ICAPlan, data: Scenario, how: Simulation = ONE_CURATOR) -> Tri
         rows = sources @ mixing.T
         rows += rng.standard_normal((drawn, features - count)) @ axes[:, count:].T
         given = ArrayRows(rows)
-        preparation = Preparation(scale=np.ones(features)) if plan.scaled != "no" else AS_IT_IS
+        public = plan.scaled == "public"
+        preparation = Preparation(scale=np.ones(features)) if public else AS_IT_IS
         factors = _tried(small, given, how.noise(number), budgets, preparation=preparation)
         if factors.stopped or factors.unmixing.shape[0] < count:
             return 0.0, factors

@@ -14,6 +14,7 @@ from eigenveil.plots.components import (
     plot_scores,
     plot_scree,
 )
+from eigenveil.plots.derived import plot_derived
 from eigenveil.plots.mixtures import (
     plot_mixture,
     plot_mixture_strengths,
@@ -26,6 +27,7 @@ __all__ = [
     "figure_bytes",
     "plot_biplot",
     "plot_correlations",
+    "plot_derived",
     "plot_energy",
     "plot_loadings",
     "plot_maps",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,24 +10,28 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.isotonic import IsotonicRegression
 
 from eigenveil.errors import DataError
+from eigenveil.io.formats.images import voxel_places
 from eigenveil.models.covariance.estimator import FittedCovariance
-from eigenveil.models.ica.estimator import FittedICA
 from eigenveil.models.intervals.bars import Bars
 from eigenveil.models.pca.estimator import FittedPCA
+from eigenveil.models.pca.score_plot import ScoreDensity
 from eigenveil.plots.style import (
     BLUE,
     GREY,
     INK,
+    PALETTE,
     RED,
     axes_of,
     circle,
     feature_names,
+    label_text,
+    line_of,
     open_frame,
     promise,
     whole_numbers,
 )
 
-_MOST_ARROWS, _LONGEST_NAME = 20, 24
+_MOST_ARROWS, _LARGEST_DOT = 20, 420.0
 
 
 def plot_scree(model: FittedPCA, ax: Any = None) -> Any:
@@ -124,7 +129,8 @@ def plot_biplot(model: FittedPCA, ax: Any = None) -> Any:
     arrows = (model.loadings_ if correlated else model.components_.T)[:, :2]
     count = min(2, arrows.shape[1])
     arrows = np.hstack([arrows, np.zeros((arrows.shape[0], 2 - count))])
-    names = feature_names(model, _LONGEST_NAME)
+    names = feature_names(model)
+    size, gap = (6.5, 0.14) if any("\n" in name for name in names) else (8, 0.085)
     length = np.hypot(*arrows.T)
     shown = np.argsort(-length, kind="stable")[:_MOST_ARROWS]
     reach = 1.0 if correlated else float(np.max(length, initial=0.0)) or 1.0
@@ -139,7 +145,7 @@ def plot_biplot(model: FittedPCA, ax: Any = None) -> Any:
         side = [i for i in shown[length[shown] > 0] if (arrows[i, 0] >= 0) == right]
         side.sort(key=lambda index: arrows[index, 1])
         edge = (1.08 if right else -1.08) * reach
-        for index, height in zip(side, _apart(arrows[side, 1], 0.085 * reach), strict=True):
+        for index, height in zip(side, _apart(arrows[side, 1], gap * reach), strict=True):
             x, y = arrows[index]
             name = names[index]
             axes.plot([x, edge], [y, height], color=GREY, lw=0.5, zorder=0)
@@ -148,7 +154,7 @@ def plot_biplot(model: FittedPCA, ax: Any = None) -> Any:
                 height,
                 name,
                 parse_math=False,
-                fontsize=8,
+                fontsize=size,
                 color=INK,
                 ha="left" if right else "right",
                 va="center",
@@ -209,7 +215,8 @@ def plot_energy(model: FittedPCA, ax: Any = None) -> Any:
 def plot_score_density(model: FittedPCA, ax: Any = None) -> Any:
     """Where rows lie along the first two components, from the released histogram: may be shared.
 
-    Cells that hold no more than two deviations of the noise are left white.
+    Cells that hold no more than two deviations of the noise are left white. By groups each cell has
+    a dot a group that it holds three deviations of, of a size that grows with its rows.
 
     Raises
     ------
@@ -220,22 +227,80 @@ def plot_score_density(model: FittedPCA, ax: Any = None) -> Any:
     if density is None:
         raise DataError("no-scores")
     axes = axes_of(ax, (5.6, 5.0))
-    shown = np.where(density.seen, density.counts, np.nan)
-    if density.counts.ndim == 1:
-        edges = density.edges[0]
-        axes.stairs(np.maximum(density.counts, 0.0), edges, fill=True, color=BLUE, alpha=0.6)
-        axes.axhline(2.0 * density.noise, color=GREY, lw=1.0)
-        axes.set_ylabel("rows (above the line: more than the noise)")
-        labels: tuple[Any, ...] = (axes.set_xlabel,)
+    along, counts = len(density.edges), density.counts
+    if along == 1:
+        _draw_line(axes, density)
+    elif density.groups:
+        _draw_groups(axes, density)
     else:
+        shown = np.where(density.seen, counts, np.nan)
         drawn = axes.pcolormesh(*density.edges, shown.T, cmap="Blues", vmin=0.0, rasterized=True)
         axes.figure.colorbar(drawn, ax=axes, label="rows in a cell; white: hidden by noise")
-        labels = (axes.set_xlabel, axes.set_ylabel)
-    for number, label in enumerate(labels):
+    for number, label in enumerate((axes.set_xlabel, axes.set_ylabel)[:along]):
         _label(model, number, label)
     axes.set_title(promise(model), fontsize=10)
     open_frame(axes)
     return axes
+
+
+def _draw_line(axes: Any, density: ScoreDensity) -> None:
+    """Counts along one component, a colour a group, over what noise alone shows."""
+    names = _group_names(density)
+    for name, counts, colour in zip(names, np.atleast_2d(density.counts), PALETTE, strict=False):
+        held = np.maximum(counts, 0.0)
+        axes.stairs(held, density.edges[0], fill=True, color=colour, alpha=0.5, label=name)
+    axes.axhline(density.least, color=GREY, lw=1.0)
+    axes.set_ylabel("rows (above the line: more than the noise)")
+    if density.groups:
+        axes.legend(frameon=False, fontsize=8)
+
+
+def _draw_groups(axes: Any, density: ScoreDensity) -> None:
+    """A dot for each group that is seen in a cell, side by side, as large as it holds rows."""
+    first, second = ((cuts[1:] + cuts[:-1]) / 2 for cuts in density.edges)
+    largest = float(density.counts.max(initial=1.0))
+    width = first[1] - first[0]
+    together = np.maximum(density.seen.sum(axis=0), 1)
+    places = np.cumsum(density.seen, axis=0) - 0.5 - together / 2
+    for number, (name, colour) in enumerate(zip(_group_names(density), PALETTE, strict=False)):
+        seen = density.seen[number]
+        across, up = np.nonzero(seen)
+        middle = first[across] + width * 0.8 * (places[number] / together)[seen]
+        axes.scatter(
+            middle,
+            second[up],
+            s=_LARGEST_DOT * np.maximum(density.counts[number][seen], 0.0) / largest,
+            color=colour,
+            alpha=0.75,
+            linewidths=0,
+            label=name,
+        )
+    for cuts, lines in zip(density.edges, (axes.axvline, axes.axhline), strict=True):
+        for cut in cuts:
+            lines(cut, color=GREY, lw=0.4, alpha=0.5, zorder=0)
+    axes.set_xlim(density.edges[0][[0, -1]])
+    axes.set_ylim(density.edges[1][[0, -1]])
+    axes.legend(
+        *_even_handles(axes),
+        frameon=False,
+        fontsize=8,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.12),
+        ncols=4,
+        title=f"the largest dot: {largest:,.0f} rows; none: fewer than {density.least:,.0f}",
+        title_fontsize=8,
+    )
+
+
+def _even_handles(axes: Any) -> tuple[list[Any], list[str]]:
+    """Handles of a legend that are of one size, whatever the dots are."""
+    handles, labels = axes.get_legend_handles_labels()
+    size = {"marker": "o", "ls": "", "alpha": 0.75}
+    return [line_of(color=each.get_facecolor()[0], **size) for each in handles], labels
+
+
+def _group_names(density: ScoreDensity) -> list[str]:
+    return [label_text(name) for name in density.groups] or [""]
 
 
 WATERMARK = "NOT PRIVATE"
@@ -276,10 +341,11 @@ def plot_scores(model: FittedPCA, scores: ArrayLike, ax: Any = None) -> Any:
     return axes
 
 
-_MOST_FEATURES, _MOST_NAMED = 20, 30
+MOST_FEATURES, _MOST_NAMED, _NOT_USABLE = 20, 30, "not usable"
+_MOST_SLICES = 9
 
 
-def plot_loadings(model: FittedPCA, ax: Any = None, *, n_features: int = _MOST_FEATURES) -> Any:
+def plot_loadings(model: FittedPCA, ax: Any = None, *, n_features: int = MOST_FEATURES) -> Any:
     """The loadings of the features on all components, as coloured squares.
 
     Correlations of features and scores where the fit shows the variance in all directions, else the
@@ -294,16 +360,16 @@ def plot_loadings(model: FittedPCA, ax: Any = None, *, n_features: int = _MOST_F
     correlated = hasattr(model, "loadings_")
     values = np.asarray(model.loadings_ if correlated else model.components_.T)
     reach = 1.0 if correlated else float(np.abs(values).max(initial=0.0)) or 1.0
-    axes = _squares(model, values, "PC", n_features, reach, ax)
+    axes = draw_squares(model, values, _numbered(model, "PC"), n_features, reach, ax)
     axes.images[0].colorbar.set_label("correlation" if correlated else "entry")
     return axes
 
 
-def plot_maps(model: FittedICA, ax: Any = None, *, n_features: int = _MOST_FEATURES) -> Any:
+def plot_maps(model: Any, ax: Any = None, *, n_features: int = MOST_FEATURES) -> Any:
     """The maps of independent sources, in the data's units, as coloured squares.
 
-    The features with the largest entries are shown, in their own order. A source that cannot be
-    told from others is marked in its label.
+    The features with the largest entries are shown, in their own order; of images slices from below
+    upwards, each source in a line. A source that cannot be told from others is marked in its label.
 
     Parameters
     ----------
@@ -312,31 +378,87 @@ def plot_maps(model: FittedICA, ax: Any = None, *, n_features: int = _MOST_FEATU
     """
     values = np.asarray(model.mixing_)
     reach = float(np.abs(values).max(initial=0.0)) or 1.0
-    axes = _squares(model, values, "source ", n_features, reach, ax)
+    axes = draw_squares(model, values, _numbered(model, "source "), n_features, reach, ax)
     axes.images[0].colorbar.set_label("entry of the map")
     return axes
 
 
-def _squares(
-    model: Any, values: NDArray[np.float64], word: str, n_features: int, reach: float, ax: Any
+def _numbered(model: Any, word: str) -> list[str]:
+    """Headings of components; those that are not usable say so."""
+    return [
+        f"{word}{number}" + ("" if usable else f"\n{_NOT_USABLE}")
+        for number, usable in enumerate(model.usable_, start=1)
+    ]
+
+
+def largest_rows(values: NDArray[np.float64], most: int) -> NDArray[np.intp]:
+    """Places of the longest rows, in their order."""
+    largest = np.argsort(-np.linalg.norm(values, axis=1), kind="stable")[:most]
+    return np.asarray(np.sort(largest))
+
+
+def draw_squares(
+    model: Any,
+    values: NDArray[np.float64],
+    labels: Sequence[str],
+    n_features: int,
+    reach: float,
+    ax: Any,
+    names: Sequence[str] | None = None,
 ) -> Any:
-    """Features by components, as coloured squares."""
-    largest = np.argsort(-np.linalg.norm(values, axis=1), kind="stable")[:n_features]
-    shown = np.sort(largest)
+    """Features by components, as coloured squares; of voxels slices of the brain."""
+    names = feature_names(model) if names is None else names
+    places = voxel_places(names)
+    if places is not None:
+        return _draw_slices(model, values, labels, places, reach, ax)
+    shown = largest_rows(values, n_features)
     count = values.shape[1]
     size = (2.6 + 0.55 * max(count, 3), 1.4 + 0.24 * max(shown.size, 4))
     axes = axes_of(ax, size)
     image = axes.imshow(values[shown], cmap="RdBu_r", vmin=-reach, vmax=reach, aspect="auto")
     axes.figure.colorbar(image, ax=axes)
-    names = feature_names(model, _LONGEST_NAME)
     axes.set_yticks(
         np.arange(shown.size), [names[index] for index in shown], parse_math=False, fontsize=8
     )
-    usable = model.usable_
-    labels = [f"{word}{n + 1}" + ("" if usable[n] else "\nnot usable") for n in range(count)]
-    axes.set_xticks(np.arange(count), labels, fontsize=8)
-    for label, above in zip(axes.get_xticklabels(), usable, strict=True):
-        label.set_color(INK if above else RED)
+    long = max(len(line) for label in labels for line in label.split("\n")) > 10
+    turn = {"rotation": 35, "ha": "right"} if long else {}
+    axes.set_xticks(np.arange(count), labels, parse_math=False, fontsize=8, **turn)
+    _mark_usable(axes.get_xticklabels())
+    axes.set_title(promise(model), fontsize=10)
+    return axes
+
+
+def _mark_usable(labels: Any) -> None:
+    for label in labels:
+        label.set_color(RED if label.get_text().endswith(_NOT_USABLE) else INK)
+
+
+def _draw_slices(
+    model: Any,
+    values: NDArray[np.float64],
+    labels: Sequence[str],
+    places: NDArray[np.intp],
+    reach: float,
+    ax: Any,
+) -> Any:
+    """A line of axial slices, by indices of voxels, for each component; the lowest on the left."""
+    low, high = places.min(axis=0), places.max(axis=0)
+    size, count = high - low + 3, values.shape[1]  # with an empty edge around each slice
+    brain = np.full((*size, count), np.nan)
+    brain[tuple((places - low + 1).T)] = values
+    heights = np.unique(np.linspace(low[2], high[2], _MOST_SLICES).round().astype(np.intp))
+    shown = brain[:, :, heights - low[2] + 1, ::-1]  # x, y, slice, component
+    picture = shown.transpose(3, 1, 2, 0).reshape(count * size[1], heights.size * size[0])
+    width = 1.6 + 0.62 * heights.size
+    axes = axes_of(ax, (width + 1.0, 0.9 + 0.62 * count * size[1] / size[0]))
+    image = axes.imshow(picture, cmap="RdBu_r", vmin=-reach, vmax=reach, origin="lower")
+    axes.figure.colorbar(image, ax=axes, shrink=0.6)
+    middles = (np.arange(max(count, heights.size)) + 0.5)[:, None] * size[:2] - 0.5
+    axes.set_xticks(middles[: heights.size, 0], [f"z = {z}" for z in heights], fontsize=7)
+    axes.set_yticks(middles[:count, 1][::-1], labels, parse_math=False, fontsize=8)
+    _mark_usable(axes.get_yticklabels())
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
     axes.set_title(promise(model), fontsize=10)
     return axes
 
@@ -349,7 +471,7 @@ def plot_correlations(model: FittedCovariance, ax: Any = None) -> Any:
     axes.figure.colorbar(image, ax=axes, label="correlation")
     hidden = np.isnan(model.correlation_).any()
     axes.set_xlabel("feature (grey: hidden by noise)" if hidden else "feature")
-    names = feature_names(model, _LONGEST_NAME)
+    names = feature_names(model)
     if len(names) <= _MOST_NAMED:
         axes.set_yticks(np.arange(len(names)), names, parse_math=False, fontsize=8)
         axes.set_xticks(np.arange(len(names)), np.arange(1, len(names) + 1), fontsize=7)

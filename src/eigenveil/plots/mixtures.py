@@ -185,10 +185,7 @@ _MOST_COLUMNS = 4
 
 
 def plot_topics(
-    model: FittedTopics,
-    vocabulary: Sequence[str] | None = None,
-    n_words: int = 8,
-    fig: Any = None,
+    model: FittedTopics, vocabulary: Sequence[str] | None = None, n_words: int = 8, fig: Any = None
 ) -> NDArray[Any]:
     """The likeliest words of each topic as bars, one small Axes a topic.
 

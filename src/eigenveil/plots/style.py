@@ -7,15 +7,24 @@ from __future__ import annotations
 
 import io
 import sys
+import textwrap
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eigenveil.errors import printable
+from eigenveil.errors import number_text, printable
 from eigenveil.models.stored import StoredModel
 
+_LONGEST_NAME, _LONGEST_LINE = 48, 24
 BLUE, GREY, RED, INK = "#2b6cb0", "#a0aec0", "#c05621", "#2d3748"
+PALETTE = (
+    *(BLUE, RED, "#2f855a", "#6b46c1", "#b7791f", "#97266d"),
+    *("#0987a0", "#1a202c", "#9ae6b4", "#f6ad55", "#d6bcfa", "#718096"),
+)
+COLOURS = PALETTE[:6]
+"""Of targets, one each; the palette of groups has as many as there can be."""
 
 
 def figure_of(size: tuple[float, float]) -> Any:
@@ -50,6 +59,13 @@ def circle(center: Any, radius: float, **style: Any) -> Any:
     return Circle(center, radius, **style)
 
 
+def line_of(**style: Any) -> Any:
+    """A line or mark of a legend, which is drawn nowhere else."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], **style)
+
+
 def whole_numbers(**how: Any) -> Any:
     """Where ticks stand on an axis of whole numbers, or of few ticks: matplotlib's locator."""
     from matplotlib.ticker import MaxNLocator
@@ -62,24 +78,33 @@ def open_frame(axes: Any) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def feature_names(model: Any, most: int) -> list[str]:
-    """Names of a model's features as they can be shown, cut after ``most`` characters.
+def feature_names(model: Any) -> list[str]:
+    """Names of a model's features as they can be shown.
 
     Features without names are numbered from 1, as everywhere.
     """
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         return [str(number) for number in range(1, model.n_features_in_ + 1)]
-    return [printable(name, most=most) for name in names]
+    return [label_text(name) for name in names]
+
+
+def label_text(name: object) -> str:
+    """A name beside an axis: in two lines where it is long, and cut beyond these."""
+    return textwrap.fill(printable(name, most=_LONGEST_NAME), _LONGEST_LINE)
 
 
 def promise(model: StoredModel) -> str:
     """The guarantee, for a title."""
     guarantee = model.guarantee_
     return (
-        f"epsilon = {guarantee.epsilon:.3g}, delta = {guarantee.delta:.2g}, {guarantee.adjacency}"
+        f"epsilon = {guarantee.epsilon:.3g}, delta = "
+        f"{number_text(guarantee.delta, 2)}, {guarantee.adjacency}"
         + ("" if guarantee.certified else " (not certified)")
     )
+
+
+_DPI = 150
 
 
 def save_figure(axes: Any, path: Path) -> None:
@@ -90,17 +115,18 @@ def save_figure(axes: Any, path: Path) -> None:
     _save(axes, path, path.suffix.removeprefix("."))
 
 
-def figure_bytes(axes: Any, kind: str = "svg") -> bytes:
+def figure_bytes(axes: Any, kind: str = "svg", *, dpi: int = _DPI) -> bytes:
     """The same as the bytes of a file of a kind, such as ``svg`` or ``png``."""
     stream = io.BytesIO()
-    _save(axes, stream, kind)
+    _save(axes, stream, kind, dpi)
     return stream.getvalue()
 
 
-def _save(axes: Any, target: Any, kind: str) -> None:
+def _save(axes: Any, target: Any, kind: str, dpi: int = _DPI) -> None:
     import matplotlib as mpl
 
     figure = np.ravel(axes)[0].figure
     metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
-    with mpl.rc_context({"svg.hashsalt": "eigenveil"}):
-        figure.savefig(target, dpi=150, format=kind, metadata=metadata)
+    with mpl.rc_context({"svg.hashsalt": "eigenveil"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # a box shows that the font lacks a letter
+        figure.savefig(target, dpi=dpi, format=kind, metadata=metadata)

@@ -37,7 +37,6 @@ class Loss:
 
     @classmethod
     def of(cls, record: ReleaseRecord) -> Loss:
-        """The loss of one release."""
         error = record.sampling_error()
         return cls(
             mu_squared=0.0 if record.pure else record.mu() ** 2,
@@ -48,7 +47,6 @@ class Loss:
 
     @property
     def parts(self) -> tuple[float, float, float, float]:
-        """Its four numbers."""
         return (self.mu_squared, self.pure, self.log_ratio, self.distance)
 
     @classmethod
@@ -94,19 +92,9 @@ class Loss:
         return self.pure + 2 * error.log_ratio
 
 
-def losses_of(records: Iterable[ReleaseRecord]) -> list[Loss]:
-    """The loss of each release."""
-    return [Loss.of(record) for record in records]
-
-
 def all_within(losses: Iterable[Loss], caps: Loss) -> bool:
     """Whether each is a loss, of no part below 0, and within ``caps``."""
     return all(loss.within(caps) and Loss().within(loss) for loss in losses)
-
-
-def records_within(records: Iterable[ReleaseRecord], caps: Loss) -> bool:
-    """The same of what each release costs."""
-    return all_within(losses_of(records), caps)
 
 
 def compose(
@@ -125,7 +113,7 @@ def compose(
             raise PrivacyError(
                 "other-adjacency", release=record.name, own=record.adjacency, wanted=adjacency
             )
-    loss = Loss.total(losses_of(records))
+    loss = Loss.total(map(Loss.of, records))
     epsilon = loss.epsilon(delta)
     gaussian = loss.mu_squared > 0
     if not gaussian:

@@ -36,11 +36,6 @@ class StepBudget:
     mu: float | None = None
     epsilon: float | None = None
 
-    @property
-    def is_pure(self) -> bool:
-        """Whether the step must use a pure mechanism."""
-        return self.epsilon is not None
-
     def scaled(self, fraction: float) -> StepBudget:
         """A part of this budget: ``share`` of mu squared, or of epsilon."""
         if self.mu is not None:

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 import eigenveil
-from eigenveil.errors import DataError, OutputError, PrivacyError, nearest, of_system, short_name
+from eigenveil.errors import (
+    DataError,
+    OutputError,
+    PrivacyError,
+    nearest,
+    number_text,
+    of_system,
+    short_name,
+)
+from eigenveil.markup import fragment, html_of
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import UNNAMED_UNIT, Adjacency, Guarantee
-from eigenveil.privacy.releases import NoiseSource, ReleaseRecord, Settled
+from eigenveil.privacy.releases import NoiseSource, ReleaseRecord, Settled, releases_node
 from eigenveil.privacy.statistics import STATISTICS
 from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
 from eigenveil.privacy.views import Federation, guarantees
@@ -40,8 +50,12 @@ ONE_BLOCK = (
     "protected by itself"
 )
 NOT_COUNTED = (
-    "this fit was charged to no ledger: other fits of the same rows cost on top of it, and nothing "
-    "counts them together"
+    "this fit was charged to no ledger that is kept: other fits of the same rows cost on top of "
+    "it, and nothing counts them together"
+)
+ALONE = (
+    "this fit alone: together with the others charged to its account until it ended ({others}), "
+    "epsilon = {epsilon:.6g} at delta = {delta}, and later ones add to that"
 )
 LEFT_OUT = "rows with {} are left out and not counted: the result is of all others"
 DOCUMENTS_LEFT_OUT = (
@@ -58,8 +72,8 @@ CLOSED_QUOTES = (
     "takes in the rows of others"
 )
 NOT_PREPARED = (
-    "nothing was done to the rows before that depended on other rows, such as a StandardScaler "
-    "fitted to them: center and scale here, where it is counted"
+    "the rows were not preprocessed with anything learned from all of them (such as a "
+    "StandardScaler)"
 )
 ONE_ROW_EACH = "each person has one row: of a person with m rows the rows are protected one by one"
 UNITS = "column {unit!r} tells units apart: rows of one person have one and the same entry there"
@@ -90,10 +104,8 @@ def rule_of_rows(plan: Mapping[str, Any]) -> str:
     return MISSING_LEFT_OUT if chosen else LEFT_OUT.format("a missing or infinite entry")
 
 
-class RequestedGuarantee(BaseModel):
+class RequestedGuarantee(Settled):
     """What the run promises."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     epsilon: float
     delta: float
@@ -102,20 +114,24 @@ class RequestedGuarantee(BaseModel):
     view: str = "outsider"
 
 
-class Signature(BaseModel):
-    """Who signed a certificate, by the key that the list of members has for it."""
+class Together(Settled):
+    """What a fit and all ``others`` that its account had been charged for cost together."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    others: int = Field(ge=1)
+    epsilon: float = Field(ge=0, allow_inf_nan=False)
+    delta: float = Field(ge=0, lt=1)
+
+
+class Signature(Settled):
+    """Who signed a certificate, by the key that the list of members has for it."""
 
     role: Literal["aggregator", "site"]
     name: str = Field(min_length=1, max_length=128)
     signature: str = Field(pattern="^[0-9a-f]{128}$")
 
 
-class Signatures(BaseModel):
+class Signatures(Settled):
     """All that signed it, in one session of its study; ``members`` shows whose keys these are."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     session: str = Field(pattern="^[a-z0-9-]{1,64}$")
     by: tuple[Signature, ...]
@@ -128,7 +144,8 @@ class Certificate(Settled):
     ``model`` is the digest of what was made of the releases, and no other model's; ``target`` was
     requested; ``stopped`` is why a run ended early; ``dependent``: on some party's processor a
     row's rounding depended on its neighbours; ``counted``: every release was charged, before it was
-    drawn, to a ledger of all fits of the same rows. All that is the word of whoever ran it.
+    drawn, to a ledger of all fits of the same rows, where they cost ``together`` so much. All that
+    is the word of whoever ran it.
     """
 
     format: Literal["eigenveil-certificate-1"] = "eigenveil-certificate-1"
@@ -139,6 +156,7 @@ class Certificate(Settled):
     noise_source: NoiseSource
     dependent: bool = False
     counted: bool = False
+    together: Together | None = Field(default=None, exclude_if=operator.not_)
     cluster: bool = False
     newlines_in_cells: bool = False
     target: RequestedGuarantee
@@ -155,6 +173,11 @@ class Certificate(Settled):
     def digest(self) -> str:
         """SHA-256 of the canonical JSON of all but the signatures, which are of it."""
         return plan_hash(self.model_dump(mode="json", exclude={"signatures"}))
+
+    @property
+    def proof_names(self) -> list[str]:
+        """The proofs as ``eigenveil proofs`` names them."""
+        return [name.removesuffix(".md") for name in self.proofs]
 
     def guarantee(self) -> Guarantee:
         """The guarantee against the adversary of the target, recomputed from the records alone."""
@@ -183,6 +206,9 @@ class Certificate(Settled):
         caveats.append(self.left_out)
         if not self.counted:
             caveats.append(NOT_COUNTED)
+        if (all_fits := self.together) is not None:
+            said = {"delta": number_text(all_fits.delta, 3)}
+            caveats.append(ALONE.format(**all_fits.model_dump() | said))
         found = self._by_view(caveats, reasons)
         unit, assumed = self.target.unit, self.assumptions
         return {view: replace(each, unit=unit, assumptions=assumed) for view, each in found.items()}
@@ -204,7 +230,8 @@ class Certificate(Settled):
         if any(record.disjoint for record in self.releases):
             found.append(ONE_BLOCK)
         schema = (self.study or {}).get("table_schema")
-        if self.plan.get("ranged") or self.plan.get("scaled") == "public" or schema is not None:
+        public = self.plan.get("ranged") or self.plan.get("groups") or schema is not None
+        if public or self.plan.get("scaled") == "public":
             found.append(PUBLIC_COLUMNS)
         if self.newlines_in_cells:
             found.append(CLOSED_QUOTES)
@@ -231,6 +258,11 @@ class Certificate(Settled):
             return tree_guarantees(self.releases, self.tree, **known)
         return {"outsider": compose(self.releases, **known)}
 
+    def _repr_html_(self) -> str:
+        """The certificate in a notebook: the guarantee that follows, and the releases."""
+        parts = (self.guarantee().as_node(), releases_node(self.releases))
+        return html_of(fragment(f"Certificate {self.digest[:16]}, {self.software}", *parts))
+
     def write(self, path: Path) -> None:
         path.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
@@ -254,7 +286,9 @@ def make_certificate(
         noise_source=source,
         target=target,
         releases=tuple(r.model_copy(update={"noise_source": source}) for r in releases),
-        proofs=proofs_of(releases, units=target.unit is not None, **of_many),
+        proofs=proofs_of(
+            releases, units=target.unit is not None, groups=bool(plan.get("groups")), **of_many
+        ),
         **known,
     )
 
@@ -266,7 +300,7 @@ def reasons_of(plan: Mapping[str, Any]) -> list[str]:
 
 
 def proofs_of(
-    releases: Sequence[ReleaseRecord], *, units: bool, federation: bool, tree: bool
+    releases: Sequence[ReleaseRecord], *, units: bool, federation: bool, tree: bool, groups: bool
 ) -> tuple[str, ...]:
     """The proofs that a guarantee of such releases rests on."""
     proofs = {r.mechanism.proof for r in releases} | {"release-grid.md"}
@@ -275,6 +309,8 @@ def proofs_of(
         proofs |= {"adaptive.md"}  # rows of the second depend on the first
     if any(r.name == CUMULANTS for r in releases):
         proofs |= {"ica.md"}
+    if groups:
+        proofs |= {"groups.md"}
     if units:
         proofs |= {"units.md"}
     if federation:

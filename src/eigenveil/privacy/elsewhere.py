@@ -34,7 +34,6 @@ class Statement:
         )
 
     def times(self, count: int) -> Statement:
-        """The same so many times over."""
         return Statement(
             count * self.mu_squared, count * self.pure, count * self.rho, self.approximate * count
         )
@@ -191,7 +190,10 @@ def dp_event(certificate: Certificate) -> Any:
         raise _no_event("the blocks of a stream are composed otherwise")
     if any(record.pure for record in certificate.releases):
         raise _no_event("dp_accounting has no event for a release of pure epsilon")
-    accounting: Any = import_module("dp_accounting")
+    try:
+        accounting: Any = import_module("dp_accounting")
+    except ImportError:
+        raise PrivacyError("no-dp-accounting") from None
     return accounting.ComposedDpEvent(
         [accounting.GaussianDpEvent(1.0 / record.mu()) for record in certificate.releases]
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from eigenveil.errors import number_text
 from eigenveil.markup import Node, fragment, html_of, listing, node, table
 
 Adjacency = Literal["add-remove", "replace-one"]
@@ -13,12 +14,12 @@ ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace-one")
 UNNAMED_UNIT = "groups"
 """The name of units that were given beside the rows, and not as a column."""
 _NEIGHBOURS = {
-    "add-remove": "one row more or less",
-    "replace-one": "one row changed, the number of rows public",
+    "add-remove": "adding or removing one row",
+    "replace-one": "changing one row, where the number of rows is public",
 }
 _UNITS = {
-    "add-remove": "all rows of one {unit} more or less",
-    "replace-one": "all rows of one {unit} replaced by those of another",
+    "add-remove": "adding or removing all rows of one {unit}",
+    "replace-one": "replacing all rows of one {unit} by those of another",
 }
 _VIEWS = {
     "outsider": "anyone who sees the released result",
@@ -70,7 +71,7 @@ class Guarantee:
     assumptions: tuple[str, ...] = field(default=())
 
     def __str__(self) -> str:
-        bound = f"({self.epsilon:.6g}, {self.delta:.3g})-differentially private"
+        bound = f"({self.epsilon:.6g}, {number_text(self.delta, 3)})-differentially private"
         if self.mu is not None:
             bound += f" (mu = {self.mu:.6g})"
         sentence = f"{bound} for {self.neighbours}, against {_who_sees(self.view)}"
@@ -93,9 +94,9 @@ class Guarantee:
         """The guarantee as a piece of HTML, with what it assumes and its caveats."""
         rows = [
             ("epsilon", f"{self.epsilon:.6g}"),
-            ("delta", f"{self.delta:.3g}"),
+            ("delta", number_text(self.delta, 3)),
             ("mu (Gaussian differential privacy)", "-" if self.mu is None else f"{self.mu:.6g}"),
-            ("neighbours", self.neighbours),
+            ("hides", self.neighbours),
             ("against", _who_sees(self.view)),
             ("computed by", self.calculation or "-"),
         ]
@@ -118,8 +119,7 @@ def neighbours_text(adjacency: Adjacency, unit: str | None) -> str:
     """What neighbouring data sets differ in, in words."""
     if unit is None:
         return _NEIGHBOURS[adjacency]
-    which = "unit" if unit == UNNAMED_UNIT else f"unit (column {unit!r})"
-    return _UNITS[adjacency].format(unit=which)
+    return _UNITS[adjacency].format(unit="group" if unit == UNNAMED_UNIT else repr(unit))
 
 
 def _who_sees(view: str) -> str:

@@ -40,7 +40,6 @@ class MaskView(ABC):
 
     def draws(self, *, honest: int, taking_part: int, neighbours: int | None = None) -> int:
         """Gaussian masks that what the aggregator sees is made of."""
-        del honest, taking_part, neighbours
         return 0
 
     def _connectivity(self, honest: int, taking_part: int, neighbours: int | None) -> float:
@@ -61,7 +60,6 @@ class NoMasks(MaskView):
     hides = False
 
     def _squared(self, honest: int, connectivity: float) -> float:
-        del honest, connectivity
         return 1.0
 
 
@@ -82,7 +80,6 @@ class PairwiseMasks(MaskView):
 
     def draws(self, *, honest: int, taking_part: int, neighbours: int | None = None) -> int:
         """One a pair."""
-        del taking_part
         pairs = honest * (honest - 1) // 2
         return pairs if neighbours is None else min(pairs, honest * ((neighbours + 1) // 2))
 
@@ -98,12 +95,10 @@ class HelperMasks(PairwiseMasks):
 
     def draws(self, *, honest: int, taking_part: int, neighbours: int | None = None) -> int:
         """One a site."""
-        del honest, neighbours
         return taking_part
 
     def _connectivity(self, honest: int, taking_part: int, neighbours: int | None) -> float:
         # those of a complete graph, 1/S of its edges' variance
-        del honest, taking_part, neighbours
         return 1.0
 
 

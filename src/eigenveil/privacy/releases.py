@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from eigenveil.markup import Node, table
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism, NoiseKind
 from eigenveil.privacy.mechanisms.base import UNPROVED, SamplingError
@@ -210,3 +212,31 @@ class ReleaseRecord(Settled):
             copies=STATISTICS[self.statistic].copies,
             blocks=1 if self.stream is None else self.stream.blocks,
         )
+
+
+RELEASES = ("release", "values", "sensitivity", "noise", "loss")
+"""Headings of :func:`release_cells`."""
+
+
+def release_cells(records: Iterable[ReleaseRecord]) -> list[tuple[str, ...]]:
+    """Of each release what left the rows, with which noise, at which cost."""
+    return [
+        (
+            record.name,
+            str(record.noise.size),
+            f"{record.sensitivity():.4g}",
+            f"{record.noise.kind}, scale {record.noise.scale:.4g}",
+            "{} = {:.4g}".format(*record.named_loss()),
+        )
+        for record in records
+    ]
+
+
+def releases_node(records: Iterable[ReleaseRecord]) -> Node:
+    return table(
+        RELEASES,
+        release_cells(records),
+        caption="Releases: all that was computed from rows",
+        right=(False, True, True, False, True),
+        style=True,
+    )

@@ -52,7 +52,6 @@ def column_histogram(adjacency: Adjacency, *, variables: int) -> float:
 
 
 def column_histogram_l1(adjacency: Adjacency, *, variables: int) -> float:
-    """The same in L1."""
     return float(variables if adjacency == "add-remove" else 2 * variables)
 
 
@@ -62,7 +61,6 @@ def score_histogram(adjacency: Adjacency) -> float:
 
 
 def score_histogram_l1(adjacency: Adjacency) -> float:
-    """The same in L1."""
     return 1.0 if adjacency == "add-remove" else 2.0
 
 
@@ -102,7 +100,6 @@ def component_energy(adjacency: Adjacency, *, gain: float, count_weight: float =
 
 
 def component_energy_l1(adjacency: Adjacency, *, gain: float, count_weight: float = 0.0) -> float:
-    """The same in L1."""
     one = gain + count_weight
     return one if adjacency == "add-remove" else max(2.0 * gain, one)
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import BELOW_RESOLUTION, compose
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
-from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.releases import ReleaseRecord, Settled
 from eigenveil.privacy.views import with_noise_parts
 
 ROUTES = "which leaves are in which message, and when it is sent, is taken not to depend on rows"
@@ -24,12 +24,14 @@ NOTHING_CLAIMED = (
     "nothing is claimed against this view: {}; at this delta its messages have too little noise "
     "for a finite epsilon"
 )
+OF_ARRIVED = (
+    "against aggregators above level 1 the rows in the result are meant; a row of the {} leaves "
+    "that are not in it is held to the guarantee of a leaf that did not arrive"
+)
 
 
-class TreeRun(BaseModel):
+class TreeRun(Settled):
     """What happened in a tree, as its guarantees depend on it: see :func:`tree_guarantees`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     leaves: int = Field(ge=1)
     fan_out: int = Field(ge=2)
@@ -74,7 +76,7 @@ def tree_guarantees(
     if arrived > 1:
         seen["leaf"] = (arrived - 1, ())
     for level, count in enumerate(run.least, start=1):
-        whose = (_of_arrived(leaves - arrived),) if arrived < leaves and level > 1 else ()
+        whose = (OF_ARRIVED.format(leaves - arrived),) if arrived < leaves and level > 1 else ()
         seen[f"aggregator at level {level}"] = (count, (NO_MASKS, *whose))
     if arrived < leaves or run.refused:
         seen["aggregators, of a leaf that did not arrive"] = (1, (NO_MASKS,))
@@ -94,13 +96,8 @@ def tree_guarantees(
             if view == "outsider" or error.code not in BELOW_RESOLUTION:
                 raise
             silent.append(view)
-    return {view: _with_caveats(guarantee, silent) for view, guarantee in found.items()}
-
-
-def _with_caveats(guarantee: Guarantee, silent: Sequence[str]) -> Guarantee:
-    """The guarantee, with whom nothing is claimed against."""
-    caveats = tuple(NOTHING_CLAIMED.format(view) for view in silent)
-    return replace(guarantee, caveats=(*guarantee.caveats, *caveats))
+    nothing = [NOTHING_CLAIMED.format(view) for view in silent]
+    return {view: replace(g, caveats=(*g.caveats, *nothing)) for view, g in found.items()}
 
 
 def check_arrived(record: ReleaseRecord, arrived: int) -> None:
@@ -114,12 +111,3 @@ def check_arrived(record: ReleaseRecord, arrived: int) -> None:
         raise PrivacyError(
             "too-many-lost", arrived=arrived, release=record.name, parts=noise.noise_parts
         )
-
-
-def _of_arrived(missing: int) -> str:
-    """The caveat of a guarantee that is about rows in the result only."""
-    return (
-        "against aggregators above level 1 the rows in the result are meant; a row of the "
-        f"{missing} leaves that are not in it is held to the guarantee of a leaf that did not "
-        "arrive"
-    )

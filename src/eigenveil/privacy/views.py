@@ -10,13 +10,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import BELOW_RESOLUTION, compose
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
 from eigenveil.privacy.mask_views import MASK_VIEWS, MaskKind, MaskView
-from eigenveil.privacy.releases import ReleaseRecord, Sharing
+from eigenveil.privacy.releases import ReleaseRecord, Settled, Sharing
 
 ProtocolName = Literal["cape", "sketch", "dpdispca", "full", "local"]
 
@@ -130,10 +130,8 @@ MOMENT_VIEWS: Mapping[str, MomentView] = MappingProxyType(
 )
 
 
-class Federation(BaseModel):
+class Federation(Settled):
     """What the guarantees of a study with several sites depend on, beside its records."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     protocol: ProtocolName
     masks: MaskKind
@@ -316,10 +314,7 @@ def with_noise_parts(
         "noise_parts": noise_parts,
     }
     return record.model_copy(
-        update={
-            "noise": noise.model_copy(update={**parts, "masks": masks}),
-            "exposure": exposed,
-        }
+        update={"noise": noise.model_copy(update={**parts, "masks": masks}), "exposure": exposed}
     )
 
 

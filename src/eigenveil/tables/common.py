@@ -10,7 +10,7 @@ from eigenveil.errors import DataError
 from eigenveil.tables.schema import Column, Schema, parse_schema, shown_value
 
 # What must be the same for a column to be one column.
-_SAME = ("role", "kind", "unit_of_measure", "origin")
+_SAME = ("role", "kind", "unit_of_measure", "origin", "other", "since", "until")
 _NOT_THERE = "not there"
 
 
@@ -37,6 +37,7 @@ def common_schema(schemas: Mapping[str, Schema]) -> tuple[Schema, tuple[Differen
     """
     kept: list[Column] = []
     found: list[Difference] = []
+    schemas = {table: schema.agreed() for table, schema in schemas.items()}
     names = dict.fromkeys(c.name for schema in schemas.values() for c in schema.columns)
     for name in names:
         columns = {table: schema.column(name) for table, schema in schemas.items()}

@@ -1,16 +1,17 @@
 """Rows of numbers from the columns of a table, as its schema says (tables.md, section 5).
 
-A category becomes one column a level: 1 in that of its level, and zeros everywhere for a level that
-the schema does not have. A truth value is 0 or 1, a date its days since the column's origin, and a
-missing value NaN in all columns of its variable. What a cell becomes depends on that cell alone,
-and is the same in every format.
+A category becomes one column a level: 1 in that of its level. A level that the schema does not have
+is 1 in the column of the others where there is one, and zeros everywhere else. A truth value is 0
+or 1, a date its days since the column's origin, an age the years between two dates, and a missing
+value NaN in all columns of its variable. What a cell becomes depends on that cell alone, and is the
+same in every format.
 """
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,27 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.moments.norms import FloatArray
-from eigenveil.tables.entries import INFINITE, MISSING, NUMBER, TRUTHS, identifiers
+from eigenveil.tables.entries import INFINITE, MISSING, NUMBER, TRUTHS, codes_of, identifiers
+from eigenveil.tables.reading import PLAIN, Dialect, date_pattern
 from eigenveil.tables.schema import FIRST_DAY, Column, Schema
 
-_TRUE = ("true", "t", "yes", "y", "1")
-_FALSE = ("false", "f", "no", "n", "0")
+# Also in German, French, Spanish, Italian, Portuguese, Dutch, Danish, Polish, Czech and Turkish.
+TRUE_WORDS = frozenset(
+    (
+        *("true", "t", "yes", "y", "1", "ja", "j", "wahr", "oui", "vrai", "sí", "sì", "si", "sim"),
+        *("tak", "ano", "evet"),
+    )
+)
+FALSE_WORDS = frozenset(
+    (
+        *("false", "f", "no", "n", "0", "nein", "falsch", "non", "faux", "não", "nao", "nee"),
+        *("nej", "nei", "nie", "ne", "hay\u0131r", "hayir"),
+    )
+)
+DAYS_A_YEAR = 365.25
+"""Of what is told in years."""
 _DAY = r"^\d{4}-\d{2}-\d{2}([T ].*)?$"
+_DAY_FIRST = r"^(\d{2})\.(\d{2})\.(\d{4})"
 _WHOLE = r"^([+-]?\d+)\.0*$"
 
 
@@ -33,30 +49,62 @@ class RowEncoder:
     """How a batch of a table becomes rows."""
 
     def __init__(
-        self, columns: Sequence[Column], *, unit: str | None = None, schema: Schema | None = None
+        self,
+        columns: Sequence[Column],
+        *,
+        unit: str | None = None,
+        schema: Schema | None = None,
+        reading: Dialect = PLAIN,
     ) -> None:
         self._read, self.unit, self.schema = tuple(columns), unit, schema
         self.names = tuple(name for column in columns for name in column.encoded_names)
         self._widths = [len(column.encoded_names) for column in columns]
-        named = [column.name for column in columns]
-        self.columns = tuple(named if unit is None or unit in named else [*named, unit])
-        """The columns of the table that are needed."""
-        texts = {c.name for c in columns if _READERS[str(c.kind)].of_texts}
+        self._own = [name for column in columns for name in column.sources]
+        self._fractions = any(len(column.sources) > 1 for column in columns)
+        self.sources = {each.name: each for each in _sources(columns, unit, schema, reading)}
+        """The columns of the table that are needed, and how their cells are read."""
+        self.columns = tuple(self.sources)
+        texts = {name for name, c in self.sources.items() if c.kind and _reader(c).of_texts}
         self.texts = frozenset(texts if unit is None else {*texts, unit})
         """Those whose cells are wanted as they stand, where the table is a text."""
+        codes = [(code, name) for name, each in self.sources.items() for code in each.na]
+        self.found = Counter(dict.fromkeys(codes, 0))
+        """Cells that were missing by a code, by the code and the column's name."""
 
     @classmethod
-    def of_numbers(cls, names: Sequence[str], *, unit: str | None = None) -> RowEncoder:
-        return cls([Column(name, "number") for name in names], unit=unit)
+    def of_numbers(
+        cls, names: Sequence[str], *, unit: str | None = None, reading: Dialect = PLAIN
+    ) -> RowEncoder:
+        return cls([Column(name, "number") for name in names], unit=unit, reading=reading)
 
     @classmethod
     def of_schema(cls, schema: Schema) -> RowEncoder:
-        return cls(schema.read, unit=schema.unit, schema=schema)
+        return cls(schema.read, unit=schema.unit, schema=schema, reading=schema.reading)
+
+    def without_codes(self, batch: Any) -> Any:
+        """A batch with nothing in place of codes for missing values."""
+        if not self.found:
+            return batch
+        names = batch.schema.names
+        columns = [
+            without_codes(self.sources.get(name) or Column(name), cells, self.found)
+            for name, cells in zip(names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=names)
+
+    def values(self, column: Column, cells: Callable[[str], Any]) -> NDArray[Any]:
+        """What one of its columns becomes, of the table's cells by name, shape (n, its width)."""
+        found = [(self.sources[name], cells(name)) for name in column.sources]
+        if len(found) == 1:
+            return encoded(*found[0])
+        since, until = (encoded(replace(day, origin=FIRST_DAY), cells) for day, cells in found)
+        years: FloatArray = (until - since) / DAYS_A_YEAR
+        return years
 
     def check_types(self, whose: str, types: Mapping[str, Any]) -> None:
         """Refuse columns whose type cannot be of their kind."""
-        for column in self._read:
-            if not _READERS[str(column.kind)].fits(_inner(types[column.name])):
+        for column in (self.sources[name] for name in self._own):
+            if not _reader(column).fits(_inner(types[column.name])):
                 raise DataError(
                     "column-kind",
                     whose=whose,
@@ -69,24 +117,75 @@ class RowEncoder:
 
     def __call__(self, batch: Any) -> tuple[FloatArray, NDArray[np.object_] | None]:
         """Rows of an Arrow batch, shape (n, D) in Fortran order, and whose they are."""
+        return self.rows(self.without_codes(batch))
+
+    def rows(self, batch: Any) -> tuple[FloatArray, NDArray[np.object_] | None]:
+        """The same, of a batch whose codes were taken out."""
         schema = batch.schema
         place = {name: index for index, name in enumerate(schema.names)}
         types = schema.types  # Arrow makes the list anew each time
-        narrow = all(
-            name in self.texts or types[place[name]] in HELD_BY_SINGLE
-            for name in (column.name for column in self._read)
+        narrow = not self._fractions and all(
+            name in self.texts or types[place[name]] in HELD_BY_SINGLE for name in self._own
         )
         dtype = np.float32 if narrow else np.float64  # each holds every entry exactly
         # column by column, as a table is stored: each is one piece of memory
         columns = np.empty((len(self.names), batch.num_rows), dtype)
         first = 0
+
+        def cells(name: str) -> Any:
+            return batch.column(place[name])  # by name it takes Arrow long
+
         for column, width in zip(self._read, self._widths, strict=True):
-            cells = batch.column(place[column.name])
-            columns[first : first + width] = encoded(column, cells).T
+            columns[first : first + width] = self.values(column, cells).T
             first += width
         if self.unit is None:
             return columns.T, None
-        return columns.T, labels(batch.column(place[self.unit]))
+        return columns.T, labels(cells(self.unit))
+
+
+def _sources(
+    columns: Sequence[Column], unit: str | None, schema: Schema | None, reading: Dialect
+) -> Iterator[Column]:
+    """The columns of the table, with what is said of all of them where one says nothing."""
+    names = dict.fromkeys(name for column in columns for name in column.sources)
+    own = {column.name: column for column in columns if column.sources == (column.name,)}
+    for name in names if unit is None else names | {unit: None}:
+        found = own.get(name) or (schema and schema.column(name)) or Column(name)
+        if name not in own and name != unit:  # one of two dates
+            found = replace(found, kind="date")
+        yield found.read_as(reading)
+
+
+def without_codes(column: Column, cells: Any, found: Counter[Any] | None = None) -> Any:
+    """Cells with nothing in place of a column's codes for missing values; ``found`` counts them."""
+    if not column.na or pa.types.is_null(cells.type):
+        return cells
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_decode()
+    left = cells
+    for code, here in _coded(column, cells):
+        if found is not None:
+            found[code, column.name] += here.true_count
+        left = pc.if_else(here, pa.scalar(None, cells.type), left)
+    return left
+
+
+def _coded(column: Column, cells: Any) -> Iterator[tuple[str, Any]]:
+    """The codes for missing values, and which cells are one: as numbers, days or texts."""
+    if column.kind in ("number", "date"):
+        values, codes = encoded(column, cells)[:, 0], codes_of(column.na)
+        if column.kind == "date":
+            days = encoded(column, pa.array(column.na))[:, 0]
+            codes = dict(zip(column.na, days.tolist(), strict=True))
+        numbers = {code: value for code, value in codes.items() if not np.isnan(value)}
+        yield from ((code, pa.array(values == value)) for code, value in numbers.items())
+    else:
+        numbers = {}
+    words = [code for code in column.na if code not in numbers]
+    if words and (column.kind != "number" or pa.types.is_binary(cells.type)):
+        texts = texts_of(cells)
+        for code, text in zip(words, texts_of(pa.array(words)).to_pylist(), strict=True):
+            yield code, pc.fill_null(pc.equal(texts, text), False)
 
 
 def labels(column: Any) -> NDArray[np.object_]:
@@ -144,36 +243,53 @@ def encoded(column: Column, cells: Any) -> NDArray[Any]:
         cells = cells.dictionary_decode()
     if pa.types.is_null(cells.type):
         return np.full((len(cells), len(column.encoded_names)), np.nan)
-    found = _READERS[str(column.kind)].read(column, cells)
+    found = _reader(column).read(column, cells)
     return found[:, None] if found.ndim == 1 else found
 
 
-def _levels(cells: Any, levels: Sequence[str]) -> NDArray[np.float64]:
+def _levels(column: Column, cells: Any) -> NDArray[np.float64]:
+    levels = column.levels
     texts = texts_of(cells)
     wanted = texts_of(pa.array(levels, pa.string()))
     codes = pc.index_in(texts, value_set=wanted)
     words = [word for word in MISSING if word not in levels]
     missing = _without(texts, words).is_null().to_numpy(zero_copy_only=False)
-    found = np.zeros((len(cells), len(levels)))
+    found = np.zeros((len(cells), len(column.encoded_names)))
     known = codes.is_valid().to_numpy(zero_copy_only=False) & ~missing
     found[np.flatnonzero(known), codes.fill_null(0).to_numpy()[known]] = 1.0
+    if column.other:
+        found[~known, -1] = 1.0
     found[missing] = np.nan
     return found
 
 
-def _truths(cells: Any) -> NDArray[np.float64]:
+def _truths(column: Column, cells: Any) -> NDArray[np.float64]:
     texts = pc.utf8_lower(texts_of(cells))
     found = np.full(len(cells), np.nan)
-    for value, words in ((1.0, _TRUE), (0.0, _FALSE)):
-        is_one = pc.is_in(texts, value_set=pa.array(words, pa.string()))
+    known: list[Collection[str]] = [TRUE_WORDS, FALSE_WORDS]
+    if column.true_words and not pa.types.is_boolean(cells.type):
+        known = [column.true_words, column.false_words]
+    for value, words in zip((1.0, 0.0), known, strict=True):
+        these = pc.utf8_lower(texts_of(pa.array(sorted(words), pa.string())))
+        is_one = pc.is_in(texts, value_set=these)
         found[is_one.to_numpy(zero_copy_only=False)] = value
     return found
 
 
-def _days(cells: Any, origin: datetime.date) -> NDArray[np.float64]:
-    """Whole days since ``origin``; the time of day does not count."""
+def _iso(texts: Any, date_format: str | None) -> Any:
+    """Texts of dates of a format as 2024-12-31; others of the usual two."""
+    if date_format is None:
+        return pc.replace_substring_regex(texts, _DAY_FIRST, r"\3-\2-\1")
+    parts = pc.extract_regex(texts, date_pattern(date_format))
+    year, month, day = (pc.struct_field(parts, part) for part in "Ymd")
+    month, day = (pc.utf8_lpad(part, 2, "0") for part in (month, day))
+    return pc.binary_join_element_wise(year, month, day, "-")
+
+
+def _days(column: Column, cells: Any) -> NDArray[np.float64]:
+    """Whole days since the column's origin; the time of day does not count."""
     if _is_text(cells.type):
-        texts = texts_of(cells)
+        texts = _iso(texts_of(cells), column.date_format)
         dated = pc.if_else(
             pc.match_substring_regex(texts, _DAY),
             pc.utf8_slice_codeunits(texts, 0, 10),
@@ -184,10 +300,12 @@ def _days(cells: Any, origin: datetime.date) -> NDArray[np.float64]:
         same = pc.equal(pc.strftime(stamps, format="%Y-%m-%d"), dated)
         cells = pc.if_else(same, stamps, pa.scalar(None, stamps.type))
     if pa.types.is_timestamp(cells.type):
+        if cells.type.tz is not None:  # some days of a zone begin after midnight
+            cells = pc.local_timestamp(cells)
         cells = pc.floor_temporal(cells, unit="day")
     days = cells.cast(pa.date32(), safe=False).cast(pa.int32()).cast(pa.float64())
     found: NDArray[np.float64] = days.to_numpy(zero_copy_only=False)
-    return found - float((origin - FIRST_DAY).days)
+    return found - float((column.origin - FIRST_DAY).days)
 
 
 # -- Numbers, in whichever type a column holds them.
@@ -280,9 +398,11 @@ _READERS = {
         lambda _, cells: numbers_of(cells),
         of_texts=False,
     ),
-    "boolean": _KindReader(
-        lambda kind: is_numeric(kind) or _is_text(kind), lambda _, cells: _truths(cells)
-    ),
-    "category": _KindReader(_is_label, lambda column, cells: _levels(cells, column.levels)),
-    "date": _KindReader(_is_day, lambda column, cells: _days(cells, column.origin)),
+    "boolean": _KindReader(lambda kind: is_numeric(kind) or _is_text(kind), _truths),
+    "category": _KindReader(_is_label, _levels),
+    "date": _KindReader(_is_day, _days),
 }
+
+
+def _reader(column: Column) -> _KindReader:
+    return _READERS[str(column.kind)]

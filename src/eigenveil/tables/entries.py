@@ -92,6 +92,12 @@ MISSING = (
 )
 """Texts that stand for no value."""
 
+
+def codes_of(na: Sequence[str]) -> dict[str, float]:
+    """The numbers that codes for missing values are, however they are written; NaN for words."""
+    return {code: number(code.strip().replace(",", ".")) for code in na}
+
+
 _MANTISSA = 53
 _MOST_DIGITS = 1000
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)(\.0*)?")

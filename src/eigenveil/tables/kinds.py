@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from eigenveil.checks import LARGEST, is_number
-from eigenveil.errors import DataError
+from eigenveil.errors import DataError, short_name
 
 if TYPE_CHECKING:
     from eigenveil.tables.schema import Column
@@ -36,7 +36,6 @@ class ColumnKind:
         return low, high
 
     def encoded(self, column: Column, value: Any) -> float:
-        del column
         return float(value)
 
     def complete(self, column: Column) -> bool:
@@ -55,7 +54,7 @@ class ColumnKind:
 
     def shown(self, column: Column) -> str:
         """In words, for whoever agrees to it."""
-        return f"{len(column.levels)} levels" if column.levels else self.name
+        return self.name
 
 
 class NumberKind(ColumnKind):
@@ -66,28 +65,46 @@ class NumberKind(ColumnKind):
 
 
 class CategoryKind(ColumnKind):
-    """One column a level, called ``name=level``."""
+    """One column a level, called ``name=level``, and one of all others where they have a name."""
 
-    name, own, needed, public, ends = "category", ("levels",), ("levels",), "levels", (0.0, 1.0)
+    name, own, needed = "category", ("levels", "other"), ("levels",)
+    public, ends = "levels", (0.0, 1.0)
 
     def names(self, column: Column) -> tuple[str, ...]:
-        return tuple(f"{column.name}={level}" for level in column.levels)
+        levels = (*column.levels, *filter(None, [column.other]))
+        return tuple(f"{column.name}={level}" for level in levels)
+
+    def shown(self, column: Column) -> str:
+        return f"{len(column.levels)} levels{' and all others' if column.other else ''}"
 
 
 class BooleanKind(ColumnKind):
-    name, ends = "boolean", (0.0, 1.0)
+    name, own, ends = "boolean", ("true_words", "false_words"), (0.0, 1.0)
 
 
 class DateKind(ColumnKind):
     """Days since the column's origin."""
 
-    name, own = "date", ("range", "origin")
+    name, own = "date", ("range", "origin", "date_format")
 
     def encoded(self, column: Column, value: Any) -> float:
         return float((value - column.origin).days)
 
     def limits(self, where: str, given: Sequence[Any]) -> Sequence[Any]:
         return [day_of(where, "range", each) for each in given]
+
+
+class YearsKind(ColumnKind):
+    """Years between the dates of two other columns of the table, such as birth and visit."""
+
+    name, own = "years", ("range", "unit_of_measure", "since", "until")
+    needed = ("since", "until", "range")
+
+    def shown(self, column: Column) -> str:
+        return f"years from {short_name(column.since)} to {short_name(column.until)}"
+
+    def said(self, parts: Sequence[str]) -> list[Any]:
+        return [_number(part) for part in parts]
 
 
 def day_of(where: str, key: str, given: Any) -> datetime.date:
@@ -110,5 +127,6 @@ def _number(text: str) -> Any:
 
 
 KINDS: Mapping[str, ColumnKind] = {
-    kind.name: kind for kind in (NumberKind(), CategoryKind(), BooleanKind(), DateKind())
+    kind.name: kind
+    for kind in (NumberKind(), CategoryKind(), BooleanKind(), DateKind(), YearsKind())
 }

@@ -11,8 +11,9 @@ ID1 and IDH1 are not.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 from numpy.typing import NDArray
@@ -21,7 +22,11 @@ from eigenveil.errors import DataError, listed, short_name
 from eigenveil.moments.source import RowSource
 from eigenveil.origins import Origin
 
-_BREAK = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^0-9A-Za-z]+")
+_BREAK = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\W_]+")
+# letters that are no other letter with an accent, and signs for "number", as in N° and Patient #
+_PLAIN = str.maketrans(
+    {"\u0131": "i", "ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "ß": "ss", "°": "o ", "#": " no "}
+)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -29,11 +34,21 @@ def _words(text: str) -> frozenset[str]:
 
 
 # as any word of a name
-_ANYWHERE = _words("mrn ssn uuid guid nino bsn cpf dni personnummer pseudonym")
+_ANYWHERE = _words(
+    "mrn ssn uuid guid nino bsn cpf dni pesel kvnr personnummer fodselsnummer pseudonym tckn nhc "
+    "aktenzeichen patientenkennung matricule prontuario"
+)
+# two words in order, such as codice fiscale
+_PAIRS = (
+    *(("securite", "sociale"), ("historia", "clinica"), ("codice", "fiscale")),
+    *(("tessera", "sanitaria"), ("historii", "choroby"), ("rodne", "cislo")),
+)
 # as the first or the last word
 _OUTSIDE = _words("id ids uid")
 # as the whole name
-_WHOLE = _words("eid iid pid index seqn subject patient participant respondent user rownames")
+_WHOLE = _words(
+    "eid iid pid index seqn subject patient participant respondent user rownames expediente"
+)
 # of whom or what a number, key or code tells which one it is
 _OF = _words(
     """
@@ -41,9 +56,29 @@ _OF = _words(
     staff record case chart account admission encounter visit sample specimen household device
     insurance licence license passport security nhs hospital phone telephone mobile fax row order
     transaction
+    pat patienten patientin patientinnen personen fall proband probanden teilnehmer versicherten
+    aufnahme besuch kunde kunden personal mitarbeiter mitglieds versicherungs
+    krankenversicherungs sozialversicherungs
+    patiente dossier sejour assure malade personne
+    paciente expediente historia caso persona cliente visita afiliado
+    paziente cartella ricovero assistito
+    utente doente pessoa processo
+    bezoek opname klant persoons zaak deelnemer burgerservice
+    pacjent pacjenta pacjentki przypadek przypadku osoba osoby karty klienta ubezpieczonego
+    patientens journal besoks lop kund deltagar
+    cpr sags forlobs besogs deltager
+    pacient pacienta pripad pripadu pojistence chorobopisu
+    hasta dosya kisi kimlik vaka sicil musteri katilimci protokol
     """
 )
-_TELLING = _words("no nr num number nbr key code hash")
+_TELLING = _words(
+    """
+    no nr num number nbr key code hash
+    nummer numero nro numer cislo numara numarasi kod kode kodu codigo codice
+    """
+)
+# as the first word, before that of whom: numero de paciente
+_TELLING_FIRST = _words("no nr num numero nro numer cislo code kod codigo codice")
 # of columns of text only: numbers of e-mails are features
 _NAMES = _words(
     "name names email mail surname firstname lastname forename fullname username address"
@@ -55,22 +90,30 @@ def looks_like_identifier(name: str, *, is_text: bool = False) -> bool:
     """Whether a column of this name tells which person, or which row, it is about."""
     if _COUNTED.fullmatch(name):
         return True
-    words = [word.lower() for word in _BREAK.split(name) if word]
+    words = [word.lower() for word in _BREAK.split(_plain(name)) if word]
     if not words:
         return False
     last = words[-1]
     if _ANYWHERE & set(words) or {words[0], last} & _OUTSIDE:
         return True
     if len(words) == 1:
-        joined = re.fullmatch(r"(\w+?)(id|ids|number|no)", last)
+        joined = re.fullmatch(r"(\w+?)(id|ids|number|no|nummer|nr|code|kode?)", last)
         return (
             last in _WHOLE
             or (joined is not None and joined[1] in _OF)
             or (is_text and last in _NAMES)
         )
-    if last in _TELLING and words[-2] in _OF:
+    if (last in _TELLING and words[-2] in _OF) or (words[0] in _TELLING_FIRST and last in _OF):
+        return True
+    if any(pair in _PAIRS for pair in pairwise(words)):
         return True
     return is_text and last in _NAMES
+
+
+def _plain(name: str) -> str:
+    """A name without accents: numéro is numero."""
+    apart = unicodedata.normalize("NFKD", name.translate(_PLAIN))
+    return "".join(each for each in apart if not unicodedata.combining(each))
 
 
 def check_identifiers(
@@ -201,11 +244,19 @@ def check_names(
     raise DataError("header-is-data", whose=origin.name, name=f"the name of {place}{more}")
 
 
-def check_features(whose: Origin | str, rows: RowSource, *, of_words: bool = False) -> None:
-    """Refuse columns whose names read as values, or as identifiers without a schema."""
+def check_features(
+    whose: Origin | str, rows: RowSource, *, of_words: bool = False, targets: bool = False
+) -> None:
+    """Refuse columns whose names read as values, or as identifiers without a schema.
+
+    Columns with the role of targets, too, where a fit does not take ``targets``.
+    """
     check_names(whose, rows.names, of_words=of_words)
-    if not of_words and rows.schema is None:
-        check_identifiers(whose if isinstance(whose, str) else whose.name, rows.names)
+    name = whose if isinstance(whose, str) else whose.name
+    if rows.schema is not None:
+        rows.schema.check_targets(name, taken=targets)
+    elif not of_words:
+        check_identifiers(name, rows.names)
 
 
 def first_difference(found: Sequence[str], wanted: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ fine enough, the third round counts over it again and both are averaged, so that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log, sqrt
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from eigenveil.checks import LARGEST, SMALLEST
-from eigenveil.errors import DataError
+from eigenveil.errors import DataError, listed
 from eigenveil.moments.histograms import (
     EQUAL_BINS,
     MAGNITUDE_BINS,
@@ -26,8 +26,8 @@ from eigenveil.moments.histograms import (
     levels_of,
     magnitude_edges,
 )
+from eigenveil.moments.preparation import AS_IT_IS, Preparation
 from eigenveil.moments.release import Release
-from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.origins import Origin
 from eigenveil.privacy.releases import ReleaseRecord
 
@@ -107,20 +107,25 @@ _FALSE = 1e-3
 _RUNS_A_BIN = 10
 # A level whose count stands this many deviations of its noise above 0 is there.
 _LEVEL = 3.0
-# A column of mass in so many bins is seen by its strongest run.
 
 
-def public_preparation(scale: object, ranges: object, features: int) -> Preparation:
-    """What public scales or ranges of columns make of rows."""
+def public_preparation(
+    scale: object, ranges: object, features: int, names: Sequence[str] | None
+) -> Preparation:
+    """What public scales or ranges of columns make of rows; ``names`` are the columns'."""
     if ranges is not None:
-        low, high = ends = _numbers(ranges, (2, features), "ranges")
-        if (wrong := np.flatnonzero(low > high)).size:
+        if isinstance(ranges, Mapping):
+            if others := set(ranges) ^ set(names or ()):
+                raise DataError("ranges-of-others", names=listed(sorted(others)))
+            ranges = [ranges[name] for name in names or ()]
+        low, high = _numbers(ranges, (features, 2), "ranges").T
+        if (wrong := np.flatnonzero(low >= high)).size:
             column = wrong[0]
             raise DataError(
                 "bad-ranges",
                 column=Origin().column(int(column)),
-                low=ends[0, column],
-                high=ends[1, column],
+                low=low[column],
+                high=high[column],
             )
         half = 0.5 * high - 0.5 * low
         return Preparation(0.5 * low + 0.5 * high, np.where(half < SMALLEST, 0.0, half), limit=1.0)
@@ -144,7 +149,7 @@ def _numbers(given: object, shape: tuple[int, ...], name: str) -> Array:
         found = np.full((), np.nan)
     if found.shape != shape or not np.all(np.abs(found) <= LARGEST):
         raise DataError(
-            "not-one-a-column", name=name, shape=found.shape, largest=LARGEST, features=shape[-1]
+            "not-one-a-column", name=name, shape=found.shape, largest=LARGEST, features=shape[0]
         )
     return found
 
@@ -199,8 +204,8 @@ def ranges_of(release: Release, features: int, winsorize: float | None = None) -
     middle, half = np.zeros(features), np.zeros(features)
     for column, counts in enumerate(release.values.reshape(features, MAGNITUDE_BINS)):
         seen = _left(counts, _standing(counts, noise), winsorize)
-        if seen.any() and not _is_zero(seen):
-            places = np.flatnonzero(seen)
+        places = np.flatnonzero(seen)
+        if places.size and places.tolist() != [MAGNITUDE_BINS // 2]:  # not the bin around 0 alone
             middle[column], half[column] = _wider(edges[places[0]], edges[places[-1] + 1])
     return Ranges(middle, half, winsorize)
 
@@ -276,11 +281,6 @@ def _left(counts: Array, seen: NDArray[np.bool_], winsorize: float | None) -> ND
     first, last = np.searchsorted(below, np.array([winsorize, 1.0 - winsorize]) * below[-1])
     bins = np.arange(counts.size)
     return np.asarray(seen & (first <= bins) & (bins <= last))
-
-
-def _is_zero(seen: NDArray[np.bool_]) -> bool:
-    """Whether only the bin around 0 is seen."""
-    return bool(seen[MAGNITUDE_BINS // 2]) and int(np.count_nonzero(seen)) == 1
 
 
 def _wider(low: float, high: float) -> tuple[float, float]:

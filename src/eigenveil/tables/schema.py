@@ -3,6 +3,9 @@
 Its owner writes it, and all sites of a study share it. Names, levels and ranges come out with every
 result, so they must be known without looking at rows. What 'eigenveil schema new' read from values
 is marked ``confirmed = false`` and must be confirmed as public before a fit takes it.
+
+How a file is written (:class:`~eigenveil.tables.reading.Dialect`) is in the same file, and is no
+part of what sites agree on: each has its own, whose rows mean the same.
 """
 
 from __future__ import annotations
@@ -17,18 +20,23 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.checks import first_twice
+from eigenveil.checks import first_twice, is_number
 from eigenveil.errors import DataError, nearest, short_name
 from eigenveil.files import read_toml, replacing, toml_comment, toml_value
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.tables.kinds import KINDS, ColumnKind, day_of
+from eigenveil.tables.reading import PLAIN, Dialect
 
 FORMAT = "eigenveil-schema-1"
 Role = Literal["feature", "unit", "identifier", "covariate", "target", "ignore"]
 ROLES: tuple[str, ...] = get_args(Role)
 FIRST_DAY = datetime.date(1970, 1, 1)
 """The day from which dates count where a column does not say another."""
-_READ = ("feature", "covariate")
+_READ = ("feature", "covariate", "target")
+OF_READING = ("na", "date_format", "true_words", "false_words")
+"""What a column may say of how it is written."""
+PLAIN_FIELDS = ("unit_of_measure", "label", "other", "since", "until")
+"""What of a column is a text of any kind."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class Column:
     name: str  # As in the files
     kind: str | None = None  # Needed of features, covariates and targets
     # `unit` says whose row it is; identifiers are carried along by `transform`; a target is what
-    # others are to tell, and no feature
+    # others are to tell: a covariance reads it, and nothing else does
     role: str = "feature"
     unit_of_measure: str = ""  # Of numbers, such as `"mmHg"`
     range: tuple[Any, Any] | None = None  # Public smallest and largest value of a number or date
@@ -47,11 +55,35 @@ class Column:
     label: str = ""  # What it is, for people
     # Whether range and levels are public; `False` for those that were read from rows
     confirmed: bool = True
+    other: str = ""  # Of a category: the name of all levels that are not in `levels`
+    since: str = ""  # Of years: the column with the first date, such as birth
+    until: str = ""  # And the one with the last
+    # How its own cells are written, as of `Dialect`: beside, or in place of, what all columns have
+    na: tuple[str, ...] = ()
+    date_format: str | None = None
+    true_words: tuple[str, ...] = ()
+    false_words: tuple[str, ...] = ()
 
     @property
     def read(self) -> bool:
         """Whether its values become columns of the rows."""
         return self.role in _READ
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The table's columns that it is read from."""
+        return (self.since, self.until) if self.since else (self.name,)
+
+    def read_as(self, reading: Dialect) -> Column:
+        """The same, with what is said of all columns of a file where it says nothing itself."""
+        words = self if self.true_words else reading
+        return replace(
+            self,
+            na=tuple(dict.fromkeys((*reading.na, *self.na))),
+            date_format=self.date_format or reading.date_format,
+            true_words=tuple(words.true_words),
+            false_words=tuple(words.false_words),
+        )
 
     @property
     def of_kind(self) -> ColumnKind:
@@ -70,11 +102,18 @@ class Column:
 
     def as_dict(self) -> dict[str, Any]:
         """What differs from the defaults, as plain values (dates as ``YYYY-MM-DD``)."""
-        found = {name: getattr(self, name) for name in _USUAL}
+        names = sorted(_USUAL, key=lambda name: name == "confirmed")  # last, of what stands above
+        found = {name: getattr(self, name) for name in names}
         return {name: _plain(each) for name, each in found.items() if each != _USUAL[name]}
 
 
 _USUAL = {field.name: field.default for field in fields(Column)}
+_OWN_MATTERS = ("label", "confirmed", *OF_READING)
+
+
+def levels_among(category: object, names: Sequence[str]) -> tuple[int, ...]:
+    """Places of the columns that a category's levels became, among encoded columns' names."""
+    return tuple(place for place, name in enumerate(names) if name.startswith(f"{category}="))
 
 
 @dataclass(frozen=True)
@@ -82,11 +121,24 @@ class Schema:
     """The columns of a table, in the order of the result; made by :func:`parse_schema`."""
 
     columns: tuple[Column, ...]
+    reading: Dialect = PLAIN  # How files are written: their owner's own matter
 
     @cached_property
     def read(self) -> tuple[Column, ...]:
         """The columns that become numbers, in order."""
         return tuple(column for column in self.columns if column.read)
+
+    @cached_property
+    def targets(self) -> tuple[Column, ...]:
+        """The columns that others are to tell, in order."""
+        return tuple(column for column in self.columns if column.role == "target")
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Of each target that is a category, the places of its levels among encoded columns."""
+        place = {name: number for number, name in enumerate(self.names)}
+        own = (column.encoded_names for column in self.targets if column.kind == "category")
+        return tuple(tuple(place[name] for name in names) for names in own)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -105,12 +157,12 @@ class Schema:
         return others if self.unit is None else (self.unit, *others)
 
     def public_ranges(self) -> NDArray[np.float64]:
-        """Smallest and largest value of each encoded column, shape (2, D); NaN if none is public.
+        """Smallest and largest value of each encoded column, shape (D, 2); NaN if none is public.
 
         In the column's units: days since ``origin`` of dates, 0 and 1 of levels and truth values.
         """
         bounds = [column.bounds for column in self.read for _ in column.encoded_names]
-        return np.array(bounds).reshape(-1, 2).T
+        return np.array(bounds).reshape(-1, 2)
 
     def variable_numbers(self) -> NDArray[np.float64]:
         """The variable that each encoded column belongs to, shape (D,): a row has one level of it.
@@ -122,12 +174,29 @@ class Schema:
 
     def as_dict(self) -> dict[str, Any]:
         """The schema as plain values; :func:`parse_schema` makes the same of it."""
-        return {"format": FORMAT, "columns": [column.as_dict() for column in self.columns]}
+        reading = {name: _plain(value) for name, value in self.reading.said().items()}
+        columns = [column.as_dict() for column in self.columns]
+        return {"format": FORMAT} | ({"reading": reading} if reading else {}) | {"columns": columns}
 
     @property
     def hash(self) -> str:
-        """SHA-256 of its canonical JSON."""
-        return plan_hash(self.as_dict())
+        """SHA-256 of the canonical JSON of what sites agree on."""
+        return plan_hash(self.agreed().as_dict())
+
+    def agreed(self) -> Schema:
+        """What sites agree on: without how a file is written."""
+        usual: dict[str, Any] = {name: _USUAL[name] for name in OF_READING}
+        return Schema(tuple(replace(column, **usual) for column in self.columns))
+
+    def written_as(self, own: Schema) -> Schema:
+        """The same columns of a file that is written as its owner's schema says."""
+        columns, there = [], dict.fromkeys(column.name for column in self.columns)
+        for column in self.columns:
+            theirs = own.column(column.name) or column
+            columns.append(replace(column, **{n: getattr(theirs, n) for n in OF_READING}))
+        needed = {name for column in self.read for name in column.sources}
+        columns += [c for c in own.columns if c.name in needed and c.name not in there]
+        return Schema(tuple(columns), own.reading)
 
     def column(self, name: str) -> Column | None:
         """A column by its name."""
@@ -140,8 +209,15 @@ class Schema:
             raise DataError("unconfirmed-schema", whose=whose, columns=_listed(seen))
         if aside := [column.name for column in self.columns if column.role == "covariate"]:
             raise DataError("no-covariates", whose=whose, columns=_listed(aside))
-        if target := [column.name for column in self.columns if column.role == "target"]:
-            raise DataError("no-target", whose=whose, columns=_listed(target))
+        categories = (column for column in self.targets if column.kind == "category")
+        if flat := [c.name for c in categories if len(c.encoded_names) == 1]:
+            raise DataError("target-one-level", whose=whose, columns=_listed(flat))
+
+    def check_targets(self, whose: str, *, taken: bool) -> None:
+        """Refuse targets where a fit takes none."""
+        if self.targets and not taken:
+            names = [column.name for column in self.targets]
+            raise DataError("no-target", whose=whose, columns=_listed(names))
 
     def difference(self, other: Schema) -> str:
         """Where another schema reads a table otherwise, in words; empty if it does not.
@@ -154,7 +230,7 @@ class Schema:
                 if column.role == "ignore":
                     continue
                 return f"column {column.name!r} is in only one of them"
-            for field in (name for name in _USUAL if name not in ("label", "confirmed")):
+            for field in (name for name in _USUAL if name not in _OWN_MATTERS):
                 pair = getattr(mine, field), getattr(theirs, field)
                 if pair[0] != pair[1]:
                     shown = [short_name(shown_value(value)) for value in pair]
@@ -168,11 +244,19 @@ class Schema:
 
     def confirmed(self) -> Schema:
         """The same with everything confirmed as public."""
-        return Schema(tuple(replace(column, confirmed=True) for column in self.columns))
+        return replace(self, columns=tuple(replace(each, confirmed=True) for each in self.columns))
 
-    def features_only(self) -> Schema:
-        """The same without units and identifiers, for rows that are only transformed."""
-        return Schema(self.read)
+    def only(self, names: Collection[str]) -> Schema:
+        """The columns that become those of these names: for rows that are only transformed."""
+        wanted = set(names)
+        return self.having([c for c in self.read if not wanted.isdisjoint(c.encoded_names)])
+
+    def having(self, columns: Sequence[Column]) -> Schema:
+        """These columns, and how those that they are read from are written."""
+        needed = {name for column in columns for name in column.sources}
+        needed -= {column.name for column in columns}
+        dates = (replace(c, role="ignore") for c in self.columns if c.name in needed)
+        return replace(self, columns=(*columns, *dates))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -215,6 +299,7 @@ def schema_text(schema: Schema) -> str:
         "# All of this may come out with a result, so it must be known without looking at rows.",
         "# Take out a line 'confirmed = false' once what stands above it is known to be public.",
         *toml_comment(f"kind: {', '.join(KINDS)}. role: {', '.join(ROLES)}."),
+        *toml_comment("[reading] says how the file is written: each site's own matter."),
         "",
         *schema_lines(schema, "columns"),
     ]
@@ -224,6 +309,8 @@ def schema_text(schema: Schema) -> str:
 def schema_lines(schema: Schema, table: str) -> list[str]:
     """The format and the columns as lines of TOML, where the columns' table has this name."""
     lines = [f"format = {toml_value(FORMAT)}"]
+    if reading := schema.as_dict().get("reading"):  # a study's has none
+        lines += ["", "[reading]", *(f"{key} = {toml_value(reading[key])}" for key in reading)]
     for column in schema.columns:
         lines += ["", f"[[{table}]]"]
         for name, value in column.as_dict().items():
@@ -240,35 +327,6 @@ def write_schema(schema: Schema, path: Path) -> None:
             scratch.chmod(0o644)  # made to be passed around; a draft shows rows
 
 
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of a schema's file, for editors and other programs."""
-    limit = {"anyOf": [{"type": "number"}, {"type": "string", "format": "date"}]}
-    text = {"type": "string"}
-    column = {
-        "name": text | {"minLength": 1},
-        "kind": {"enum": list(KINDS)},
-        "role": {"enum": list(ROLES), "default": "feature"},
-        "unit_of_measure": text,
-        "range": {"type": "array", "items": limit, "minItems": 2, "maxItems": 2},
-        "levels": {"type": "array", "items": text, "minItems": 1, "uniqueItems": True},
-        "origin": text | {"format": "date"},
-        "label": text,
-        "confirmed": {"type": "boolean", "default": True},
-    }
-    each = {"type": "object", "additionalProperties": False, "required": ["name"]}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "eigenveil schema",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["format", "columns"],
-        "properties": {
-            "format": {"const": FORMAT},
-            "columns": {"type": "array", "minItems": 1, "items": each | {"properties": column}},
-        },
-    }
-
-
 # -- What a schema cannot be, in words, with the way out.
 
 
@@ -278,15 +336,49 @@ def parse_schema(found: Any, *, origin: str = "schema") -> Schema:
         return found
     if not isinstance(found, Mapping):
         raise _bad(origin, f"is {type(found).__name__}, not a table of columns")
-    _known_keys(origin, found, ("format", "columns"))
+    _known_keys(origin, found, ("format", "reading", "columns"))
     if found.get("format") != FORMAT:
         raise _bad(origin, f"format = {found.get('format')!r:.40} is not {FORMAT!r}")
     columns = found.get("columns")
     if not isinstance(columns, list | tuple) or not columns:
         raise _bad(origin, "there is no column ([[columns]])")
-    schema = Schema(tuple(_column(origin, n, each) for n, each in enumerate(columns, start=1)))
+    reading = found.get("reading", {})
+    if not isinstance(reading, Mapping):
+        raise _bad(origin, "reading is not a table ([reading])")
+    read = tuple(_column(origin, n, each) for n, each in enumerate(columns, start=1))
+    schema = Schema(read, _reading(f"{origin}: reading", reading))
     _check_whole(origin, schema)
     return schema
+
+
+# What a key is, by the type of its default.
+_TYPES: dict[type, tuple[type, str]] = {
+    bool: (bool, "true or false"),
+    tuple: (list, "a list of texts"),
+}
+
+
+def _check_type(where: str, key: str, value: Any, usual: type) -> None:
+    kind, what = _TYPES.get(usual, (str, "a text"))
+    parts = value if isinstance(value, list) else []
+    if not isinstance(value, kind) or not all(isinstance(part, str) for part in parts):
+        raise _bad(where, f"{key} = {value!r:.40} is not {what}")
+
+
+def _reading(where: str, given: Mapping[str, Any]) -> Dialect:
+    _known_keys(where, given, [field.name for field in fields(Dialect)])
+    values = dict(given)
+    for name, value in given.items():
+        usual = getattr(PLAIN, name)
+        if isinstance(usual, tuple) and isinstance(value, list | tuple):
+            # 999 as a number is the same code
+            values[name] = value = [str(v) if is_number(v) else v for v in value]
+        _check_type(where, name, value, type(usual))
+    try:
+        return Dialect(**values)
+    except DataError as error:
+        message = f"{where}: {error.message}"
+        raise DataError.relayed(message, hint=error.hint, code=error.code) from None
 
 
 def _check_whole(origin: str, schema: Schema) -> None:
@@ -297,6 +389,13 @@ def _check_whole(origin: str, schema: Schema) -> None:
         twice = first_twice(names)
         if twice is not None:
             raise _bad(origin, f"{what} {short_name(twice)!r} is there twice")
+    for column in schema.read:
+        if code := next((c for c in (*schema.reading.na, *column.na) if c in column.levels), None):
+            raise _bad(origin, f"column {column.name!r}: {code!r} is a level and a code in na")
+        for name in column.sources:
+            source = schema.column(name)
+            if source not in (None, column) and source.kind not in (None, "date"):
+                raise _bad(origin, f"column {column.name!r}: {name!r} is no date")
     units = [column.name for column in schema.columns if column.role == "unit"]
     if len(units) > 1:
         raise DataError("two-units", where=origin, columns=_listed(units))
@@ -315,21 +414,19 @@ def _column(origin: str, number: int, given: Any) -> Column:
     _known_keys(where, given, list(_USUAL))
     kind = _choice(where, "kind", given.get("kind"), KINDS)
     role = _choice(where, "role", given.get("role", "feature"), ROLES)
-    for key in ("unit_of_measure", "label"):
-        if not isinstance(given.get(key, ""), str):
-            raise _bad(where, f"{key} = {given[key]!r:.40} is not a text")
-    if not isinstance(given.get("confirmed", True), bool):
-        raise _bad(where, f"confirmed = {given['confirmed']!r:.40} is not true or false")
+    plain = {key: given[key] for key in (*PLAIN_FIELDS, "confirmed") if key in given}
+    for key, value in plain.items():
+        _check_type(where, key, value, type(_USUAL[key]))
+    read = _reading(where, {key: given[key] for key in OF_READING if key in given})
     column = Column(
         name,
         kind,
         role or "feature",
-        given.get("unit_of_measure", ""),
-        _range(where, kind, given.get("range")),
-        _levels(where, given.get("levels", ())),
-        day_of(where, "origin", given.get("origin", FIRST_DAY)),
-        given.get("label", ""),
-        given.get("confirmed", True),
+        range=_range(where, kind, given.get("range")),
+        levels=_levels(where, given.get("levels", ())),
+        origin=day_of(where, "origin", given.get("origin", FIRST_DAY)),
+        **plain,
+        **{key: getattr(read, key) for key in OF_READING},
     )
     if column.read or column.role == "target":
         _check_kind(where, column)
@@ -341,8 +438,14 @@ def _check_kind(where: str, column: Column) -> None:
     if column.kind is None:
         raise DataError("column-without-kind", where=where, kinds=", ".join(KINDS))
     if not column.of_kind.complete(column):
-        raise DataError("category-without-levels", where=where)
-    for key in ("levels", "range", "origin", "unit_of_measure"):
+        if column.kind == "category":
+            raise DataError("category-without-levels", where=where)
+        needed = " and ".join(column.of_kind.needed)
+        raise _bad(where, f"kind {column.kind!r} needs {needed}")
+    if column.other in column.levels:
+        raise _bad(where, f"other = {column.other!r} is one of its levels")
+    of_all = ("name", "kind", "role", "label", "confirmed", "na")
+    for key in (key for key in _USUAL if key not in of_all):
         if key not in column.of_kind.own and getattr(column, key) != _USUAL[key]:
             raise _bad(where, f"{key} has no meaning for kind {column.kind!r}")
 

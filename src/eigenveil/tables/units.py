@@ -168,8 +168,6 @@ class _PartUnits:
 
 
 class _CountUnits(Reading[_PartUnits]):
-    """How many rows of each unit there are."""
-
     def read(self, rows: RowSource) -> _PartUnits:
         if isinstance(rows, LabelledRows):
             codes, numbers = rows.numbered

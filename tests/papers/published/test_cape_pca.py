@@ -150,6 +150,21 @@ def test_the_mean_of_any_statistic_has_the_pooled_noise():
     )
 
 
+@pytest.mark.parametrize("count", [3, 10])
+def test_without_the_aggregators_noise_who_knows_the_helpers_finds_a_sites_own(count):
+    for used, known in ((False, 0.0), (True, 1 - 1 / count)):
+        made = cape(np.zeros((count, 20_000)), sensitivity=1.0, aggregator_noise=used, **BUDGET)
+        sent, taken, helper = (part.T for part in made.messages)
+        for seen, variance in (
+            (sent, 1 + known),
+            (sent - taken, 1.0),
+            (sent - helper, known + 1 / count),
+        ):
+            assert together(gaussian_variance(seen, variance * TAU**2)) > FALSE_ALARM
+        assert used or not taken.any()
+        assert gaussian_variance(made.mean, (TAU / count) ** 2) > FALSE_ALARM
+
+
 def test_statistics_may_have_any_shape():
     given = np.random.default_rng(0).standard_normal((3, 2, 5))
     for statistics in (given, list(given)):
@@ -159,10 +174,7 @@ def test_statistics_may_have_any_shape():
 
 
 def test_the_claims_name_the_factor_and_the_view():
-    for made, sites in (
-        (runs(1)[0], 5),
-        (cape(np.zeros((10, 2)), sensitivity=1.0, **BUDGET), 10),
-    ):
+    for made, sites in ((runs(1)[0], 5), (cape(np.zeros((10, 2)), sensitivity=1.0, **BUDGET), 10)):
         factor = math.sqrt(2 * sites / (sites + 1))
         assert made.claim.view == "aggregator"
         assert f"{factor:.3g} times the claimed" in str(made.claim)

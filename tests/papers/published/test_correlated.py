@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eigenveil.errors import PrivacyError
+from eigenveil.errors import PrivacyError, number_text
 from eigenveil_papers.published import cape_pca as cape
 from statistics_tools import (
     FALSE_ALARM,
@@ -177,10 +177,7 @@ def test_equal_sites_have_a_solution_that_the_published_one_misses_beyond_three(
     assert squares @ g == pytest.approx(pooled**2)
     if sites <= 3:
         check_solution(
-            cape.unequal_variances(weights, requirements, pooled),
-            weights,
-            requirements,
-            pooled,
+            cape.unequal_variances(weights, requirements, pooled), weights, requirements, pooled
         )
         return
     with pytest.raises(PrivacyError) as caught:
@@ -265,9 +262,7 @@ def test_equal_sites_have_the_closed_form(sites):
         assert cape.times_claimed(other).max() >= cape.times_claimed(plan).max() - 1e-12
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 10**6), st.floats(0.1, 10)), min_size=4, max_size=8),
-)
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.floats(0.1, 10)), min_size=4, max_size=8))
 def test_weights_by_rows_and_one_target_are_never_served_beyond_three_sites(sites):
     """Every weight times its requirement is the pooled noise then, whatever the sizes are."""
     rows = np.array([n for n, _ in sites], dtype=float)
@@ -275,7 +270,8 @@ def test_weights_by_rows_and_one_target_are_never_served_beyond_three_sites(site
         cape.unequal_plan(rows / rows.sum(), 1 / rows, 1 / rows.sum())
     assert caught.value.code == "cape-infeasible"
     # and the masked sum that the hint names gives every site its requirement with that very noise
-    told = f"a deviation of {1 / rows.sum():.4g} of the mean, where {1 / rows.sum():.4g} was"
+    wanted = number_text(1 / rows.sum(), 4)
+    told = f"a deviation of {wanted} of the mean, where {wanted} was"
     assert told in caught.value.hint
 
 

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eigenveil.errors import DataError
+from eigenveil.errors import DataError, PrivacyError
 from eigenveil.linalg.tensor import multilinear
 from eigenveil.privacy.accountant import delta_of_mu
 from eigenveil.privacy.views import published_cape_mu
 from eigenveil_papers.published import data as tensor_data
 from eigenveil_papers.published import orthogonal as otd
+from eigenveil_papers.reproduction import paper001_tensor_panels
 from eigenveil_papers.reproduction.paper001_tensor_panels import component_error
 from matching_tools import matched
 from statistics_tools import (
@@ -29,10 +30,7 @@ from statistics_tools import (
     uncorrelated,
 )
 
-REFERENCE = Path(__file__).parents[3] / "shared" / "reference" / "published.json"
-needs_reference = pytest.mark.skipif(
-    not REFERENCE.exists(), reason="the authors' curves (../shared/reference) are absent"
-)
+REFERENCE = Path(paper001_tensor_panels.__file__).with_name("authors.json")
 
 SIZE, SITES, ROWS = 3, 4, 100
 EPSILON, DELTA = 1.0, 0.01
@@ -114,31 +112,46 @@ def test_every_unique_entry_has_the_published_noise(method):
         (otd.conv, "tau.triple", "tau.pair"),
         (otd.conv, "tau.pair", "0.7 * tau.pair"),
         (otd.capeagn, "weighted_mean(pairs, of_pairs.weights)", "pairs.sent.mean(axis=0)"),
-        (otd.capeagn, "for each in tau)", "for each in (tau.pair, 1.3 * tau.triple))"),
+        (otd.capeagn, "[each.triple for each in own]", "[1.3 * each.triple for each in own]"),
     ],
 )
 def test_wrong_noise_is_rejected(method, old, new):
     assert law_of(mutant(method, old, new), method) < REJECTED
 
 
+def vector_law(noise, sensitivity):
+    """P-values of radius and coordinates of vectors, (runs, n), at half of epsilon."""
+    n, radius = noise.shape[1], np.linalg.norm(noise, axis=1)
+    share = np.square(noise) / np.square(radius)[:, None]
+    return [
+        kolmogorov(radius, stats.gamma(n, scale=sensitivity / (EPSILON / 2)).cdf),
+        *(kolmogorov(one, stats.beta(0.5, (n - 1) / 2).cdf) for one in share.T),
+    ]
+
+
 def avn_law(method):
     """All of delta for the pair moment; radius and coordinates of the triple moment's vector."""
     pair, triple = noise_of(method, 0, 3 * RUNS)
-    n = triple.shape[1]
-    radius = np.linalg.norm(triple, axis=1)
-    beta = EPSILON / 2 / SENSITIVITIES.triple
-    share = np.square(triple) / np.square(radius)[:, None]
     printed = SENSITIVITIES.pair * math.sqrt(2 * math.log(1.25 / DELTA)) / (EPSILON / 2)
     return together(
         gaussian_variance(pair.ravel(), printed**2),
         uncorrelated(pair),
-        kolmogorov(radius, stats.gamma(n, scale=1 / beta).cdf),
-        *(kolmogorov(one, stats.beta(0.5, (n - 1) / 2).cdf) for one in share.T),
+        *vector_law(triple, SENSITIVITIES.triple),
     )
+
+
+def pure_law(method):
+    """Vector noise on both moments, none of it on the other."""
+    pair, triple = noise_of(
+        lambda *given, delta, **options: method(*given, delta=0.0, **options), 0, 3 * RUNS
+    )
+    laws = vector_law(pair, SENSITIVITIES.pair), vector_law(triple, SENSITIVITIES.triple)
+    return together(*laws[0], *laws[1], uncorrelated(np.concatenate([pair, triple], axis=1)))
 
 
 def test_avn_has_vector_noise_on_the_unique_entries():
     assert avn_law(otd.avn) > FALSE_ALARM
+    assert pure_law(otd.avn) > FALSE_ALARM
 
 
 @pytest.mark.thorough
@@ -152,6 +165,17 @@ def test_avn_has_vector_noise_on_the_unique_entries():
 )
 def test_wrong_vector_noise_is_rejected(old, new):
     assert avn_law(mutant(otd.avn, old, new)) < REJECTED
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("sensitivities.pair / (epsilon / 2)", "sensitivities.pair / epsilon"),
+        ("vector_noise(entries, 1 / scale, rng)", "rng.laplace(scale=scale, size=entries)"),
+    ],
+)
+def test_wrong_pure_noise_is_rejected(old, new):
+    assert pure_law(mutant(otd.avn, old, new)) < REJECTED
 
 
 @pytest.mark.parametrize(("size", "modes"), [(1, 3), (4, 2), (5, 3)])
@@ -193,6 +217,40 @@ def test_messages_hide_and_their_mean_carries_the_pooled_noise():
         assert together(gaussian_variance(noise.mean(axis=1), of_all_rows**2)) > FALSE_ALARM
         # messages share what cancels: without it they would be far from the pooled noise
         assert together(gaussian_variance(noise.mean(axis=1), variance / SITES)) < REJECTED
+
+
+OF_SITE = [20, 30, 50]
+
+
+def unequal_law(method):
+    """Sites of 20, 30 and 50 rows: the noise of AGN on all, of each message what its site needs."""
+    own = [otd.Sensitivities(1 / rows, 3 / rows) for rows in OF_SITE]
+    sent = []
+
+    def run(given, _, count, **options):
+        result = method(given, own, count, **options)
+        pairs, cubes = result.transcript[:2]
+        np.testing.assert_allclose(np.tensordot(OF_SITE, pairs.helper, 1), 0, atol=1e-9)
+        np.testing.assert_allclose(
+            np.tensordot(np.divide(OF_SITE, ROWS), cubes.sent - cubes.known, 1), result.cube
+        )
+        sent.append((pairs.sent - pairs.known - EXACT.pair)[(..., *PAIR)])
+        return result
+
+    found = law(noise_of(run, len(OF_SITE)), *POOLED)
+    needed = [tau(0.5, each.pair) ** 2 for each in own]
+    return together(found, *map(gaussian_variance, np.moveaxis(sent, 1, 0), needed))
+
+
+def test_capeagn_of_unequal_sites_has_the_noise_of_agn_on_all_rows():
+    assert unequal_law(otd.capeagn) > FALSE_ALARM
+    old, new = "[each.pair for each in own]", "[1.3 * each.pair for each in own]"
+    assert unequal_law(mutant(otd.capeagn, old, new)) < REJECTED
+    given = [otd.Sensitivities(1 / rows, 3 / rows) for rows in (*OF_SITE, 90)]
+    options = {"epsilon": EPSILON, "delta": DELTA, "rng": np.random.default_rng()}
+    with pytest.raises(PrivacyError) as caught:  # section 3.1 has no solution for four
+        otd.capeagn([EXACT] * 4, given, 2, **options)
+    assert caught.value.code == "cape-infeasible"
 
 
 def test_the_local_baseline_sees_one_site():
@@ -271,8 +329,8 @@ def test_the_authors_noise_variance_is_low():
     ("call", "message"),
     [
         (lambda: otd.gaussian_moments([[2.0, 0.0]], 0.1), "norm is above 1"),
-        (lambda: otd.scaled_by_largest([[0.0, 0.0]]), "largest norm, 0.0"),
-        (lambda: otd.scaled_by_largest([[np.nan, 1.0]]), "largest norm, nan"),
+        (lambda: otd.scaled_by_largest([[0.0, 0.0]]), "divided by 0.0"),
+        (lambda: otd.scaled_by_largest([[np.nan, 1.0]]), "of shape"),
         (lambda: otd.topic_moments([[0, 1]], 3), "not three words"),
         (lambda: otd.topic_moments([[0.5, 1.0, 2.0]], 3), "not three words"),
         (lambda: otd.topic_moments([[0, 1, 3]], 3), "from 0 to 2"),
@@ -283,7 +341,6 @@ def test_the_authors_noise_variance_is_low():
             lambda: otd.components(np.eye(2), np.zeros((2, 2, 2)), 1, rng=np.random.default_rng()),
             "triple moment is zero",
         ),
-        (lambda: tensor_data._share(11, 5), "cannot be shared equally"),
     ],
 )
 def test_senseless_input_is_refused(call, message):
@@ -467,21 +524,15 @@ def test_rows_and_documents_follow_their_model():
     assert stats.binomtest(ones, 3 * int((~second).sum()), 0.5).pvalue > FALSE_ALARM
 
 
-def test_sites_share_rows_and_may_repeat_them():
+def test_the_authors_sites_repeat_their_rows():
     rng = np.random.default_rng()
     mixture = tensor_data.published_mixture(4, 2, rng)
-    sites, sensitivities = tensor_data.gaussian_sites(mixture, 500, rng)
-    assert len(sites) == 5
-    assert not np.array_equal(sites[0].pair, sites[1].pair)
-    assert sensitivities.pair == 1 / 100
-    same, _ = tensor_data.gaussian_sites(mixture, 500, rng, repeated=True, known_variance=False)
+    same, sensitivities = tensor_data.repeated_sites(mixture, 500, rng)
     assert len(same) == 5
+    assert sensitivities.pair == 1 / 100
     np.testing.assert_array_equal(same[0].triple, same[4].triple)
-    documents, sensitivities = tensor_data.topic_sites(
-        tensor_data.published_topics(4, 2, rng), 500, rng
-    )
-    assert [site.pair.sum() for site in documents] == pytest.approx([1] * 5)
-    assert sensitivities.triple == math.sqrt(2) / 100
+    drawn = [site.pair for site in paper001_tensor_panels._mixture(rng, 4, 2, 500).sites]
+    assert not np.array_equal(drawn[0], drawn[1])
 
 
 def published(figure, curve, value):
@@ -507,17 +558,16 @@ def median_errors(data, count, epsilons, runs, method=otd.capeagn):
 
 def mixture_data(rng):
     mixture = tensor_data.published_mixture(10, 5, rng)
-    made = tensor_data.gaussian_sites(mixture, 100_000, rng, repeated=True, known_variance=False)
+    made = tensor_data.repeated_sites(mixture, 100_000, rng)
     return *made, mixture.means, "directions"
 
 
 def topic_data(rng):
     topics = tensor_data.published_topics(50, 10, rng)
-    return *tensor_data.topic_sites(topics, 100_000, rng), topics.distributions, "distributions"
+    sites = [otd.topic_moments(topics.documents(20_000, rng), 50) for _ in range(5)]
+    return sites, otd.topic_sensitivities(20_000), topics.distributions, "distributions"
 
 
-@needs_reference
-@pytest.mark.shared
 @pytest.mark.parametrize(
     ("figure", "data", "count", "epsilons", "runs"),
     [
@@ -541,8 +591,6 @@ def test_capeagn_reproduces_the_published_curve_within_a_factor_of_two(
     assert np.all(ours > theirs / 2), (ours, theirs)
 
 
-@needs_reference
-@pytest.mark.shared
 def test_the_published_mixtures_had_one_sites_rows_only():
     """Non-private errors of N rows are 2.4 times below the published ones; of N/5 rows they fit.
 
@@ -557,13 +605,18 @@ def test_the_published_mixtures_had_one_sites_rows_only():
         for repeated, found in ratios.items():
             errors = []
             for _ in range(5):
-                mixture = tensor_data.published_mixture(10, 5, rng)
-                sites, _ = tensor_data.gaussian_sites(
-                    mixture, int(rows), rng, repeated=repeated, known_variance=not repeated
-                )
+                if repeated:
+                    mixture = tensor_data.published_mixture(10, 5, rng)
+                    sites, means = (
+                        tensor_data.repeated_sites(mixture, int(rows), rng)[0],
+                        mixture.means,
+                    )
+                else:
+                    problem = paper001_tensor_panels._mixture(rng, 10, 5, int(rows))
+                    sites, means = problem.sites, problem.true
                 pair, triple = (np.mean(one, axis=0) for one in zip(*sites, strict=True))
                 made = otd.components(pair, triple, 5, rng=rng, restarts=20)
-                errors.append(component_error(made.directions, mixture.means))
+                errors.append(component_error(made.directions, means))
             found.append(math.log(theirs / np.median(errors)))
     assert abs(np.mean(ratios[True])) < math.log(1.75)
     assert np.mean(ratios[False]) > math.log(1.6)

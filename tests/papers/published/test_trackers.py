@@ -13,7 +13,7 @@ from eigenveil.linalg.subspace import subspace_distance
 from eigenveil_papers.published.federated_pca import FPCA
 from eigenveil_papers.published.frequent_directions import FrequentDirections
 from eigenveil_papers.published.spirit import Spirit
-from eigenveil_papers.published.trackers import BlockPower, Blocks, Grouse, Incremental, RowTracker
+from eigenveil_papers.published.trackers import BlockPower, Blocks, Grouse, Incremental
 
 FEATURES, RANK = 20, 3
 
@@ -43,7 +43,6 @@ def test_rows_of_low_rank_are_recovered(name):
     make, accuracy = TRACKERS[name]
     rows, directions = low_rank()
     tracker = make().partial_fit(rows)
-    assert isinstance(tracker, RowTracker)
     found = tracker.components
     assert found.shape == (RANK, FEATURES)
     np.testing.assert_allclose(found @ found.T, np.eye(RANK), atol=1e-12)
@@ -139,9 +138,7 @@ def test_rows_of_zeros_are_survived(name):
 
 
 @given(
-    size=st.integers(1, 7),
-    pieces=st.lists(st.integers(0, 20), max_size=8),
-    later=st.integers(1, 7),
+    size=st.integers(1, 7), pieces=st.lists(st.integers(0, 20), max_size=8), later=st.integers(1, 7)
 )
 def test_blocks_keep_every_row_in_order(size, pieces, later):
     blocks, given_rows, seen = Blocks(size), np.arange(sum(pieces), dtype=float)[:, None], []
@@ -255,6 +252,21 @@ def test_one_step_of_spirit_worked_out_by_hand():
     expected = np.array([1.0, 12 / 9.0005])
     np.testing.assert_allclose(tracker.components[0], expected / np.linalg.norm(expected))
     np.testing.assert_allclose(tracker.strengths, [3.0])
+
+
+def test_the_spirit_of_its_program_keeps_few_directions_where_its_paper_s_keeps_all():
+    """A new one has no energy yet by the paper's rule, so that the next row adds one more."""
+    rows = np.random.default_rng(0).standard_normal((500, 40)) / np.arange(1, 41)
+    settings = {"n_components": 3, "forgetting": 0.95, "adapt": True, "hold_off": 2}
+    paper, program = (Spirit(as_coded=of, **settings) for of in (False, True))
+    assert len(paper.partial_fit(rows).components) == 40
+    ranks = [len(program.partial_fit(row[None]).components) for row in rows]
+    assert ranks[:3] == [3, 3, 2]  # no change at the first two rows
+    assert 1 <= min(ranks) < max(ranks) < 20
+    np.testing.assert_allclose(
+        program.directions @ program.directions.T, np.eye(ranks[-1]), atol=1e-12
+    )
+    np.testing.assert_allclose(np.abs(program.directions), np.abs(program.components), atol=1e-12)
 
 
 # GROUSE

@@ -11,10 +11,9 @@ from eigenveil.linalg.eigen import single_threaded_blas
 from eigenveil_papers.reproduction import figure, page, paper002_trees, results
 from eigenveil_papers.reproduction.experiment import RunSettings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
-from eigenveil_papers.reproduction.paper002_streams import memory, speed
 
 RUNS = {"000-orders": 10, "002-lemma2": 6, "002-fig2": 6, "001-fig5": 2}
-RUNS |= {"002-fig3": 2, "002-fig4": 2, "003-fig1": 3}
+RUNS |= {"002-fig3": 2, "002-fig4ab": 2, "002-fig4df": 2, "003-fig1": 3}
 """With fewer, intervals of the first three are too wide to show anything; of others there are 4."""
 
 
@@ -26,8 +25,7 @@ def _nowhere(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def only_what_is_shipped(monkeypatch, _nowhere):
     """Stand-ins, wherever the tests run: the same tasks and so the same points."""
-    for name in ("EIGENVEIL_SHARED", "SCIKIT_LEARN_DATA"):
-        monkeypatch.setenv(name, _nowhere)
+    monkeypatch.setenv("EIGENVEIL_SHARED", _nowhere)
 
 
 @pytest.fixture
@@ -44,14 +42,13 @@ def undrawn(monkeypatch):
 
 
 def measure(name: str) -> Numbers:
-    """What all tasks give, but for those that only take the time; seeded by what they do."""
+    """What all tasks give, seeded by what they do."""
     settings = RunSettings(scale="toy", runs=RUNS.get(name, 4))
     with single_threaded_blas(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(paper002_trees, "processors", lambda: 1)  # leaves one after the other
         return Numbers(
             Measured(*point, task.run)
             for task in page.EXPERIMENTS[name].tasks(settings)
-            if task.work not in (speed, memory)
             for point in task.work(np.random.default_rng(int(task.key, 16)), **task.arguments)
         )
 
@@ -64,7 +61,7 @@ def measured(tmp_path_factory, only_what_is_shipped) -> Callable[[str], Numbers]
     shared.mkdir(exist_ok=True)
 
     def numbers(name: str) -> Numbers:
-        kept = shared / f"{name}.csv"
+        kept = shared / f"{name}.csv.gz"
         with kept.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not kept.exists():

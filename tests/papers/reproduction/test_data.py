@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from eigenveil.errors import DataError
-from eigenveil_papers.reproduction import data, data_files
+from eigenveil_papers.reproduction import data, data_files, distributed_cases, given
+from eigenveil_papers.reproduction.distributed_pca import raw_rows
 from eigenveil_papers.reproduction.experiment import RunSettings
 
 
 @pytest.fixture(autouse=True)
 def _nothing_at_hand(tmp_path, monkeypatch):
-    """Neither a development checkout's data nor those fetched before."""
+    """No development checkout's data."""
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("EIGENVEIL_SHARED", str(tmp_path / "empty"))
-    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "home"))
 
 
 def idx(array):
@@ -88,11 +88,8 @@ def test_made_up_sensors_are_the_same_rows_every_time():
 
 
 def test_what_was_asked_for_by_name_has_no_stand_in():
-    with pytest.raises(DataError, match=r"mnist\*\.npz.*--data-folder.*--fetch.*digits"):
+    with pytest.raises(DataError, match=r"mnist\*\.npz.*--data-folder.*digits"):
         data.find("mnist", RunSettings(data="mnist"))
-    with pytest.raises(DataError) as raised:
-        data.find("motes-light", RunSettings(data="motes-light"))
-    assert "--fetch" not in raised.value.hint
 
 
 def test_unknown_names_and_folders_are_refused(tmp_path):
@@ -312,6 +309,9 @@ def test_the_uci_file_of_wine_is_read(tmp_path):
     assert rows.y.tolist() == [0, 1]
 
 
+PACKED = gzip.compress(idx(np.random.default_rng(1).integers(1, 99, (5, 28, 28))))
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [
@@ -320,6 +320,10 @@ def test_the_uci_file_of_wine_is_read(tmp_path):
         ("train-images-idx3-ubyte", b"\x00\x00\x0d\x01" + bytes(20)),
         ("train-images-idx3-ubyte", b""),
         ("train-images-idx3-ubyte.gz", b"not packed"),
+        ("train-images-idx3-ubyte.gz", PACKED[: len(PACKED) // 2]),
+        ("train-images-idx3-ubyte.gz", PACKED[:12] + bytes(200) + PACKED[212:]),
+        ("train-images-idx3-ubyte.gz", gzip.compress(b"1,2,3\n" * 9)),
+        ("train-images-idx3-ubyte", idx(np.arange(9))),
     ],
 )
 def test_damaged_files_are_refused_by_name(tmp_path, file, content):
@@ -329,8 +333,48 @@ def test_damaged_files_are_refused_by_name(tmp_path, file, content):
         data.load(source)
 
 
+@pytest.mark.parametrize("labels", [np.arange(4), np.arange(6), np.zeros((5, 2, 2))])
+def test_classes_of_other_rows_are_refused(tmp_path, labels):
+    images(tmp_path)
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(labels))
+    with pytest.raises(DataError, match=r"train-images-idx3-ubyte cannot be read.*5 rows"):
+        found("mnist", tmp_path)
+
+
+def test_packed_and_plain_files_side_by_side_are_one_data_set(tmp_path):
+    images(tmp_path, end=".gz")
+    rows = images(tmp_path)
+    assert np.array_equal(found("mnist", tmp_path).X, rows)
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(idx(rows)[:-1])  # half a copy
+    with pytest.raises(DataError, match="ubyte cannot be read"):
+        found("mnist", tmp_path)
+
+
+def test_of_more_rows_than_the_papers_as_many_are_drawn_and_told(tmp_path, monkeypatch):
+    """UCI's COVTYPE has 581,012 rows; papers 000 and 001 drew 60,000 of them."""
+    monkeypatch.setattr(distributed_cases, "MOST_ROWS", 20)
+    table(tmp_path / "covtype.data", 30, last=[1, 2, 3] * 10)
+    settings = RunSettings(folder=tmp_path, data="covtype")
+    arguments = distributed_cases.data_of("covtype", settings)
+    drawn, whole = raw_rows(arguments), found("covtype", tmp_path).X
+    assert drawn.shape == (20, 54)
+    assert np.all(np.diff(drawn[:, 0]) > 0)  # none twice, in their order
+    assert set(drawn[:, 0]) < set(whole[:, 0])
+    monkeypatch.setattr(distributed_cases, "MOST_ROWS", 30)
+    assert np.array_equal(raw_rows(distributed_cases.data_of("covtype", settings)), whole)
+    assert given.rows_of("covtype", 20, settings, most=20).here == "20 of 30"
+    assert given.rows_of("covtype", 99, settings, most=99).here == "30"
+
+
 @pytest.mark.parametrize(
-    "arrays", [{"x": np.zeros(3)}, {"X": np.full((2, 11), np.nan)}, {"X": np.full((2, 11), "a")}]
+    "arrays",
+    [
+        {"X": np.array(3.0)},
+        {"X": np.ones((2, 11)), "y": [1, 2, 3]},
+        {"x": np.zeros(3)},
+        {"X": np.full((2, 11), np.nan)},
+        {"X": np.full((2, 11), "a")},
+    ],
 )
 def test_archives_without_finite_rows_are_refused(tmp_path, arrays):
     np.savez(tmp_path / "wine.npz", **arrays)
@@ -357,46 +401,6 @@ def test_the_shared_folder_is_searched_after_the_one_that_was_said(tmp_path, mon
     monkeypatch.setenv("EIGENVEIL_SHARED", str(tmp_path / "shared"))
     assert found("wine", None).X.shape[0] == 3
     assert found("wine", tmp_path / "own").X.shape[0] == 4
-
-
-def test_the_network_is_asked_only_when_wished_and_once(tmp_path, monkeypatch):
-    import sklearn.datasets
-
-    asked = []
-
-    class Answer:
-        data = np.arange(216.0).reshape(4, 54)
-        target = np.array(["a", "b", "b", "a"])
-        feature_names = tuple(f"c{number}" for number in range(54))
-
-    def answer(**options):
-        asked.append(options["data_id"])
-        return Answer
-
-    monkeypatch.setattr(sklearn.datasets, "fetch_openml", answer)
-    assert data.find("covtype", RunSettings()).stand_in_for
-    assert asked == []
-    rows = data.load(data.find("covtype", RunSettings(fetch=True)))
-    assert asked == [data.KNOWN["covtype"]]
-    assert np.array_equal(rows.X, Answer.data)
-    assert rows.y.tolist() == [0, 1, 1, 0]
-    assert rows.columns == Answer.feature_names
-    again = data.find("covtype", RunSettings(fetch=True))
-    assert again == data.find("covtype", RunSettings())  # it is kept
-    assert len(asked) == 1
-
-
-def test_a_network_that_does_not_answer_is_told(monkeypatch):
-    import sklearn.datasets
-
-    def fail(**options):
-        raise TimeoutError("no answer")
-
-    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fail)
-    with pytest.raises(DataError, match=r"TimeoutError: no answer.*--data-folder"):
-        data.find("mnist", RunSettings(fetch=True))
-    with pytest.raises(DataError, match="cannot be fetched"):
-        data.find("motes-volt", RunSettings(fetch=True))
 
 
 def test_unit_rows_are_centered_and_one_has_norm_one():

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eigenveil_papers.reproduction.matched_utility import matched_utility
 from eigenveil_papers.reproduction.numbers import Curve
+from eigenveil_papers.reproduction.rule import matched_utility
 
 EPSILONS = np.geomspace(0.01, 100.0, 13)
 
@@ -43,7 +43,7 @@ def test_errors_are_compared_when_lower_is_better():
 
 def test_by_default_the_level_is_that_of_the_lower_end():
     ours, theirs = curve([0.1, 1, 10], [0.2, 0.6, 1.0]), curve([0.1, 1, 10], [0.1, 0.2, 0.6])
-    assert matched_utility(ours, theirs) == (10.0, 0.6, 1.0, 10.0, "exact")
+    assert matched_utility(ours, theirs) == (10.0, 0.6, "exact")
     assert matched_utility(theirs, ours).ratio == pytest.approx(0.1)
 
 
@@ -56,13 +56,11 @@ def test_bounds_are_said_to_be_bounds():
     ours, theirs = curve([0.1, 1, 10], [0.7, 0.8, 0.9]), curve([0.1, 1, 10], [0.1, 0.2, 0.6])
     found = matched_utility(ours, theirs)
     assert (found.ratio, found.bound) == (pytest.approx(100.0), "lower")
-    assert str(found) == "at least 100"
     never = matched_utility(ours, theirs, 0.8)
     assert (never.ratio, never.bound) == (pytest.approx(10.0), "lower")
-    assert math.isnan(never.worse)
     other = matched_utility(theirs, ours, 0.8)
     assert (other.ratio, other.bound) == (pytest.approx(0.1), "upper")
-    assert str(matched_utility(theirs, ours)) == "at most 0.01"
+    assert matched_utility(theirs, ours)[::2] == (pytest.approx(0.01), "upper")
 
 
 def test_what_cannot_be_compared_is_no_number():
@@ -74,4 +72,3 @@ def test_what_cannot_be_compared_is_no_number():
         matched_utility(some, some, 0.1),  # both are there from the start
     ):
         assert math.isnan(found.ratio)
-        assert str(found) == "not comparable"

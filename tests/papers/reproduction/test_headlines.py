@@ -3,14 +3,13 @@
 import pytest
 
 from eigenveil_papers.reproduction import given, headlines, page
-from eigenveil_papers.reproduction.experiment import Claim, RunSettings
+from eigenveil_papers.reproduction.experiment import Claim, RunSettings, Verdict
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 
 
 @pytest.fixture(autouse=True)
 def _nothing_at_hand(tmp_path, monkeypatch):
-    for name in ("EIGENVEIL_SHARED", "SCIKIT_LEARN_DATA"):
-        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("EIGENVEIL_SHARED", str(tmp_path))
 
 
 def measured(panel, runs=2, **series):
@@ -44,11 +43,11 @@ def test_errors_of_components_are_told_as_they_came_out_also_where_ours_is_worse
 
 def test_without_numbers_the_claims_are_counted():
     claims = [
-        Claim(statement="a", where="Figure 1", measured="", verdict="holds"),
-        Claim(statement="b", where="eigenveil", measured="", verdict="holds"),
+        Claim(statement="a", where="Figure 1", measured="", verdict=Verdict(shown=3, undecided=1)),
+        Claim(statement="b", where="eigenveil", measured="", verdict=Verdict(shown=3, undecided=1)),
     ]
     said = headlines.headline("000-fig1", Numbers(), RunSettings(), claims)
-    assert said == "Of the paper's 1 claims about it: holds 1."
+    assert said == "The paper's 1 claims about it, by positions: shown at 3, undecided at 1."
 
 
 def test_runs_are_counted_and_those_that_differ_named():

@@ -9,6 +9,8 @@ from eigenveil.errors import OutputError
 from eigenveil_papers.reproduction import page, results
 from eigenveil_papers.reproduction.experiment import RunSettings
 
+LOST = "shown at 0 of 1 positions, contradicted at 1, undecided at 0"
+WON = "shown at 1 of 1 positions, contradicted at 0, undecided at 0"
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
@@ -32,10 +34,10 @@ def test_the_first_page_has_pictures_a_sentence_each_and_counts(tmp_path):
         "## Paper 000: Differentially private distributed principal component analysis",
         "### 000-toy",
         f"[![Utility of a toy]({picture}.png)](reproduction/000-toy.md)",
-        "Of the paper's 1 claims about it: does not hold 1. "
+        "The paper's 1 claims about it, by positions: contradicted at 1. "
         "[Utility of a toy: settings and verdicts](reproduction/000-toy.md).",
-        "| paper 000 | 0 | 1 | 0 | 0 | 0 |",
-        "| [this package](reproduction/eigenveil.md) | 1 | 0 | 0 | 0 | 0 |",
+        "| paper 000 | 1 | 0 | 1 | 0 | 0 | 0 | 1 | 0 | 0 |",
+        "| [this package](reproduction/eigenveil.md) | 1 | 1 | 0 | 0 | 0 | 1 | 0 | 0 | 0 |",
     ):
         assert line in text.splitlines(), line
     assert "Measured at a scale for tests only" in text
@@ -53,13 +55,13 @@ def test_the_pages_behind_say_settings_verdicts_and_differences(tmp_path):
         f"[![Utility of a toy]({picture}.png)]({picture}.svg)",
         "| runs | 2 | not printed | text |",
         "**Beside the authors' own curves.** Theirs are invented.",
-        f"| Fig. 1 | theirs is best | {measured} By hand. | **does not hold** |",
-        f"| eigenveil | ours is better | {measured} By hand. | holds |",
+        f"| Fig. 1 | theirs is best | {measured} By hand. | **{LOST}** |",
+        f"| eigenveil | ours is better | {measured} By hand. | {WON} |",
     ):
         assert line in text.splitlines(), line
-    assert f"[000-toy.csv]({picture}.csv)" in text
+    assert f"[means]({picture}.csv), [every run]({picture}.runs.csv.gz)" in text
     own = behind(tmp_path, "eigenveil")
-    assert f"| [000-toy](000-toy.md) | ours is better | {measured} By hand. | holds |" in own
+    assert f"| [000-toy](000-toy.md) | ours is better | {measured} By hand. | {WON} |" in own
     assert "theirs is best" not in own
 
 
@@ -90,3 +92,24 @@ def test_a_folder_without_claims_is_refused(tmp_path):
     (tmp_path / "000-fig1.json").write_text("{")
     with pytest.raises(OutputError, match="cannot be read"):
         page.write_page(tmp_path, tmp_path / "page.md")
+
+
+def test_verdicts_in_another_form_are_refused(tmp_path):
+    values = {"name": "000-fig1", "paper": "000", "claims": [{"verdict": "holds"}]}
+    (tmp_path / "000-fig1.json").write_text(json.dumps(values))
+    with pytest.raises(OutputError, match="measure it again"):
+        page.write_page(tmp_path, tmp_path / "page.md")
+    assert not (tmp_path / "page").exists()
+
+
+def test_a_caption_says_how_many_runs_its_bars_are_of(tmp_path, monkeypatch):
+    results.make(TOY, RunSettings(scale="toy"), out=tmp_path)
+    monkeypatch.setattr(page, "captions", lambda: {TOY.name: "Error. Bars: of {runs} runs."})
+    claims = tmp_path / f"{TOY.name}.json"
+    stored = json.loads(claims.read_text())
+    for here, said in (("10; 1 of b", "10"), ("20; 5 of a; 10 of b", "5 to 20"), ("1", "1")):
+        stored["given"] = [{"what": "runs", "here": here, "paper": "10", "whence": "text"}]
+        claims.write_text(json.dumps(stored))
+        page.write_page(tmp_path, tmp_path / "page.md")
+        text = (tmp_path / "page" / f"{TOY.name}.md").read_text()
+        assert f"**The picture.** Error. Bars: of {said} runs.\n" in text

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from eigenveil.privacy.accountant import delta_of_mu
-from eigenveil_papers.reproduction.distributed_claims import as_authors, at_its_guarantee
+from eigenveil_papers.reproduction.distributed_claims import AUTHORS, as_authors, at_its_guarantee
 from eigenveil_papers.reproduction.experiment import RunSettings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from eigenveil_papers.reproduction.paper001_pca import FIG2
+from eigenveil_papers.reproduction.rule import decide
 
 TOY = RunSettings(scale="toy", runs=4)
 
@@ -33,7 +34,7 @@ class TestFigure:
         found = [c for c in FIG2.claims(figure2, TOY) if c.statement.startswith("Headline")]
         assert len(found) == 2
         assert all("digits-epsilon" in claim.measured for claim in found)
-        assert found[0].verdict == "holds"  # DPdisPCA needs 15 times the epsilon and more
+        assert found[0].verdict.outcome == "shown"  # DPdisPCA needs 15 times the epsilon and more
 
 
 def made(**curves: list[float]) -> Numbers:
@@ -64,7 +65,11 @@ class TestClaims:
         near = {"a": (x, np.array([0.3, 0.51, 0.0]))}
         far = {"b": (x, np.array([0.3, 0.6, 0.0]))}
         away = {"b": (x, np.array([0.4, 0.6, 0.0]))}
-        assert as_authors("s", "w", numbers, {"p": near}).verdict == "holds"
-        assert as_authors("s", "w", numbers, {"p": far}).verdict == "in part"
-        assert as_authors("s", "w", numbers, {"p": away}).verdict == "does not hold"
-        assert as_authors("s", "w", numbers, {"p": {}}).verdict == "not tested"
+        near, far, away, none = (
+            decide("s", "w", as_authors(numbers, {"p": curves}), AUTHORS).verdict
+            for curves in (near, far, away, {})
+        )
+        assert near.outcome == "shown"
+        assert far.shown
+        assert away.outcome == "contradicted"
+        assert none.outcome == "not tested"

@@ -8,7 +8,7 @@ from toy_experiment import TOY, TROUBLE
 
 from eigenveil_papers.reproduction import page, runner
 
-FILES = {f"000-toy{end}" for end in (".png", ".svg", ".csv", ".runs.csv", ".json")}
+FILES = {f"000-toy{end}" for end in (".png", ".svg", ".csv", ".runs.csv.gz", ".json")}
 
 
 @pytest.fixture(autouse=True)
@@ -43,16 +43,12 @@ def test_a_run_writes_figures_numbers_and_verdicts(tmp_path, reproduce):
     said = " ".join(printed.split())
     for words in (
         "000-toy: Utility of a toy",
-        "does not hold",
-        "the papers' claims: 1 does not hold",
-        "000-toy: ours is better holds: ",
-        "000-toy (.png, .svg, .csv, .runs.csv, .json)",
+        "The paper's 1 claims about it, by positions: contradicted at 1.",
+        "000-toy: ours is better shown at 1 of 1 positions",
+        "000-toy (.png, .svg, .csv, .runs.csv.gz, .json)",
     ):
         assert words in said, words
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        *FILES,
-        "000-toy.journal.jsonl",
-    }
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {*FILES, "000-toy.journal.jsonl"}
     again = reproduce("all")
     assert "4 tasks, 4 of them earlier" in again[2]
     assert again[1] == printed
@@ -64,7 +60,7 @@ def test_json_and_quiet(tmp_path, reproduce):
     assert (status, err) == (0, "")
     (found,) = json.loads(printed)
     assert {Path(path).name for path in found["files"]} == FILES
-    assert found["claims"][0]["verdict"] == "does not hold"
+    assert found["claims"][0]["verdict"]["contradicted"] == 1
     assert reproduce("all", "--quiet") == (0, "", "")
 
 

@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 
 from eigenveil_papers.reproduction import effects, rule
-from eigenveil_papers.reproduction.experiment import Claim
+from eigenveil_papers.reproduction.experiment import Claim, Verdict
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from statistics_tools import FALSE_ALARM, REJECTED
 
@@ -52,7 +52,7 @@ def scope(numbers, measure=ENERGY, where="Figure 1"):
 
 def verdict(form, first, second, measure=ENERGY, where="Figure 1"):
     found = scope(numbers_of(a=first, b=second), measure, where)
-    return form(found, "a is", "a", "b").verdict
+    return form(found, "a is", "a", "b").verdict.outcome
 
 
 # What the verdicts are
@@ -61,12 +61,12 @@ def verdict(form, first, second, measure=ENERGY, where="Figure 1"):
 @pytest.mark.parametrize(
     ("gains", "better", "no_worse", "same"),
     [
-        ([0.1, 0.2], "holds", "holds", "does not hold"),
-        ([0.0, 0.2], "holds", "holds", "in part"),
-        ([0.0, 0.0], "does not hold", "holds", "holds"),
-        ([-0.1, 0.2], "in part", "in part", "does not hold"),
-        ([-0.1, 0.0], "does not hold", "in part", "in part"),
-        ([-0.1, -0.2], "does not hold", "does not hold", "does not hold"),
+        ([0.1, 0.2], "shown", "shown", "contradicted"),
+        ([0.0, 0.2], "contradicted", "shown", "contradicted"),
+        ([0.0, 0.0], "contradicted", "shown", "shown"),
+        ([-0.1, 0.2], "contradicted", "contradicted", "contradicted"),
+        ([-0.1, 0.0], "contradicted", "contradicted", "contradicted"),
+        ([-0.1, -0.2], "contradicted", "contradicted", "contradicted"),
     ],
 )
 def test_clear_wins_ties_and_losses(gains, better, no_worse, same):
@@ -77,49 +77,73 @@ def test_clear_wins_ties_and_losses(gains, better, no_worse, same):
 
 @pytest.mark.parametrize("form", FORMS.values())
 def test_noise_or_a_single_run_tells_nothing(form):
-    assert verdict(form, about([0.02, 0.02], spread=0.5), np.zeros((2, 10))) == "cannot be told"
-    assert verdict(form, [[0.9], [0.9]], [[0.1], [0.1]]) == "cannot be told"
+    assert verdict(form, about([0.02, 0.02], spread=0.5), np.zeros((2, 10))) == "undecided"
+    assert verdict(form, [[0.9], [0.9]], [[0.1], [0.1]]) == "undecided"
 
 
 def test_errors_are_compared_as_factors_and_less_is_better():
     half, whole = np.exp(about(np.log([0.5, 0.5]))), np.exp(about(np.log([1.0, 1.0]), spread=0.0))
-    assert verdict(rule.Scope.better, half, whole, ERRORS) == "holds"
-    assert verdict(rule.Scope.better, whole, half, ERRORS) == "does not hold"
+    assert verdict(rule.Scope.better, half, whole, ERRORS) == "shown"
+    assert verdict(rule.Scope.better, whole, half, ERRORS) == "contradicted"
 
 
 def test_runs_are_paired():
     common = about([0.5, 0.5], spread=0.3)
-    assert verdict(rule.Scope.better, common + about([0.02, 0.02], spread=0.001), common) == "holds"
+    assert verdict(rule.Scope.better, common + about([0.02, 0.02], spread=0.001), common) == "shown"
 
 
-def test_of_many_parts():
-    assert effects.together([]) == effects.together(["not tested"]) == "not tested"
-    assert effects.together(["holds", "holds"]) == "holds"
-    assert effects.together(["holds", "cannot be told"]) == "in part"
-    assert effects.together(["holds", "not tested"]) == "in part"
-    assert effects.together(["does not hold", "cannot be told"]) == "does not hold"
-    assert effects.together(["cannot be told", "not tested"]) == "cannot be told"
+def test_positions_are_counted_and_the_worst_names_the_whole():
+    of = Verdict.of
+    assert of([]).outcome == of(["not tested"]).outcome == "not tested"
+    assert of(["shown", "not tested"]).outcome == "shown"
+    assert of(["shown", "undecided", "not tested"]).outcome == "undecided"
+    assert of(["shown", "contradicted", "undecided"]).outcome == "contradicted"
+    found = of(["shown", "shown", "contradicted", "undecided", "not tested"], "smallest: 1")
+    assert str(found) == (
+        "shown at 2 of 4 positions, contradicted at 1, undecided at 1; not tested at 1 more; "
+        "smallest: 1"
+    )
+    assert str(of(["not tested"], "smallest: 1")) == "not tested at any of 1 positions"
+
+
+@pytest.mark.parametrize(
+    ("asks", "level", "possible", "tested"),
+    [
+        ("at most", 1.0, (0.0, 0.9), False),  # a bound that is above the largest value there is
+        ("at most", 1.0, (0.0, 1.1), True),
+        ("at least", 0.2, (0.3, 1.0), False),
+        ("at least", 0.2, (0.1, 1.0), True),
+        ("better", 0.0, (0.1, 1.0), False),
+        ("better", 0.0, (0.0, 1.0), True),
+        ("same", 0.0, (-0.001, 0.001), False),
+        ("same", 0.0, (-0.001, 0.1), True),
+        ("somewhere", 0.2, (0.3, 1.0), False),
+    ],
+)
+def test_a_claim_that_cannot_fail_is_not_tested(asks, level, possible, tested):
+    effect = effects.Effect("", 0.5, 0.0, possible=rule.Interval(*possible))
+    part = rule.ClaimPart("", (effect,), asks, level)
+    assert (rule.decide("", "", [part], ENERGY).verdict.outcome != "not tested") is tested
 
 
 def test_rising_is_from_end_to_end_and_nowhere_down():
     def of(means, spread=0.001):
         panel = numbers_of(a=about(means, spread=spread))
-        return scope(panel).rises("a rises", "a").verdict
+        return scope(panel).rises("a rises", "a").verdict.outcome
 
-    assert of([0.1, 0.3, 0.5]) == "holds"
-    assert of([0.1, 0.6, 0.5]) == "in part"
-    assert of([0.5, 0.3, 0.1]) == of([0.5, 0.5, 0.5]) == "does not hold"
+    assert of([0.1, 0.3, 0.5]) == "shown"
+    assert of([0.1, 0.6, 0.5]) == of([0.5, 0.3, 0.1]) == of([0.5, 0.5, 0.5]) == "contradicted"
     assert of([0.1]) == "not tested"
 
 
 def test_a_curve_that_rises_at_its_last_point_may_reach_the_level_beyond_it():
     def of(means, level=0.95):
         panel = numbers_of(a=about(means, spread=0.0))
-        return scope(panel).reaches("a is there", "a", level).verdict
+        return scope(panel).reaches("a is there", "a", level).verdict.outcome
 
     assert of([0.1, 0.5, 0.8]) == "not tested"
-    assert of([0.1, 0.8, 0.8]) == "does not hold"
-    assert of([0.1, 0.5, 0.96]) == "holds"
+    assert of([0.1, 0.8, 0.8]) == "contradicted"
+    assert of([0.1, 0.5, 0.96]) == "shown"
 
 
 def test_epsilon_ratios_have_intervals_and_bounds():
@@ -137,13 +161,17 @@ def test_epsilon_ratios_have_intervals_and_bounds():
         return scope(numbers).epsilon_ratios("", "a", "b", positions=[1.0], **asked)
 
     clear = curves(5.0, 0.05)
-    assert of(clear, least=3.0).verdict == of(clear, most=8.0).verdict == "holds"
-    assert of(clear, least=8.0).verdict == of(clear, most=3.0).verdict == "does not hold"
-    assert of(curves(5.0, 2.0), least=3.0).verdict == "cannot be told"
+    assert of(clear, least=3.0).verdict.outcome == of(clear, most=8.0).verdict.outcome == "shown"
+    assert (
+        of(clear, least=8.0).verdict.outcome
+        == of(clear, most=3.0).verdict.outcome
+        == "contradicted"
+    )
+    assert of(curves(5.0, 2.0), least=3.0).verdict.outcome == "undecided"
     far = curves(500.0, 0.05)  # b never gets there: a bound, which may prove and not disprove
-    assert of(far, least=5.0).verdict == "holds"
-    assert of(far, least=50.0).verdict == "cannot be told"
-    assert of(far, most=5.0).verdict == "does not hold"
+    assert of(far, least=5.0).verdict.outcome == "shown"
+    assert of(far, least=50.0).verdict.outcome == "undecided"
+    assert of(far, most=5.0).verdict.outcome == "contradicted"
     with pytest.raises(ValueError, match="one of"):
         of(clear)
 
@@ -153,7 +181,8 @@ def test_effects_margins_and_power_are_printed():
     assert "ahead at 2 of 2" in claim.measured
     assert "+0.200 (+0.192 to +0.208) at 2" in claim.measured
     assert claim.compared.startswith("Margin 0.005 of the exact energy; 95 % intervals for all 2")
-    assert "chance of 90 %" in claim.compared
+    assert "chance 90 %" in claim.verdict.smallest
+    assert claim.verdict.smallest in str(claim.verdict)
 
 
 # Its rates
@@ -182,7 +211,7 @@ def _at(x, slower):
 
 
 def at_random(gain, *, positions=6, runs=6, times=1500, measure=ENERGY, spread=0.01):
-    """Verdicts of better(a, b) and of better(b, a), many times."""
+    """At how many positions better(a, b) and better(b, a) are shown, many times."""
     rng = np.random.default_rng()
     found = []
     for _ in range(times):
@@ -191,7 +220,7 @@ def at_random(gain, *, positions=6, runs=6, times=1500, measure=ENERGY, spread=0
         numbers = numbers_of(a=shared + gains, b=shared)
         found.append(
             [
-                scope(numbers, measure).better("", first, second).verdict
+                scope(numbers, measure).better("", first, second).verdict.shown
                 for first, second in (("a", "b"), ("b", "a"))
             ]
         )
@@ -204,7 +233,7 @@ def too_many(seen, times, rate):
 
 
 def leads(found):
-    return int(np.sum(np.isin(found, ["holds", "in part"])))
+    return int(np.sum(found > 0))
 
 
 @pytest.mark.thorough
@@ -238,13 +267,13 @@ def test_what_is_said_to_be_showable_is_shown_as_often():
     effect = effects.Effect("", 0.0, spread / math.sqrt(runs), runs - 1)
     gain = ENERGY.margin + effect.showable(positions)
     found = at_random(gain, positions=positions, runs=runs)
-    held = int(np.sum(found[:, 0] == "holds"))
+    held = leads(found[:, 0])
     assert stats.binom.cdf(held, len(found), effects.POWER - 0.05) > FALSE_ALARM
     assert not leads(found[:, 1])
     # a tenth of it is shown seldom: the number means something
     gain = ENERGY.margin + 0.1 * effect.showable(positions)
     small = at_random(gain, positions=positions, runs=runs, times=500)
-    assert np.mean(small[:, 0] == "holds") < 0.3
+    assert np.mean(small[:, 0] > 0) < 0.3
 
 
 # Its symmetry
@@ -260,11 +289,9 @@ def check_symmetry(decide) -> None:
                 one, two = names
                 numbers = numbers_of(**{one: first, two: second})
                 part = rule.ClaimPart(
-                    name=f"{one} beside {two}",
-                    effects=rule.effects(numbers, "panel", one, two, ENERGY),
-                    asks=asks,
+                    f"{one} beside {two}", rule.effects(numbers, "panel", one, two, ENERGY), asks
                 )
-                found.add(decide(f"{one} is better", where, [part], ENERGY).verdict)
+                found.add(decide(f"{one} is better", where, [part], ENERGY).verdict.outcome)
             assert len(found) == 1
 
 
@@ -275,8 +302,8 @@ def test_it_does_not_ask_whose_claim_it_is():
 def no_clear_loss(statement, where, parts, measure) -> Claim:
     """For this package's own claims what cannot be told counts as said: it was so once."""
     claim = rule.decide(statement, where, parts, measure)
-    if where == "eigenveil" and claim.verdict == "cannot be told":
-        return replace(claim, verdict="holds")
+    if where == "eigenveil" and claim.verdict.outcome == "undecided":
+        return replace(claim, verdict=Verdict(shown=1))
     return claim
 
 
@@ -288,8 +315,8 @@ def own_margin(statement, where, parts, measure) -> Claim:
 
 def cannot_lose(statement, where, parts, measure) -> Claim:
     claim = rule.decide(statement, where, parts, measure)
-    if where == "eigenveil" and claim.verdict == "does not hold":
-        return replace(claim, verdict="in part")
+    if where == "eigenveil" and claim.verdict.outcome == "contradicted":
+        return replace(claim, verdict=Verdict(undecided=1))
     return claim
 
 
@@ -305,7 +332,7 @@ def test_a_claim_and_its_opposite_do_not_both_come_out(form):
     for gain in (-0.1, 0.1):
         first, second = about([gain] * 3, rng=rng, spread=0.001), np.zeros((3, 10))
         said = {verdict(form, first, second), verdict(form, second, first)}
-        assert said == {"holds", "does not hold"}
+        assert said == {"shown", "contradicted"}
 
 
 # Everything is judged by it

@@ -8,7 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from eigenveil.errors import PrivacyError
-from eigenveil_papers.reproduction.experiment import Claim, Experiment, Point, RunSettings, RunTask
+from eigenveil_papers.reproduction.experiment import (
+    Claim,
+    Experiment,
+    Point,
+    RunSettings,
+    RunTask,
+    Verdict,
+)
 
 EPSILONS = (0.1, 1.0, 10.0)
 TRACE = "TOY_TRACE"  # a file to which each task that is really done adds a line
@@ -52,12 +59,12 @@ def awkward(rng, *, data):
 def tasks(settings: RunSettings):
     names = [settings.data] if settings.data else ["good", "bad"]
     made = [
-        RunTask(work=work, arguments={"data": name, "scale": 2.0}, run=run, cost=1.0 + run)
+        RunTask(work, {"data": name, "scale": 2.0}, run, 1.0 + run)
         for name in names
         for run in settings.repetitions(20, 6, 2)
     ]
     if os.environ.get(TROUBLE):
-        made.insert(1, RunTask(work=awkward, arguments={"data": "good"}, cost=0.5))
+        made.insert(1, RunTask(awkward, {"data": "good"}, cost=0.5))
     return made
 
 
@@ -70,13 +77,7 @@ def draw(numbers, settings):
         "capepca": SeriesStyle("theirs", "paper"),
     }
     panels = [
-        Panel(
-            key=key,
-            title=key,
-            xlabel="epsilon",
-            ylabel="utility",
-            authors={"capepca": (EPSILONS, (0.1, 0.2, 0.3))},
-        )
+        Panel(key, key, "epsilon", "utility", authors={"capepca": (EPSILONS, (0.1, 0.2, 0.3))})
         for key in numbers.panels
     ]
     return panel_grid(numbers, panels, series_styles, columns=2, title=f"Toy, {settings.scale}")
@@ -86,11 +87,17 @@ def claims(numbers, settings):
     ours = numbers.at("good", "eigenveil", 1.0)
     theirs = numbers.at("good", "capepca", 1.0)
     said = f"{ours:.3f} | {theirs:.3f}"
-    verdict = "not tested" if np.isnan(ours) else "holds" if ours > theirs else "does not hold"
+    verdict = "not tested" if np.isnan(ours) else "shown" if ours > theirs else "contradicted"
     return [
-        Claim(statement=what, where=where, measured=said, verdict=of, compared="By hand.")
+        Claim(
+            statement=what,
+            where=where,
+            measured=said,
+            verdict=Verdict.of([of]),
+            compared="By hand.",
+        )
         for what, where, of in (
-            ("theirs is best", "Fig. 1", "does not hold"),
+            ("theirs is best", "Fig. 1", "contradicted"),
             ("ours is better", "eigenveil", verdict),
         )
     ]
@@ -99,7 +106,6 @@ def claims(numbers, settings):
 TOY = Experiment(
     name="000-toy",
     title="Utility of a toy",
-    paper="000",
     about="A toy.",
     datasets=("good", "bad"),
     tasks=tasks,

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.federation.tree.private import make_tree_study
 from eigenveil.federation.tree.tree import MergeTree, TreePlace
-from eigenveil.linalg.subspace import captured_energy, subspace_of
-from eigenveil_papers.trees import faults
-from eigenveil_papers.trees.faults import FaultPlan
-from eigenveil_papers.trees.simulated import TreeRows, simulate_tree
+from eigenveil.linalg.subspace import captured_energy
+from eigenveil_papers.trees import simulated
+from eigenveil_papers.trees.simulated import FaultPlan, TreeRows, simulate_tree
+from refusal_tools import refuses
 
 TREE = MergeTree(3, 3, 20)
 
@@ -28,12 +28,7 @@ def study_of(tree=TREE, **fields):
     return make_tree_study(tree, **(usual | fields))
 
 
-@given(
-    st.floats(0, 0.9),
-    st.floats(0, 0.9),
-    st.integers(0, 10),
-    st.integers(0, 2**32),
-)
+@given(st.floats(0, 0.9), st.floats(0, 0.9), st.integers(0, 10), st.integers(0, 2**32))
 def test_fates_are_as_many_as_asked_for(lost, late, silent, seed):
     rng = np.random.default_rng(seed)
     fault_plan = FaultPlan.drawn(TREE, lost=lost, late=late, lost_subtrees=silent, rng=rng)
@@ -42,20 +37,19 @@ def test_fates_are_as_many_as_asked_for(lost, late, silent, seed):
     assert not fault_plan.lost & set(fault_plan.late)
     assert len(fault_plan.silent) == silent
     assert all(1 <= place.level < TREE.depth and TREE.holds(place) for place in fault_plan.silent)
-    for leaf in range(20):
-        above = {TreePlace(1, leaf // 3), TreePlace(2, leaf // 9)}
-        assert fault_plan.arrives(TREE, leaf) == (
-            leaf not in fault_plan.lost and not above & fault_plan.silent
-        )
+    assert fault_plan.arriving(TREE) == {
+        leaf
+        for leaf in set(range(20)) - fault_plan.lost
+        if not {TreePlace(1, leaf // 3), TreePlace(2, leaf // 9)} & fault_plan.silent
+    }
 
 
 @pytest.mark.parametrize(
     "fields", [{"lost": 1.0}, {"late": -0.1}, {"lost_subtrees": 11}, {"lost_subtrees": -1}], ids=str
 )
 def test_fates_that_cannot_be(fields):
-    with pytest.raises(DataError) as error:
+    with refuses("out-of-range"):
         simulate_tree(study_of(), rows=5, **fields)
-    assert error.value.code == "out-of-range"
     with pytest.raises(DataError, match="rows = 0"):
         simulate_tree(study_of(), rows=0)
 
@@ -87,15 +81,13 @@ def test_every_level_is_told():
     assert reported == [(done, 16) for done in range(1, 17)]
     assert (leaves.parties, leaves.sent, leaves.messages) == (20, 16, 16)
     assert report.rows == 40 * arrived < 40 * 16
-    assert (report.late, report.lost_subtrees) == (4, 1)
+    assert report.late == 4
     assert (low.parties, high.parties, root.parties) == (7, 3, 1)
     assert low.messages >= low.sent
     assert root.messages == root.bytes == 0
-    assert report.outcome.least == (low.least, high.least, root.least)
     numbers = 8 * (15 * 6 + 323)
     for level in (leaves, low, high):
         assert numbers * level.messages < level.bytes < (numbers + 1000) * level.messages
-        assert level.merged_bytes > 8 * 16 * 6 * level.messages
     assert all(0 <= level.slowest <= level.seconds for level in report.levels)
     assert report.critical_seconds > 0
     assert not report.outcome.guarantee_.certified
@@ -113,27 +105,19 @@ def test_errors_are_those_of_all_rows_that_arrived():
     missed = 1.0 - captured_energy(moment, report.outcome.factors.components)
     assert report.levels[-1].error == pytest.approx(missed, abs=1e-5)
     assert report.levels[-1].error < report.levels[0].error
-    # as many directions as features: merging is exact
-    assert report.levels[-1].merged_error == pytest.approx(0.0, abs=1e-5)
-    alone = [
-        1.0 - captured_energy(moment, subspace_of(rows.leaf(number), rank=2).basis.T)
-        for number in there
-    ]
-    assert report.levels[0].merged_error == pytest.approx(np.mean(alone), abs=1e-5)
 
 
 def test_what_is_too_large_to_measure_is_left_out(monkeypatch):
-    monkeypatch.setattr(faults, "_MOST_FEATURES", 10)
+    monkeypatch.setattr(simulated, "_MOST_FEATURES", 10)
     report = simulate_tree(study_of(), rows=5)
-    assert [(level.error, level.merged_error) for level in report.levels] == [(None, None)] * 4
+    assert [level.error for level in report.levels] == [None] * 4
     assert report.outcome.guarantee_.certified
 
 
 def test_nobody_plays_what_cannot_be_released():
     reported = []
-    with pytest.raises(PrivacyError) as error:
+    with refuses("too-many-lost", kind=PrivacyError):
         simulate_tree(study_of(), rows=5, lost=0.7, progress=lambda *done: reported.append(done))
-    assert error.value.code == "too-many-lost"
     assert reported == []
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from eigenveil.audit.case import FloatArray, Randomness, Samples
+from eigenveil.audit.case import Case, ClaimedLoss, FloatArray, Randomness, Samples
+from eigenveil.privacy.accountant import classic_sigma
 from eigenveil_papers import published
 from eigenveil_papers.published.orthogonal import (
     Moments,
@@ -19,11 +20,37 @@ from eigenveil_papers.published.orthogonal import (
     gaussian_sensitivities,
 )
 
+EPSILON, DELTA = 1.0, 0.01
+# Of pair and triple moments together; half of it is a step's, where the calibration is proved.
+TENSOR_EPSILON = 2.0
+SQRT2 = math.sqrt(2.0)
+
 Draw = Callable[[published.PublishedMoment, np.random.Generator], float]
 
 
+def mu_claim(epsilon: float, delta: float, whence: str) -> ClaimedLoss:
+    """Of the classic calibration: its own sensitivity over its own deviation."""
+    mu = 1.0 / classic_sigma(1.0, epsilon, delta, reproduction=True)
+    return ClaimedLoss(epsilon=epsilon, delta=delta, mu=mu, whence=whence)
+
+
+def published_case(
+    mechanism: str, name: str, claim: ClaimedLoss, *, times: float | None = None, **fields: Any
+) -> Case:
+    """Of one row that is replaced, run by run; the loss is so many ``times`` the claimed mu."""
+    if times is not None:
+        assert claim.mu is not None
+        fields["truth"] = times * claim.mu
+    usual = {
+        "group": "published",
+        "adjacency": "replace-one",
+        "sampling": "the published function, run by run",
+        "covers": (mechanism.replace("-", "_"),),
+    }
+    return Case(mechanism=mechanism, name=name, claim=claim, **usual | fields)
+
+
 def moment(weights: list[float], rows: int) -> published.PublishedMoment:
-    """The second moment of so many rows, ``weights`` of them along each axis."""
     mean = np.diag(weights) / rows
     return published.PublishedMoment(mean=mean, rows=rows, row_bound=1.0, public_bound=True)
 
@@ -37,7 +64,6 @@ class MomentAttack:
     draw: Draw
 
     def sample(self, trials: int, randomness: Randomness) -> Samples:
-        """Statistics of independent runs."""
         return Samples(
             *(
                 np.fromiter((self.draw(data, randomness.rng) for _ in range(trials)), float, trials)
@@ -92,7 +118,6 @@ class _Probe(np.random.Generator):
         self.which, self.drawn = which, 0
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        """As that of the generator; the draws are numbered in their order."""
         found = np.zeros(size)
         if self.which is not None and 0 <= self.which - self.drawn < found.size:
             found.flat[self.which - self.drawn] = 1.0
@@ -138,7 +163,6 @@ class GaussianView:
         return np.asarray(weights @ view.reshape(weights.size, -1))
 
     def sample(self, trials: int, randomness: Randomness) -> Samples:
-        """Statistics of independent runs of the protocol."""
         return Samples(
             *(
                 np.concatenate(

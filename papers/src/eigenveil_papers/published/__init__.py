@@ -9,6 +9,7 @@ from eigenveil_papers.published.cape_pca import PublishedMean, cape, capepca
 from eigenveil_papers.published.distributed import dispca, djica, dpdispca, full, local, pooled
 from eigenveil_papers.published.federated_pca import fpca
 from eigenveil_papers.published.gibbs import ppca
+from eigenveil_papers.published.infomax import GradientPrivacy, PublishedICA, joint_ica
 from eigenveil_papers.published.moments import PublishedMoment, second_moment, second_moments
 from eigenveil_papers.published.orthogonal import PublishedTensor, agn, avn, capeagn
 from eigenveil_papers.published.power import private_power
@@ -17,6 +18,8 @@ from eigenveil_papers.published.sn import analyze_gauss, wishart_sn
 from eigenveil_papers.published.sulq import mod_sulq
 
 __all__ = [
+    "GradientPrivacy",
+    "PublishedICA",
     "PublishedMean",
     "PublishedMoment",
     "PublishedPCA",
@@ -32,6 +35,7 @@ __all__ = [
     "dpdispca",
     "fpca",
     "full",
+    "joint_ica",
     "local",
     "mod_sulq",
     "pooled",

@@ -86,18 +86,10 @@ def unequal_variances(
 ) -> list[Variances]:
     """The published solution for sites with different requirements (section 3.1), one a site.
 
-    The last site is treated apart, so the answer depends on the order of the sites; and it is not
-    the only solution: for equal sites it fails for every S > 3, where
-    :func:`published_variances` satisfies all that is asked.
-
-    Parameters
-    ----------
-    weights : sequence of S floats
-        Of the sites in the aggregator's mean; they add up to 1.
-    requirements : sequence of S floats
-        Deviations tau_s that e + g and f + g must have at each site.
-    pooled : float
-        Deviation tau_c that the aggregate is to have.
+    The ``weights`` of the sites in the mean add up to 1; e + g and f + g have deviation tau_s at
+    each site (``requirements``), the aggregate tau_c (``pooled``). The last site is treated apart,
+    so the answer depends on the order of the sites; and it is not the only solution: for equal
+    sites it fails for every S > 3, where :func:`published_variances` satisfies all that is asked.
     """
     squares = np.asarray(weights, dtype=float) ** 2
     needed = np.asarray(requirements, dtype=float) ** 2
@@ -197,24 +189,14 @@ def gain(rows: Sequence[int]) -> float:
 
 
 def cape_messages(
-    statistics: ArrayLike,
-    plan: NoisePlan,
-    rng: np.random.Generator,
-    *,
-    layout: Layout = "entries",
+    statistics: ArrayLike, plan: NoisePlan, rng: np.random.Generator, *, layout: Layout = "entries"
 ) -> Messages:
     """The messages ``a_s + e_s + f_s + g_s`` of Algorithm 3, and the noise that others drew.
 
-    Parameters
-    ----------
-    statistics : array of shape (S, ...)
-        One statistic a site; (S, D, ..., D) where the layout is not "entries".
-    plan : NoisePlan
-    rng : Generator
-    layout : {"entries", "literal", "symmetric"}
-        "entries": every entry gets e, f and g of its own. "literal": the text of capePCA and
-        capeAGN, where the helper's and the aggregator's arrays have independent entries and only
-        the site's own noise is symmetric. "symmetric": all three are.
+    Of one statistic a site, (S, ...). Layout "entries": every entry gets e, f and g of its own.
+    "literal": the text of capePCA and capeAGN, where the helper's and the aggregator's arrays
+    (D, ..., D) have independent entries and only the site's own noise is symmetric. "symmetric":
+    all three are.
     """
     exact = np.asarray(statistics, dtype=np.float64)
     sites, size, modes = exact.shape[0], exact.shape[-1], exact.ndim - 1
@@ -274,6 +256,7 @@ def cape(
     epsilon: Each,
     delta: Each,
     weights: Sequence[float] | None = None,
+    aggregator_noise: bool = True,
     random_state: Seed = None,
 ) -> PublishedMean:
     """CAPE (algorithm 3): the mean of the sites' statistics with the noise of one curator.
@@ -296,10 +279,16 @@ def cape(
     weights : sequence of S floats, or None
         Of the sites in the aggregator's mean, by their quality say: above 0; they are divided by
         their sum. None: in proportion to the sites' rows, which is to 1/sensitivity.
+    aggregator_noise : bool
+        Whether the aggregator sends f_s. False (section 3, for ``S > 2`` and two sites or more that
+        do not collude): messages are ``a_s + e_s + g_s``, and ``messages.known`` is 0. The
+        aggregator sees what it sees anyway; all others see what it does.
     random_state : int, Generator or None
     """
     exact = _statistics(statistics)
-    plan = _plan(len(exact), sensitivity, epsilon, delta, weights)
+    plan = plan_of_sites(len(exact), sensitivity, epsilon, delta, weights)
+    if not aggregator_noise:
+        plan = plan._replace(variances=tuple(each._replace(f=0.0) for each in plan.variances))
     made = cape_messages(exact, plan, np.random.default_rng(random_state))
     highest = float(np.max(epsilon))
     return PublishedMean(
@@ -318,14 +307,10 @@ def cape(
     )
 
 
-def _plan(
-    sites: int,
-    sensitivity: Each,
-    epsilon: Each,
-    delta: Each,
-    weights: Sequence[float] | None,
+def plan_of_sites(
+    sites: int, sensitivity: Each, epsilon: Each, delta: Each, weights: Sequence[float] | None
 ) -> NoisePlan:
-    """Equation 2 where nothing differs, and section 3.1's solution else."""
+    """Equation 2 where nothing differs, and section 3.1's solution else; as :func:`cape`."""
     moved = _per_site(sensitivity, sites, "sensitivity")
     target = _per_site(epsilon, sites, "epsilon"), _per_site(delta, sites, "delta")
     taus = [
@@ -391,7 +376,8 @@ def capepca(
     """
     moments = second_moments(sites, row_bound=row_bound)
     check_components(n_components, moments[0].features)
-    plan = _plan(len(moments), [1.0 / each.rows for each in moments], epsilon, delta, weights)
+    sensitivity = [1.0 / each.rows for each in moments]
+    plan = plan_of_sites(len(moments), sensitivity, epsilon, delta, weights)
     means, rng = np.stack([each.mean for each in moments]), np.random.default_rng(random_state)
     made = cape_messages(means, plan, rng, layout=noise)
     mean = weighted_mean(made, plan.weights)

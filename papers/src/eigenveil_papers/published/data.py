@@ -17,8 +17,6 @@ from eigenveil_papers.published.orthogonal import (
     gaussian_sensitivities,
     scaled_by_largest,
     smallest_variance,
-    topic_moments,
-    topic_sensitivities,
 )
 
 
@@ -28,21 +26,9 @@ def synth(
     """Rows of Synth(alpha) (section 4.1, footnote 2): ``Y = U S V'`` with ``S_ii = i^-alpha``.
 
     U and V come from the QR factorisation of Gaussian matrices, so the directions are random. The
-    singular values of *all* rows together are ``i^-alpha``: rows are short (their squared norms add
-    up to ``sum i^(-2 alpha)``), and must be scaled up before norms of 1 mean anything.
-
-    Parameters
-    ----------
-    alpha : float
-        0 or more: 0 is a flat spectrum.
-    features, rows : int
-        D and n, both at least 1.
-    random_state : int, Generator or None
-
-    Returns
-    -------
-    array of shape (n, D)
-        Of rank ``min(n, D)``.
+    singular values of *all* rows together are ``i^-alpha`` (0: a flat spectrum): rows are short
+    (their squared norms add up to ``sum i^(-2 alpha)``), and must be scaled up before norms of 1
+    mean anything.
     """
     if not (alpha >= 0 and math.isfinite(alpha)) or features < 1 or rows < 1:
         raise DataError("no-such-synth", alpha=alpha, rows=rows, features=features)
@@ -57,7 +43,7 @@ def synth(
 # -- The synthetic data of paper 001's tensor experiments (section 6.2, figures 3 to 5).
 #
 # The data behind the published figures of mixtures differ from what the text says: see
-# :func:`gaussian_sites`.
+# :func:`repeated_sites`.
 
 
 SITES = 5
@@ -129,65 +115,17 @@ def published_topics(size: int, count: int, rng: np.random.Generator) -> Topics:
     return Topics(positive / positive.sum(axis=1, keepdims=True), published_weights(count))
 
 
-def gaussian_sites(
-    mixture: MixtureLaw,
-    rows: int,
-    rng: np.random.Generator,
-    *,
-    sites: int = SITES,
-    repeated: bool = False,
-    known_variance: bool = True,
+def repeated_sites(
+    mixture: MixtureLaw, rows: int, rng: np.random.Generator
 ) -> tuple[list[Moments], Sensitivities]:
-    """Moments of sites with ``rows / sites`` rows each, and the sensitivities of one of them.
+    """Moments of sites as the authors' generator has them, and the sensitivities of one of them.
 
-    Each site divides its rows by the largest norm it finds. Rows are made and forgotten site by
-    site.
-
-    Parameters
-    ----------
-    mixture : Mixture
-    rows : int
-        Of all sites together, N.
-    rng : Generator
-    sites : int
-        S, which must divide ``rows``.
-    repeated : bool
-        The same rows at every site. The authors' generator does this: it never moves on to the
-        next rows. Their non-private errors are those of N/S rows (tests), not of N as printed.
-    known_variance : bool
-        Whether the noise variance is known, as the text assumes, or the smallest eigenvalue of the
-        site's covariance, as the authors compute it. The sensitivity of the triple moment takes
-        the last site's.
+    It never moves on to the next rows: all sites have the same ``rows / SITES``, and the
+    non-private errors are those of so many rows (tests), not of all as printed. The noise variance
+    is the smallest eigenvalue of a site's covariance; the text assumes it known.
     """
-    share = _share(rows, sites)
-    made, variances = zip(
-        *(_one_site(mixture, share, rng, known_variance) for _ in range(1 if repeated else sites)),
-        strict=True,
-    )
-    sensitivities = gaussian_sensitivities(share, mixture.means.shape[1], variances[-1])
-    return list(made) * (sites if repeated else 1), sensitivities
-
-
-def _one_site(
-    mixture: MixtureLaw, rows: int, rng: np.random.Generator, known_variance: bool
-) -> tuple[Moments, float]:
-    scaled, largest = scaled_by_largest(mixture.rows(rows, rng))
-    known = mixture.noise_variance / largest**2
-    variance = known if known_variance else smallest_variance(scaled)
-    return gaussian_moments(scaled, variance), variance
-
-
-def topic_sites(
-    topics: Topics, rows: int, rng: np.random.Generator, *, sites: int = SITES
-) -> tuple[list[Moments], Sensitivities]:
-    """Moments of sites with ``rows / sites`` documents each, and one site's sensitivities."""
-    share = _share(rows, sites)
-    size = topics.distributions.shape[1]
-    made = [topic_moments(topics.documents(share, rng), size) for _ in range(sites)]
-    return made, topic_sensitivities(share)
-
-
-def _share(rows: int, sites: int) -> int:
-    if sites < 1 or rows < sites or rows % sites:
-        raise DataError("rows-not-shared-equally", rows=rows, sites=sites)
-    return rows // sites
+    share = rows // SITES
+    scaled, _ = scaled_by_largest(mixture.rows(share, rng))
+    variance = smallest_variance(scaled)
+    sensitivities = gaussian_sensitivities(share, mixture.means.shape[1], variance)
+    return [gaussian_moments(scaled, variance)] * SITES, sensitivities

@@ -13,6 +13,7 @@ scripts plot as djICA's energy that of DPdisPCA's subspace, here djICA is djICA.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 
@@ -30,7 +31,12 @@ from eigenveil_papers.published.moments import (
     with_gaussian,
 )
 from eigenveil_papers.published.result import FloatArray, PublishedPCA, Seed
-from eigenveil_papers.published.sn import analyze_gauss, gauss_claim, gauss_deviation
+from eigenveil_papers.published.sn import (
+    GaussTarget,
+    analyze_gauss,
+    gauss_claim,
+    gauss_deviation,
+)
 
 
 def dpdispca(
@@ -84,11 +90,7 @@ def dpdispca(
 
 
 def dispca(
-    sites: Sites,
-    *,
-    n_components: int,
-    intermediate: int,
-    row_bound: float | None = None,
+    sites: Sites, *, n_components: int, intermediate: int, row_bound: float | None = None
 ) -> PublishedPCA:
     """The scheme without noise (Feldman et al., as paper 000 has it): claims nothing.
 
@@ -127,12 +129,8 @@ def djica(
     each site hands on, ``released`` is ``P P'`` of the last.
 
     The authors visit the sites in random order and cut R at the rank of a site's rows; here the
-    order is that of ``sites``, and R is R.
-
-    Parameters
-    ----------
-    sites, n_components, intermediate, epsilon, delta, row_bound, rank_by, random_state
-        As in :func:`dpdispca`; ``intermediate`` is at least ``n_components``.
+    order is that of ``sites``, and R is R. Parameters as in :func:`dpdispca`;
+    ``intermediate`` is at least ``n_components``.
     """
     moments = _prepared(sites, row_bound, n_components, intermediate)
     if intermediate < n_components:
@@ -167,12 +165,8 @@ def full(
 ) -> PublishedPCA:
     """The baseline "full" (paper 000; "conv" in 001): sites send all of ``A_s + E_s``, (D, D).
 
-    ``released`` is their mean, ``deviation`` the largest of a site's noise.
-
-    Parameters
-    ----------
-    sites, n_components, epsilon, delta, row_bound, rank_by, random_state
-        As in :func:`dpdispca`.
+    ``released`` is their mean, ``deviation`` the largest of a site's noise. Parameters as in
+    :func:`dpdispca`.
     """
     moments = _prepared(sites, row_bound, n_components)
     taus, noisy = _noisy(moments, epsilon, delta, random_state)
@@ -193,57 +187,33 @@ def local(
     sites: Sites,
     *,
     n_components: int,
-    epsilon: float,
-    delta: float,
     site: int = -1,
     row_bound: float | None = None,
-    rank_by: RankBy = "magnitude",
-    random_state: Seed = None,
+    **target: Unpack[GaussTarget],
 ) -> PublishedPCA:
-    """The baseline "local": Analyze Gauss at one site, the last one as in the authors' code.
+    """The baseline "local": Analyze Gauss at one ``site``, the last one as in the authors' code.
 
-    Parameters
-    ----------
-    site : int
-        Which one, counted as in a list.
-    sites, n_components, epsilon, delta, row_bound, rank_by, random_state
-        As in :func:`dpdispca`.
+    Parameters as in :func:`dpdispca`.
     """
     moments = _prepared(sites, row_bound, n_components)
     if not -len(moments) <= site < len(moments):
         raise DataError("no-such-site", site=site, moments=len(moments))
-    return analyze_gauss(
-        moments[site],
-        n_components=n_components,
-        epsilon=epsilon,
-        delta=delta,
-        rank_by=rank_by,
-        random_state=random_state,
-    )
+    return analyze_gauss(moments[site], n_components=n_components, **target)
 
 
 def pooled(
     sites: Sites,
     *,
     n_components: int,
-    epsilon: float,
-    delta: float,
     row_bound: float | None = None,
-    rank_by: RankBy = "magnitude",
-    random_state: Seed = None,
+    **target: Unpack[GaussTarget],
 ) -> PublishedPCA:
     """The baseline "pooled": Analyze Gauss by somebody who has the rows of all sites.
 
     Parameters as in :func:`dpdispca`.
     """
-    return analyze_gauss(
-        pooled_moment(_prepared(sites, row_bound, n_components)),
-        n_components=n_components,
-        epsilon=epsilon,
-        delta=delta,
-        rank_by=rank_by,
-        random_state=random_state,
-    )
+    moment = pooled_moment(_prepared(sites, row_bound, n_components))
+    return analyze_gauss(moment, n_components=n_components, **target)
 
 
 def _prepared(

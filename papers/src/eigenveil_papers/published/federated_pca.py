@@ -40,35 +40,15 @@ from eigenveil_papers.published.trackers import (
 
 
 def streaming_mod_sulq(
-    block: FloatArray,
-    *,
-    rank: int,
-    deviation: float,
-    columns: int,
-    rng: np.random.Generator,
+    block: FloatArray, *, rank: int, deviation: float, columns: int, rng: np.random.Generator
 ) -> Subspace:
     """The leading directions of ``B'B / b + N`` without ever holding a D x D matrix (equation 7).
 
-    The matrix is made ``columns`` columns at a time, each slice with a mask of its own, and every
-    slice is folded in with SSVD_r. With ``rank`` of D that is exact; otherwise the answer depends
-    on the slices, because every fold drops what is below the leading ``rank`` directions.
-
-    Parameters
-    ----------
-    block : array of shape (b, D)
-        B, rows of norm at most 1.
-    rank : int
-        r.
-    deviation : float
-        Of each of the D^2 independent entries of N: omega of lemma 2 with n = b.
-    columns : int
-        c. Memory is O(D (b + c + r)).
-    rng : Generator
-
-    Returns
-    -------
-    Subspace
-        The leading left singular vectors and singular values of the noisy matrix.
+    Of a block (b, D) of rows of norm at most 1; ``deviation`` is that of each of the D^2
+    independent entries of N: omega of lemma 2 with n = b. The matrix is made ``columns`` columns at
+    a time, in memory of O(D (b + c + r)), and every slice is folded in with SSVD_r. With ``rank``
+    of D that is exact; otherwise the answer depends on the slices, because every fold drops what is
+    below the leading ``rank`` directions.
     """
     count, features = block.shape
     kept = Subspace(np.zeros((features, 0)), np.zeros(0))
@@ -100,32 +80,12 @@ class EdgeOptions(TypedDict, total=False):
 class FPCAEdge:
     """FPCA-Edge (algorithm 3): what one client does with a block of rows.
 
-    Parameters
-    ----------
-    n_components : int
-        r, the rank to start from.
-    epsilon, delta : float or None
-        The guarantee claimed, or both None for no mask.
-    adapt : bool
-        Whether the rank is adjusted after each block.
-    alpha, beta : float
-        Bounds on the last share in percent (equation 4).
-    most : int or None
-        No more directions than this; by default as many as features.
-    columns : int
-        c, how many columns of a block's second moment are made at a time.
-    forgetting : float
-        lambda in (0, 1] (equation 2), on what was there before each block.
-    row_bound : float or None
-        A public bound on the norms of private rows, by which they are divided. Without one it is
-        the largest norm found in each block, which is not private. Public rows are not divided.
-    random_state : int, Generator or None
-        For the masks.
-
-    Attributes
-    ----------
-    subspace : Subspace
-        (U, S); of rank 0 before the first block.
+    ``n_components`` is the rank to start from, adjusted after each block with ``adapt`` so that the
+    last share stays between ``alpha`` and ``beta`` per cent (equation 4), up to ``most``. Without
+    epsilon and delta there is no mask. ``columns`` of a block's second moment are made at a time;
+    ``forgetting`` is lambda of equation 2, on what was there before each block. ``row_bound`` is a
+    public bound on the norms of private rows, by which they are divided: without one it is the
+    largest norm found in each block, which is not private. Public rows are not divided.
     """
 
     def __init__(
@@ -206,21 +166,10 @@ class FPCAEdge:
 class FPCA:
     """Federated-PCA (algorithm 1), one client's part: gather rows into blocks and fold them.
 
-    The first block has T rows, the fewest for which a mask has deviation ``omega_0`` (lemma 2);
-    those after it have ``block`` rows, each with the mask for as many. Rows of a block that is not
-    full are not read yet; :meth:`finish` folds them.
-
-    Parameters
-    ----------
-    n_components : int
-        r, the rank to start from.
-    block : int
-        B, the rows of each block after the first.
-    omega_0 : float or None
-        The deviation wanted of the first mask; by default the first block, too, has B rows.
-    **options
-        epsilon, delta, adapt, alpha, beta, most, columns, forgetting, row_bound and random_state of
-        :class:`FPCAEdge`.
+    The first block has T rows, the fewest for which a mask has deviation ``omega_0`` (lemma 2), or
+    ``block`` without one; those after it have ``block`` rows, each with the mask for as many. Rows
+    of a block that is not full are not read yet; :meth:`finish` folds them. Other options are those
+    of :class:`FPCAEdge`.
     """
 
     as_published = True
@@ -301,15 +250,8 @@ def merge_up_tree(subspaces: Sequence[Subspace], *, rank: int, leaves: int = 2) 
 
     Clients that failed or have not folded a block yet (rank 0) are left out: nobody waits for them.
     When ``rank`` is at least the rank of all rows and each subspace is exact, the result is that of
-    all rows together, in whatever order the clients come (lemma 1).
-
-    Parameters
-    ----------
-    subspaces : sequence of Subspace
-    rank : int
-        r of every node.
-    leaves : int
-        Children of a node, 2 or more.
+    all rows together, in whatever order the clients come (lemma 1). No child is forgotten: equation
+    2 discounts the previous subspace, and siblings have no order in time.
     """
     if leaves < 2 or rank < 1:
         raise DataError("tree-merges-nothing", leaves=leaves, rank=rank)

@@ -18,7 +18,7 @@ from eigenveil_papers.published.trackers import FloatArray, Reader, checked_coun
 
 
 class FrequentDirections:
-    """A sketch B of l rows for a stream A of any number of rows.
+    """A sketch B of l rows (``2 n_components`` by default) for a stream A of any number of rows.
 
     Rows are gathered until there are 2 l; then the squared singular values of what is there are
     lowered by the l-th of them, c, and fewer than l rows remain. For every ``k < l``
@@ -26,15 +26,6 @@ class FrequentDirections:
     - ``0 <= A'A - B'B <= |A - A_k|_F^2/(l - k)`` as matrices (the robust form's B is the same);
     - the robust form also keeps ``shift``, the sum of all c/2, and ``B'B + shift I`` is at most
       half as far from ``A'A`` in spectral norm: ``|A - A_k|_F^2/(2 (l - k))``.
-
-    Parameters
-    ----------
-    n_components : int
-        Directions told, at most ``sketch_rows``.
-    sketch_rows : int or None
-        l; by default ``2 n_components``. Memory is O(D l).
-    robust : bool
-        Whether the shift counts among the strengths.
     """
 
     def __init__(

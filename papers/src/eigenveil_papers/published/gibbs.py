@@ -83,14 +83,7 @@ def bingham_gibbs(
 ) -> FloatArray:
     """A matrix (D, K) with orthonormal columns, about of density ``exp(tr(V' exponent V))``.
 
-    Parameters
-    ----------
-    exponent : array of shape (D, D), symmetric
-    count : int
-        K.
-    sweeps : int
-        Each draws every column anew, given the others.
-    rng : Generator
+    Each sweep draws every column anew, given the others.
     """
     size = len(exponent)
     with small_matrix_threads(size):
@@ -111,27 +104,16 @@ class DirectionProposals:
     """Proposals for ``u`` of density ``exp(sum_i e_i u_i^2)`` on the sphere where ``C'u = 0``.
 
     As in :mod:`eigenveil.noise.bingham`, u is the direction of a Gaussian y. Its precision is
-    ``M = t - 2 diag(e)`` within the complement of C's columns, where it must be positive; on all of
-    R^D it need not be. So it is split as ``M = D - F F'``, D diagonal and at least 1 everywhere, F
-    of one column for each of the h entries of M below 1. With ``w = D^(1/2) y``, P the projection
-    on the complement of ``D^(-1/2) C`` and ``G = P D^(-1/2) F``, the precision of w there is
-    ``I - G G'``: its inverse's root needs the h x h matrix ``G'G`` alone.
+    ``M = t - 2 diag(e)`` within the complement of the columns of ``others``, C, where it must be
+    positive; on all of R^D it need not be. So it is split as ``M = D - F F'``, D diagonal and at
+    least 1 everywhere, F of one column for each of the h entries of M below 1. With
+    ``w = D^(1/2) y``, P the projection on the complement of ``D^(-1/2) C`` and
+    ``G = P D^(-1/2) F``, the precision of w there is ``I - G G'``: its inverse's root needs the
+    h x h matrix ``G'G`` alone.
 
-    Parameters
-    ----------
-    energies : array of shape (D,)
-        e.
-    others : array of shape (D, K - 1)
-        C, of full rank.
-    level : float
-        t. Any for which M is positive in the complement gives the same law of u; how many proposals
-        are refused depends on it.
-
-    Attributes
-    ----------
-    trace, squared : float
-        Of the covariance of y and of its square; infinite where M is not positive. The fewest
-        proposals are refused where the trace is 1.
+    Any ``level`` t for which M is positive in the complement gives the same law of u. ``trace`` and
+    ``squared``, of the covariance of y and of its square, are infinite where M is not; the fewest
+    proposals are refused where the trace is 1.
     """
 
     def __init__(self, energies: FloatArray, others: FloatArray, level: float) -> None:
@@ -215,13 +197,8 @@ def best_envelope(energies: FloatArray, others: FloatArray, held: float) -> Dire
 
     One over the trace, g, rises with the level t and is concave, with a slope between ``1/q`` and 1
     (q = D - K + 1): Newton's steps within a bracket. The law of what is drawn is the same wherever
-    the search ends.
-
-    Parameters
-    ----------
-    held : float
-        ``u'diag(e)u`` of any unit vector in the complement. The best level is above ``2 held``, and
-        near ``2 held + q`` if the vector has about the law that is to be drawn.
+    the search ends. ``held`` is ``u'diag(e)u`` of any unit vector in the complement: the best level
+    is above ``2 held``, and near ``2 held + q`` if the vector has about the law to be drawn.
     """
     size, fixed = others.shape
     free = size - fixed

@@ -62,12 +62,6 @@ def leading(
     As published: the papers take the SVD of a noisy symmetric matrix, so that a negative eigenvalue
     counts by its absolute value. ``rank_by="value"`` gives the leading eigenpairs instead, which is
     better under much noise: only directions with positive eigenvalues can be the data's.
-
-    Parameters
-    ----------
-    matrix : array of shape (D, D), symmetric
-    count : int
-    rank_by : {"magnitude", "value"}
     """
     if rank_by == "value":
         return leading_eigenpairs(matrix, count)
@@ -157,11 +151,11 @@ def second_moments(sites: Sites, *, row_bound: float | None = None) -> list[Publ
     if made and rows:
         raise DataError("moments-of-other-sites", made=len(made), rows=len(rows))
     if rows:
-        _check_alike([each.shape[1] for each in rows], "features")
+        check_alike([each.shape[1] for each in rows], "features")
         common = max(map(largest_norm, rows)) if row_bound is None else row_bound
         made = [_of_rows(each, common, public=row_bound is not None) for each in rows]
-    _check_alike([each.features for each in made], "features")
-    _check_alike([each.row_bound for each in made], "row_bound")
+    check_alike([each.features for each in made], "features")
+    check_alike([each.row_bound for each in made], "row_bound")
     return [second_moment(each, row_bound=row_bound) for each in made]
 
 
@@ -220,6 +214,6 @@ def _of_rows(rows: FloatArray, bound: float, *, public: bool) -> PublishedMoment
     return PublishedMoment(mean=mean, rows=len(scaled), row_bound=bound, public_bound=public)
 
 
-def _check_alike(values: Sequence[float], name: str) -> None:
+def check_alike(values: Sequence[float], name: str) -> None:
     if len(set(values)) > 1:
         raise DataError("sites-differ", what=name, values=", ".join(map(repr, values)))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,21 +28,27 @@ from eigenveil.linalg.tensor import cubes, identity_terms, multilinear
 from eigenveil.privacy.accountant import classic_sigma
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil_papers.published.cape_pca import (
+    Each,
     FloatArray,
     Messages,
     cape_messages,
-    equal_plan,
+    plan_of_sites,
     times_claimed,
     weighted_mean,
 )
-from eigenveil_papers.published.moments import mirrored, unique_entries, with_gaussian
+from eigenveil_papers.published.moments import (
+    mirrored,
+    rows_within,
+    unique_entries,
+    with_gaussian,
+)
 from eigenveil_papers.published.result import (
     ANTISYMMETRIC,
     CLASSIC,
     LARGEST_NORM,
-    PLAIN_NOISE,
     SPECTRAL_NORM,
     all_messages,
+    claimed,
 )
 
 _BLOCK = 1024  # rows at once: with 50 features, products of pairs take 10 MB
@@ -61,11 +67,7 @@ class Moments(NamedTuple):
 
 def scaled_by_largest(rows: ArrayLike) -> tuple[FloatArray, float]:
     """Rows divided by the largest norm found, and that norm. Not private: it is one row's own."""
-    exact = np.asarray(rows, dtype=np.float64)
-    largest = math.sqrt(float(np.einsum("nd,nd->n", exact, exact).max(initial=0.0)))
-    if not (largest > 0 and math.isfinite(largest)):
-        raise DataError("no-largest-norm", largest=largest)
-    return exact / largest, largest
+    return rows_within(rows, None)
 
 
 def smallest_variance(rows: ArrayLike) -> float:
@@ -83,12 +85,8 @@ def smallest_variance(rows: ArrayLike) -> float:
 def gaussian_moments(rows: ArrayLike, noise_variance: float) -> Moments:
     """Moments of a mixture of spherical Gaussians (appendix D.2).
 
-    Parameters
-    ----------
-    rows : array of shape (N, D)
-        Divided by the largest norm found (:func:`scaled_by_largest`).
-    noise_variance : float
-        Of each feature around its component, in the units of these rows.
+    Of rows (N, D) divided by the largest norm found; ``noise_variance`` is that of each feature
+    around its component, in the units of these rows.
     """
     exact = np.asarray(rows, dtype=np.float64)
     if np.einsum("nd,nd->n", exact, exact).max(initial=0.0) > 1 + 1e-9:
@@ -108,14 +106,8 @@ def gaussian_moments(rows: ArrayLike, noise_variance: float) -> Moments:
 def topic_moments(words: ArrayLike, size: int) -> Moments:
     """Moments of the first, second and third words of documents (appendix D.1).
 
-    As published they are not symmetric: entry (d, e) is how often d comes first and e second.
-
-    Parameters
-    ----------
-    words : array of shape (N, 3), of integers
-        Three words a document, each a number below ``size`` for the unit vector of that word.
-    size : int
-        Words in the vocabulary, D.
+    Of three words a document (N, 3), each a number below ``size``. As published they are not
+    symmetric: entry (d, e) is how often d comes first and e second.
     """
     given = np.asarray(words)
     if given.ndim != 2 or given.shape[1] != 3 or not np.issubdtype(given.dtype, np.integer):
@@ -241,24 +233,11 @@ class PublishedTensor:
 
 
 def components(
-    pair: FloatArray,
-    triple: FloatArray,
-    count: int,
-    *,
-    rng: np.random.Generator,
-    restarts: int = 1,
+    pair: FloatArray, triple: FloatArray, count: int, *, rng: np.random.Generator, restarts: int = 1
 ) -> PublishedComponents:
-    """Components of exact or noisy moments: the papers' non-private method.
+    """K components of exact or noisy moments: the papers' non-private method.
 
-    Parameters
-    ----------
-    pair, triple : arrays of shape (D, D) and (D, D, D)
-    count : int
-        K, the number of components.
-    rng : Generator
-        For the starts of the power iteration.
-    restarts : int
-        Random starts of which the best is kept, one for each component as published.
+    Of ``restarts`` random starts of the power iteration the best is kept: one as published.
     """
     whitening = whitening_of(pair, count)
     return _decomposed(multilinear(triple, whitening), whitening, rng, restarts)
@@ -362,58 +341,74 @@ def avn(
 ) -> PublishedTensor:
     """AVN (Algorithm 5): vector noise on the triple moment, and all of delta for the pair moment.
 
-    Parameters as in :func:`agn`; half of epsilon goes to either moment.
+    Parameters as in :func:`agn`; half of epsilon goes to either moment. With ``delta = 0`` the pair
+    moment has vector noise too, the pure algorithm for step 4 of the remark after theorem 4.
     """
-    tau = classic_sigma(sensitivities.pair, epsilon / 2, delta, reproduction=True)
-    whitening = whitening_of(with_gaussian(moments.pair, tau, rng), count)
     size = moments.pair.shape[0]
+    if delta == 0:
+        entries, scale = unique_entries(size, 2), sensitivities.pair / (epsilon / 2)
+        pair = moments.pair + mirrored(vector_noise(entries, 1 / scale, rng), size, 2)
+    else:
+        tau = classic_sigma(sensitivities.pair, epsilon / 2, delta, reproduction=True)
+        pair = with_gaussian(moments.pair, tau, rng)
+    whitening = whitening_of(pair, count)
     beta = epsilon / 2 / sensitivities.triple
     noise = mirrored(vector_noise(unique_entries(size, 3), beta, rng), size, 3)
     cube = multilinear(moments.triple + noise, whitening)
     return PublishedTensor(cube, whitening, _claim(epsilon, delta, sensitivities))
 
 
-# Several sites with equally many rows
+# Several sites
 
 
 def capeagn(
     sites: Sequence[Moments],
-    sensitivities: Sensitivities,
+    sensitivities: Sensitivities | Sequence[Sensitivities],
     count: int,
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: Each,
+    delta: Each,
     rng: np.random.Generator,
+    weights: Sequence[float] | None = None,
     noise: Literal["literal", "symmetric"] = "literal",
 ) -> PublishedTensor:
     """The protocol capeAGN (Algorithm 2), every message of it really made.
 
     Round 1: noisy pair moments, from which the aggregator takes W. Round 2: the sites see their
     noisy triple moments through W and send K x K x K. What the helper drew cancels, what the
-    aggregator drew it takes off, and the mean carries the noise of AGN on all rows.
+    aggregator drew it takes off, and the mean carries the noise of AGN on all rows. Where rows,
+    targets or weights differ, either round goes by section 3.1 (see :func:`cape`).
 
     Parameters
     ----------
     sites : sequence of Moments
-        One for each site; all sites have equally many rows.
-    sensitivities : Sensitivities
-        Of one site's moments.
-    count, epsilon, delta, rng
+        One for each site.
+    sensitivities : Sensitivities, or sequence of S
+        Of one site's moments, if all sites have equally many rows; else of each site's.
+    epsilon, delta : float, or sequence of S
+        Half of each goes to either moment.
+    count, rng
         As in :func:`agn`.
+    weights : sequence of S floats, or None
+        Of the sites in the mean; None: in proportion to 1/sensitivity, which is to their rows.
     noise : {"literal", "symmetric"}
         Of the helper and of the aggregator: all entries independent, as in the text, or symmetric
         (see :func:`eigenveil_papers.published.capepca`).
     """
-    tau = published_deviations(sensitivities, epsilon=epsilon, delta=delta)
-    of_pairs, of_triples = (equal_plan(len(sites), each) for each in tau)
+    own = sensitivities if isinstance(sensitivities, Sequence) else [sensitivities] * len(sites)
+    half = np.divide(epsilon, 2).tolist(), np.divide(delta, 2).tolist()
+    of_pairs, of_triples = (
+        plan_of_sites(len(sites), moved, *half, weights)
+        for moved in ([each.pair for each in own], [each.triple for each in own])
+    )
     pairs = cape_messages([site.pair for site in sites], of_pairs, rng, layout=noise)
     whitening = whitening_of(weighted_mean(pairs, of_pairs.weights), count)
     triples = cape_messages([site.triple for site in sites], of_triples, rng, layout=noise)
     cubes = Messages(*(np.stack([multilinear(t, whitening) for t in part]) for part in triples))
     claim = _claim(
-        epsilon,
-        delta,
-        sensitivities,
+        float(np.max(epsilon)),
+        float(np.max(delta)),
+        own[0],
         all_messages(float(times_claimed(of_pairs).max())),
         view="aggregator",
     )
@@ -442,16 +437,10 @@ def conv(
 
 
 def local(
-    sites: Sequence[Moments],
-    sensitivities: Sensitivities,
-    count: int,
-    *,
-    epsilon: float,
-    delta: float,
-    rng: np.random.Generator,
+    sites: Sequence[Moments], sensitivities: Sensitivities, count: int, **target: Any
 ) -> PublishedTensor:
     """The baseline "local": AGN on the last site. Parameters as in :func:`capeagn`."""
-    return agn(sites[-1], sensitivities, count, epsilon=epsilon, delta=delta, rng=rng)
+    return agn(sites[-1], sensitivities, count, **target)
 
 
 def _claim(
@@ -462,13 +451,10 @@ def _claim(
     view: str = "outsider",
 ) -> Guarantee:
     beyond = (CLASSIC,) if epsilon / 2 > 1 else ()
-    return Guarantee(
-        epsilon=epsilon,
-        delta=delta,
-        mu=None,
-        adjacency="replace-one",
-        view=view,
+    return claimed(
+        epsilon,
+        delta,
+        *(*sensitivities.caveats, *beyond, *reasons),
         calculation="the published sensitivities and calibration",
-        certified=False,
-        caveats=(*sensitivities.caveats, *beyond, *reasons, PLAIN_NOISE),
+        view=view,
     )

@@ -50,17 +50,8 @@ def claimed(
 ) -> Guarantee:
     """A paper's claim: for one row replaced by another, never certified, and why it is not.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-    *caveats : str
-        Reasons of this algorithm's own, the gravest first.
-    calculation : str
-        How the paper gets there.
-    public_bound : bool
-        Whether the rows were divided by a public number.
-    view : str
-        Against whom.
+    ``caveats`` are reasons of this algorithm's own, the gravest first; ``calculation`` is how the
+    paper gets there; ``public_bound`` whether rows were divided by a public number.
     """
     found = () if public_bound else (LARGEST_NORM,)
     return Guarantee(

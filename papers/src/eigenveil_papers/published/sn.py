@@ -11,6 +11,7 @@ released moves with the data: it has no pure epsilon at all (docs/proofs; sound 
 from __future__ import annotations
 
 import math
+from typing import Required, TypedDict
 
 import numpy as np
 
@@ -33,6 +34,15 @@ from eigenveil_papers.published.result import (
     Seed,
     claimed,
 )
+
+
+class GaussTarget(TypedDict, total=False):
+    """What :func:`analyze_gauss` takes besides rows, their bound and the number of components."""
+
+    epsilon: Required[float]
+    delta: Required[float]
+    rank_by: RankBy
+    random_state: Seed
 
 
 def analyze_gauss(
@@ -112,12 +122,8 @@ def wishart_sn(
     """SN (paper 003, algorithm 1): ``X'X + Z Z'``, Z of D + 1 columns N(0, I / (2 epsilon)).
 
     ``released`` is a sum over rows, ``deviation`` is that of an entry of Z, 1/sqrt(2 epsilon).
-    The paper claims pure epsilon (theorem 1), which is false: see the claim's caveats.
-
-    Parameters
-    ----------
-    X, n_components, epsilon, row_bound, random_state
-        As in :func:`analyze_gauss`.
+    The paper claims pure epsilon (theorem 1), which is false: see the claim's caveats. Parameters
+    as in :func:`analyze_gauss`.
     """
     moment = second_moment(X, row_bound=row_bound)
     check_components(n_components, moment.features)

@@ -33,13 +33,6 @@ def symmetric_omega(epsilon: float, delta: float, features: int, rows: int) -> f
     """Deviation of each entry of a symmetric mask (equation 6; Chaudhuri et al. 2013's beta).
 
     ``(D+1)/(n eps) sqrt(2 ln((D^2+D) / (2 delta sqrt(2 pi)))) + 1/(n sqrt(eps))``
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The guarantee claimed, ``epsilon > 0`` and ``0 < delta < 1``.
-    features, rows : int
-        D and n.
     """
     logarithm = _logarithm(epsilon, delta, features, rows, (features**2 + features) / 2)
     first = (features + 1) / epsilon * math.sqrt(2 * logarithm)
@@ -67,15 +60,7 @@ def sulq_omega(epsilon: float, delta: float, features: int, rows: int) -> float:
 
 
 def smallest_batch(omega_0: float, *, epsilon: float, delta: float, features: int) -> int:
-    """The fewest rows T whose mask has deviation ``omega_0`` or less (lemma 2, its slip repaired).
-
-    Parameters
-    ----------
-    omega_0 : float
-        The deviation wanted of each entry, above 0.
-    epsilon, delta, features
-        As in :func:`omega`.
-    """
+    """The fewest rows whose mask has deviation ``omega_0`` or less (lemma 2, slip repaired)."""
     one = omega(epsilon, delta, features, 1)
     if not (omega_0 > 0 and math.isfinite(omega_0)):
         raise PrivacyError("mask-deviation", omega_0=omega_0)
@@ -156,8 +141,5 @@ def mod_sulq(
 def published_claim(epsilon: float, delta: float, *, public_bound: bool) -> Guarantee:
     """The claim of lemma 2 (and of Chaudhuri et al.), never certified, and why it is not."""
     return claimed(
-        epsilon,
-        delta,
-        calculation="the published mask of MOD-SuLQ",
-        public_bound=public_bound,
+        epsilon, delta, calculation="the published mask of MOD-SuLQ", public_bound=public_bound
     )

@@ -1,10 +1,14 @@
-"""What all trackers of a stream's subspace share: the figures of paper 002 compare them."""
+"""What all trackers of a stream's subspace share: the figures of paper 002 compare them.
+
+Each reads rows once, in the order they come, however many in a call, by ``partial_fit``, and tells
+their leading directions as ``components`` (r, D). Rows are not centred, unless it says so.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Protocol, Self, runtime_checkable
+from typing import Self
 
 import numpy as np
 import scipy.linalg
@@ -15,24 +19,6 @@ from eigenveil.errors import DataError
 from eigenveil.linalg.eigen import fix_signs
 
 FloatArray = NDArray[np.float64]
-
-
-@runtime_checkable
-class RowTracker(Protocol):
-    """A method that reads rows once, in the order they come, and tells their leading directions.
-
-    How many rows come in one call makes no difference to the result. Rows are not centred, unless
-    the tracker says so.
-    """
-
-    def partial_fit(self, rows: ArrayLike) -> Self:
-        """Read rows, shape (n, D), or one row of shape (D,)."""
-        ...
-
-    @property
-    def components(self) -> FloatArray:
-        """Orthonormal rows, shape (r, D), strongest first where the method knows strengths."""
-        ...
 
 
 class Reader:
@@ -126,16 +112,8 @@ class BlockPower:
     """One step of orthogonal iteration for each block: ``S = X'(X Q)/B``, ``Q = qr(S)``.
 
     Nothing is remembered of a block but Q, so with noise the accuracy is that of one block, however
-    long the stream: the authors let blocks grow with the stream for that reason.
-
-    Parameters
-    ----------
-    n_components : int
-        r.
-    block : int
-        B, rows of a block. Rows of a block that is not full are not read yet.
-    random_state : int, Generator or None
-        For the first basis, drawn uniformly.
+    long the stream: the authors let blocks grow with the stream for that reason. The first Q is
+    drawn uniformly. Rows of a block that is not full are not read yet.
     """
 
     def __init__(
@@ -159,11 +137,14 @@ class BlockPower:
             self._basis: FloatArray = np.linalg.qr(self._rng.standard_normal(shape))[0]
             self._values = np.zeros(self.n_components)
         for block in self._blocks.full(exact):
-            step = block.T @ (block @ self._basis)
+            step = self._step(block)
             if np.any(step):  # a block of zeros, or one that sees nothing of Q, tells nothing
                 # the same span as that of a QR factorisation, ordered by strength
                 self._basis, self._values, _ = scipy.linalg.svd(step, full_matrices=False)
         return self
+
+    def _step(self, block: FloatArray) -> FloatArray:
+        return np.asarray(block.T @ (block @ self._basis))
 
     @property
     def components(self) -> FloatArray:
@@ -193,23 +174,8 @@ class Grouse:
     Wright 2013): fast on rows that truly lie in r dimensions, and as restless as its last rows
     where they do not. With one it is ``step |r| |p|``, at most that. A step that diminishes is
     ``step |r| |p|/t`` for row t, and is not taken at all from pi/2 on (the program that goes with
-    Balzano, Nowak & Recht 2010): large rows then leave the first basis as it is for long.
-
-    Parameters
-    ----------
-    n_components : int
-        r.
-    step : float or None
-        eta, in units of 1 over a squared row.
-    diminishing : bool
-        Whether the step is divided by the number of the row.
-    random_state : int, Generator or None
-        For the first basis, drawn uniformly.
-
-    Attributes
-    ----------
-    turns : int
-        Rows that turned the basis.
+    Balzano, Nowak & Recht 2010): large rows then leave the first basis, drawn uniformly, as it is
+    for long. ``turns`` are the rows that turned it.
     """
 
     def __init__(
@@ -275,18 +241,11 @@ class Grouse:
 
 
 class Incremental:
-    """IncrementalPCA fed block by block.
+    """IncrementalPCA fed block by block, by default of 5 times as many rows as components.
 
     Unlike the other trackers it subtracts the mean of the rows seen so far, and there is no way to
-    ask it not to: where the rows have a mean, it looks for other directions than they do.
-
-    Parameters
-    ----------
-    n_components : int
-        r.
-    block : int or None
-        Rows of a block, ``n_components`` or more; by default 5 times as many as components. Rows of
-        a block that is not full are not read yet.
+    ask it not to: where the rows have a mean, it looks for other directions than they do. Rows of a
+    block that is not full are not read yet.
     """
 
     def __init__(self, *, n_components: int, block: int | None = None) -> None:

@@ -1,17 +1,16 @@
-"""The curves of the papers' authors, where they are at hand."""
+"""The curves that the papers' authors stored beside their code, in authors.json."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-
-from eigenveil_papers.reproduction.data import shared_folder
 
 Kind = Literal["captured_energy", "component_error"]
 AuthorsCurve = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -54,16 +53,11 @@ def authors(kind: Kind, figure: str) -> dict[str, AuthorsCurve]:
 
 
 def _random_of(figure: str) -> str:
-    """The name under which the error of random vectors is stored; they write D as N in it."""
     found = re.match(r"(MOG|STM)_.*K_(\d+)_D_(\d+)", figure)
     return "random_comp_error_{}_K_{}_N_{}".format(*found.groups()) if found else ""
 
 
-@lru_cache(maxsize=1)
+@cache
 def _stored() -> Mapping[str, Any]:
-    folder = shared_folder("reference")
-    path = None if folder is None else folder / "published.json"
-    if path is None or not path.is_file():
-        return {}
-    stored: dict[str, Any] = json.loads(path.read_text())
+    stored: dict[str, Any] = json.loads(Path(__file__).with_name("authors.json").read_text("utf-8"))
     return stored

@@ -1,19 +1,19 @@
-"""Which rows an experiment runs on: files at hand, fetched ones, or what is shipped instead."""
+"""Which rows an experiment runs on: files at hand, or what is shipped instead."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.files import replacing
 from eigenveil_papers.reproduction.data_files import (
     KNOWN_FILES,
     TITLES,
@@ -25,46 +25,7 @@ from eigenveil_papers.reproduction.data_files import (
     recognise,
 )
 from eigenveil_papers.reproduction.experiment import RunSettings
-
-# -- Data sets from OpenML, for people with a network: fetched once, when asked for.
-
-
-KNOWN = {"mnist": 554, "fashion-mnist": 40996, "covtype": 1596, "wine": 40691}
-"""Their numbers at OpenML, which name one version each."""
-
-
-def folder() -> Path:
-    """Where fetched data sets are kept: beside those of scikit-learn."""
-    from sklearn.datasets import get_data_home
-
-    # only named here: asking whether there is a folder should not make it
-    return Path(get_data_home()) / "eigenveil"
-
-
-def fetch(name: str) -> Path:
-    """Fetch a data set; the file it was written to."""
-    if name not in KNOWN:
-        raise DataError("not-of-openml", name=name, known=", ".join(KNOWN))
-    from sklearn.datasets import fetch_openml
-
-    try:
-        found = fetch_openml(data_id=KNOWN[name], as_frame=False, parser="liac-arff")
-    except Exception as error:  # whatever the network, the server or its file does
-        raise DataError(
-            "cannot-fetch", name=name, reason=f"{type(error).__name__}: {error}"
-        ) from error
-    home = folder()
-    home.mkdir(parents=True, exist_ok=True)
-    path = home / f"{name.replace('-', '_')}.npz"
-    X = np.asarray(found.data, dtype=np.float64)
-    whole = np.array_equal(X, X.astype(np.int16))
-    columns = np.array([str(column) for column in found.feature_names])
-    with replacing(path) as scratch, scratch.open("wb") as file:
-        np.savez_compressed(
-            file, X=X.astype(np.int16) if whole else X, y=found.target.astype(str), columns=columns
-        )
-    return path
-
+from eigenveil_papers.reproduction.numbers import FloatArray
 
 # -- Data sets that come with the package's dependencies, or are made up: always at hand.
 
@@ -115,7 +76,7 @@ def _sensors(rows: int = 3000, sensors: int = 48, day: int = 288) -> NDArray[np.
 # -- Finding and loading.
 
 
-FloatArray = NDArray[np.float64]
+T = TypeVar("T")
 
 _SHARED = "EIGENVEIL_SHARED"
 _STAND_INS = {
@@ -140,21 +101,26 @@ class Source:
     stand_in_for: str = ""  # The data set that was wanted and is not at hand, or empty
     # The file's name, where a person said what it holds and it does not say so itself
     file: str = ""
+    # Where only this is known of the rows, as when what was measured on them is drawn anew: the
+    # number of features, then the rows of each class
+    shape: tuple[int, ...] = ()
 
     def as_arguments(self) -> dict[str, Any]:
-        """Plain values for ``Task.arguments``."""
-        return asdict(self)
+        return asdict(self) | {"shape": list(self.shape)}
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Source:
-        """What :meth:`as_arguments` said."""
-        return cls(**arguments)
+        return cls(**{**arguments, "shape": tuple(arguments.get("shape", ()))})
+
+    def described(self) -> Source:
+        """The same without its path, but with the shape of its rows."""
+        found = load(self)
+        counts = [len(found.X)] if found.y is None else np.bincount(found.y).tolist()
+        return replace(self, path="", shape=(found.X.shape[1], *counts))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DataSet:
-    """Rows as they were recorded."""
-
     name: str
     X: FloatArray  # Raw rows, read-only, for they are kept for the process's other tasks
     y: NDArray[np.int64] | None  # Classes, 0 to C - 1
@@ -166,13 +132,18 @@ def find(name: str, settings: RunSettings) -> Source:
     """Where the rows of a data set are.
 
     Looked for in ``settings.folder`` (there, if ``settings.data`` names it, its only table is
-    taken, whatever the file is called), in the folder ``data`` of the shared folder beside a
-    development checkout (or of ``EIGENVEIL_SHARED``), among those fetched before, and, if
-    ``settings.fetch``, in the network. Else, unless ``settings.data`` names this one, another
-    stands in: Fashion-MNIST for MNIST if it is at hand, or a smaller one that is shipped.
+    taken, whatever the file is called), and in the folder ``data`` of the shared folder beside a
+    development checkout (or of ``EIGENVEIL_SHARED``). Else, unless ``settings.data`` names this
+    one, another stands in: Fashion-MNIST for MNIST if it is at hand, or a smaller one that is
+    shipped.
     """
     if name not in NAMES:
         raise DataError("unknown-data-set", whose="The package", name=name, known=", ".join(NAMES))
+    for source in settings.sources:
+        if name == (source.stand_in_for or source.name):
+            return source  # type: ignore[no-any-return]
+    if settings.sources and name in _STAND_INS:
+        raise ValueError(f"what was measured is not of {name}, which is asked for")
     if name not in _STAND_INS:
         return Source(name=name)
     if settings.folder is not None and not settings.folder.is_dir():
@@ -180,9 +151,6 @@ def find(name: str, settings: RunSettings) -> Source:
     own = _at_hand(name, settings)
     if own is not None:
         return own
-    if settings.fetch:
-        path = fetch(name)
-        return Source(name=name, path=str(path), digest=digest(path))
     if settings.data == name:
         raise DataError("no-data", name=name, way_out=_how_to_get(name))
     if name == "mnist" and (other := _at_hand("fashion-mnist", settings)) is not None:
@@ -191,8 +159,7 @@ def find(name: str, settings: RunSettings) -> Source:
 
 
 def _at_hand(name: str, settings: RunSettings) -> Source | None:
-    """A data set's own file, without the network."""
-    for place in (settings.folder, shared_folder("data"), folder()):
+    for place in (settings.folder, shared_folder("data")):
         if place is None or not place.is_dir():
             continue
         asked = place == settings.folder and settings.data == name
@@ -204,18 +171,21 @@ def _at_hand(name: str, settings: RunSettings) -> Source | None:
 
 
 def at_hand(name: str, settings: RunSettings) -> bool:
-    """Whether a data set's own rows are found without the network."""
-    without = RunSettings(scale=settings.scale, folder=settings.folder)
-    return find(name, without).stand_in_for == ""
+    """Whether a data set's own rows are found."""
+    return find(name, replace(settings, data=None)).stand_in_for == ""
 
 
 def load(source: Source) -> DataSet:
-    """The rows, kept for the process's next tasks."""
     return _load(source)
 
 
 @lru_cache(maxsize=4)
 def _load(source: Source) -> DataSet:
+    if source.shape:
+        features, *counts = source.shape
+        y = np.repeat(np.arange(len(counts)), counts)
+        X = np.broadcast_to(0.0, (y.size, features))
+        return DataSet(name=source.name, X=X, y=y, columns=(), title=title_of(source))
     rows = read(source.name, Path(source.path)) if source.path else None
     if rows is None:
         rows = make(source.name)
@@ -236,12 +206,31 @@ def _load(source: Source) -> DataSet:
     return DataSet(name=source.name, X=X, y=classes, columns=columns, title=title_of(source))
 
 
+def some_of(places: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """At most so many of these places, in order: drawn at random, the same ones every time."""
+    if len(places) <= most:
+        return places
+    return np.sort(np.random.default_rng(3).choice(places, most, replace=False))
+
+
+def drawn_rows(source: Source, most: int | None = None) -> FloatArray:
+    """Its rows, or as many as that drawn from them."""
+    X = load(source).X
+    return X if most is None or len(X) <= most else X[some_of(np.arange(len(X)), most)]
+
+
 def title_of(source: Source) -> str:
     """The data set's name for figures, without reading its rows."""
     own = TITLES.get(source.name) or SHIPPED_TITLES[source.name]
     if source.file:
         own = f"{own} ({source.file})"
     return f"{own}, in place of {TITLES[source.stand_in_for]}" if source.stand_in_for else own
+
+
+def kept(make: Callable[[Mapping[str, Any]], T]) -> Callable[[Mapping[str, Any]], T]:
+    """The same function of JSON values; its last results are kept for the process's other tasks."""
+    of_text = lru_cache(maxsize=3)(lambda text: make(json.loads(text)))
+    return lambda data: of_text(json.dumps(data, sort_keys=True))
 
 
 def unit_rows(X: FloatArray) -> FloatArray:
@@ -269,8 +258,7 @@ def shared_folder(part: str) -> Path | None:
 
 
 def _how_to_get(name: str) -> str:
-    network = ", or let --fetch get it from OpenML" if name in KNOWN else ""
     return (
-        f"Put {WANTED[name]} into a folder and say --data-folder FOLDER{network}; "
+        f"Put {WANTED[name]} into a folder and say --data-folder FOLDER; "
         f"without --data {name} its stand-in {_STAND_INS[name]} is used."
     )

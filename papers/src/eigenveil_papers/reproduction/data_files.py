@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,6 @@ from eigenveil.errors import DataError
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """A data set that experiments know by name."""
-
     title: str  # For figures
     # Its numeric columns without classes; None where they are not always as many
     columns: int | None
@@ -167,7 +166,6 @@ def names_itself(name: str, path: Path) -> bool:
 
 
 def digest(path: Path) -> str:
-    """Of the bytes that :func:`read` will read."""
     hasher = hashlib.sha256()
     for part in (path, _labels(path)):
         if part is not None:
@@ -183,8 +181,13 @@ def digest(path: Path) -> str:
 # -- Reading
 
 
+_DAMAGE = (
+    *(OSError, EOFError, zlib.error, zipfile.BadZipFile, pa.ArrowException),
+    *(ValueError, KeyError, IndexError),
+)
+
+
 def read(name: str, path: Path) -> DataFileRows:
-    """The rows of a file that :func:`recognise` found."""
     try:
         if path.suffix == ".npz":
             rows = _read_archive(name, path)
@@ -198,7 +201,9 @@ def read(name: str, path: Path) -> DataFileRows:
             )
         else:
             rows = _read_table(name, path)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, pa.ArrowException) as bad:
+        if rows.y is not None and rows.y.shape != rows.X.shape[:1]:
+            raise ValueError(f"it has {len(rows.X)} rows, and classes of shape {rows.y.shape}")
+    except _DAMAGE as bad:
         raise _unreadable(path, bad) from None
     _check(name, path, rows.X)
     return rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eigenveil_papers.reproduction.authors import AuthorsCurve, authors
-from eigenveil_papers.reproduction.data import Source, find, title_of
+from eigenveil_papers.reproduction.data import Source, find, load, title_of
 from eigenveil_papers.reproduction.distributed_pca import Setting, Sweep, captured_energy, shape_of
 from eigenveil_papers.reproduction.experiment import RunSettings, RunTask
 from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle
@@ -15,7 +15,9 @@ from eigenveil_papers.reproduction.numbers import Numbers
 
 PAPERS = ("synthetic", "mnist", "covtype")
 """The data sets of both papers."""
-CHOICES = (*PAPERS, "digits")
+ROTATED = "synthetic-rotated"
+"""The synthetic rows, whose directions are the features' own in the papers, in other axes."""
+CHOICES = ("synthetic", ROTATED, "mnist", "covtype", "digits")
 """Those that are run if none is named, where a figure shows digits too."""
 ALL = (*CHOICES, "fashion-mnist")
 """Those that may be named."""
@@ -28,15 +30,15 @@ RATIOS = (0.26, 0.5, 0.76, 1.0, 2.0, 4.0)
 """R over K; the authors' R are 13, 25, 38, 50, 100 and 200 for K = 50."""
 COUNTS = (1000, 2000, 5000, 10_000, 20_000, 30_000, 40_000, 50_000, 60_000)
 SITE_COUNTS = (5, 10, 20, 50, 100)
+MOST_ROWS = 60_000
+"""The papers' rows of MNIST and of COVTYPE, which they drew at random from all."""
 _ROWS_OVER_SITES = 20_000
-_STUDY = 1.5  # seconds that the protocol takes more, a position
+_STUDY = 0.4  # seconds that the protocol takes more, a position
 _MADE_UP = {"full": (60_000, 200, 50), "fast": (20_000, 200, 50), "toy": (2000, 30, 8)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSetUse:
-    """A data set as the papers use it."""
-
     components: int  # K
     rows: int  # At each site, where the panel is not about that
     epsilon: float  # Of the panels over rows, sites and R
@@ -60,8 +62,8 @@ CASES: Mapping[str, DataSetUse] = {
     "covtype": DataSetUse(components=10, rows=500, epsilon=0.1, epsilon_for_delta=0.5),
     "digits": DataSetUse(components=10, rows=179, epsilon=0.5, epsilon_for_delta=1.0),
 }
-CASES = {**CASES, "fashion-mnist": CASES["mnist"]}
-_TITLES = {"synthetic": "synthetic"}
+CASES = {**CASES, "fashion-mnist": CASES["mnist"], ROTATED: replace(CASES["synthetic"], runs=10)}
+_TITLES = {"synthetic": "synthetic", ROTATED: "synthetic, rotated"}
 _STORED = {"synthetic": "synth", "mnist": "mnist", "covtype": "covtype"}
 _SWEEPS: Mapping[Sweep, str] = {
     "epsilon": "epsilon",
@@ -79,17 +81,18 @@ _AXES: Mapping[Sweep, str] = {
 }
 
 
-def chosen(settings: RunSettings, names: Sequence[str] = PAPERS) -> tuple[str, ...]:
-    """The data sets that a run is about."""
+def chosen(settings: RunSettings, names: Sequence[str] = CHOICES[:-1]) -> tuple[str, ...]:
     return tuple(names) if settings.data is None else (settings.data,)
 
 
 def data_of(name: str, settings: RunSettings) -> dict[str, Any]:
-    """What a task needs to find its rows: JSON values."""
-    if name == "synthetic":
+    if name in _TITLES:
         rows, features, components = _MADE_UP[settings.scale]
-        return {"made_up": {"rows": rows, "features": features, "components": components}}
-    return {"source": find(name, settings).as_arguments()}
+        made_up = {"rows": rows, "features": features, "components": components}
+        return {"made_up": {**made_up, "rotated": name == ROTATED}}
+    source = find(name, settings)
+    more = {"rows": MOST_ROWS} if len(load(source).X) > MOST_ROWS else {}
+    return {"source": source.as_arguments(), **more}
 
 
 def panel_tasks(
@@ -101,7 +104,31 @@ def panel_tasks(
     cost: float,
     studies: int = 0,
 ) -> list[RunTask]:
-    """The tasks of a panel, one a run."""
+    data, setting, values, share = _planned(name, sweep, settings)
+    arguments = {
+        "name": name,
+        "data": data,
+        "sweep": sweep,
+        "values": values,
+        "setting": setting.as_arguments(),
+        "series": list(series),
+    }
+    runs = settings.repetitions(full=CASES[name].runs, fast=1 if name == "mnist" else 2)
+    return [
+        RunTask(
+            captured_energy,
+            {**arguments, "protocol": run < studies},
+            run,
+            share * (cost + (_STUDY * len(values) if run < studies else 0.0)),
+        )
+        for run in runs
+    ]
+
+
+def _planned(
+    name: str, sweep: Sweep, settings: RunSettings
+) -> tuple[dict[str, Any], Setting, list[float], float]:
+    """Of a panel: the rows, what is fixed, the positions, and their share of the full scale's."""
     data, case = data_of(name, settings), CASES[name]
     n, features = shape_of(data)
     components = min(_components(name, sweep), max(2, features // 4))
@@ -120,25 +147,8 @@ def panel_tasks(
     if sweep == "sites":  # equally many rows at each, however many
         whole = max(int(value) for value in values)
         setting = replace(setting, rows=setting.rows // whole * whole)
-    arguments = {
-        "name": name,
-        "data": data,
-        "sweep": sweep,
-        "values": values,
-        "setting": setting.as_arguments(),
-        "series": list(series),
-    }
-    runs = settings.repetitions(full=case.runs, fast=1 if name == "mnist" else 2)
     share = len(values) / len(positions(sweep, RunSettings(), **shape, sites=SITES))
-    return [
-        RunTask(
-            work=captured_energy,
-            arguments={**arguments, "protocol": run < studies},
-            run=run,
-            cost=share * (cost + (_STUDY * len(values) if run < studies else 0.0)),
-        )
-        for run in runs
-    ]
+    return data, setting, values, share
 
 
 def _components(name: str, sweep: Sweep) -> int:
@@ -166,49 +176,49 @@ def positions(
     within: list[float] = [float(count) for count in COUNTS if count < whole]
     if len(within) < 2:  # few rows: a stand-in, or digits
         within = [float(whole // 10 // sites * sites), float(whole // 3 // sites * sites)]
-    if whole < COUNTS[-1]:
-        within.append(float(whole))
-    else:
-        within.append(float(COUNTS[-1]))
+    within.append(float(min(whole, COUNTS[-1])))
     few = [within[0], within[len(within) // 2], within[-1]]
     return settings.pick(within, list(dict.fromkeys(few)), [within[0], within[-1]])
 
 
-def letter(name: str, sweep: Sweep, sweeps: Sequence[Sweep]) -> str:
-    """Of the paper's panel: its rows are sweeps, its columns data sets."""
-    if name not in PAPERS or len(sweeps) < 2:
-        return ""
-    return "abcdefghijkl"[len(PAPERS) * sweeps.index(sweep) + PAPERS.index(name)]
-
-
-def panel(
-    name: str,
-    sweep: Sweep,
+def panels_of(
+    names: Sequence[str],
+    sweeps: Sequence[Sweep],
     settings: RunSettings,
     *,
     ours: Mapping[str, str],
-    sweeps: Sequence[Sweep] = (),
-) -> Panel:
-    """A panel with the authors' curves."""
-    return Panel(
-        key=f"{name}-{sweep}",
-        letter=letter(name, sweep, sweeps),
-        title=title(name, settings) + _different(name, sweep),
-        xlabel=_AXES[sweep],
-        ylabel="captured energy",
-        xscale="log",
-        ylim=(0.0, 1.04),
-        authors=authors_curves(name, sweep, settings, ours=ours),
-    )
+) -> list[Panel]:
+    """As in the paper: its rows are sweeps, its columns data sets; other data sets after it."""
+    pairs = [(name, sweep) for name in names for sweep in sweeps]
+    of_paper = [(name, sweep) for sweep in sweeps for name in PAPERS if len(sweeps) > 1]
+    letters = dict(zip(of_paper, "abcdefghijkl", strict=False))
+    return [
+        Panel(
+            f"{name}-{sweep}",
+            letter=letters.get((name, sweep), ""),
+            title=f"{title(name, settings)}\n{_fixed(name, sweep, settings)}",
+            xlabel=_AXES[sweep],
+            ylabel="captured energy",
+            ylim=(0.0, 1.04),
+            authors=authors_curves(name, sweep, settings, ours=ours),
+        )
+        for name, sweep in sorted(pairs, key=[*letters, *pairs].index)
+    ]
 
 
-def _different(name: str, sweep: Sweep) -> str:
-    components = _components(name, sweep)
-    return "" if components == CASES[name].components else f", K = {components}"
+def _fixed(name: str, sweep: Sweep, settings: RunSettings) -> str:
+    setting = _planned(name, sweep, settings)[1]
+    said = {
+        "epsilon": f"ε={setting.epsilon:g}",
+        "delta": f"δ={setting.delta:g}",
+        "sites": f"S={setting.sites}",
+        "rows": f"N={setting.rows:,}",
+    }
+    said.pop(sweep, None)
+    return ", ".join([*said.values(), f"K={setting.components}"])
 
 
 def title(name: str, settings: RunSettings) -> str:
-    """How figures call a data set."""
     return _TITLES[name] if name in _TITLES else title_of(find(name, settings))
 
 
@@ -248,7 +258,7 @@ def drawn(numbers: Numbers, series: Sequence[str]) -> Numbers:
     return Numbers(row for row in numbers.measured if row.series in series)
 
 
-CENTRED = "centred exactly as the papers' (not private)"
+CENTRED = "exact centre (not private)"
 SITES_STYLES: dict[str, SeriesStyle] = SERIES_STYLES | {
     "eigenveil": SeriesStyle(f"Eigenveil, {CENTRED}", "ours"),
     "eigenveil-sketch": SeriesStyle(f"Eigenveil, sketch, {CENTRED}", "ours-sketch"),

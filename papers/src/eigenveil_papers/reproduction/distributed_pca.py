@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigenveil import PrivatePCA
 from eigenveil.errors import PrivacyError
@@ -28,18 +25,15 @@ from eigenveil_papers.published import (
     second_moments,
 )
 from eigenveil_papers.published.moments import pooled_moment
-from eigenveil_papers.reproduction.data import Source, load, unit_rows
+from eigenveil_papers.reproduction.data import Source, drawn_rows, kept, unit_rows
 from eigenveil_papers.reproduction.experiment import Point
-from eigenveil_papers.reproduction.numbers import made_up_rows, random_directions
+from eigenveil_papers.reproduction.numbers import FloatArray, made_up_rows, random_directions
 
-FloatArray = NDArray[np.float64]
 Sweep = Literal["epsilon", "rows", "sites", "rank", "delta"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Everything that one measurement depends on besides the rows."""
-
     components: int  # K
     intermediate: int  # R, columns of a message of DPdisPCA and of the sketch
     sites: int  # S, with equally many rows each
@@ -62,7 +56,6 @@ class Setting:
                 return replace(self, delta=x)
 
     def as_arguments(self) -> dict[str, Any]:
-        """Plain values for ``Task.arguments``."""
         return asdict(self)
 
 
@@ -196,18 +189,22 @@ def sound(
 # Rows
 
 
+@kept
 def raw_rows(data: Mapping[str, Any]) -> FloatArray:
     """Rows in their own units; do not write to them.
 
-    ``data`` holds ``"source"``, a :class:`Source` as arguments, or ``"made_up"``, the arguments of
-    :func:`made_up_rows`.
+    ``data`` holds ``"source"``, a :class:`Source` as arguments, with ``"rows"`` where it has more,
+    or ``"made_up"``, the arguments of :func:`made_up_rows`.
     """
-    return _raw(json.dumps(data, sort_keys=True))
+    if "made_up" in data:
+        return made_up_rows(**data["made_up"])
+    return drawn_rows(Source.of(data["source"]), data.get("rows"))
 
 
+@kept
 def prepared_rows(data: Mapping[str, Any]) -> FloatArray:
     """The same, centred by their exact mean and divided by the largest norm: as in the papers."""
-    return _prepared(json.dumps(data, sort_keys=True))
+    return unit_rows(raw_rows(data))
 
 
 def shape_of(data: Mapping[str, Any]) -> tuple[int, int]:
@@ -215,16 +212,3 @@ def shape_of(data: Mapping[str, Any]) -> tuple[int, int]:
     made_up = data.get("made_up")
     n, features = (made_up["rows"], made_up["features"]) if made_up else raw_rows(data).shape
     return int(n), int(features)
-
-
-@functools.lru_cache(maxsize=2)
-def _raw(data: str) -> FloatArray:
-    wanted = json.loads(data)
-    if "made_up" in wanted:
-        return made_up_rows(**wanted["made_up"])
-    return load(Source.of(wanted["source"])).X
-
-
-@functools.lru_cache(maxsize=2)
-def _prepared(data: str) -> FloatArray:
-    return unit_rows(_raw(data))

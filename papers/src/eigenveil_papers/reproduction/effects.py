@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.stats
-from numpy.typing import NDArray
 
-from eigenveil_papers.reproduction.experiment import Verdict
-
-FloatArray = NDArray[np.float64]
+from eigenveil_papers.reproduction.experiment import Outcome
+from eigenveil_papers.reproduction.numbers import FloatArray
 
 MISSES = 0.05
 """Chance that any interval of a claim misses its truth."""
@@ -25,8 +22,6 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """A quantity that is compared."""
-
     unit: str  # In words, after a number: `"of the exact energy"`
     margin: float  # Smaller differences are none; for ratios a factor above 1
     # Whether values are divided (their logarithms are averaged), not subtracted
@@ -37,7 +32,6 @@ class Measure:
 
     @property
     def room(self) -> float:
-        """The margin in the terms of effects."""
         return math.log(self.margin) if self.ratio else self.margin
 
     def between(self, first: FloatArray, second: FloatArray) -> FloatArray:
@@ -47,17 +41,17 @@ class Measure:
         return -gains if self.less else gains
 
     def say(self, value: float, *, signed: bool = True) -> str:
-        """An effect in words."""
         if self.ratio:
             return f"{math.exp(value):.3g}"
         return format(value, f"+{self.digits}" if signed else self.digits)
 
 
 class Interval(NamedTuple):
-    """Where the truth is."""
-
     low: float
     high: float
+
+
+ANYWHERE = Interval(-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -72,17 +66,18 @@ class Effect:
     # a level
     below: bool = False
     above: bool = False
+    # Where the truth can be at all: a claim that is true of all of it is not tested there
+    possible: Interval = ANYWHERE
 
     def named(self, at: str) -> Effect:
-        """The same under another name."""
         return replace(self, at=at)
 
     @classmethod
-    def of(cls, at: str, values: FloatArray, *, below: bool = False, above: bool = False) -> Effect:
+    def of(cls, at: str, values: FloatArray, **more: Any) -> Effect:
         """The mean of independent runs."""
         count = len(values)
         error = float(np.std(values, ddof=1)) / math.sqrt(count) if count > 1 else math.inf
-        return cls(at, float(np.mean(values)), error, max(1.0, count - 1.0), below, above)
+        return cls(at, float(np.mean(values)), error, max(1.0, count - 1.0), **more)
 
     def interval(self, together: int) -> Interval:
         """At the level that all intervals of a claim with so many effects hold together."""
@@ -108,18 +103,17 @@ def _quantile(level: float, free: float) -> float:
 Question = Literal["better", "not worse", "same", "at least", "at most", "somewhere", "rises"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ClaimPart:
     """What a claim is about one by one, and the question that is asked of it."""
 
     name: str  # A data set or panel, for the text
     # At its positions; positive in the claim's favour where it compares
     effects: tuple[Effect, ...]
-    # `"better"`: above the margin at some position, and below minus the margin at none. `"not
-    # worse"`: above minus the margin everywhere. `"same"`: within the margin everywhere. `"at
-    # least"`, `"at most"`: above, below `level` everywhere. `"somewhere"`: above `level` at some
-    # position. `"rises"`: the first effect, from end to end, above the margin, and the others, the
-    # steps, above minus the margin.
+    # What is asked at each position. `"better"`: above the margin. `"not worse"`: above minus the
+    # margin. `"same"`: within the margin. `"at least"`, `"at most"`: above, below `level`.
+    # `"somewhere"`: above `level` at any of them. `"rises"`: the first effect, from end to end,
+    # above the margin, and the others, the steps, above minus the margin.
     asks: Question
     level: float = 0.0  # Of `"at least"`, `"at most"` and `"somewhere"`, in the terms of effects
     # Of `"somewhere"`: whether it may be reached beyond the last position, since the series is not
@@ -127,59 +121,54 @@ class ClaimPart:
     open_end: bool = False
 
 
-def together(verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict on a claim of the verdicts on its parts."""
-    told = [verdict for verdict in verdicts if verdict != "not tested"]
-    if not told:
-        return "not tested"
-    if all(verdict == "holds" for verdict in verdicts):
-        return "holds"
-    if any(verdict in ("holds", "in part") for verdict in told):
-        return "in part"
-    return "does not hold" if "does not hold" in told else "cannot be told"
+def judge(part: ClaimPart, measure: Measure, count: int) -> list[Outcome]:
+    """The outcome at each position of a part of a claim that has so many effects.
+
+    A part that asks whether a level is reached somewhere has one position, the whole series.
+    """
+    found = [
+        _outcome(effect, _wanted(part, measure, first=not place), count)
+        for place, effect in enumerate(part.effects)
+    ]
+    if part.asks != "somewhere" or not found:
+        return found
+    if "not tested" in found or "shown" in found:
+        return ["not tested" if "not tested" in found else "shown"]
+    if "undecided" in found:
+        return ["undecided"]
+    return ["not tested" if part.open_end else "contradicted"]
 
 
-def judge(part: ClaimPart, measure: Measure, count: int) -> Verdict:
-    """The verdict on one part of a claim that has so many effects."""
-    if not part.effects:
-        return "not tested"
-    ends = [effect.interval(count) for effect in part.effects]
-    low = np.array([end.low for end in ends])
-    high = np.array([end.high for end in ends])
-    room = measure.room
+def _wanted(part: ClaimPart, measure: Measure, *, first: bool) -> Interval:
+    """Where an effect must be for the claim to be true there, both ends among it."""
+    beyond = math.nextafter(measure.room, math.inf)
+    not_below = math.nextafter(-measure.room, math.inf)
     match part.asks:
         case "better":
-            ahead, behind = low > room, high < -room
-            if ahead.any():
-                return "holds" if bool(np.all(low > -room)) else "in part"
-            if behind.any() or bool(np.all(high < room)):
-                return "does not hold"
-            return "cannot be told"
+            return Interval(beyond, math.inf)
         case "rises":
-            if low[0] > room:
-                return "holds" if bool(np.all(low[1:] > -room)) else "in part"
-            if high[0] < room:
-                return "does not hold"
-            return "cannot be told"
-        case "somewhere":
-            if bool(np.any(low >= part.level - _ROUNDING)):
-                return "holds"
-            if bool(np.all(high < part.level)):
-                return "not tested" if part.open_end else "does not hold"
-            return "cannot be told"
+            return Interval(beyond if first else not_below, math.inf)
         case "not worse":
-            shown, excluded = low > -room, high < -room
+            return Interval(not_below, math.inf)
         case "same":
-            shown, excluded = (low >= -room) & (high <= room), (low > room) | (high < -room)
-        case "at least":
-            shown, excluded = low >= part.level - _ROUNDING, high < part.level
+            return Interval(-measure.room, measure.room)
+        case "at least" | "somewhere":
+            return Interval(part.level - _ROUNDING, math.inf)
         case "at most":
-            shown, excluded = high <= part.level + _ROUNDING, low > part.level
-    each: list[Verdict] = [
-        "holds" if yes else "does not hold" if no else "cannot be told"
-        for yes, no in zip(shown, excluded, strict=True)
-    ]
-    return together(each)
+            return Interval(-math.inf, part.level + _ROUNDING)
+
+
+def _outcome(effect: Effect, wanted: Interval, count: int) -> Outcome:
+    if _within(effect.possible, wanted):
+        return "not tested"
+    end = effect.interval(count)
+    if _within(end, wanted):
+        return "shown"
+    return "contradicted" if end.high < wanted.low or end.low > wanted.high else "undecided"
+
+
+def _within(inner: Interval, outer: Interval) -> bool:
+    return outer.low <= inner.low and inner.high <= outer.high
 
 
 def compares(part: ClaimPart) -> bool:

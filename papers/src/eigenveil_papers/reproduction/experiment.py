@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 from eigenveil_papers.reproduction.numbers import Numbers
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure  # which processes that only measure do without
 
 Scale = Literal["full", "fast", "toy"]
-Paper = Literal["000", "001", "002", "003"]
 T = TypeVar("T")
 
 
@@ -39,21 +38,20 @@ class RunSettings:
     scale: Scale = "full"
     data: str | None = None  # Only this data set, or None for those of the paper
     folder: Path | None = None  # Where the data sets' files are looked for
-    # Whether data sets that are not at hand are fetched from the network (OpenML)
-    fetch: bool = False
     # Repetitions of each measurement, or None for as many as the scale says
     runs: int | None = None
+    # Of numbers that were measured before: the data sets that they are of (`data.Source`), whose
+    # rows need not be at hand
+    sources: tuple[Any, ...] = ()
 
     def pick(self, full: T, fast: T, toy: T) -> T:
-        """The one of three that belongs to the scale."""
         return {"full": full, "fast": fast, "toy": toy}[self.scale]
 
     def repetitions(self, full: int = 10, fast: int = 2, toy: int = 2) -> range:
-        """The numbers of the runs."""
         return range(self.runs if self.runs is not None else self.pick(full, fast, toy))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class RunTask:
     """A piece of work for one process: ``work(rng, **arguments)`` gives points of one run."""
 
@@ -64,7 +62,7 @@ class RunTask:
     # `digest` the `path` is not, so that a folder's name changes no number.
     arguments: Mapping[str, Any] = field(default_factory=dict)
     run: int = 0  # Which repetition this is
-    # Rough seconds, for the order of the tasks (long ones first) and the progress shown
+    # Rough seconds, for the order of the tasks: long ones first
     cost: float = 1.0
     # Whether nothing else may be done at the same time: it starts processes and times them
     alone: bool = False
@@ -82,14 +80,62 @@ def _without_paths(value: Any) -> Any:
     if isinstance(value, Mapping):
         kept = {name: _without_paths(inner) for name, inner in value.items()}
         if "digest" in kept:
-            kept.pop("path", None)
+            kept = {name: of for name, of in kept.items() if name not in ("path", "shape")}
         return kept
     if isinstance(value, list | tuple):
         return [_without_paths(inner) for inner in value]
     return value
 
 
-Verdict = Literal["holds", "does not hold", "in part", "cannot be told", "not tested"]
+Outcome = Literal["shown", "contradicted", "undecided", "not tested"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """At how many positions a claim has which outcome."""
+
+    shown: int = 0
+    contradicted: int = 0
+    undecided: int = 0
+    untested: int = 0  # Positions at which the claim could not have failed, or was not reached
+    smallest: str = ""  # The smallest difference that could have been shown, in words
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome], smallest: str = "") -> Verdict:
+        """Of the outcomes at the positions."""
+        shown, contradicted, undecided, untested = (outcomes.count(o) for o in get_args(Outcome))
+        return cls(
+            shown=shown,
+            contradicted=contradicted,
+            undecided=undecided,
+            untested=untested,
+            smallest=smallest if len(outcomes) > untested else "",
+        )
+
+    def count(self, outcome: Outcome) -> int:
+        return int(getattr(self, outcome.replace("not tested", "untested")))
+
+    @property
+    def positions(self) -> int:
+        """Those at which the claim was tested."""
+        return self.shown + self.contradicted + self.undecided
+
+    @property
+    def outcome(self) -> Outcome:
+        """Contradicted or else undecided at some position, shown at all, or not tested."""
+        if self.contradicted:
+            return "contradicted"
+        return "undecided" if self.undecided else "shown" if self.shown else "not tested"
+
+    def __str__(self) -> str:
+        if not self.positions:
+            return "not tested" + (f" at any of {self.untested} positions" * bool(self.untested))
+        text = (
+            f"shown at {self.shown} of {self.positions} positions, contradicted at "
+            f"{self.contradicted}, undecided at {self.undecided}"
+        )
+        text += f"; not tested at {self.untested} more" if self.untested else ""
+        return text + (f"; {self.smallest}" if self.smallest else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +147,10 @@ class Claim:
     where: str
     measured: str  # The effects with their intervals, in one sentence
     verdict: Verdict  # As :mod:`eigenveil_papers.reproduction.rule` decides
-    compared: str = ""  # The margin, and the smallest difference that the runs could have shown
+    compared: str = ""  # The margin, and the level of the intervals
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Given:
     """A setting of a figure: what was used here, and what the paper has."""
 
@@ -116,20 +162,12 @@ class Given:
     whence: str = "text"
 
 
-def _nothing_given(settings: RunSettings) -> Sequence[Given]:
-    del settings
-    return ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A figure or a table of a paper."""
-
     name: str  # As on the command line, for instance `"000-fig1"`
     title: str  # One line: what is drawn
-    paper: Paper
     about: str  # A paragraph: the setting of the paper, what differs here, and why
-    datasets: tuple[str, ...]  # Those that `Settings.data` may choose from
+    datasets: tuple[str, ...] = ("synthetic",)  # Those that `Settings.data` may choose from
     # Settings to tasks; finds the data, so it may raise DataError
     tasks: Callable[[RunSettings], Sequence[RunTask]]
     draw: Callable[[Numbers, RunSettings], Figure]  # Numbers and settings to a figure
@@ -137,8 +175,14 @@ class Experiment:
     # absent is "not tested"
     claims: Callable[[Numbers, RunSettings], Sequence[Claim]]
     # Settings to what was used, in rows and parameters, beside the paper's
-    given: Callable[[RunSettings], Sequence[Given]] = _nothing_given
+    given: Callable[[RunSettings], Sequence[Given]] = lambda _: ()
+    # Numbers and settings to tables in Markdown, which stand below the picture
+    tables: Callable[[Numbers, RunSettings], str] = lambda *_: ""
     runs: str = "not printed"  # How many runs the paper's curves are means of
     # Why what is measured differs from the curves that the paper's authors stored; empty where
     # there are none
     differences: str = ""
+
+    @property
+    def paper(self) -> str:
+        return self.name.split("-")[0]

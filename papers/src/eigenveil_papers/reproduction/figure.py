@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -13,37 +15,15 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
-from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike, NDArray
+from PIL import Image
 
 from eigenveil.files import replacing
-from eigenveil.plots import save_figure
+from eigenveil.plots import figure_bytes
 from eigenveil_papers.reproduction.numbers import Numbers
 
-Role = Literal[
-    "ours",
-    "ours-curator",
-    "ours-pure",
-    "ours-sketch",
-    "ours-2",
-    "paper",
-    "paper-2",
-    "repaired",
-    "repaired-2",
-    "level-1",
-    "level-2",
-    "level-3",
-    "level-4",
-    "baseline",
-    "baseline-2",
-    "baseline-3",
-    "baseline-4",
-    "baseline-5",
-    "exact",
-    "exact-2",
-    "exact-3",
-    "random",
-]
+Role = str
+"""A key of :data:`STYLES`."""
 
 
 class SeriesStyle(NamedTuple):
@@ -80,8 +60,8 @@ STYLES: Mapping[Role, Style] = {
     "repaired": Style(_WINE, "s", (0, (5, 1.5)), 1.6, 4.5, hollow=True),
     "repaired-2": Style(_TEAL, "p", (0, (3, 1)), 1.6, 5.0),
     "level-1": Style("#b9a6d9", "o", (0, (1, 1)), 1.4, 4.5),
-    "level-2": Style("#8f6cc4", "s", (0, (3, 1)), 1.4, 4.5, hollow=True),
-    "level-3": Style("#6236a8", "^", (0, (6, 1.5)), 1.5, 5.0),
+    "level-2": Style("#8f6cc4", "s", (0, (3, 1, 1, 1)), 1.4, 4.5, hollow=True),
+    "level-3": Style("#6236a8", "^", (0, (6, 1.5, 1, 1.5)), 1.5, 5.0),
     "level-4": Style("#35106b", "D", "-", 1.6, 4.5, hollow=True),
     "baseline": Style(_PURPLE, "v", (0, (4, 1.5)), 1.2, 5.0),
     "baseline-2": Style(_ORANGE, "d", (0, (1, 1)), 1.2, 5.0, hollow=True),
@@ -91,12 +71,11 @@ STYLES: Mapping[Role, Style] = {
     "exact": Style(_BLACK, "", (0, (6, 3)), 1.2),
     "exact-2": Style(_DARK, "", (0, (1.5, 1.5)), 1.2),
     "exact-3": Style(_GREY, "", (0, (6, 2, 1, 2)), 1.2),
-    "random": Style(_GREY, "", (0, (1, 2)), 1.4),
+    "random": Style(_GREY, "", (0, (1, 4)), 1.4),
 }
 
 SERIES_STYLES: dict[str, SeriesStyle] = {
     "eigenveil": SeriesStyle("Eigenveil", "ours"),
-    "eigenveil-curator": SeriesStyle("Eigenveil: one curator", "ours-curator"),
     "eigenveil-pure": SeriesStyle("Eigenveil, delta = 0", "ours-pure"),
     "eigenveil-sketch": SeriesStyle("Eigenveil, sketch", "ours-sketch"),
     "eigenveil-all": SeriesStyle("Eigenveil, centre and scale private too", "ours-2"),
@@ -108,7 +87,6 @@ SERIES_STYLES: dict[str, SeriesStyle] = {
     "ppca": SeriesStyle("PPCA (Gibbs sampling)", "baseline-2"),
     "ppca-exact": SeriesStyle("PPCA, sampled exactly", "repaired-2"),
     "mod-sulq": SeriesStyle("MOD-SuLQ", "baseline"),
-    "sulq": SeriesStyle("SuLQ", "baseline-5"),
     "dpdispca": SeriesStyle("DPdisPCA", "paper"),
     "full": SeriesStyle("sites send D x D", "paper-2"),
     "local": SeriesStyle("one site alone, private", "baseline-4"),
@@ -134,23 +112,28 @@ SERIES_STYLES: dict[str, SeriesStyle] = {
 """The common series, by key; an experiment may add its own or say other labels."""
 
 
-# -- One style for all figures: curves with error bars, scatter plots and tables.
+# -- One style for all figures: curves with error bars, and points.
 #
 # Colours are told apart by colour-blind readers, and every series has a marker and a line of its
-# own, so that grey print can be read. No pyplot: figures are plain objects without global state.
+# own, so that grey print can be read. A figure is as wide as the text, on a page and in print. No
+# pyplot: figures are plain objects without global state.
 
 
 AxisScale = Literal["linear", "log"]
-_WIDTH = {1: 5.2, 2: 8.2, 3: 10.4, 4: 12.0}
-_PANEL_HEIGHT = 2.75
+WIDTH = 7.2  # Inches
+TALLEST = 10.4  # Inches: what a sheet of paper has room for, where that width becomes 6.5
+DPI = 250  # Two pixels for each that a wide page has for it
+_HEIGHTS = {1: 2.6, 2: 1.8, 3: 1.65}  # Inches of a panel without its title, by panels a row
+_SIZE, _SMALL, _LARGE = 8.0, 7.5, 9.5  # Points: of text, of ticks, of the title
+_CHARACTER = 0.066  # Inches of one of them, of text, about
+_LINE = 0.155  # Inches of a line of text
 _INK = "#222222"
 _OTHERS = SeriesStyle("", "baseline-4")
+_PLAIN = Style(_DARK, ".", "-")  # Of points of which no kinds are told
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Panel:
-    """A set of axes."""
-
     key: str  # Of the panel in :class:`Numbers`
     title: str  # Long titles are broken into lines
     xlabel: str
@@ -163,6 +146,9 @@ class Panel:
     ylim: tuple[float | None, float | None] | None = None
     # By series: the curves of the paper's authors, drawn thin
     authors: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None
+    points: bool = False  # Each measured number by itself, not means
+    # Names of horizontal positions, in place of numbers
+    ticks: Mapping[float, str] | None = None
 
 
 def panel_grid(
@@ -176,145 +162,161 @@ def panel_grid(
     """Means over the runs with their standard errors, one panel each, one legend below.
 
     Panels that have no numbers are left out. ``series_styles`` decides the order of the legend.
+    At most three panels stand beside each other; a label that the panel to the left, or the one
+    below, has too is written there only.
     """
-    figure, places = grid([p for p in panels if p.key in numbers.panels], columns, title=title)
-    authors = False
-    for panel, axes in places:
-        for series in _in_order(numbers.series(panel.key), series_styles):
-            style = _style(series, series_styles)
-            curve = numbers.curve(panel.key, series)
-            axes.errorbar(
-                curve.x,
-                curve.mean,
-                yerr=curve.error,
-                elinewidth=0.8,
-                capsize=1.8,
-                zorder=4 if style.width >= _THICK else 3,
-                **_line(style),
-            )
-        for series, (x, values) in (panel.authors or {}).items():
-            style = _style(series, series_styles)
-            axes.plot(x, values, color=style.colour, ls=style.dashes, lw=0.7, alpha=0.9, zorder=2)
-            authors = True
-        _finish(axes, panel, _positions(numbers, panel.key))
-    used = [s for panel, _ in places for s in numbers.series(panel.key)]
-    legend(figure, _in_order(used, series_styles), series_styles, authors=authors)
+    panels = [panel for panel in panels if panel.key in numbers.panels]
+    figure, places = _grid(panels, columns, title)
+    for panel, axes in zip(panels, places, strict=True):
+        _drawn(axes, numbers, panel, series_styles)
+        _scales(axes, panel, _positions(numbers, panel))
+    _legend(figure, numbers, panels, series_styles)
+    figure.set_figheight(min(figure.get_figheight(), TALLEST))
     return figure
 
 
-def table(
-    head: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    title: str = "",
-    note: str = "",
-    strong: Sequence[tuple[int, int]] = (),
-) -> Figure:
-    """A table as a picture: first column left, others centred."""
-    cells = [list(head), *[list(row) for row in rows]]
-    widths = [
-        max(len(line) for row in cells for line in row[c].split("\n")) for c in range(len(head))
-    ]
-    total = sum(widths) + 2 * len(widths)
-    lines = [1 + max(cell.count("\n") for cell in row) for row in cells]
-    below = 0.25 * (note.count("\n") + 1) if note else 0.0
-    above = 0.35 * (title.count("\n") + 1) if title else 0.1
-    height = above + below + 0.26 * sum(lines) + 0.12 * len(lines)
-    figure = Figure(figsize=(max(5.0, 0.085 * total + 0.4), height))
-    axes = figure.add_axes((0.02, below / height, 0.96, 1.0 - (above + below) / height))
-    axes.set_axis_off()
-    drawn = axes.table(
-        cellText=cells,
-        colWidths=[(width + 2) / total for width in widths],
-        bbox=Bbox.unit(),
-        edges="horizontal",
-    )
-    drawn.auto_set_font_size(False)
-    share = sum(0.26 * n + 0.12 for n in lines)
-    for (row, column), cell in drawn.get_celld().items():
-        cell.set_height((0.26 * lines[row] + 0.12) / share)
-        cell.set_edgecolor("#b0b0b0")
-        cell.set_linewidth(1.2 if row == 0 else 0.5)
-        text = cell.get_text()
-        text.set_fontsize(9)
-        text.set_color(_INK)
-        text.set_horizontalalignment("left" if column == 0 else "center")
-        if row == 0 or (row - 1, column) in strong:
-            text.set_fontweight("bold")
-    if title:
-        figure.text(0.02, 1.0 - 0.08 / height, title, fontsize=10.5, va="top", color=_INK)
-    if note:
-        figure.text(0.02, 0.06 / height, note, fontsize=8, va="bottom", color="#555555")
-    return figure
+def _drawn(
+    axes: Any, numbers: Numbers, panel: Panel, series_styles: Mapping[str, SeriesStyle]
+) -> None:
+    """Curves with bars, or points."""
+    series = _in_order(numbers.series(panel.key), series_styles)
+    for each in series:
+        style = _style(each, series_styles)
+        if panel.points:
+            look = _line(style if len(series) > 1 else _PLAIN)
+            look |= {"ls": "none", "ms": 0.55 * look["ms"], "mew": 0.4, "alpha": 0.6}
+            axes.plot(*numbers.points(panel.key, each).T, **look, rasterized=True)
+            continue
+        curve = numbers.curve(panel.key, each)
+        axes.errorbar(
+            curve.x,
+            curve.mean,
+            yerr=curve.error,
+            elinewidth=0.8,
+            capsize=1.8,
+            zorder=4 if style.width >= _THICK else 3,
+            **_line(style),
+        )
+    for each, (x, values) in (panel.authors or {}).items():
+        style = _style(each, series_styles)
+        axes.plot(x, values, color=style.colour, ls=style.dashes, lw=0.7, alpha=0.9, zorder=2)
 
 
 def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """Write ``stem.png`` and ``stem.svg``; the same numbers give the same bytes."""
-    paths = (stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg"))
-    for path in paths:
+    pictures = (stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg"))
+    for path in pictures:
+        drawn = figure_bytes(figure.axes[0], path.suffix[1:], dpi=DPI)
         with replacing(path) as scratch:
-            save_figure(figure.axes[0], scratch)
+            if path.suffix == ".png":
+                image = Image.open(BytesIO(drawn)).convert("RGB")
+                # A palette of 256 colours takes a third of the bytes
+                method, dither = Image.Quantize.MAXCOVERAGE, Image.Dither.NONE
+                image = image.quantize(method=method, dither=dither)
+                image.save(scratch, "png", optimize=True, dpi=(DPI, DPI))
+            else:
+                scratch.write_bytes(drawn)
         path.chmod(0o644)
-    return paths
+    return pictures
 
 
-def grid(
-    panels: Sequence[Panel], columns: int, *, title: str = ""
-) -> tuple[Figure, list[tuple[Panel, Any]]]:
-    """A figure with axes for each panel, row by row, for those who draw in them themselves."""
-    columns = max(1, min(columns, len(panels)))
+def _grid(panels: Sequence[Panel], columns: int, title: str) -> tuple[Figure, list[Any]]:
+    """A figure with titled and labelled axes for each panel, row by row."""
+    columns = max(1, min(columns, len(panels), max(_HEIGHTS)))
     rows = max(1, math.ceil(len(panels) / columns))
-    width = _WIDTH.get(columns, 3.0 * columns)
-    figure = Figure(figsize=(width, _PANEL_HEIGHT * rows + 0.9), layout="constrained")
+    above = _broken(title, int(WIDTH / _CHARACTER * _SIZE / _LARGE))
+    alike = len({(panel.ylabel, panel.ylim) for panel in panels}) == 1
+    fits = int((WIDTH - (0.5 if alike else 0.4 * columns)) / columns / _CHARACTER)
+    titles = [_broken(f"({p.letter}) {p.title}" if p.letter else p.title, fits) for p in panels]
+    lines = [title.count("\n") + 1 for title in titles] or [1]
+    inches = [
+        _HEIGHTS[columns] + _LINE * max(lines[i : i + columns])
+        for i in range(0, len(lines), columns)
+    ]
+    figure = Figure(
+        figsize=(WIDTH, sum(inches) + _LINE * (2 + above.count("\n"))), layout="constrained"
+    )
     places = np.ravel(figure.subplots(rows, columns, squeeze=False))
     for axes in places[len(panels) :]:
         axes.set_visible(False)
     if not panels:
-        places[0].set_visible(False)
         figure.text(0.5, 0.5, "nothing was measured", ha="center", color=_INK)
-    if title:
-        lines = [
-            part for line in title.split("\n") for part in textwrap.wrap(line, int(width / 0.085))
-        ]
-        figure.suptitle("\n".join(lines), fontsize=11, color=_INK)
-    return figure, list(zip(panels, places, strict=False))
+    figure.suptitle(above, fontsize=_LARGE, color=_INK)
+    tall = int(min(_HEIGHTS[columns], TALLEST / rows - 0.5) / _CHARACTER)
+    for place, (panel, axes) in enumerate(zip(panels, places, strict=False)):
+        axes.set_title(titles[place], fontsize=_SIZE, color=_INK)
+        axes.tick_params(labelsize=_SMALL)
+        left = panels[place - 1] if place % columns else None
+        below = panels[place + columns] if place + columns < len(panels) else None
+        if left is None or left.ylabel != panel.ylabel:
+            axes.set_ylabel(_broken(panel.ylabel, tall), fontsize=_SIZE)
+        if below is None or below.xlabel != panel.xlabel:
+            axes.set_xlabel(_broken(panel.xlabel, fits), fontsize=_SIZE)
+        if left and panel.ylim and None not in panel.ylim and left.ylim == panel.ylim:
+            axes.tick_params(labelleft=False)
+    return figure, list(places[: len(panels)])
 
 
-def legend(
+def _broken(text: str, fits: int) -> str:
+    """In lines of so many characters."""
+    lines = _symbols(text).split("\n")
+    return "\n".join(part for line in lines for part in textwrap.wrap(line, fits))
+
+
+_SYMBOLS = {
+    "epsilon": "ε",
+    "delta": "δ",
+    "alpha": "\N{GREEK SMALL LETTER ALPHA}",
+    "lambda": "λ",
+    "omega_0": "ω₀",
+}
+
+
+def _symbols(text: str) -> str:
+    """The papers' letters for their names."""
+    return re.sub(rf"\b({'|'.join(_SYMBOLS)})\b", lambda found: _SYMBOLS[found[0]], text)
+
+
+def _legend(
     figure: Figure,
-    series: Sequence[str],
+    numbers: Numbers,
+    panels: Sequence[Panel],
     series_styles: Mapping[str, SeriesStyle],
-    *,
-    authors: bool = False,
 ) -> None:
     """One legend below all panels, each label once; a line for the authors' curves if drawn."""
     handles: dict[str, Line2D] = {}
     looks: dict[Style, str] = {}
-    for key in (key for key in series if key in series_styles):
-        label = series_styles[key].label
-        if looks.setdefault(_style(key, series_styles), label) != label:
-            raise ValueError(f"{label!r} looks like {looks[_style(key, series_styles)]!r}")
-    for key in series:
-        line = _line(_style(key, series_styles))
-        handles.setdefault(
-            series_styles[key].label if key in series_styles else key, Line2D([], [], **line)
-        )
-    if authors:
+    told = [p for p in panels if not p.points or len(numbers.series(p.key)) > 1]
+    for key in _in_order([s for panel in told for s in numbers.series(panel.key)], series_styles):
+        style = _style(key, series_styles)
+        label = _symbols(series_styles[key].label if key in series_styles else key)
+        if key in series_styles and looks.setdefault(style, label) != label:
+            raise ValueError(f"{label!r} looks like {looks[style]!r}")
+        look = _line(style) | ({"ls": "none"} if any(panel.points for panel in told) else {})
+        handles.setdefault(label, Line2D([], [], **look))
+    if any(panel.authors for panel in panels):
         handles["thin lines: the authors' own"] = Line2D([], [], color="#555555", lw=0.7)
     if not handles:
         return
-    longest = max(len(label) for label in handles)
-    width = figure.get_size_inches()[0]
-    fits = max(1, min(4, int(width / (0.068 * longest + 0.6)), len(handles)))
-    figure.legend(
-        list(handles.values()),
-        list(handles),
-        loc="outside lower center",
-        ncols=fits,
-        frameon=False,
-        fontsize=8.5,
-        handlelength=3.2,
-    )
+    each = _CHARACTER * max(map(len, handles)) + 0.65  # Inches of a label and its line
+    hidden = [axes for axes in figure.axes if not axes.get_visible()]
+    places: Any = figure.axes[0].get_gridspec()
+    across = places.ncols
+    free = int(WIDTH / across * len(hidden) / each)
+    plain: dict[str, Any] = {"frameon": False, "fontsize": _SIZE, "handlelength": 3.2}
+    titled = figure.axes[len(panels) - 1].get_title().count("\n") + 1
+    if free and math.ceil(len(handles) / free) * _LINE < _HEIGHTS[across] + _LINE * titled:
+        room = figure.add_subplot(places[-1, across - len(hidden) :])
+        room.set_axis_off()
+        for axes in hidden:
+            axes.remove()
+        room.legend(list(handles.values()), list(handles), loc="center", ncols=free, **plain)
+        return
+    columns = max(1, min(int(WIDTH / each), len(handles)))
+    lines = 1 + math.ceil(len(handles) / columns)
+    figure.set_figheight(figure.get_figheight() + _LINE * lines)
+    plain |= {"loc": "outside lower center", "ncols": columns}
+    figure.legend(list(handles.values()), list(handles), **plain)
 
 
 _THICK = 1.8
@@ -343,36 +345,27 @@ def _in_order(series: Sequence[str], series_styles: Mapping[str, SeriesStyle]) -
     ]
 
 
-def _positions(numbers: Numbers, panel: str) -> NDArray[np.float64]:
-    found = [numbers.curve(panel, series).x for series in numbers.series(panel)]
+def _positions(numbers: Numbers, panel: Panel) -> NDArray[np.float64]:
+    """Ours and the authors'."""
+    found = [numbers.curve(panel.key, series).x for series in numbers.series(panel.key)]
+    found += [np.asarray(x) for x, _ in (panel.authors or {}).values()]
     return np.unique(np.concatenate(found)) if found else np.zeros(0)
 
 
-def broken(title: str, axes: Any) -> str:
-    """The title in lines that are not wider than its panel."""
-    columns = axes.get_subplotspec().get_gridspec().ncols
-    fits = int(axes.figure.get_size_inches()[0] / columns / 0.078)
-    return "\n".join(part for line in title.split("\n") for part in textwrap.wrap(line, fits))
-
-
-def _finish(axes: Any, panel: Panel, x: NDArray[np.float64]) -> None:
-    """Scales, ticks, labels and the frame."""
-    title = f"({panel.letter}) {panel.title}" if panel.letter else panel.title
-    axes.set_title(broken(title, axes), fontsize=9.5, color=_INK)
-    axes.set_xlabel(panel.xlabel, fontsize=9)
-    axes.set_ylabel(panel.ylabel, fontsize=9)
+def _scales(axes: Any, panel: Panel, x: NDArray[np.float64]) -> None:
     if panel.yscale == "log":
         axes.set_yscale("log")
         _log_ticks(axes.yaxis, np.array(axes.get_ylim()))
-    if panel.xscale == "log" and x.size and x.min() > 0:
+    if panel.ticks is not None:
+        axes.set_xticks(list(panel.ticks), list(panel.ticks.values()))
+    elif panel.xscale == "log" and x.size and x.min() > 0:
         axes.set_xscale("log")
         _log_ticks(axes.xaxis, x)
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
         axes.xaxis.set_major_formatter(FuncFormatter(_number))
     if panel.ylim is not None:
         axes.set_ylim(*panel.ylim)
-    axes.tick_params(labelsize=8)
     axes.grid(visible=True, lw=0.4, color="#dddddd")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -389,7 +382,7 @@ def _log_ticks(axis: Any, x: NDArray[np.float64]) -> None:
     elif decades < 2.0:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     else:
-        axis.set_major_locator(LogLocator(numticks=8))
+        axis.set_major_locator(LogLocator(numticks=8 if axis.axis_name == "x" else 6))
     axis.set_major_formatter(FuncFormatter(_number))
     axis.set_minor_formatter(NullFormatter())
 

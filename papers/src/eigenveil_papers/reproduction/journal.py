@@ -25,8 +25,8 @@ _NO_NUMBERS = frozenset({"cli", "audit", "plots", "audits", "command.py", "entry
 _FRAME = frozenset(
     f"{name}.py"
     for name in (
-        *("authors", "effects", "figure", "given", "headlines", "journal", "matched_utility"),
-        *("page", "results", "rule", "rule_words", "runner"),
+        *("authors", "effects", "figure", "given", "headlines", "journal"),
+        *("page", "results", "rule", "rule_words", "runner", "tables"),
     )
 )
 
@@ -72,7 +72,6 @@ class RunJournal:
             self._file.close()
 
     def add(self, key: str, points: Sequence[Point], *, seconds: float) -> None:
-        """Write down what a task gave; it is in the file when this returns."""
         try:
             self._write({"key": key, "seconds": round(seconds, 3), "points": points})
         except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,8 +16,6 @@ FloatArray = NDArray[np.float64]
 
 
 class Measured(NamedTuple):
-    """One number of one run."""
-
     panel: str
     series: str
     x: float
@@ -52,11 +50,9 @@ class Numbers:
 
     @property
     def panels(self) -> tuple[str, ...]:
-        """Names of the panels."""
         return tuple(dict.fromkeys(panel for panel, _ in self._found))
 
     def series(self, panel: str) -> tuple[str, ...]:
-        """Names of a panel's series."""
         return tuple(series for of, series in self._found if of == panel)
 
     def points(self, panel: str, series: str) -> FloatArray:
@@ -71,6 +67,39 @@ class Numbers:
             if not np.isnan(row.value):
                 found.setdefault(row.x, {})[row.run] = row.value
         return found
+
+    def complete(
+        self, panel: str, series: str, within: Container[float] | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Positions, and the values of the runs that have all of them, (runs, positions)."""
+        found = self.by_run(panel, series)
+        x = sorted(at for at in found if within is None or at in within)
+        runs = sorted(set.intersection(*(set(found[at]) for at in x))) if x else []
+        values = np.array([[found[at][run] for at in x] for run in runs])
+        return np.array(x), values.reshape(len(runs), len(x))
+
+    def together(self, names: Mapping[tuple[str, str], str]) -> Numbers:
+        """Series of several panels as those of one, which has no name, under other names."""
+        return Numbers(
+            row._replace(panel="", series=names[row.panel, row.series])
+            for row in self.measured
+            if (row.panel, row.series) in names
+        )
+
+    def exponents(
+        self, panel: str, series: str, within: Container[float] | None = None
+    ) -> FloatArray:
+        """Slopes of the logarithms, of each run that has all positions; none of one position."""
+        x, values = self.complete(panel, series, within)
+        if len(x) < 2 or not len(values):
+            return np.zeros(0)
+        return np.asarray(np.polyfit(np.log(x), np.log(np.maximum(values, 1e-300)).T, 1)[0])
+
+    def worst(
+        self, panel: str, series: str, of: Callable[[Iterable[float]], float] = max
+    ) -> dict[float, float]:
+        """The largest of all runs (or the smallest), at each position."""
+        return {x: of(runs.values()) for x, runs in sorted(self.by_run(panel, series).items())}
 
     def curve(self, panel: str, series: str) -> Curve:
         """Means over the runs; empty when there is no such series."""
@@ -111,14 +140,18 @@ def made_up_variances(
     return np.concatenate([leading, rng.uniform(0.0, 0.5, features - components)])
 
 
-def made_up_rows(*, rows: int, features: int = 200, components: int = 50) -> FloatArray:
+def made_up_rows(
+    *, rows: int, features: int = 200, components: int = 50, rotated: bool = False
+) -> FloatArray:
     """Gaussian rows of mean zero, shape (n, D): one data set, the same at every call.
 
-    Its axes are the features' own, as those of the Cholesky factor of a diagonal matrix are.
+    Its axes are the features' own, as those of the Cholesky factor of a diagonal matrix are; or
+    drawn evenly, if ``rotated``.
     """
     rng = np.random.default_rng(1804)
     deviations = np.sqrt(made_up_variances(rng, features=features, components=components))
-    return np.asarray(rng.standard_normal((rows, features)) * deviations)
+    drawn = rng.standard_normal((rows, features)) * deviations
+    return np.asarray(drawn @ random_directions(features, features, rng) if rotated else drawn)
 
 
 def random_directions(features: int, count: int, rng: np.random.Generator) -> FloatArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -17,18 +18,26 @@ from eigenveil_papers.reproduction import (
     paper000,
     paper001_pca,
     paper001_tensors,
-    paper002_computing,
+    paper002_changing,
+    paper002_costs,
     paper002_projections,
+    paper002_trackers,
+    paper002_trees,
     paper002_utility,
     paper003,
     paper003_table,
+    paper1910,
     theory_bounds,
     theory_costs,
+    theory_merge,
+    theory_open,
     theory_streams,
+    theory_unequal,
 )
-from eigenveil_papers.reproduction.experiment import Experiment, RunSettings, Verdict
-from eigenveil_papers.reproduction.results import CLAIMS
+from eigenveil_papers.reproduction.experiment import Experiment, Outcome, RunSettings, Verdict
+from eigenveil_papers.reproduction.results import CLAIMS, MEANS, RUNS
 from eigenveil_papers.reproduction.rule import OURS
+from eigenveil_papers.reproduction.tables import read_texts
 
 _ALL: tuple[Experiment, ...] = (
     paper000.FIG1,
@@ -40,15 +49,21 @@ _ALL: tuple[Experiment, ...] = (
     paper001_tensors.FIG5,
     theory_bounds.BOUNDS,
     theory_costs.COSTS,
-    theory_costs.UNEQUAL,
+    theory_open.OPEN,
+    theory_unequal.UNEQUAL,
     paper002_projections.FIG2,
     paper002_utility.FIG3,
-    paper002_computing.FIG4,
+    paper002_trackers.FIG4AB,
+    paper002_costs.FIG4C,
+    paper002_trees.FIG4DF,
+    paper002_changing.CHANGING,
     theory_streams.LEMMA2,
+    theory_merge.MERGE,
     paper003.FIG1,
     paper003.FIG2,
     paper003_table.TABLE1,
     theory_bounds.THEOREM2,
+    paper1910.GAIN,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
@@ -59,13 +74,12 @@ PAPERS = {
     "001": "Distributed differentially private algorithms for matrix and tensor factorization",
     "002": "Federated principal component analysis",
     "003": "Symmetric matrix perturbation for differentially private principal component analysis",
+    "1910.12913": "Improved differentially private decentralized source separation for fMRI data",
 }
 """Their titles."""
 
 
 class UnknownExperiment(DataError):
-    """There is no experiment of this name."""
-
     exit_status = 2
 
 
@@ -112,16 +126,24 @@ _HEAD = """\
 
 Every figure and table of the papers with the algorithms as they are published, beside the sound
 ones of this package. Below each picture is what was measured; its page has the settings beside the
-paper's, every claim and its verdict. Error bars are standard errors over runs.
+paper's, every claim and its verdict. Error bars are standard errors over runs. Their
+privacy theorems are attacked, not drawn: see the audit.
 """
 _WRITTEN = "Written by `eigenveil reproduce`; do not edit."
 _MEANING = """\
-*holds*: shown in all parts of the claim. *in part*: shown in some. *does not hold*: shown in none
-and excluded in at least one. *cannot be told*: neither shown nor excluded in any. *not tested*: the
-settings do not reach the claim's. One rule judges the papers' claims and this package's: an effect
-is shown, or excluded, when its interval lies wholly on one side of the stated margin. What could
-have been shown with these runs is said beside each.
+A claim is asked at each position of each of its panels. It is *shown* there when the interval of
+what was measured lies wholly on its side of the stated margin, *contradicted* when it lies wholly
+on the other (no difference contradicts "better"), else *undecided*; the intervals of a claim miss
+the truth with a chance of 5 % together. It is *not tested* where it could not have failed, or where
+the settings do not reach what is claimed. Beside it stands the smallest difference that could have
+been shown. One rule judges the papers' claims and this package's.
 """
+_CLAIMS_BY = (
+    "shown at all positions",
+    "contradicted at some",
+    "undecided at some, contradicted at none",
+    "not tested",
+)
 _OWN = "eigenveil.md"
 
 
@@ -161,6 +183,9 @@ def _read(folder: Path) -> list[dict[str, Any]]:
         except (OSError, ValueError) as error:
             raise OutputError("claims-unreadable", path=path, reason=error) from None
         if isinstance(values, dict) and values.get("paper") in PAPERS:
+            if not all(isinstance(claim["verdict"], dict) for claim in values["claims"]):
+                reason = "its verdicts do not count positions; measure it again"
+                raise OutputError("claims-unreadable", path=path, reason=reason)
             found.append(values)
     if not found:
         raise OutputError("no-claims", folder=folder)
@@ -181,9 +206,9 @@ def _first(found: list[dict[str, Any]], pictures: str, behind: str) -> Iterator[
             yield f"[![{title}]({pictures}/{name}.png)]({behind}/{name}.md)\n"
             yield f"{each['headline']} [{title}: settings and verdicts]({behind}/{name}.md).\n"
     yield "## Verdicts\n"
-    verdicts = get_args(Verdict)
-    yield f"| claims of | {' | '.join(verdicts)} |"
-    yield "|---|" + "---:|" * len(verdicts)
+    outcomes = get_args(Outcome)
+    yield f"| claims of | claims | {' | '.join(_CLAIMS_BY)} | positions {' | '.join(outcomes)} |"
+    yield "|---|" + "---:|" * (1 + 2 * len(outcomes))
     for paper, experiments in papers.items():
         theirs = [claim for each in experiments for claim in each["claims"] if not _is_own(claim)]
         yield f"| paper {paper} | {_counts(theirs)} |"
@@ -195,8 +220,11 @@ def _first(found: list[dict[str, Any]], pictures: str, behind: str) -> Iterator[
 
 
 def _counts(claims: Sequence[Mapping[str, Any]]) -> str:
-    counts = Counter(claim["verdict"] for claim in claims)
-    return " | ".join(str(counts[verdict]) for verdict in get_args(Verdict))
+    verdicts = [Verdict(**claim["verdict"]) for claim in claims]
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    numbers = [len(verdicts), *(counts[outcome] for outcome in get_args(Outcome))]
+    numbers += [sum(v.count(outcome) for v in verdicts) for outcome in get_args(Outcome)]
+    return " | ".join(str(number) for number in numbers)
 
 
 def _is_own(claim: Mapping[str, Any]) -> bool:
@@ -204,7 +232,6 @@ def _is_own(claim: Mapping[str, Any]) -> bool:
 
 
 def _of_own(found: list[dict[str, Any]], back: str) -> Iterator[str]:
-    """What this package claims beside the papers, of all figures."""
     yield "# What this package claims beside the papers\n"
     yield f"[All figures]({back})\n"
     yield "| figure | claim | measured | verdict |"
@@ -222,7 +249,11 @@ def _of_experiment(each: Mapping[str, Any], pictures: str, back: str) -> Iterato
     yield f"# {name}: {each['title']}\n"
     yield f"[All figures]({back})\n"
     yield f"[![{each['title']}]({pictures}/{name}.png)]({pictures}/{name}.svg)\n"
+    if name in captions():
+        yield f"**The picture.** {_caption(name, each['given'])}\n"
     yield f"{each['headline']}\n"
+    if each.get("tables"):
+        yield f"{each['tables']}\n"
     yield "## What it was measured with\n"
     yield f"At {_SCALES[each['scale']]}.\n"
     yield "| setting | here | in the paper | from its |"
@@ -240,7 +271,21 @@ def _of_experiment(each: Mapping[str, Any], pictures: str, back: str) -> Iterato
         cells = (_cell(claim["where"]), _cell(claim["statement"]), _measured(claim))
         yield f"| {' | '.join(cells)} | {_bold(claim)} |"
     yield f"\n{_MEANING}"
-    yield f"Numbers: [{name}.csv]({pictures}/{name}.csv). {_WRITTEN}"
+    links = f"[means]({pictures}/{name}{MEANS}), [every run]({pictures}/{name}{RUNS})"
+    yield f"Numbers: {links}. {_WRITTEN}"
+
+
+def captions() -> dict[str, str]:
+    """What the pictures show, in the papers' letters, by experiment."""
+    return read_texts("captions.md")
+
+
+def _caption(name: str, given: Sequence[Mapping[str, str]]) -> str:
+    """With the number of runs that bars are of; one run has none."""
+    runs = "; ".join(each["here"] for each in given if each["what"] == "runs")
+    counts = sorted({int(count) for count in re.findall(r"(?:^|; )(\d+)", runs)} - {1}) or [1]
+    ends = dict.fromkeys((counts[0], counts[-1]))
+    return captions()[name].replace("{runs}", " to ".join(map(str, ends)))
 
 
 def _cell(text: str) -> str:
@@ -252,5 +297,5 @@ def _measured(claim: Mapping[str, Any]) -> str:
 
 
 def _bold(claim: Mapping[str, Any]) -> str:
-    verdict = claim["verdict"]
-    return f"**{verdict}**" if verdict == "does not hold" else str(verdict)
+    verdict = Verdict(**claim["verdict"])
+    return f"**{verdict}**" if verdict.contradicted else str(verdict)

@@ -14,7 +14,6 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
 from eigenveil.linalg.tensor import multilinear
@@ -34,9 +33,9 @@ from eigenveil.moments.third import ThirdMoment
 from eigenveil.noise.source import SeededSource
 from eigenveil_papers.published import data, orthogonal
 from eigenveil_papers.reproduction.experiment import Point
+from eigenveil_papers.reproduction.numbers import FloatArray
 from eigenveil_papers.reproduction.paper001_tensor_panels import Model, word_counts
 
-FloatArray = NDArray[np.float64]
 _TRIPLE = "triple moment"
 # Turns of the components in their plane over which a measurement is averaged.
 _TURNS = 64

@@ -2,7 +2,7 @@
 
 Rows are as the text of section 6.2 says: drawn anew for every run, each site with rows of its own,
 and for the paper's methods a noise variance that is known. The authors' generator gave all sites
-the same rows (tensor_data.gaussian_sites), which ``repeated`` measures besides.
+the same rows (published.data.repeated_sites), which ``repeated`` measures besides.
 """
 
 from __future__ import annotations
@@ -20,19 +20,15 @@ from eigenveil import PrivateGaussianMixture, PrivateTopicModel
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil_papers.published import data, orthogonal
 from eigenveil_papers.reproduction.experiment import Point, RunSettings, RunTask
+from eigenveil_papers.reproduction.numbers import FloatArray
 
-FloatArray = NDArray[np.float64]
 Model = Literal["mixture", "topics"]
 Target = Sequence[Any]  # panel, horizontal position, epsilon, delta
 
 # Starts of the exact decomposition for each component: the paper's baseline is the tensor power
 # method of its reference [3], which takes several; the private ones take one, as published.
 _EXACT_STARTS = 10
-_SITE_METHODS = {
-    "capeagn": orthogonal.capeagn,
-    "conv": orthogonal.conv,
-    "local": orthogonal.local,
-}
+_SITE_METHODS = {"capeagn": orthogonal.capeagn, "conv": orthogonal.conv, "local": orthogonal.local}
 _POOLED_METHODS = {"agn": orthogonal.agn, "avn": orthogonal.avn}
 
 
@@ -47,7 +43,6 @@ def component_error(found: NDArray[np.float64], true: NDArray[np.float64]) -> fl
 
 
 def _distances(found: NDArray[np.float64], true: NDArray[np.float64]) -> NDArray[np.float64]:
-    """All distances, shape (K, K')."""
     if found.ndim != 2 or true.ndim != 2 or found.shape[1] != true.shape[1]:
         raise DataError("component-shape", shape=found.shape, shape_2=true.shape)
     for name, rows in (("found", found), ("true", true)):
@@ -73,7 +68,6 @@ class TensorProblem:
 
     @property
     def count(self) -> int:
-        """K."""
         return int(self.true.shape[0])
 
     def error(self, found: orthogonal.PublishedComponents) -> float:
@@ -91,18 +85,18 @@ def component_errors(
     targets: Sequence[Target],
     repeated: bool = False,
 ) -> Iterator[Point]:
-    """Errors of all methods on one data set, for every target."""
     problem = (
         _mixture(rng, size, count, rows) if model == "mixture" else _topics(rng, size, count, rows)
     )
     same = {
         "exact": _exact(problem, rng),
+        "exact-one-start": _exact(problem, rng, starts=1),
         "random": _random(problem, rng),
     }
     again = None
     if repeated and model == "mixture":
         mixture = data.published_mixture(size, count, rng)
-        made = data.gaussian_sites(mixture, rows, rng, repeated=True, known_variance=False)
+        made = data.repeated_sites(mixture, rows, rng)
         again = replace(problem, sites=made[0], sensitivities=made[1], true=mixture.means)
         same["exact-repeated"] = _exact(again, rng)
     measured: dict[tuple[float, float], dict[str, float]] = {}
@@ -122,7 +116,6 @@ def component_errors(
 def _private(
     problem: TensorProblem, epsilon: float, delta: float, rng: np.random.Generator
 ) -> dict[str, float]:
-    """Errors of the paper's methods and of ours at one target."""
     count = problem.count
     target: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rng": rng}
     found = {}
@@ -150,20 +143,19 @@ def _pooled(sites: Sequence[orthogonal.Moments]) -> orthogonal.Moments:
     return orthogonal.Moments(pair, triple)
 
 
-def _exact(problem: TensorProblem, rng: np.random.Generator) -> float:
+def _exact(problem: TensorProblem, rng: np.random.Generator, starts: int = _EXACT_STARTS) -> float:
     pooled = _pooled(problem.sites)
-    made = orthogonal.components(*pooled, problem.count, rng=rng, restarts=_EXACT_STARTS)
+    made = orthogonal.components(*pooled, problem.count, rng=rng, restarts=starts)
     return problem.error(made)
 
 
 def _random(problem: TensorProblem, rng: np.random.Generator) -> float:
-    """Of vectors that have seen no row."""
     drawn = rng.standard_normal(problem.true.shape)
     return problem.error(orthogonal.PublishedComponents(drawn, np.ones(problem.count), True))
 
 
 @dataclass(frozen=True)
-class _MixtureFit:
+class MixtureFit:
     """Ours on the rows of all sites together: masks take nothing from it and add nothing."""
 
     rows: FloatArray
@@ -171,11 +163,7 @@ class _MixtureFit:
 
     def __call__(self, epsilon: float, delta: float, seed: int) -> FloatArray:
         fitted = PrivateGaussianMixture(
-            self.count,
-            epsilon=epsilon,
-            delta=delta,
-            adjacency="replace-one",
-            random_state=seed,
+            self.count, epsilon=epsilon, delta=delta, adjacency="replace-one", random_state=seed
         ).fit(self.rows)
         return np.asarray(
             fitted.means_ / np.linalg.norm(fitted.means_, axis=1, keepdims=True), dtype=np.float64
@@ -191,11 +179,7 @@ class _DocumentsFit:
 
     def __call__(self, epsilon: float, delta: float, seed: int) -> FloatArray:
         fitted = PrivateTopicModel(
-            self.count,
-            epsilon=epsilon,
-            delta=delta,
-            adjacency="replace-one",
-            random_state=seed,
+            self.count, epsilon=epsilon, delta=delta, adjacency="replace-one", random_state=seed
         ).fit(self.counts)
         return np.asarray(fitted.topics_, dtype=np.float64)
 
@@ -212,7 +196,7 @@ def _mixture(rng: np.random.Generator, size: int, count: int, rows: int) -> Tens
     # as the authors do, the last site's variance stands for all
     sensitivities = orthogonal.gaussian_sensitivities(share, size, variance)
     return TensorProblem(
-        sites, sensitivities, mixture.means, "directions", _MixtureFit(drawn, count)
+        sites, sensitivities, mixture.means, "directions", MixtureFit(drawn, count)
     )
 
 
@@ -257,8 +241,6 @@ _TOY_SIZES: _Sizes = {(20, 3): ((1.0,), 1.0)}
 
 
 class PointSetting(NamedTuple):
-    """Rows, epsilon and delta of one point."""
-
     rows: int
     epsilon: float
     delta: float
@@ -279,13 +261,11 @@ class Sweep:
 
     @property
     def panel(self) -> str:
-        """The panel's name."""
         fixed = f"eps{self.epsilon:g}" if self.over == "rows" else f"n{self.rows}"
         return f"{self.model}-d{self.size}-{fixed}-{self.over}"
 
     @property
     def statement(self) -> str:
-        """What is fixed, for a person."""
         given = [f"D={self.size}, K={self.count}"]
         if self.over != "rows":
             given.append(f"N={short(self.rows)}")
@@ -306,7 +286,6 @@ class Sweep:
         return name
 
     def at(self, x: float) -> PointSetting:
-        """The setting of the point at a horizontal position."""
         given = {"rows": self.rows, "epsilon": self.epsilon, "delta": self.delta, self.over: x}
         return PointSetting(int(given["rows"]), float(given["epsilon"]), float(given["delta"]))
 
@@ -321,9 +300,7 @@ def error_sweeps(model: Model, settings: RunSettings) -> list[Sweep]:
     few = settings.pick((100_000, 800_000), (50_000, 100_000), (10_000, 40_000))
     epsilons: tuple[float, ...] = settings.pick(_EPSILONS, (0.1, 1.0, 10.0), (0.5, 10.0))
     many = settings.pick(
-        (50_000, 100_000, 200_000, 500_000, 800_000),
-        (20_000, 100_000),
-        (10_000, 40_000),
+        (50_000, 100_000, 200_000, 500_000, 800_000), (20_000, 100_000), (10_000, 40_000)
     )
     sizes = settings.pick(_SIZES, _SIZES, _TOY_SIZES)
     over_epsilon = [
@@ -364,8 +341,8 @@ def error_tasks(
             targets[of].append([sweep.panel, x, epsilon, delta])
     return [
         RunTask(
-            work=component_errors,
-            arguments={
+            component_errors,
+            {
                 "model": model,
                 "size": size,
                 "count": count,
@@ -373,8 +350,8 @@ def error_tasks(
                 "targets": requested,
                 "repeated": repeated,
             },
-            run=run,
-            cost=_cost(model, size, rows, len(requested)),
+            run,
+            _cost(model, size, rows, len(requested)),
         )
         for (model, size, count, rows), requested in targets.items()
         for run in runs
@@ -383,5 +360,5 @@ def error_tasks(
 
 def _cost(model: Model, size: int, rows: int, targets: int) -> float:
     """Seconds: the moments of mixtures take D^2 a row, a fit of ours D or so."""
-    moments = 6e-9 * rows * size**2 if model == "mixture" else 0.0
-    return moments + targets * (0.1 + rows * (1e-6 if size > 20 else 5e-7))
+    moments = 1e-8 * rows * size**2 if model == "mixture" else 0.0
+    return moments + targets * (0.17 + rows * (1.7e-6 if size > 20 else 8.5e-7))

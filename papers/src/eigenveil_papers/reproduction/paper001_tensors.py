@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 
 from matplotlib.figure import Figure
 
@@ -11,11 +11,7 @@ from eigenveil_papers.reproduction.experiment import Claim, Experiment, RunSetti
 from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import tensors
 from eigenveil_papers.reproduction.numbers import Numbers
-from eigenveil_papers.reproduction.paper001_tensor_claims import (
-    delta_claims,
-    error_claims,
-    noise_claims,
-)
+from eigenveil_papers.reproduction.paper001_tensor_claims import tensor_claims
 from eigenveil_papers.reproduction.paper001_tensor_noise import whitened_noise
 from eigenveil_papers.reproduction.paper001_tensor_panels import (
     DELTA,
@@ -26,10 +22,11 @@ from eigenveil_papers.reproduction.paper001_tensor_panels import (
     error_tasks,
     short,
 )
+from eigenveil_papers.reproduction.tables import about
 
-# AGN's result is capeAGN's in law; the authors' own setting (tensor_data.gaussian_sites) is for the
+# AGN's result is capeAGN's in law; the authors' own setting (data.repeated_sites) is for the
 # claims. They are measured and not drawn.
-_NOT_DRAWN = {"agn", "capeagn-repeated", "exact-repeated"}
+_NOT_DRAWN = {"agn", "capeagn-repeated", "exact-repeated", "exact-one-start"}
 _NOISE = "-noise"
 _STYLES = SERIES_STYLES | {
     "local": SeriesStyle("one site alone (AGN)", "baseline-4"),
@@ -40,12 +37,6 @@ _STYLES = SERIES_STYLES | {
     "random": SeriesStyle("random vectors", "random"),
 }
 _XLABELS = {"epsilon": "ε", "rows": "rows N of all sites", "delta": "δ"}
-_NAMES = {"mixture": "mixture", "topics": "topics"}
-
-
-def _runs(settings: RunSettings) -> range:
-    """Few at full scale: each fits 800,000 rows, and make figures is to end within an hour."""
-    return settings.repetitions(full=4)
 
 
 def _noise_tasks(model: Model, settings: RunSettings) -> list[RunTask]:
@@ -62,8 +53,8 @@ def _noise_tasks(model: Model, settings: RunSettings) -> list[RunTask]:
             targets.setdefault(one, []).append([by_size, float(one), 1.0, DELTA])
     return [
         RunTask(
-            work=whitened_noise,
-            arguments={
+            whitened_noise,
+            {
                 "model": model,
                 "size": one,
                 "count": count,
@@ -71,62 +62,50 @@ def _noise_tasks(model: Model, settings: RunSettings) -> list[RunTask]:
                 "targets": requested,
                 "draws": settings.pick(2, 2, 4),
             },
-            run=run,
-            cost=(1.0 + one / 30) * len(requested),
+            run,
+            (1.0 + one / 30) * len(requested),
         )
         for one, requested in targets.items()
-        for run in _runs(settings)
+        for run in settings.repetitions()
     ]
 
 
-def _mixture_tasks(settings: RunSettings) -> list[RunTask]:
-    sweeps = error_sweeps("mixture", settings)
-    errors = error_tasks(sweeps, _runs(settings), repeated=True)
-    return [*errors, *_noise_tasks("mixture", settings)]
-
-
-def _topic_tasks(settings: RunSettings) -> list[RunTask]:
-    sweeps = error_sweeps("topics", settings)
-    return [*error_tasks(sweeps, _runs(settings)), *_noise_tasks("topics", settings)]
-
-
-def _delta_tasks(settings: RunSettings) -> list[RunTask]:
-    return error_tasks(delta_sweeps(settings), _runs(settings))
+def _tasks(model: Model, settings: RunSettings) -> list[RunTask]:
+    sweeps, repeated = error_sweeps(model, settings), model == "mixture"
+    errors = error_tasks(sweeps, settings.repetitions(), repeated=repeated)
+    return [*errors, *_noise_tasks(model, settings)]
 
 
 def _draw_errors(model: Model, numbers: Numbers, settings: RunSettings) -> Figure:
-    panels = [_panel(sweep) for sweep in error_sweeps(model, settings)]
-    for over in ("epsilon", "features"):
-        panels.append(
-            Panel(
-                key=f"{model}{_NOISE}-{over}",
-                title="noise in the whitened third moment\n"
-                + (_at(model, settings) if over == "epsilon" else "K=10, N=100k, ε=1"),
-                xlabel={"epsilon": "ε", "features": "features D"}[over],
-                ylabel="root mean square",
-                yscale="log",
-            )
-        )
-    what = {"mixture": "Mixtures of Gaussians", "topics": "Single-topic documents"}[model]
-    number = {"mixture": 3, "topics": 4}[model]
-    title = f"{what}: error of the components (paper 001, figure {number}; δ = {DELTA:g}, 5 sites)"
-    return panel_grid(_drawn(numbers), panels, _STYLES, columns=4, title=title)
-
-
-def _at(model: Model, settings: RunSettings) -> str:
     task = _noise_tasks(model, settings)[0].arguments
-    return f"D={task['size']}, K={task['count']}, N={short(task['rows'])}"
+    at = f"D={task['size']}, K={task['count']}, N={short(task['rows'])}"
+    noise = [
+        Panel(
+            f"{model}{_NOISE}-{over}",
+            f"noise in the whitened third moment\n{of}, δ={DELTA:g}, S=5",
+            axis,
+            "root mean square",
+            yscale="log",
+        )
+        for over, of, axis in (
+            ("epsilon", at, "ε"),
+            ("features", "K=10, N=100k, ε=1", "features D"),
+        )
+    ]
+    panels = [*map(_panel, error_sweeps(model, settings)), *noise]
+    what = {"mixture": "Mixtures of Gaussians", "topics": "Single-topic documents"}[model]
+    title = f"{what}: error of the components"
+    return panel_grid(_drawn(numbers), panels, _STYLES, columns=2, title=title)
 
 
 def _panel(sweep: Sweep) -> Panel:
-    title = (
-        sweep.statement if sweep.over != "delta" else f"{_NAMES[sweep.model]}: {sweep.statement}"
-    )
+    title = f"{sweep.model}: {sweep.statement}" if sweep.over == "delta" else sweep.statement
+    fixed = "S=5" if sweep.over == "delta" else f"δ={DELTA:g}, S=5"
     return Panel(
-        key=sweep.panel,
-        title=title,
-        xlabel=_XLABELS[sweep.over],
-        ylabel="error of components",
+        sweep.panel,
+        f"{title}, {fixed}",
+        _XLABELS[sweep.over],
+        "error of components",
         yscale="log",
         authors=authors("component_error", sweep.authors),
     )
@@ -138,94 +117,44 @@ def _drawn(numbers: Numbers) -> Numbers:
     )
 
 
-def _draw_mixture(numbers: Numbers, settings: RunSettings) -> Figure:
-    return _draw_errors("mixture", numbers, settings)
-
-
-def _draw_topics(numbers: Numbers, settings: RunSettings) -> Figure:
-    return _draw_errors("topics", numbers, settings)
-
-
 def _draw_delta(numbers: Numbers, settings: RunSettings) -> Figure:
     panels = [_panel(sweep) for sweep in delta_sweeps(settings)]
-    title = "Error of the components against δ (paper 001, figure 5; 5 sites)"
-    return panel_grid(_drawn(numbers), panels, _STYLES, columns=len(panels) // 2, title=title)
+    title = "Error of the components against δ"
+    return panel_grid(_drawn(numbers), panels, _STYLES, columns=2, title=title)
 
 
-def _mixture_claims(numbers: Numbers, settings: RunSettings) -> Sequence[Claim]:
-    size = _noise_tasks("mixture", settings)[0].arguments["size"]
-    return [
-        *error_claims(numbers, error_sweeps("mixture", settings), figure=3),
-        *noise_claims(numbers, "mixture", size=size),
-    ]
+def _claims(name: str, model: Model, numbers: Numbers, settings: RunSettings) -> list[Claim]:
+    size = _noise_tasks(model, settings)[0].arguments["size"]
+    return tensor_claims(name, numbers, error_sweeps(model, settings), model, size)
 
 
-def _topic_claims(numbers: Numbers, settings: RunSettings) -> Sequence[Claim]:
-    size = _noise_tasks("topics", settings)[0].arguments["size"]
-    return [
-        *error_claims(numbers, error_sweeps("topics", settings), figure=4),
-        *noise_claims(numbers, "topics", size=size),
-    ]
+_experiment = partial(Experiment, given=tensors, runs="10")
 
-
-def _delta_claims(numbers: Numbers, settings: RunSettings) -> Sequence[Claim]:
-    return delta_claims(numbers, delta_sweeps(settings))
-
-
-_COMMON = (
-    "Every run has data of its own (the authors' ten runs share one data set), and all methods of "
-    "a run see the same rows. Both sides claim the same (ε, δ) for replacing one row, seen by the "
-    "aggregator of five sites; ours is one curator's release, which masked sums of sites equal. "
-    "Ours spends part of it on finding scale and centre of the rows; the published methods divide "
-    "by the largest norm found, which is not private. AGN is measured and not drawn, as capeAGN's "
-    "result has the same distribution; AVN is for one data set, and the paper draws none. "
-    "Towards the smallest ε the noise of ours stays where δ = 0.01 alone allows it to be (exact "
-    "calibration), while the published one grows as 1/ε."
-)
-
-FIG3 = Experiment(
+FIG3 = _experiment(
     name="001-fig3",
     title="Mixtures of Gaussians by tensor decomposition: component error against ε and N",
-    paper="001",
-    about=_COMMON + " The noise variance of the mixtures is known to the published methods, as in "
-    "the text, and found by ours. The authors' curves (thin) are of a data set in which all sites "
-    "hold the same N/5 rows, so that they end higher; the claims compare with that setting too. "
-    "The last panels show the noise itself: the released third moment less the exact one, both "
-    "through the exact whitening. With epsilon of 5 and more, 10 features and the most rows ours "
-    "does not dominate: its error ends a little above that of capeAGN, in part since it shortens "
-    "the longest rows, which is what keeps the noise small at smaller epsilon.",
-    datasets=("synthetic",),
-    tasks=_mixture_tasks,
-    draw=_draw_mixture,
-    claims=_mixture_claims,
-    given=tensors,
-    runs="10",
+    about=about("001-fig3"),
+    tasks=partial(_tasks, "mixture"),
+    draw=partial(_draw_errors, "mixture"),
+    claims=partial(_claims, "001-fig3", "mixture"),
 )
 
-FIG4 = Experiment(
+
+FIG4 = _experiment(
     name="001-fig4",
     title="Single-topic documents by tensor decomposition: component error against ε and N",
-    paper="001",
-    about=_COMMON + " Documents have three words. The published moments are of the first, second "
-    "and third word and not symmetric, and the noise on them is: their antisymmetric part goes out "
-    "exactly, so no guarantee holds for the published curves. Ours takes all orders of the words.",
-    datasets=("synthetic",),
-    tasks=_topic_tasks,
-    draw=_draw_topics,
-    claims=_topic_claims,
-    given=tensors,
-    runs="10",
+    about=about("001-fig4"),
+    tasks=partial(_tasks, "topics"),
+    draw=partial(_draw_errors, "topics"),
+    claims=partial(_claims, "001-fig4", "topics"),
 )
 
-FIG5 = Experiment(
+
+FIG5 = _experiment(
     name="001-fig5",
     title="Mixtures and topics by tensor decomposition: component error against δ",
-    paper="001",
-    about=_COMMON + " The models are those of figures 3 and 4.",
-    datasets=("synthetic",),
-    tasks=_delta_tasks,
+    about=about("001-fig5"),
+    tasks=lambda settings: error_tasks(delta_sweeps(settings), settings.repetitions()),
     draw=_draw_delta,
-    claims=_delta_claims,
-    given=tensors,
-    runs="10",
+    claims=lambda numbers, settings: tensor_claims("001-fig5", numbers, delta_sweeps(settings)),
 )

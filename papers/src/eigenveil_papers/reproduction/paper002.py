@@ -4,7 +4,7 @@ Two forms of figure 3's and 2's FPCA are measured. As the text has it, a block o
 by b and its mask is lemma 2's for n = b. As the authors' code has it, the block is divided by b and
 the mask is lemma 2's for the length of the whole stream: n/b times less noise than the text says.
 Their symmetric MOD-SuLQ, too, differs from equation 6: the entries below the diagonal hold the
-second moment twice and no noise.
+second moment twice and no noise; and the form that is not symmetric has equation 6's deviation.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigenveil.linalg.eigen import left_singular
 from eigenveil.linalg.subspace import Subspace, append
 from eigenveil.privacy.accountant import epsilon_of_mu, mu_of_epsilon
 from eigenveil.privacy.statistics import second_moment
-from eigenveil_papers.published.federated_pca import streaming_mod_sulq
+from eigenveil_papers.published.federated_pca import FPCA, streaming_mod_sulq
 from eigenveil_papers.published.sulq import omega, symmetric_omega
-
-FloatArray = NDArray[np.float64]
+from eigenveil_papers.reproduction.numbers import FloatArray
 
 RANK, BLOCK = 6, 25
 """r and b of the paper's section 4.1."""
@@ -43,16 +41,27 @@ def fpca_as_coded(
     return np.asarray(kept.basis.T)
 
 
+def leaf_of(rows: FloatArray, rank: int = RANK) -> Subspace:
+    """What FPCA without a mask has of a leaf's rows, in blocks of b."""
+    tracker = FPCA(n_components=rank, block=BLOCK, adapt=False)
+    return tracker.partial_fit(rows).finish().subspace
+
+
 def mod_sulq_as_coded(
-    rows: FloatArray, *, n_components: int, epsilon: float, delta: float, rng: np.random.Generator
+    rows: FloatArray, *, symmetric: bool, epsilon: float, delta: float, rng: np.random.Generator
 ) -> FloatArray:
-    """Components (K, D) of "symmetric" MOD-SuLQ as the authors' code has it: half is exact."""
+    """First direction (1, D) of MOD-SuLQ as the authors' code has it.
+
+    The "symmetric" one is exact below the diagonal; the other has D^2 independent entries of
+    equation 6's deviation, which is the symmetric mask's, in place of lemma 2's.
+    """
     count, features = rows.shape
     moment = rows.T @ rows / count
     deviation = symmetric_omega(epsilon, delta, features, count)
-    mask = np.triu(rng.normal(scale=deviation, size=(features, features)))
-    _, components = left_singular(moment + mask + np.tril(moment, -1), n_components)
-    return components
+    mask = rng.normal(scale=deviation, size=(features, features))
+    if symmetric:
+        mask = np.triu(mask) + np.tril(moment, -1)
+    return left_singular(moment + mask, 1)[1]
 
 
 def needed_deviation(epsilon: float, delta: float, rows: int) -> float:

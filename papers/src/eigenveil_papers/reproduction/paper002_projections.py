@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,27 +17,32 @@ from eigenveil.models.streaming.private import PrivateStreamingPCA
 from eigenveil_papers.published.federated_pca import FPCA
 from eigenveil_papers.published.sulq import mod_sulq, omega
 from eigenveil_papers.reproduction.data import Source, find, load, title_of, unit_rows
-from eigenveil_papers.reproduction.experiment import (
-    Claim,
-    Experiment,
-    Point,
-    RunSettings,
-    RunTask,
-)
-from eigenveil_papers.reproduction.figure import Panel, broken, grid
+from eigenveil_papers.reproduction.experiment import Claim, Experiment, Point, RunSettings, RunTask
+from eigenveil_papers.reproduction.figure import Panel, Role, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import projections
-from eigenveil_papers.reproduction.numbers import Numbers, random_directions
+from eigenveil_papers.reproduction.numbers import FloatArray, Numbers, random_directions
 from eigenveil_papers.reproduction.paper002 import (
     BLOCK,
     RANK,
-    FloatArray,
     epsilon_as_coded,
     fpca_as_coded,
     needed_deviation,
     overlap,
 )
-from eigenveil_papers.reproduction.rule import OURS, Measure, Scope
+from eigenveil_papers.reproduction.rule import ClaimPart, Measure, values
+from eigenveil_papers.reproduction.tables import about, claims_of
 
+EPSILON, DELTA = 0.1, 0.1
+METHODS = {
+    "exact": "offline PCA",
+    "fpca-open": "FPCA, no mask",
+    "fpca": "FPCA, text's mask",
+    "fpca-as-coded": "FPCA as coded, not private",
+    "mod-sulq": "MOD-SuLQ, symmetric",
+    "eigenveil": "Eigenveil, streaming",
+}
+"""What is drawn, by series; "eigenveil-all" is measured besides."""
+ENERGY = Measure(unit="of the best two components' energy", margin=0.02, most=1.0)
 _DRAWN = 600
 
 
@@ -86,13 +90,8 @@ def project(
 
 
 def _components(
-    method: str,
-    raw: FloatArray,
-    centered: FloatArray,
-    X: FloatArray,
-    rng: np.random.Generator,
+    method: str, raw: FloatArray, centered: FloatArray, X: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """The first two components by one method, shape (2, D)."""
     seed = int(rng.integers(2**32))
     target: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "random_state": seed}
     ours: dict[str, Any] = {**target, "adjacency": "replace-one"}
@@ -128,31 +127,29 @@ def _names(settings: RunSettings) -> tuple[str, ...]:
 
 
 def _tasks(settings: RunSettings) -> Sequence[RunTask]:
-    tasks = []
+    pick, tasks = settings.pick, []
+    shape = {"rows": pick(10_000, 1500, 1000), "drawn": pick(_DRAWN, _DRAWN, 100)}
     for name in _names(settings):
         source = find(name, settings)
-        large = source.name in {"mnist", "fashion-mnist"}
-        cost = settings.pick(15.0, 5.0, 1.0) if large else 0.2
+        cost = pick(15.0, 5.0, 1.0) if source.name in {"mnist", "fashion-mnist"} else 0.2
+        given = {"name": name, "data": source.as_arguments(), **shape}
         for run in settings.repetitions():
-            arguments = {
-                "name": name,
-                "data": source.as_arguments(),
-                "rows": settings.pick(10_000, 1500, 1000),
-                "drawn": settings.pick(_DRAWN, _DRAWN, 100),
-                "draw": run == 0,
-            }
-            tasks.append(RunTask(work=project, arguments=arguments, run=run, cost=cost))
+            tasks.append(RunTask(project, {**given, "draw": run == 0}, run, cost))
     return tasks
 
 
 # The figure
 
-_COLOURS = (
-    *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"),
-    *("#56B4E9", "#7a5c2e", "#000000", "#8c8c8c", "#b8a800"),
-)
-_MARKERS = "ovs^DPX<>*"
-_PLAIN = "#4d4d4d"  # of rows whose classes are not told
+# By class
+_STYLES = {
+    str(kind): SeriesStyle(f"class {kind}", role)
+    for kind, role in enumerate[Role](
+        (
+            *("ours", "paper-2", "ours-2", "paper", "baseline"),
+            *("ours-curator", "baseline-3", "baseline-5", "repaired-2", "level-3"),
+        )
+    )
+}
 _LETTERS = {
     (name, method): letter
     for name, letters in (("mnist", "abcd"), ("wine", "efgh"))
@@ -164,186 +161,70 @@ def _draw(numbers: Numbers, settings: RunSettings) -> Figure:
     names = [name for name in _names(settings) if f"{name}-scores-exact" in numbers.panels]
     panels = [
         Panel(
-            key=f"{name}-scores-{method}",
-            title=_panel_title(numbers, name, method, settings),
-            xlabel="first score",
-            ylabel="second score",
+            f"{name}-scores-{method}",
+            _panel_title(numbers, name, method, settings),
+            "first score",
+            "second score",
             letter=_LETTERS.get((name, method), ""),
             xscale="linear",
+            points=True,
         )
         for name in names
         for method in METHODS
-        if f"{name}-scores-{method}" in numbers.panels
     ]
-    title = (
-        "Paper 002, figure 2: rows on their first two components, (epsilon, delta) = (0.1, 0.1)\n"
-        "in brackets: captured energy, as a share of what the best two components capture"
-    )
-    figure, places = grid(panels, 3, title=title)
-    for panel, axes in places:
-        _scatter(axes, panel, numbers)
-    handles, labels = max(
-        (axes.get_legend_handles_labels() for _, axes in places),
-        key=lambda found: len(found[1]),
-        default=([], []),
-    )
-    if len(labels) > 1:
-        figure.legend(
-            handles,
-            labels,
-            loc="outside lower center",
-            ncols=10,
-            frameon=False,
-            fontsize=8.5,
-            title="class",
-            title_fontsize=8.5,
-            markerscale=1.8,
-            columnspacing=1.0,
-            handletextpad=0.1,
-        )
-    return figure
-
-
-def _scatter(axes: Any, panel: Panel, numbers: Numbers) -> None:
-    several = len(numbers.series(panel.key)) > 1
-    for series in sorted(numbers.series(panel.key), key=int):
-        points = numbers.points(panel.key, series)
-        kind = int(series)
-        axes.scatter(
-            points[:, 0],
-            points[:, 1],
-            s=9,
-            color=_COLOURS[kind % len(_COLOURS)] if several else _PLAIN,
-            marker=_MARKERS[kind % len(_MARKERS)] if several else ".",
-            alpha=0.6,
-            linewidths=0,
-            label=series if several else None,
-        )
-    title = f"({panel.letter}) {panel.title}" if panel.letter else panel.title
-    axes.set_title(broken(title, axes), fontsize=9)
-    axes.set_xlabel(panel.xlabel, fontsize=8.5)
-    axes.set_ylabel(panel.ylabel, fontsize=8.5)
-    axes.tick_params(labelsize=7.5)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(visible=True, lw=0.4, color="#dddddd")
-    axes.set_axisbelow(True)
+    title = "Rows on their first two components"
+    return panel_grid(numbers, panels, _STYLES, title=title)
 
 
 def _panel_title(numbers: Numbers, name: str, method: str, settings: RunSettings) -> str:
     energy = numbers.at(f"{name}-energy", method, 2.0)
-    return f"{title_of(find(name, settings))}: {METHODS[method]} ({energy:.3g})"
+    promise = f"ε=δ={EPSILON:g}, " if method not in ("exact", "fpca-open") else ""
+    return f"{title_of(find(name, settings))}: {METHODS[method]}\n{promise}energy {energy:.3g}"
+
+
+def _claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
+    names = _names(settings)
+
+    def held(method: str, least: float) -> list[ClaimPart]:
+        found = {name: values(numbers, f"{name}-energy", method) for name in names}
+        return [ClaimPart(name, of, "at least", least) for name, of in found.items()]
+
+    def told(kind: str, method: str) -> str:
+        return ", ".join(
+            f"{name} {numbers.at(f'{name}-{kind}', method, EPSILON):.2g}"
+            for name in names
+            if f"{name}-{kind}" in numbers.panels
+        )
+
+    need = {name: values(numbers, f"{name}-noise", "fpca", ratio=True) for name in names}
+    return claims_of(
+        "002-fig2",
+        numbers,
+        ENERGY,
+        {"energy": [f"{name}-energy" for name in names]},
+        {
+            "no mask": held("fpca-open", 0.95),
+            "mask": held("fpca", 0.95),
+            "as coded": held("fpca-as-coded", 0.8),
+            "need": [ClaimPart(name, of, "at least", math.log(10)) for name, of in need.items()],
+        },
+        others={"need": Measure(unit="times the deviation needed", margin=1.0, ratio=True)},
+        asides={
+            "mask": "the mask's spectral norm (about) over the first eigenvalue of the rows: "
+            + told("noise-norm", "fpca"),
+            "as coded": f"the epsilon that this mask gives at delta {DELTA:g}, claimed to be "
+            f"{EPSILON:g}: " + told("epsilon", "fpca-as-coded"),
+        },
+    )
 
 
 FIG2 = Experiment(
     name="002-fig2",
     title="Projections on the first two components, with and without masks",
-    paper="002",
-    about=(
-        "MNIST (in the paper its test set) and red wine, r = 6, blocks of 25 rows, "
-        "(epsilon, delta) = (0.1, 0.1), one row replaced by another. All rows are centred exactly "
-        "and divided by the largest norm found, which is not private, as lemma 2 needs norms of at "
-        "most 1; the paper does not centre. Eigenveil's streaming release divides those rows by "
-        'their norms; "eigenveil-all" starts from the raw rows, with centre and scale private too; '
-        "where it finds them too few and returns nothing, random directions stand for it. "
-        '"As coded" are centred rows of any length with the mask of the authors\' code. '
-        "The signs of scores are those of offline PCA's."
-    ),
+    about=about("002-fig2"),
     datasets=("mnist", "wine", "digits", "fashion-mnist"),
     tasks=_tasks,
     draw=_draw,
-    claims=lambda numbers, settings: claims(numbers, _names(settings)),
+    claims=_claims,
     given=projections,
 )
-
-
-# -- What figure 2 of paper 002 says, and what was measured about it.
-
-
-EPSILON, DELTA = 0.1, 0.1
-METHODS = {
-    "exact": "offline PCA",
-    "fpca-open": "FPCA, no mask",
-    "fpca": "FPCA, mask of the text",
-    "fpca-as-coded": "FPCA as coded: no privacy",
-    "mod-sulq": "MOD-SuLQ, symmetric",
-    "eigenveil": "Eigenveil, streaming",
-}
-"""What is drawn, by series; "eigenveil-all" is measured besides."""
-
-ENERGY = Measure(unit="of the best two components' energy", margin=0.02, most=1.0)
-
-
-_NEEDED = Measure(unit="times the deviation needed", margin=1.0, ratio=True)
-
-
-def _energies(
-    numbers: Numbers,
-    names: Sequence[str],
-    statement: str,
-    where: str,
-    method: str,
-    least: float,
-    aside: str = "",
-) -> Claim:
-    found = [(name, f"{name}-energy", method) for name in names]
-    return Scope(numbers, where, (), ENERGY).holds_for(statement, found, least=least, aside=aside)
-
-
-def claims(numbers: Numbers, names: Sequence[str]) -> Sequence[Claim]:
-    """The paper's claims about figure 2 for these data sets, and ours."""
-    panels = [f"{name}-energy" for name in names]
-
-    energies = partial(_energies, numbers, names)
-
-    def told(kind: str, method: str, x: float) -> str:
-        return ", ".join(
-            f"{name} {numbers.at(f'{name}-{kind}', method, x):.2g}"
-            for name in names
-            if f"{name}-{kind}" in numbers.panels
-        )
-
-    return [
-        energies(
-            "Without a mask FPCA learnt the principal subspace of offline PCA (here: 95 % of its "
-            "energy).",
-            "section 4.1, figure 2 b, f",
-            "fpca-open",
-            0.95,
-        ),
-        energies(
-            "With a mask, too, FPCA learnt the principal subspace and kept the structure (here: 95 "
-            "% of the energy).",
-            "section 4.1, figure 2 c, g",
-            "fpca",
-            0.95,
-            aside="the mask's spectral norm (about) over the first eigenvalue of the rows: "
-            + told("noise-norm", "fpca", EPSILON),
-        ),
-        Scope(numbers, "section 4.1, figure 2 c, d, g, h", panels, ENERGY).better(
-            "In most instances FPCA with a mask performed even better than MOD-SuLQ.",
-            "fpca",
-            "mod-sulq",
-        ),
-        energies(
-            "A figure like the authors' (here: 80 % of the energy) can be had from their code's "
-            "mask (of the stream's length instead of the block's) on rows as they are, not of norm "
-            "at most 1.",
-            OURS,
-            "fpca-as-coded",
-            0.8,
-            aside=f"the epsilon that this mask gives at delta {DELTA:g}, claimed to be "
-            f"{EPSILON:g}: " + told("epsilon", "fpca-as-coded", EPSILON),
-        ),
-        Scope(numbers, OURS, (), _NEEDED).holds_for(
-            "FPCA's noise is far above need (here: at least ten times the deviation that the exact "
-            "Gaussian mechanism has on the whole stream's second moment).",
-            [(name, f"{name}-noise", "fpca") for name in names],
-            least=10.0,
-        ),
-        Scope(numbers, OURS, panels, ENERGY).better(
-            "At the same (epsilon, delta) against the same neighbours a sound release in one pass "
-            "keeps more of the plane than the published ones.",
-            "eigenveil",
-            ("fpca", "mod-sulq"),
-        ),
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,10 @@ from eigenveil_papers.reproduction.figure import (
     panel_grid,
 )
 from eigenveil_papers.reproduction.given import power_laws
-from eigenveil_papers.reproduction.numbers import Measured, Numbers
+from eigenveil_papers.reproduction.numbers import FloatArray, Measured, Numbers
 from eigenveil_papers.reproduction.paper002 import (
     BLOCK,
     RANK,
-    FloatArray,
     alignment,
     fpca_as_coded,
     mod_sulq_as_coded,
@@ -37,12 +36,14 @@ from eigenveil_papers.reproduction.paper002 import (
 from eigenveil_papers.reproduction.paper002_utility_claims import (
     DELTA,
     FEATURES,
+    FIRST_BATCH,
     METHODS,
     OPEN,
     ROWS,
     SMALL_DELTA,
     claims,
 )
+from eigenveil_papers.reproduction.tables import about
 
 ALPHAS = (0.01, 0.1, 0.5, 1.0)
 _PAPERS = (
@@ -61,8 +62,10 @@ STYLES: dict[str, SeriesStyle] = {
     "fpca-as-coded": SeriesStyle("FPCA as coded (mask of the stream's length)", "paper-2"),
     "mod-sulq": SeriesStyle("MOD-SuLQ, symmetric", "baseline"),
     "mod-sulq-asymmetric": SeriesStyle("MOD-SuLQ, not symmetric (FPCA of one block)", "baseline-3"),
-    "mod-sulq-as-coded": SeriesStyle(
-        "MOD-SuLQ, symmetric as coded (half without noise)", "baseline-4"
+    "mod-sulq-as-coded": SeriesStyle("MOD-SuLQ as coded (half without noise)", "baseline-4"),
+    "fpca-first-batch": SeriesStyle(f"FPCA, first batch of {FIRST_BATCH} rows", "repaired"),
+    "mod-sulq-asymmetric-as-coded": SeriesStyle(
+        "MOD-SuLQ, not symmetric, as coded (eq. 6)", "repaired-2"
     ),
     "needed": SeriesStyle("exact Gaussian mechanism", "exact"),
     "random": SERIES_STYLES["random"],
@@ -110,8 +113,10 @@ def _components(
     }
     features = X.shape[1]
     match method:
-        case "fpca":
+        case "fpca" | "fpca-first-batch":
+            whole = omega(epsilon, delta, features, FIRST_BATCH)
             tracker = FPCA(
+                omega_0=whole if method == "fpca-first-batch" else None,
                 n_components=RANK,
                 block=BLOCK,
                 columns=features,
@@ -127,8 +132,9 @@ def _components(
             return mod_sulq(
                 X, n_components=1, symmetric=symmetric, row_bound=1.0, **target
             ).components
-        case "mod-sulq-as-coded":
-            return mod_sulq_as_coded(X, n_components=1, epsilon=epsilon, delta=delta, rng=rng)
+        case "mod-sulq-as-coded" | "mod-sulq-asymmetric-as-coded":
+            form = {"symmetric": method == "mod-sulq-as-coded"}
+            return mod_sulq_as_coded(X, epsilon=epsilon, delta=delta, rng=rng, **form)
         case _:
             norm = 1.0 if method == "eigenveil" else "unit"
             stream = PrivateStreamingPCA(1, adjacency="replace-one", row_norm=norm, **target)
@@ -136,12 +142,7 @@ def _components(
 
 
 def noise(
-    rng: np.random.Generator,
-    *,
-    features: int,
-    rows: int,
-    delta: float,
-    epsilons: Sequence[float],
+    rng: np.random.Generator, *, features: int, rows: int, delta: float, epsilons: Sequence[float]
 ) -> Iterator[Point]:
     """Deviation of the noise on a second moment, measured, and as computed for the others.
 
@@ -180,116 +181,81 @@ def noise(
 
 
 def _tasks(settings: RunSettings) -> Sequence[RunTask]:
-    epsilons = settings.pick(_PAPERS, _FEW, (0.1, 1.0, 4.0))
-    alphas = settings.pick(ALPHAS, ALPHAS, (0.1, 1.0))
+    epsilons = list(settings.pick(_PAPERS, _FEW, (0.1, 1.0, 4.0)))
     rows = settings.pick(ROWS, ROWS, 2000)
     shape = {"features": FEATURES, "rows": rows}
+    of_paper = {"delta": DELTA, "epsilons": epsilons, "ours": [*_BELOW, OPEN]}
+    of_paper["methods"] = list(METHODS)
+    of_small: dict[str, Any] = {"delta": SMALL_DELTA, "epsilons": [*_FEW, *_ABOVE]}
+    of_small |= {"ours": list(_BELOW), "methods": ["mod-sulq", "mod-sulq-asymmetric", "eigenveil"]}
+    cost = 0.155 * len(epsilons) * rows / ROWS
+    drawn = [("alpha=", of_paper, cost, a) for a in settings.pick(ALPHAS, ALPHAS, (0.1, 1.0))]
+    drawn += [("small-delta-", of_small, 0.15, alpha) for alpha in (0.1, 1.0)]
     tasks = []
     for run in settings.repetitions(full=30, fast=4, toy=2):
-        for alpha in alphas:
-            arguments = {
-                **shape,
-                "alpha": alpha,
-                "delta": DELTA,
-                "epsilons": list(epsilons),
-                "ours": [*_BELOW, OPEN],
-                "methods": list(METHODS),
-                "panel": f"alpha={alpha:g}",
-            }
-            cost = 0.085 * len(epsilons) * rows / ROWS
-            tasks.append(RunTask(work=utility, arguments=arguments, run=run, cost=cost))
-        for alpha in (0.1, 1.0):
-            arguments = {
-                **shape,
-                "alpha": alpha,
-                "delta": SMALL_DELTA,
-                "epsilons": [*_FEW, *_ABOVE],
-                "ours": list(_BELOW),
-                "methods": ["mod-sulq", "mod-sulq-asymmetric", "eigenveil"],
-                "panel": f"small-delta-{alpha:g}",
-            }
-            tasks.append(RunTask(work=utility, arguments=arguments, run=run, cost=0.15))
-        arguments = {**shape, "delta": DELTA, "epsilons": list(_FEW)}
-        tasks.append(RunTask(work=noise, arguments=arguments, run=run, cost=0.1))
+        for panel, arguments, seconds, alpha in drawn:
+            here = shape | arguments | {"alpha": alpha, "panel": f"{panel}{alpha:g}"}
+            tasks.append(RunTask(utility, here, run, seconds))
+        arguments = shape | {"delta": DELTA, "epsilons": list(_FEW)}
+        tasks.append(RunTask(noise, arguments, run, 0.1))
     return tasks
 
 
 # The figure
 
 
+_BY_METHOD = {
+    "fpca": "(a) FPCA as in the text",
+    "mod-sulq-asymmetric": "(b) MOD-SuLQ, not symmetric",
+    "mod-sulq": "(c) MOD-SuLQ, symmetric",
+    "eigenveil": "Eigenveil, same rows",
+    "fpca-as-coded": "(a) FPCA as coded",
+    "mod-sulq-asymmetric-as-coded": "(b) MOD-SuLQ, not symmetric, as coded",
+}
+
+
 def _draw(numbers: Numbers, settings: RunSettings) -> Figure:
     del settings
-    by_method: Mapping[str, str] = {
-        "fpca": "(a) FPCA as in the text",
-        "mod-sulq-asymmetric": "(b) MOD-SuLQ, not symmetric",
-        "mod-sulq": "(c) MOD-SuLQ, symmetric",
-        "eigenveil": "Eigenveil, same rows",
-        "fpca-as-coded": "FPCA as coded",
-    }
-    alphas = [panel for panel in numbers.panels if panel.startswith("alpha=")]
+    alphas, small = (
+        [panel for panel in numbers.panels if panel.startswith(start)]
+        for start in ("alpha=", "small-delta-")
+    )
     drawn = [row for row in numbers.measured if row.x != OPEN]
     again = [
-        Measured(f"of-{row.series}", row.panel, row.x, row.value, row.run)
+        row._replace(panel=f"of-{row.series}", series=row.panel)
         for row in drawn
-        if row.panel in alphas and row.series in by_method and row.x >= min(_PAPERS)
+        if row.panel in alphas and row.series in _BY_METHOD and row.x >= min(_PAPERS)
     ]
-    full = {row.x for row in drawn if row.panel in alphas} >= set(_PAPERS)
-    drawn = [
-        row
-        for row in drawn
-        if not full or row.panel not in alphas or row.x in _SHOWN or row.x < min(_PAPERS)
-    ]
-    level = random_alignment(FEATURES)
-    small = [panel for panel in numbers.panels if panel.startswith("small-delta-")]
-    for panel in [*alphas, *small, *[f"of-{method}" for method in by_method]]:
+    if {row.x for row in drawn if row.panel in alphas} >= set(_PAPERS):
+        shown = _SHOWN | set(_BELOW)
+        drawn = [row for row in drawn if row.panel not in alphas or row.x in shown]
+    for panel in [*alphas, *small, *[f"of-{method}" for method in _BY_METHOD]]:
         positions = sorted({row.x for row in [*drawn, *again] if row.panel == panel})
-        ends = [*positions[:1], *positions[-1:]]
-        again += [Measured(panel, "random", x, level, 0) for x in ends]
-    methods = [_q(f"of-{method}", title, "linear") for method, title in by_method.items()]
+        level = random_alignment(FEATURES)
+        again += [Measured(panel, "random", x, level, 0) for x in [*positions[:1], *positions[-1:]]]
+    methods = [_q(f"of-{method}", title, "linear") for method, title in _BY_METHOD.items()]
+    noise = f"noise on the second moment\nD={FEATURES}, N={ROWS}, delta={DELTA:g}"
     panels = [
         *methods[:4],
         *[_q(panel, f"all methods, {panel.replace('=', ' = ')}") for panel in alphas],
         *methods[4:],
         *[_q(p, f"alpha = {p.rpartition('-')[2]}, delta = {SMALL_DELTA:g}") for p in small],
-        Panel(
-            key="noise",
-            title="noise on the second moment",
-            xlabel="epsilon",
-            ylabel="deviation of an entry",
-            yscale="log",
-        ),
+        Panel("noise", noise, "epsilon", "deviation of an entry", yscale="log"),
     ]
-    return panel_grid(
-        Numbers([*drawn, *again]),
-        panels,
-        STYLES,
-        columns=4,
-        title=f"Paper 002, figure 3: accuracy of the first direction, D = {FEATURES}, "
-        f"delta = {DELTA:g}",
-    )
+    title = "Accuracy of the first direction"
+    return panel_grid(Numbers([*drawn, *again]), panels, STYLES, title=title)
 
 
 def _q(key: str, title: str, xscale: AxisScale = "log") -> Panel:
-    return Panel(
-        key=key, title=title, xlabel="epsilon", ylabel="q_A", xscale=xscale, ylim=(0.0, 1.04)
-    )
+    delta = "" if "delta" in title else f", delta={DELTA:g}"
+    title = f"{title}\nD={FEATURES}, N={ROWS}{delta}"
+    return Panel(key, title, "epsilon", "q_A", xscale=xscale, ylim=(0.0, 1.04))
 
 
 FIG3 = Experiment(
     name="002-fig3",
     title="Accuracy of the first direction against epsilon and the spectrum",
-    paper="002",
-    about=(
-        "Synth(alpha) of 5000 rows and 20 features, delta 0.05 (the caption's; the text says "
-        "0.01), blocks of 25 rows, r = 6, one row replaced by another. "
-        "q_A is the cosine between the exact first direction and the found one, without sign. "
-        "Rows are divided by the largest norm found, which is not private, for the published forms "
-        'and for "eigenveil" alike; "eigenveil-unit" divides each row by its own norm. FPCA of '
-        'one block (n = b) with slices of D columns is MOD-SuLQ that is not symmetric. "As '
-        "coded\" has the masks of the authors' code (run there with "
-        "r = 5 and blocks of 50, on rows that are not divided)."
-    ),
-    datasets=("synthetic",),
+    about=about("002-fig3"),
     tasks=_tasks,
     draw=_draw,
     claims=claims,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigenveil import PrivatePCA
 from eigenveil.errors import DataError, PrivacyError
@@ -17,27 +14,13 @@ from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil_papers.published import analyze_gauss, ppca, private_power, wishart_sn
 from eigenveil_papers.published.moments import second_moment
 from eigenveil_papers.published.power import rounds
-from eigenveil_papers.reproduction.data import (
-    Source,
-    find,
-    load,
-    unit_rows,
-)
-from eigenveil_papers.reproduction.data import (
-    title_of as title_of_source,
-)
+from eigenveil_papers.reproduction.data import Source, drawn_rows, find, kept, unit_rows
+from eigenveil_papers.reproduction.data import title_of as title_of_source
 from eigenveil_papers.reproduction.experiment import RunSettings
-from eigenveil_papers.reproduction.numbers import random_directions
-
-FloatArray = NDArray[np.float64]
+from eigenveil_papers.reproduction.numbers import FloatArray, random_directions
 
 DATA = ("synthetic", "covtype", "mnist")
-COMPONENTS: Mapping[str, int] = {
-    "synthetic": 10,
-    "covtype": 10,
-    "mnist": 50,
-    "fashion-mnist": 50,
-}
+COMPONENTS: Mapping[str, int] = {"synthetic": 10, "covtype": 10, "mnist": 50, "fashion-mnist": 50}
 ROWS: Mapping[str, int] = {"synthetic": 60_000, "covtype": 20_000, "mnist": 10_000}
 DELTA: Mapping[str, float] = {
     "synthetic": 0.1,
@@ -67,12 +50,10 @@ ADD_REMOVE = "wishart-repaired-add-remove"
 
 
 def chosen(settings: RunSettings, names: tuple[str, ...] = DATA) -> tuple[str, ...]:
-    """The data sets that a run is about."""
     return tuple(name for name in names if settings.data in (None, name))
 
 
 def data_arguments(name: str, settings: RunSettings) -> dict[str, Any]:
-    """What a task needs to find its rows: JSON values."""
     if name == "synthetic":
         rows = settings.pick(ROWS[name], ROWS[name], 4000)
         return {"synthetic": {"rows": rows, "features": settings.pick(100, 100, 20)}}
@@ -84,31 +65,18 @@ def title_of(name: str, settings: RunSettings) -> str:
     return "synthetic" if name == "synthetic" else title_of_source(find(name, settings))
 
 
+@kept
 def raw_rows(data: Mapping[str, Any]) -> FloatArray:
     """Rows in their own units; do not write to them."""
-    return _raw(json.dumps(data, sort_keys=True))
+    if "synthetic" in data:
+        return synthetic_rows(**data["synthetic"])
+    return drawn_rows(Source.of(data["source"]), data["rows"])
 
 
+@kept
 def prepared_rows(data: Mapping[str, Any]) -> FloatArray:
     """Rows as the paper prepares them: the exact mean subtracted, divided by the largest norm."""
-    return _prepared(json.dumps(data, sort_keys=True))
-
-
-@functools.lru_cache(maxsize=2)
-def _raw(data: str) -> FloatArray:
-    wanted = json.loads(data)
-    if "synthetic" in wanted:
-        return synthetic_rows(**wanted["synthetic"])
-    rows: FloatArray = load(Source.of(wanted["source"])).X
-    if rows.shape[0] <= wanted["rows"]:
-        return rows
-    kept = np.random.default_rng(3).choice(rows.shape[0], wanted["rows"], replace=False)
-    return np.asarray(rows[np.sort(kept)])
-
-
-@functools.lru_cache(maxsize=2)
-def _prepared(data: str) -> FloatArray:
-    return unit_rows(_raw(data))
+    return unit_rows(raw_rows(data))
 
 
 def synthetic_rows(*, rows: int, features: int) -> FloatArray:
@@ -204,12 +172,7 @@ _ALIKE: dict[str, Any] = {
 }
 _SOUND: dict[str, dict[str, Any]] = {
     "wishart-repaired": {"mechanism": "wishart", "delta": 0.0, "row_norm": 1.0},
-    ADD_REMOVE: {
-        "mechanism": "wishart",
-        "delta": 0.0,
-        "row_norm": 1.0,
-        "adjacency": "add-remove",
-    },
+    ADD_REMOVE: {"mechanism": "wishart", "delta": 0.0, "row_norm": 1.0, "adjacency": "add-remove"},
     "ppca-exact": {
         "mechanism": "bingham",
         "delta": 0.0,

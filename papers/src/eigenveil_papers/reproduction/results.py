@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -16,22 +18,21 @@ from eigenveil.errors import OutputError
 from eigenveil.files import replacing
 from eigenveil.io.write import write_columns
 from eigenveil_papers.reproduction import figure, runner
-from eigenveil_papers.reproduction.experiment import Claim, Experiment, RunSettings
-from eigenveil_papers.reproduction.given import runs_of
+from eigenveil_papers.reproduction.data import NAMES, Source, find
+from eigenveil_papers.reproduction.experiment import Claim, Experiment, Given, RunSettings
+from eigenveil_papers.reproduction.given import LANGUAGE, runs_of, this_machine
 from eigenveil_papers.reproduction.headlines import headline
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 
-MEANS, RUNS, CLAIMS = ".csv", ".runs.csv", ".json"
+MEANS, RUNS, CLAIMS = ".csv", ".runs.csv.gz", ".json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduced:
-    """What a person gets of an experiment."""
-
     experiment: Experiment
     numbers: Numbers
     claims: tuple[Claim, ...]
-    files: tuple[Path, ...]  # Figures (PNG, SVG), means and runs (CSV), claims (JSON)
+    files: tuple[Path, ...]  # Figures (PNG, SVG), means (CSV) and runs (CSV, gzip), claims (JSON)
 
 
 def make(
@@ -43,7 +44,6 @@ def make(
     progress: runner.Progress | None = None,
     restart: bool = False,
 ) -> Reproduced:
-    """Measure, draw, judge and write: see :func:`eigenveil_papers.reproduction.runner.run`."""
     numbers = runner.run(
         experiment, settings, out=out, jobs=jobs, progress=progress, restart=restart
     )
@@ -51,27 +51,49 @@ def make(
 
 
 def redraw(experiment: Experiment, settings: RunSettings, *, out: Path) -> Reproduced:
-    """Draw and judge anew what an earlier run measured, at its scale, without measuring."""
+    """Draw and judge anew what an earlier run measured, at its scale, without measuring.
+
+    The rows need not be at hand: their shapes and names are those of the earlier run.
+    """
     numbers = read_runs(out / f"{experiment.name}{RUNS}")
     path = out / f"{experiment.name}{CLAIMS}"
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         settings = replace(
-            settings, scale=stored["scale"], data=stored["data"], runs=stored["repetitions"]
+            settings,
+            scale=stored["scale"],
+            data=stored["data"],
+            runs=stored["repetitions"],
+            sources=tuple(Source.of(each) for each in stored["sources"]),
         )
-        tasks = str(stored["tasks"])
-    except (OSError, ValueError, KeyError):
+        tasks, machine = str(stored["tasks"]), str(stored["machine"])
+    except (OSError, ValueError, KeyError, TypeError):
         raise _no_numbers(path) from None
-    # titles and what was used are of the data that are found now
     if tasks != _tasks_digest(experiment, settings):
         raise OutputError("other-settings", path=path)
-    return write(experiment, settings, numbers, out)
+    return write(experiment, settings, numbers, out, machine)
 
 
-def write(experiment: Experiment, settings: RunSettings, numbers: Numbers, out: Path) -> Reproduced:
+def write(
+    experiment: Experiment,
+    settings: RunSettings,
+    numbers: Numbers,
+    out: Path,
+    machine: str | None = None,
+) -> Reproduced:
     """Write figures, numbers and claims; the same numbers give the same bytes."""
     claims = tuple(experiment.claims(numbers, settings))
-    given = (*experiment.given(settings), runs_of(numbers, experiment.runs))
+    machine = machine or this_machine()
+    given = (
+        *experiment.given(settings),
+        runs_of(numbers, experiment.runs),
+        Given(
+            "language, libraries", machine, LANGUAGE[experiment.paper], "authors' scripts and text"
+        ),
+    )
+    sources = settings.sources or tuple(
+        find(name, settings).described() for name in experiment.datasets if name in NAMES
+    )
     pictures = figure.save(experiment.draw(numbers, settings), out / experiment.name)
     files = [out / f"{experiment.name}{end}" for end in (MEANS, RUNS, CLAIMS)]
     write_means(numbers, files[0])
@@ -82,11 +104,14 @@ def write(experiment: Experiment, settings: RunSettings, numbers: Numbers, out: 
         "title": experiment.title,
         "about": experiment.about,
         "differences": experiment.differences,
+        "tables": experiment.tables(numbers, settings),
         "headline": headline(experiment.name, numbers, settings, claims),
         "scale": settings.scale,
         "data": settings.data,
         "repetitions": settings.runs,
         "tasks": _tasks_digest(experiment, settings),
+        "sources": [asdict(source) for source in sources],
+        "machine": machine,
         "given": [asdict(each) for each in given],
         "claims": [asdict(claim) for claim in claims],
     }
@@ -126,8 +151,11 @@ def write_means(numbers: Numbers, path: Path) -> None:
 
 
 def write_runs(numbers: Numbers, path: Path) -> None:
-    """A table of everything that was measured: panel, series, x, value, run."""
-    _write(path, ("panel", "series", "x", "value", "run"), numbers.measured)
+    """A compressed table of all that was measured: panel, series, x, value, run."""
+    with TemporaryDirectory() as folder, replacing(path) as scratch:
+        plain = Path(folder) / "runs.csv"
+        _write(plain, ("panel", "series", "x", "value", "run"), numbers.measured)
+        scratch.write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
 
 
 _WORDS = ("panel", "series")
@@ -144,7 +172,6 @@ def _write(path: Path, names: Sequence[str], rows: Sequence[Sequence[object]]) -
 
 
 def read_runs(path: Path) -> Numbers:
-    """What :func:`write_runs` wrote."""
     types = {"panel": pa.string(), "series": pa.string(), "x": pa.float64(), "value": pa.float64()}
     try:
         table = pyarrow.csv.read_csv(

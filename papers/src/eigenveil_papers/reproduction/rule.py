@@ -5,62 +5,41 @@ of one, or between a series and a level. Each effect has its value over the runs
 Student's t, and the intervals of one claim miss the truth with a chance of at most 5 % *together*
 (Bonferroni). The interval, not the value, is held against a margin that is stated beforehand:
 
-- wholly on the claim's side of the margin: *shown*;
-- wholly on the other side: *excluded*;
-- else it cannot be told, whatever the value.
+- wholly on the claim's side of the margin: *shown* there;
+- wholly on the other side: *contradicted* there;
+- else *undecided*, whatever the value;
+- *not tested* where no possible value of the quantity (:attr:`Effect.possible`) would contradict
+  the claim, as where a bound exceeds the largest value there is; or where the settings do not
+  reach what is claimed.
 
 The rule never asks whose claim it is. Told of the other method with the data exchanged, it says the
-same; a difference that was not found counts for nobody, unless the interval is narrow enough to
-show that there is none.
+same. A verdict counts positions: all those of all parts of the claim (panels, data sets), so that
+a claim which is true at some and false at others is told as just that, with the smallest difference
+that could have been shown.
 
 To add a claim: choose or make a :class:`Measure`, and ask a :class:`Scope`; or build effects and
-parts and call :func:`decide`. A part is what the claim is about one by one: a panel, a
-data set. Of its parts a claim's verdict is:
-
-==================  ==============================================================
-holds               shown in all parts
-in part             shown in some of them, or within some of them at some positions
-does not hold       shown in none, and excluded in at least one
-cannot be told      neither shown nor excluded in any
-not tested          no part has points, or no setting reached the one claimed
-==================  ==============================================================
+parts and call :func:`decide`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from eigenveil_papers.reproduction.effects import (
-    ClaimPart,
-    Effect,
-    Measure,
-    Question,
-    judge,
-    together,
-)
-from eigenveil_papers.reproduction.experiment import Claim
-from eigenveil_papers.reproduction.matched_utility import MatchedUtility, matched_utility
-from eigenveil_papers.reproduction.numbers import Curve, Numbers
-from eigenveil_papers.reproduction.rule_words import compared, texts_of
-
-__all__ = [
-    "OURS",
-    "TIMES",
-    "ClaimPart",
-    "Effect",
-    "Measure",
-    "Question",
-    "Scope",
-    "decide",
-    "effects",
-    "ratios",
-]
-
+from eigenveil_papers.reproduction.effects import ClaimPart as ClaimPart
+from eigenveil_papers.reproduction.effects import Effect as Effect
+from eigenveil_papers.reproduction.effects import Interval as Interval
+from eigenveil_papers.reproduction.effects import Measure as Measure
+from eigenveil_papers.reproduction.effects import Question as Question
+from eigenveil_papers.reproduction.effects import judge
+from eigenveil_papers.reproduction.experiment import Claim, Verdict
+from eigenveil_papers.reproduction.numbers import Curve, FloatArray, Numbers
+from eigenveil_papers.reproduction.rule_words import compared, smallest, texts_of
 
 OURS = "eigenveil"
 """Where a claim stands that is this package's own."""
@@ -71,21 +50,18 @@ def decide(
 ) -> Claim:
     """A claim, its verdict, its effects with intervals, and what could have been shown."""
     found = [part for part in parts if part.effects]
-    count = sum(len(part.effects) for part in found)
-    verdicts = [judge(part, measure, count) for part in found]
     if not found:
-        return Claim(
-            statement=statement,
-            where=where,
-            measured="Its points were not measured.",
-            verdict="not tested",
-        )
-    texts = texts_of(found, verdicts, measure, count)
+        said = "Its points were not measured."
+        return Claim(statement=statement, where=where, measured=said, verdict=Verdict())
+    count = sum(len(part.effects) for part in found)
+    judged = [judge(part, measure, count) for part in found]
+    outcomes = [outcome for each in judged for outcome in each]
+    texts = texts_of(found, [Verdict.of(each) for each in judged], measure, count)
     return Claim(
         statement=statement,
         where=where,
         measured="; ".join([*texts, aside] if aside else texts) + ".",
-        verdict=together(verdicts),
+        verdict=Verdict.of(outcomes, smallest(found, measure, count)),
         compared=compared(found, measure, count),
     )
 
@@ -123,21 +99,13 @@ class Scope:
     def rises(self, statement: str, series: Others) -> Claim:
         """Each series gets better from its first position to its last, and nowhere worse."""
         parts = [
-            ClaimPart(
-                name=name, effects=_steps(self.numbers, panel, of, self.measure), asks="rises"
-            )
+            ClaimPart(name, _steps(self.numbers, panel, of, self.measure), "rises")
             for panel, of, name in self._each(series)
         ]
         return decide(statement, self.where, parts, self.measure)
 
     def reaches(
-        self,
-        statement: str,
-        series: Others,
-        level: float,
-        *,
-        beyond: bool = True,
-        aside: str = "",
+        self, statement: str, series: Others, level: float, *, beyond: bool = True, aside: str = ""
     ) -> Claim:
         """Each series comes to a level somewhere; not tested where it may beyond the last point.
 
@@ -146,19 +114,11 @@ class Scope:
         """
         parts = []
         for panel, of, name in self._each(series):
-            found = _values(self.numbers, panel, of)
+            found = values(self.numbers, panel, of)
             steps = _steps(self.numbers, panel, of, self.measure)
             most = self.measure.room
             rising = not steps or steps[-1].interval(max(1, len(found))).high > most
-            parts.append(
-                ClaimPart(
-                    name=name,
-                    effects=found,
-                    asks="somewhere",
-                    level=level,
-                    open_end=beyond and rising,
-                )
-            )
+            parts.append(ClaimPart(name, found, "somewhere", level, open_end=beyond and rising))
         return decide(statement, self.where, parts, self.measure, aside=aside)
 
     def epsilon_ratios(
@@ -181,10 +141,10 @@ class Scope:
         asks, wanted = _bound(least, most)
         parts = [
             ClaimPart(
-                name=panel,
-                effects=ratios(self.numbers, panel, first, second, positions, level, less=less),
-                asks=asks,
-                level=math.log(wanted),
+                panel,
+                ratios(self.numbers, panel, first, second, positions, level, less=less),
+                asks,
+                math.log(wanted),
             )
             for panel in self.panels
         ]
@@ -207,10 +167,10 @@ class Scope:
         ratio = self.measure.ratio
         parts = [
             ClaimPart(
-                name=name,
-                effects=_values(self.numbers, panel, series, ratio=ratio),
-                asks=asks,
-                level=math.log(wanted) if ratio else wanted,
+                name,
+                values(self.numbers, panel, series, ratio=ratio),
+                asks,
+                math.log(wanted) if ratio else wanted,
             )
             for name, panel, series in found
         ]
@@ -220,9 +180,9 @@ class Scope:
         seconds = _listed(second)
         parts = [
             ClaimPart(
-                name=name + (f", beside {two}" if len(seconds) > 1 else ""),
-                effects=effects(self.numbers, panel, one, two, self.measure),
-                asks=asks,
+                name + (f", beside {two}" if len(seconds) > 1 else ""),
+                effects(self.numbers, panel, one, two, self.measure),
+                asks,
             )
             for panel, one, name in self._each(first)
             for two in seconds
@@ -238,7 +198,6 @@ class Scope:
 
 
 def _bound(least: float | None, most: float | None) -> tuple[Question, float]:
-    """Which of the two is given, and what it is."""
     if least is not None and most is None:
         return "at least", least
     if most is not None and least is None:
@@ -246,23 +205,19 @@ def _bound(least: float | None, most: float | None) -> tuple[Question, float]:
     raise ValueError("say one of least and most")
 
 
-def _values(
-    numbers: Numbers, panel: str, series: str, *, ratio: bool = False
-) -> tuple[Effect, ...]:
-    """The values of a series at each of its positions, or their logarithms."""
+def values(numbers: Numbers, panel: str, series: str, *, ratio: bool = False) -> tuple[Effect, ...]:
     runs = numbers.by_run(panel, series)
     values = [(x, np.array(list(runs[x].values()))) for x in sorted(runs)]
     return tuple(Effect.of(f"{x:g}", np.log(v) if ratio else v) for x, v in values)
 
 
+def exactly(found: Mapping[float, float], axis: str = "") -> tuple[Effect, ...]:
+    """Of what is computed, or the worst of all runs, at each position: nothing is estimated."""
+    return tuple(Effect(f"{axis}{x:g}", value, 0.0) for x, value in found.items())
+
+
 def effects(
-    numbers: Numbers,
-    panel: str,
-    first: str,
-    second: str,
-    measure: Measure,
-    *,
-    axis: str = "",
+    numbers: Numbers, panel: str, first: str, second: str, measure: Measure, *, axis: str = ""
 ) -> tuple[Effect, ...]:
     """How much better the first series of a panel is, at each position that both have.
 
@@ -270,14 +225,17 @@ def effects(
     left out.
     """
     one, two = numbers.by_run(panel, first), numbers.by_run(panel, second)
-    found = []
-    for x in sorted(one.keys() & two.keys()):
-        runs = sorted(one[x].keys() & two[x].keys())
-        if runs:
-            values = [np.array([of[x][run] for run in runs]) for of in (one, two)]
-            gains = measure.between(values[0], values[1])
-            found.append(Effect.of(f"{axis} {x:g}".strip(), gains))
-    return tuple(found)
+    both = sorted(one.keys() & two.keys())
+    return tuple(e for x in both for e in paired(f"{axis} {x:g}".strip(), one[x], two[x], measure))
+
+
+def paired(
+    at: str, one: Mapping[int, float], two: Mapping[int, float], measure: Measure
+) -> tuple[Effect, ...]:
+    """How much better the first is, run by run; no effect where no run has a value of both."""
+    runs = sorted(one.keys() & two.keys())
+    values = [np.array([of[run] for run in runs]) for of in (one, two)]
+    return (Effect.of(at, measure.between(*values)),) if runs else ()
 
 
 def _steps(numbers: Numbers, panel: str, series: str, measure: Measure) -> tuple[Effect, ...]:
@@ -287,14 +245,69 @@ def _steps(numbers: Numbers, panel: str, series: str, measure: Measure) -> tuple
     if len(x) < 2:
         return ()
     ends = [(x[0], x[-1])] + (list(pairwise(x)) if len(x) > 2 else [])
-    found = []
-    for start, stop in ends:
-        both = sorted(runs[start].keys() & runs[stop].keys())
-        if both:
-            values = [np.array([runs[at][run] for run in both]) for at in (stop, start)]
-            gains = measure.between(values[0], values[1])
-            found.append(Effect.of(f"{start:g} to {stop:g}", gains))
-    return tuple(found)
+    return tuple(
+        effect
+        for start, stop in ends
+        for effect in paired(f"{start:g} to {stop:g}", runs[stop], runs[start], measure)
+    )
+
+
+class MatchedUtility(NamedTuple):
+    ratio: float  # Of the worse's epsilon to the better's; nan where it cannot be said
+    level: float  # The mean at which they are compared
+    # `"lower"`: the ratio is at least this, since the better one reaches the level already at its
+    # smallest epsilon, or the worse one never does (then the ratio is of the worse's largest
+    # epsilon). `"upper"`: at most this, for the same reasons the other way round.
+    bound: Literal["exact", "lower", "upper"]
+
+
+def matched_utility(
+    better: Curve, worse: Curve, level: float | None = None, *, higher: bool = True
+) -> MatchedUtility:
+    """Compare two curves over epsilon where they reach the same mean.
+
+    Epsilon is interpolated in its logarithm, on the monotone envelope of the means (a mechanism
+    with more epsilon may always add noise, so a dip is noise of the measurement).
+    """
+    sign = 1.0 if higher else -1.0
+    nothing = MatchedUtility(math.nan, math.nan, "exact")
+    if better.x.size == 0 or worse.x.size == 0:
+        return nothing
+    own, other = (_envelope(curve, sign) for curve in (better, worse))
+    wanted = min(own[-1], other[-1]) if level is None else sign * level
+    at_better, better_low = _reach(better.x, own, wanted)
+    at_worse, worse_low = _reach(worse.x, other, wanted)
+    level = sign * wanted
+    never = math.isnan(at_better) and math.isnan(at_worse)
+    if never or (better_low and worse_low):  # or both are there from the start
+        return nothing._replace(level=level)
+    if math.isnan(at_better):
+        at_better, worse_low = float(better.x[-1]), True
+    elif math.isnan(at_worse):
+        at_worse, better_low = float(worse.x[-1]), True
+    bound: Literal["exact", "lower", "upper"] = (
+        "lower" if better_low else "upper" if worse_low else "exact"
+    )
+    return MatchedUtility(at_worse / at_better, level, bound)
+
+
+def _envelope(curve: Curve, sign: float) -> FloatArray:
+    return np.asarray(np.maximum.accumulate(sign * curve.mean), dtype=np.float64)
+
+
+def _reach(x: FloatArray, values: FloatArray, level: float) -> tuple[float, bool]:
+    """Where rising values first reach a level, and whether that is at the very start."""
+    reached = np.flatnonzero(values >= level - 1e-12)
+    if reached.size == 0:
+        return math.nan, False
+    first = int(reached[0])
+    if first == 0:
+        return float(x[0]), bool(values[0] > level + 1e-12 or values.size == 1)
+    if values[first] <= level + 1e-12:
+        return float(x[first]), False
+    part = (level - values[first - 1]) / (values[first] - values[first - 1])
+    logs = np.log(x[first - 1 : first + 1])
+    return float(np.exp(logs[0] + part * (logs[1] - logs[0]))), False
 
 
 def ratios(
@@ -350,7 +363,6 @@ def ratios(
 
 
 def _means(found: dict[float, dict[int, float]], runs: Sequence[int]) -> Curve:
-    """The curve of some runs' means."""
     wanted = set(runs)
     x = [at for at in sorted(found) if found[at].keys() & wanted]
     mean = [float(np.mean([v for run, v in found[at].items() if run in wanted])) for at in x]

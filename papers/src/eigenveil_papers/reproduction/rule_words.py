@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import get_args
 
 import numpy as np
 
@@ -27,35 +26,40 @@ _MOST = 6
 def texts_of(
     parts: Sequence[ClaimPart], verdicts: Sequence[Verdict], measure: Measure, count: int
 ) -> list[str]:
-    """Of each part, or of many how many have which verdict, and their two ends."""
+    """Of each part, or of many their two ends and those that are contradicted or not tested."""
     if len(parts) <= _MOST:
         several = len(parts) > 1
         return [
-            (f"{part.name}, {verdict}: " if several else f"{part.name}: " if part.name else "")
+            (f"{part.name}, {_brief(of)}: " if several else f"{part.name}: " if part.name else "")
             + _described(part, measure, count)
-            for part, verdict in zip(parts, verdicts, strict=True)
+            for part, of in zip(parts, verdicts, strict=True)
         ]
-    counts = Counter(verdicts)
-    told = [f"{v} in {counts[v]}" for v in get_args(Verdict) if counts[v]]
-    texts = [f"of {len(parts)} parts {', '.join(told)}"]
+    texts = [f"{len(parts)} parts"]
     if parts[0].asks in ("better", "not worse", "same"):
         ends = [e.interval(count) for part in parts for e in part.effects]
-        texts.append(f"of {len(ends)} comparisons {_sides(ends, measure)}")
+        texts = [f"of {len(ends)} comparisons in {len(parts)} parts {_sides(ends, measure)}"]
     each = [(e, part.name) for part in parts for e in part.effects[: _told(part)]]
     each.sort(key=lambda one: one[0].value)
     for what, (effect, name) in (("least", each[0]), ("most", each[-1])):
         end = effect.interval(count)
         said = _one(effect, end, measure, signed=compares(parts[0]))
         texts.append(f"{what} {said} ({name})")
-    lost = [
-        f"{part.name} ({verdict})"
-        for part, verdict in zip(parts, verdicts, strict=True)
-        if verdict in ("does not hold", "not tested")
-    ]
-    if lost:
-        more = f" and {len(lost) - _MOST} more" if len(lost) > _MOST else ""
-        texts.append(f"not: {', '.join(lost[:_MOST])}{more}")
+    for outcome in ("contradicted", "not tested"):
+        lost = [
+            part.name for part, of in zip(parts, verdicts, strict=True) if of.outcome == outcome
+        ]
+        if lost:
+            more = f" and {len(lost) - _MOST} more" if len(lost) > _MOST else ""
+            texts.append(f"{outcome} in {', '.join(lost[:_MOST])}{more}")
     return texts
+
+
+def _brief(of: Verdict) -> str:
+    if of.positions < 2:
+        return of.outcome
+    counts = {"contradicted": of.contradicted, "undecided": of.undecided}
+    others = "".join(f", {count} {word}" for word, count in counts.items() if count)
+    return f"{of.shown} of {of.positions} shown{others}"
 
 
 def _told(part: ClaimPart) -> int | None:
@@ -95,7 +99,7 @@ def _described(part: ClaimPart, measure: Measure, count: int) -> str:
     return "; ".join(texts)
 
 
-_SIDES = ("ahead", "behind", "no difference", "cannot be told")
+_SIDES = ("ahead", "behind", "no difference", "undecided")
 
 
 def _side(end: Interval, room: float) -> str:
@@ -103,7 +107,7 @@ def _side(end: Interval, room: float) -> str:
         return "ahead"
     if end.high < -room:
         return "behind"
-    return "no difference" if -room <= end.low and end.high <= room else "cannot be told"
+    return "no difference" if -room <= end.low and end.high <= room else "undecided"
 
 
 def _one(effect: Effect, end: Interval, measure: Measure, *, signed: bool) -> str:
@@ -123,22 +127,33 @@ def _span(end: Interval, measure: Measure, *, signed: bool) -> str:
 
 
 def compared(parts: Sequence[ClaimPart], measure: Measure, count: int) -> str:
-    """The margin, the intervals and what could have been shown."""
-    each = [effect for part in parts for effect in part.effects]
+    """The margin, and at which level all intervals hold together."""
     margin = f"Margin {measure.margin:g} {measure.unit}; " if any(map(compares, parts)) else ""
-    drawn = [effect for effect in each if effect.error]
-    if not drawn:
+    if not any(effect.error for part in parts for effect in part.effects):
         return f"{margin}computed, not drawn."
+    return f"{margin}{100 - 100 * MISSES:g} % intervals for all {count} together."
+
+
+def smallest(parts: Sequence[ClaimPart], measure: Measure, count: int) -> str:
+    """The smallest difference beyond the margin that could have been shown, in words."""
+    drawn = [effect for part in parts for effect in part.effects if effect.error]
+    if not drawn:
+        return ""
     needed = np.array([effect.showable(count) for effect in drawn])
     usable = np.minimum(needed[np.isfinite(needed)], measure.most)
     if not usable.size:
-        return f"{margin}of a single run nothing can be told."
-    told = [
-        f"{math.exp(value) if measure.ratio else value:.2g}"
-        for value in (usable.min(), np.median(usable), usable.max())
-    ]
-    return (
-        f"{margin}{100 - 100 * MISSES:g} % intervals for all {count} together. "
-        f"{'A factor' if measure.ratio else 'A difference'} of {told[1]} beyond it would have been "
-        f"shown with a chance of {100 * POWER:g} % (by position {told[0]} to {told[2]})."
+        return "of a single run no difference can be shown"
+    least, usual = (
+        _factor(value) if measure.ratio else f"{value:.2g}"
+        for value in (usable.min(), np.median(usable))
     )
+    usually = f", at half of the positions {usual}" if len(drawn) > 1 else ""
+    return (
+        f"smallest {'factor' if measure.ratio else 'difference'} beyond the margin that could have "
+        f"been shown (chance {100 * POWER:g} %): {least}{usually}"
+    )
+
+
+def _factor(log: float) -> str:
+    """With as many digits as tell it from 1."""
+    return f"{1 + float(f'{math.expm1(log):.1g}'):g}" if log < 1 else f"{math.exp(log):.2g}"

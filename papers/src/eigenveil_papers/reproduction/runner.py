@@ -28,11 +28,8 @@ from eigenveil_papers.reproduction.numbers import Measured, Numbers
 
 
 class RunProgress(NamedTuple):
-    """How far a run is."""
-
     done: int  # Tasks, those of an earlier run among the done ones
     total: int
-    share: float  # Of the expected time, in [0, 1]
     note: str = ""  # What a person should know now, or empty
 
 
@@ -70,9 +67,9 @@ def run(
     except OSError as error:
         raise OutputError("cannot-write", path=out, reason=of_system(error)) from None
     with RunJournal(path, header(experiment, settings, tasks)) as journal:
-        reported = _Progress(tasks, keys, journal.found, progress)
-        reported.notify(journal.note)
         found = {key: journal.found[key] for key in keys if key in journal.found}
+        tell = progress or (lambda _: None)
+        tell(RunProgress(len(found), len(keys), journal.note))
         left = [(key, task) for key, task in zip(keys, tasks, strict=True) if key not in found]
         # long ones first, lest one of them is alone at the end
         left.sort(key=lambda each: -each[1].cost)
@@ -82,7 +79,7 @@ def run(
         for key, points, seconds in itertools.chain(do(beside, jobs), _here(alone, 1)):
             journal.add(key, points, seconds=seconds)
             found[key] = points
-            reported.finish(key)
+            tell(RunProgress(len(found), len(keys)))
     return Numbers(
         Measured(*point, task.run)
         for key, task in zip(keys, tasks, strict=True)
@@ -91,12 +88,10 @@ def run(
 
 
 def journal_path(name: str, out: Path) -> Path:
-    """Where the finished tasks of an experiment are."""
     return out / f"{name}{ENDING}"
 
 
 def check_data(experiment: Experiment, settings: RunSettings) -> None:
-    """Refuse a data set that the experiment does not have."""
     if settings.data is not None and settings.data not in experiment.datasets:
         raise DataError(
             "unknown-data-set",
@@ -115,31 +110,6 @@ def do_task(task: RunTask) -> list[Point]:
             Point(str(panel), str(series), float(x), float(value))
             for panel, series, x, value in task.work(rng, **arguments)
         ]
-
-
-class _Progress:
-    """Counts tasks and their expected time, and tells."""
-
-    def __init__(
-        self,
-        tasks: Sequence[RunTask],
-        keys: Sequence[str],
-        found: dict[str, list[Point]],
-        progress: Progress | None,
-    ) -> None:
-        self._costs = {key: max(task.cost, 1e-9) for key, task in zip(keys, tasks, strict=True)}
-        self._done = {key for key in keys if key in found}
-        self._progress = progress
-
-    def finish(self, key: str) -> None:
-        self._done.add(key)
-        self.notify()
-
-    def notify(self, note: str = "") -> None:
-        if self._progress is not None:
-            whole = sum(self._costs.values()) or 1.0
-            share = sum(self._costs[key] for key in self._done) / whole
-            self._progress(RunProgress(len(self._done), len(self._costs), share, note))
 
 
 _Result = tuple[str, list[Point], float]

@@ -4,19 +4,29 @@ Both say the same three things about the leading subspace of ``A + E``, up to co
 ``s`` for the size of the noise, the energy lost is O(K s), the distance of the subspaces is
 O(s / gap), and the error of the approximation of rank K grows by O(s). Constants are taken from
 their proofs: ``2 K |E|``, ``2 |E| / gap`` and ``2 |E|``, with a bound on the noise's spectral norm
-|E| that fails with chance 1e-6.
+|E| that fails with chance 1e-6. Where a bound is above the largest value that there is, nothing can
+exceed it: it is not tested there. So the orders are asked for, too: the exponents with which what
+is measured and its bound grow.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import product
 from typing import Literal, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from eigenveil_papers.published import PublishedMoment, capepca, second_moment, wishart_sn
+from eigenveil_papers.published import (
+    PublishedMoment,
+    capepca,
+    second_moment,
+    second_moments,
+    wishart_sn,
+)
 from eigenveil_papers.published.moments import pooled_moment
 from eigenveil_papers.published.sn import gauss_deviation
 from eigenveil_papers.reproduction.experiment import (
@@ -30,7 +40,8 @@ from eigenveil_papers.reproduction.experiment import (
 from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import NO_RUNS, chosen
 from eigenveil_papers.reproduction.numbers import FloatArray, Numbers
-from eigenveil_papers.reproduction.rule import ClaimPart, Effect, Measure, decide
+from eigenveil_papers.reproduction.rule import ClaimPart, Effect, Interval, Measure
+from eigenveil_papers.reproduction.tables import about, claims_of
 
 Which = Literal["sn", "capepca"]
 
@@ -38,11 +49,14 @@ _ROWS, _SITES, _DELTA = 20_000, 10, 0.01
 _FEATURES, _COMPONENTS = 64, 4
 _CHANCE = 1e-6  # that the noise's norm is above what the bounds are drawn for, a point
 _EPSILONS: dict[Which, tuple[float, ...]] = {
-    "sn": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
+    "sn": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
     "capepca": (0.01, 0.03, 0.1, 0.3, 1.0),
 }
 _AT: dict[Which, float] = {"sn": 0.1, "capepca": 0.3}
 _SIZES = (16, 32, 64, 128, 256)
+_ROWS_OVER = (2_500, 10_000, 40_000)
+_GAPS = (0.1, 0.3, 1.0, 3.0, 10.0)
+_EPSILON_OVER_GAPS = 1.0
 _COUNTS = (2_000, 8_000, 32_000)
 
 MEASURES = ("energy", "distance", "approximation")
@@ -54,7 +68,7 @@ _YLABEL = {
 
 
 class Measures(NamedTuple):
-    """What the three bounds are about, or the bounds themselves."""
+    """What the three bounds are about, the bounds themselves, or the largest values there are."""
 
     energy: float
     distance: float
@@ -62,7 +76,6 @@ class Measures(NamedTuple):
 
 
 def measures(exact: FloatArray, noisy: FloatArray, count: int) -> Measures:
-    """Of the leading ``count`` directions of a noisy symmetric matrix, both (D, D)."""
     values, vectors = np.linalg.eigh(exact)
     best = vectors[:, -count:]
     found_values, found = np.linalg.eigh(noisy)
@@ -82,6 +95,12 @@ def promised(exact: FloatArray, count: int, norm: float) -> Measures:
     return Measures(2 * count * norm, 2 * norm / gap, 2 * norm)
 
 
+def largest(exact: FloatArray, count: int) -> Measures:
+    """The largest values there are: all of the energy that other directions lack, and opposites."""
+    values = np.linalg.eigvalsh(exact)
+    return Measures(float(values[-count:].sum() - values[:count].sum()), 1.0, math.inf)
+
+
 def norm_of_wishart(features: int, epsilon: float) -> float:
     """SN's noise: the squared largest singular value of a (D, D + 1) Gaussian matrix."""
     tail = math.sqrt(2 * math.log(1 / _CHANCE))
@@ -98,17 +117,23 @@ def norm_of_gauss(features: int, tau: float) -> float:
     return tau * (2 * math.sqrt(features) + 2 * math.sqrt(math.log(2 / _CHANCE)))
 
 
-def strong_rows(rng: np.random.Generator, count: int, features: int) -> FloatArray:
-    """Gaussian rows with K strong directions: variances 4 to 2 and, of the others, 0.2."""
+def strong_rows(
+    rng: np.random.Generator, count: int, features: int, *, gap: float = 0.0
+) -> FloatArray:
+    """Gaussian rows with K strong directions: variances 4 to 2 and, of the others, 0.2.
+
+    With a ``gap`` those of the strong directions are that and up to twice that above the others.
+    """
     variances = np.full(features, 0.2)
-    variances[:_COMPONENTS] = np.linspace(4.0, 2.0, _COMPONENTS)
+    variances[:_COMPONENTS] += gap * np.linspace(2.0, 1.0, _COMPONENTS)
+    if not gap:
+        variances[:_COMPONENTS] = np.linspace(4.0, 2.0, _COMPONENTS)
     return np.asarray(rng.standard_normal((count, features)) * np.sqrt(variances))
 
 
 def _sn(
     moment: PublishedMoment, epsilon: float, rng: np.random.Generator
 ) -> tuple[FloatArray, float]:
-    """The noisy sum, and a bound on the noise's norm."""
     made = wishart_sn(moment, n_components=1, epsilon=epsilon, random_state=rng)
     assert made.released is not None
     return made.released, norm_of_wishart(moment.features, epsilon)
@@ -117,7 +142,6 @@ def _sn(
 def _capepca(
     sites: Sequence[PublishedMoment], epsilon: float, rng: np.random.Generator
 ) -> tuple[FloatArray, float]:
-    """The noisy mean, and a bound on the noise's norm."""
     made = capepca(sites, n_components=1, epsilon=epsilon, delta=_DELTA, random_state=rng)
     assert made.released is not None
     assert made.deviation is not None
@@ -128,7 +152,7 @@ def one_run(
     rng: np.random.Generator,
     *,
     which: Which,
-    sweep: Literal["epsilon", "features"],
+    sweep: Literal["epsilon", "features", "rows"],
     positions: Sequence[float],
 ) -> Iterator[Point]:
     """Measured and promised, at each position of a sweep: panels ``{measure}-{sweep}``."""
@@ -136,10 +160,10 @@ def one_run(
     for x in positions:
         features = int(x) if sweep == "features" else _FEATURES
         epsilon = float(x) if sweep == "epsilon" else _AT[which]
-        if sweep == "features" or exact is None:
-            rows = strong_rows(rng, _ROWS, features)
+        if sweep != "epsilon" or exact is None:
+            rows = strong_rows(rng, int(x) if sweep == "rows" else _ROWS, features)
             moment = second_moment(rows)
-            parts = [second_moment(p, row_bound=moment.row_bound) for p in _split(rows)]
+            parts = second_moments(np.split(rows, _SITES), row_bound=moment.row_bound)
         if which == "sn":
             exact = moment.total
             noisy, norm = _sn(moment, epsilon, rng)
@@ -147,17 +171,30 @@ def one_run(
             exact = moment.mean
             noisy, norm = _capepca(parts, epsilon, rng)
         found, bound = measures(exact, noisy, _COMPONENTS), promised(exact, _COMPONENTS, norm)
-        for name, value, most in zip(MEASURES, found, bound, strict=True):
-            yield Point(f"{name}-{sweep}", "measured", float(x), value)
-            yield Point(f"{name}-{sweep}", "bound", float(x), most)
+        most = largest(exact, _COMPONENTS)
+        for series, values in (("measured", found), ("bound", bound), ("largest", most)):
+            for name, value in zip(MEASURES, values, strict=True):
+                if value < math.inf:
+                    yield Point(f"{name}-{sweep}", series, float(x), value)
+
+
+def over_gaps(rng: np.random.Generator, *, gaps: Sequence[float]) -> Iterator[Point]:
+    """How near SN's subspace is to the exact one, over the gap of the variances: the mean squared
+    cosine, 1 where they are the same.
+    """
+    for gap in gaps:
+        moment = second_moment(strong_rows(rng, _ROWS, _FEATURES, gap=gap))
+        noisy, _ = _sn(moment, _EPSILON_OVER_GAPS, rng)
+        best, kept = (np.linalg.eigh(of)[1][:, -_COMPONENTS:] for of in (moment.total, noisy))
+        yield Point("gap", "measured", gap, float(np.sum((best.T @ kept) ** 2)) / _COMPONENTS)
 
 
 def as_printed(rng: np.random.Generator, *, counts: Sequence[int]) -> Iterator[Point]:
     """Section 4 of 001 to the letter: A is the sum over rows, tau the deviation of their mean."""
     for count in counts:
         rows = strong_rows(rng, count, _FEATURES)
-        moment = second_moment(rows)
-        sites = [second_moment(p, row_bound=moment.row_bound) for p in _split(rows)]
+        bound_of_all = second_moment(rows).row_bound
+        sites = second_moments(np.split(rows, _SITES), row_bound=bound_of_all)
         noisy, _ = _capepca(sites, _AT["capepca"], rng)
         total = pooled_moment(sites).total
         found = measures(total, noisy * count, _COMPONENTS)
@@ -167,171 +204,164 @@ def as_printed(rng: np.random.Generator, *, counts: Sequence[int]) -> Iterator[P
         yield Point("printed", "bound", float(count), bound.energy)
 
 
-def _split(rows: FloatArray) -> list[FloatArray]:
-    size = len(rows) // _SITES
-    return [rows[i * size : (i + 1) * size] for i in range(_SITES)]
-
-
 def _tasks(which: Which, settings: RunSettings) -> list[RunTask]:
-    epsilons: tuple[float, ...] = _EPSILONS[which]
-    sizes: tuple[int, ...] = _SIZES
-    if settings.scale == "toy":
-        epsilons, sizes = epsilons[::2], (16, 64)
+    every = settings.pick(1, 1, 2)
+    sweeps: dict[str, tuple[float, ...]] = {
+        "epsilon": _EPSILONS[which][::every],
+        "features": settings.pick(_SIZES, _SIZES, (16, 64)),
+        "rows": _ROWS_OVER[::every],
+    }
     tasks = []
     for run in settings.repetitions():
-        sweeps = (("epsilon", epsilons), ("features", sizes))
-        tasks += [
-            RunTask(
-                work=one_run,
-                arguments={"which": which, "sweep": sweep, "positions": list(positions)},
-                run=run,
-                cost=2.0,
-            )
-            for sweep, positions in sweeps
-        ]
-        if which == "capepca":
-            counts = list(_COUNTS[:: 2 if settings.scale == "toy" else 1])
-            tasks.append(RunTask(work=as_printed, arguments={"counts": counts}, run=run, cost=1.0))
+        for sweep, of in sweeps.items():
+            given = {"which": which, "sweep": sweep, "positions": list(of)}
+            tasks.append(RunTask(one_run, given, run, 0.2))
+        if which == "sn":
+            tasks.append(RunTask(over_gaps, {"gaps": list(_GAPS[::every])}, run, 0.1))
+        else:
+            tasks.append(RunTask(as_printed, {"counts": list(_COUNTS[::every])}, run, 0.1))
     return tasks
 
 
 def _given(which: Which) -> list[Given]:
-    said = [
+    sites = [chosen("sites, delta", f"{_SITES}, {_DELTA:g}")] if which == "capepca" else []
+    return [
         chosen("rows, features, K", f"{_ROWS:,}, {_FEATURES} or as drawn, {_COMPONENTS}"),
         chosen("spectrum", "K variances from 4 to 2, the others 0.2"),
-        chosen("epsilon", f"as drawn; over the features {_AT[which]:g}"),
+        chosen("epsilon", f"as drawn; over the features and rows {_AT[which]:g}"),
         chosen("constants", "those of the proofs; the noise's norm to a chance of 1e-6"),
+        *sites,
     ]
-    if which == "capepca":
-        said.append(chosen("sites, delta", f"{_SITES}, {_DELTA:g}"))
-    return said
 
 
 _STYLES = {
     "measured": SeriesStyle("measured", "paper"),
     "bound": SeriesStyle("the bound, with its proof's constants", "exact"),
+    "largest": SeriesStyle("the largest value there is", "random"),
 }
-_XLABEL = {"epsilon": "epsilon", "features": "features D"}
+_XLABEL = {"epsilon": "epsilon", "features": "features D", "rows": "rows N"}
 
 
-def _draw(numbers: Numbers, title: str) -> Figure:
+def _fixed(which: Which, over: str) -> str:
+    said = {"epsilon": f"ε={_AT[which]:g}", "features": f"D={_FEATURES}", "rows": f"N={_ROWS:,}"}
+    if over == "gap":
+        said["epsilon"] = f"ε={_EPSILON_OVER_GAPS:g}"
+    said.pop(over, None)
+    more = [f"δ={_DELTA:g}", f"S={_SITES}"] if which == "capepca" else ["δ=0"]
+    return ", ".join([*said.values(), f"K={_COMPONENTS}", *more])
+
+
+def _draw(numbers: Numbers, which: Which, title: str) -> Figure:
+    log = partial(Panel, yscale="log")
     panels = [
-        Panel(
-            key=f"{measure}-{sweep}",
-            title=f"({letter}) {_YLABEL[measure]}",
-            xlabel=label,
-            ylabel=_YLABEL[measure],
-            yscale="log",
-        )
-        for letter, (sweep, label, measure) in zip(
-            "abcdef",
-            ((s, label, m) for s, label in _XLABEL.items() for m in MEASURES),
-            strict=True,
+        log(f"{of}-{sweep}", f"({letter}) {_YLABEL[of]}\n{_fixed(which, sweep)}", label, "")
+        for letter, ((sweep, label), of) in zip(
+            "abcdefghi", product(_XLABEL.items(), MEASURES), strict=True
         )
     ]
-    panels.append(
-        Panel(
-            key="printed",
-            title="(g) energy lost, to the letter:\nA of sums, noise of means",
-            xlabel="rows N",
-            ylabel="energy lost",
-            yscale="log",
-        )
-    )
+    printed = f"(j) to the letter: A of sums, noise of means\n{_fixed(which, 'rows')}"
+    near = f"(j) nearness to the exact subspace\n{_fixed(which, 'gap')}"
+    panels.append(log("printed", printed, "rows N", "energy lost"))
+    panels.append(Panel("gap", near, "eigengap of variances", "cosine^2"))
     return panel_grid(numbers, panels, _STYLES, title=title)
 
 
 SHARE = Measure(unit="of the bound", margin=0.0, digits=".2g")
 """What was measured over its bound."""
+EXPONENT = Measure(unit="in the exponent", margin=0.1, digits=".2f")
+_NEARNESS = Measure(unit="of the mean squared cosine", margin=0.005, most=1.0)
 
 
-def bounded(statement: str, where: str, numbers: Numbers, panels: Iterable[str]) -> Claim:
+def bounded(numbers: Numbers, panels: Iterable[str]) -> list[ClaimPart]:
     """That nothing measured is above its bound: on average at each position, and in any fit.
 
     The mean has an interval over the runs. The largest of all fits has none: the bound is for each
-    fit, but with a chance of 1e-6, so that one above it refutes it.
+    fit, but with a chance of 1e-6, so that one above it refutes it. Where the bound is above the
+    largest value there is, none can be.
     """
     parts = []
     for panel in panels:
-        found, bounds = (numbers.by_run(panel, of) for of in ("measured", "bound"))
-        shares = {
-            x: np.array([runs[run] / bounds[x][run] for run in runs if run in bounds[x]])
-            for x, runs in sorted(found.items())
-            if x in bounds
-        }
-        means = [Effect.of(f"{x:g}", of) for x, of in shares.items() if of.size]
-        if means:
-            fits = np.concatenate(list(shares.values()))
-            means.append(Effect(f"the worst of {fits.size} fits", float(fits.max()), 0.0))
-        parts.append(ClaimPart(name=panel, effects=tuple(means), asks="at most", level=1.0))
-    return decide(statement, where, parts, SHARE)
+        found, most = (_over_bound(numbers, panel, of) for of in ("measured", "largest"))
+        ends = {x: float(most[x].max()) if x in most else math.inf for x in found}
+        means = [
+            Effect.of(f"{x:g}", of, possible=Interval(-math.inf, ends[x]))
+            for x, of in found.items()
+        ]
+        fits = [of for x, of in found.items() if ends[x] > 1.0]
+        if fits:
+            every = np.concatenate(fits)
+            means.append(Effect(f"the worst of {every.size} fits", float(every.max()), 0.0))
+        parts.append(ClaimPart(panel, tuple(means), "at most", 1.0))
+    return parts
 
 
-def _three(numbers: Numbers, where: str, size: str) -> list[Claim]:
-    said = {
-        "energy": f"The subspace captures the exact one's energy less O(K {size}).",
-        "distance": f"The projections are O({size} / gap) apart.",
-        "approximation": f"The error of the approximation of rank K grows by O({size}).",
+def _over_bound(numbers: Numbers, panel: str, series: str) -> dict[float, FloatArray]:
+    found, bounds = (numbers.by_run(panel, of) for of in (series, "bound"))
+    return {
+        x: np.array([runs[run] / bounds[x][run] for run in runs if run in bounds[x]])
+        for x, runs in sorted(found.items())
+        if x in bounds
     }
-    return [
-        bounded(said[measure], where, numbers, [f"{measure}-{sweep}" for sweep in _XLABEL])
-        for measure in MEASURES
-    ]
 
 
-def _claims_of_003(numbers: Numbers, settings: RunSettings) -> list[Claim]:
-    del settings
-    return _three(numbers, "Theorem 2", "D/epsilon")
+def of_order(numbers: Numbers, panels: Iterable[str]) -> tuple[list[ClaimPart], str]:
+    """That nothing measured grows with a larger exponent than its bound; and the exponents.
+
+    Exponents are slopes of logarithms, of each run, over the positions at which the mean is below
+    half of the largest value there is: beyond, nothing grows any more.
+    """
+    parts, said = [], []
+    for panel in panels:
+        most = numbers.curve(panel, "largest")
+        ends = dict(zip(most.x, most.mean, strict=True))
+        curve = numbers.curve(panel, "measured")
+        kept = [x for x, at in zip(curve.x, curve.mean, strict=True) if at < ends.get(x, 1e300) / 2]
+        one, two = (numbers.exponents(panel, of, kept) for of in ("measured", "bound"))
+        if one.size:
+            said.append(f"{panel} {one.mean():.2f} beside {two.mean():.2f}")
+            parts.append(ClaimPart(panel, (Effect.of("", one - two),), "at most", 0.1))
+    return parts, f"exponents, measured beside the bound's: {', '.join(said)}"
 
 
-def _claims_of_001(numbers: Numbers, settings: RunSettings) -> list[Claim]:
-    del settings
-    where = "Section 4, three guarantees"
-    return [
-        *_three(numbers, f"{where}, A as a mean over rows", "tau sqrt(D)"),
-        bounded(
-            "To the letter, where A is the sum over all rows and tau the noise of a mean, the "
-            "energy lost is O(tau K sqrt(D)).",
-            where,
-            numbers,
-            ["printed"],
-        ),
-    ]
+def _claims(figure: str, numbers: Numbers) -> list[Claim]:
+    parts = {of: bounded(numbers, [f"{of}-{sweep}" for sweep in _XLABEL]) for of in MEASURES}
+    parts["printed"] = bounded(numbers, ["printed"])
+    others = dict.fromkeys(parts, SHARE)
+    asides = {}
+    for sweep in _XLABEL:
+        parts[sweep], asides[sweep] = of_order(numbers, [f"{of}-{sweep}" for of in MEASURES])
+    return claims_of(
+        figure,
+        numbers,
+        EXPONENT,
+        {"gap": ["gap"]},
+        parts,
+        others={**others, "gap": _NEARNESS},
+        asides=asides,
+        gap=_GAPS[-1],
+    )
 
 
-_ABOUT = (
-    f"The bounds are stated up to constants; drawn are those of their proofs: twice the noise's "
-    f"spectral norm, for which a bound that fails with chance {_CHANCE:g} is taken. Gaussian rows "
-    f"with {_COMPONENTS} strong directions (variances 4 to 2, the others 0.2), {_ROWS} of them, "
-    f"divided by their largest norm, {_FEATURES} features or as drawn. Where the second bound is "
-    "above 1 the noise is as large as the gap, and it says nothing."
-)
+_WORDS = {"sites": _SITES, "delta": _DELTA, "rows": _ROWS, "features": _FEATURES}
+_WORDS |= {"components": _COMPONENTS, "chance": _CHANCE}
 
 THEOREM2 = Experiment(
     name="003-theorem2",
     title="SN's approximation guarantees (theorem 2) and what is measured",
-    paper="003",
-    about=_ABOUT + f" Over the features epsilon is {_AT['sn']:g}.",
-    datasets=("synthetic",),
+    about=about("003-theorem2", at=_AT["sn"], **_WORDS),
     tasks=lambda settings: _tasks("sn", settings),
-    draw=lambda numbers, _: _draw(numbers, "Theorem 2 of SN: three bounds"),
-    claims=_claims_of_003,
+    draw=lambda numbers, _: _draw(numbers, "sn", "Theorem 2 of SN: three bounds"),
+    claims=lambda numbers, _: _claims("003-theorem2", numbers),
     given=lambda _: _given("sn"),
     runs=NO_RUNS,
 )
 BOUNDS = Experiment(
     name="001-bounds",
     title="capePCA's three guarantees (section 4) and what is measured",
-    paper="001",
-    about=_ABOUT
-    + f" {_SITES} sites, delta {_DELTA:g}; over the features epsilon is {_AT['capepca']:g}. "
-    "The section writes A for the sum over rows and tau for the noise of a mean, which (g) takes "
-    "to the letter: the energy of a sum is N times that of the mean, the bound is not. In all "
-    "other panels A is the mean.",
-    datasets=("synthetic",),
+    about=about("001-bounds", at=_AT["capepca"], **_WORDS),
     tasks=lambda settings: _tasks("capepca", settings),
-    draw=lambda numbers, _: _draw(numbers, "capePCA: three bounds"),
-    claims=_claims_of_001,
+    draw=lambda numbers, _: _draw(numbers, "capepca", "capePCA: three bounds"),
+    claims=lambda numbers, _: _claims("001-bounds", numbers),
     given=lambda _: _given("capepca"),
     runs=NO_RUNS,
 )

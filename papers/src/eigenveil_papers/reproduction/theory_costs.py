@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from eigenveil import FederatedPCA
-from eigenveil.errors import PrivacyError
 from eigenveil_papers.published import capeagn, capepca, dpdispca, full, pooled, second_moments
-from eigenveil_papers.published.cape_pca import (
-    equal_plan,
-    published_variances,
-    times_claimed,
-    unequal_plan,
-)
-from eigenveil_papers.published.moments import PublishedMoment, pooled_moment, unique_entries
+from eigenveil_papers.published.moments import pooled_moment, unique_entries
 from eigenveil_papers.published.orthogonal import gaussian_moments, gaussian_sensitivities
+from eigenveil_papers.published.result import PublishedPCA
 from eigenveil_papers.published.sn import gauss_deviation
-from eigenveil_papers.reproduction.experiment import (
-    Claim,
-    Experiment,
-    Point,
-    RunSettings,
-    RunTask,
-)
+from eigenveil_papers.reproduction.experiment import Claim, Experiment, Point, RunSettings, RunTask
 from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import NO_RUNS, chosen
-from eigenveil_papers.reproduction.numbers import Numbers
-from eigenveil_papers.reproduction.rule import OURS, ClaimPart, Effect, Measure, Scope, decide
+from eigenveil_papers.reproduction.numbers import FloatArray, Numbers
+from eigenveil_papers.reproduction.rule import ClaimPart, Effect, Measure, exactly
+from eigenveil_papers.reproduction.tables import about, claims_of
 from eigenveil_papers.reproduction.theory_bounds import strong_rows
+from eigenveil_papers.reproduction.theory_sensitivity import (
+    DELTA,
+    EPSILON,
+    ROWS_OVER,
+    SIZES_OVER,
+    TIMES,
+    deviations,
+    sensitivities_of_roots,
+    sensitivity_parts,
+)
 
 _SITES, _COMPONENTS, _DELTA = 5, 4, 0.01
 _SIZES = (8, 16, 32, 64)
@@ -42,21 +41,18 @@ _WORD = 8  # bytes of a number, to compare this package's messages
 # -- Communication: every array that goes from one party to another is counted.
 
 
-def _moments(
-    rng: np.random.Generator, features: int, sites: int, rows: int
-) -> list[PublishedMoment]:
-    return second_moments(list(rng.standard_normal((sites, rows, features))))
+def _numbers_in(*messages: Sequence[FloatArray] | None) -> int:
+    return sum(array.size for each in messages for array in each or ())
 
 
 def sent(rng: np.random.Generator, *, features: int, tensors: bool) -> Iterator[Point]:
     """Numbers that all parties together send, of the protocols as they are run."""
     x = float(features)
-    moments = _moments(rng, features, _SITES, 4 * features)
+    moments = second_moments(list(rng.standard_normal((_SITES, 4 * features, features))))
     options = {"n_components": _COMPONENTS, "epsilon": 1.0, "delta": _DELTA, "random_state": rng}
     for noise, series in (("literal", "counted"), ("symmetric", "triangles")):
         made = capepca(moments, noise=noise, **options)  # type: ignore[arg-type]
-        arrays = (made.messages, made.known, made.helper)
-        numbers = sum(each.size for part in arrays if part is not None for each in part)
+        numbers = _numbers_in(made.messages, made.known, made.helper)
         if noise == "symmetric":
             numbers = numbers // features**2 * unique_entries(features, 2)
         yield Point("capepca", series, x, numbers)
@@ -64,12 +60,11 @@ def sent(rng: np.random.Generator, *, features: int, tensors: bool) -> Iterator[
             yield Point("capepca", "with-result", x, numbers + _SITES * made.components.size)
     yield Point("capepca", "promise", x, 3 * _SITES * features**2)
     rank = 2 * _COMPONENTS
-    for name, message in (
-        ("dpdispca", dpdispca(moments, intermediate=rank, **options).messages),  # type: ignore[arg-type]
-        ("full", full(moments, **options).messages),  # type: ignore[arg-type]
+    for name, made in (
+        ("dpdispca", dpdispca(moments, intermediate=rank, **options)),  # type: ignore[arg-type]
+        ("full", full(moments, **options)),  # type: ignore[arg-type]
     ):
-        assert message is not None
-        yield Point("dpdispca", name, x, sum(each.size for each in message))
+        yield Point("dpdispca", name, x, _numbers_in(made.messages))
     yield Point("dpdispca", "promise", x, _SITES * features * rank)
     yield Point("dpdispca", "promise-full", x, _SITES * features**2)
     yield Point("capepca", "eigenveil", x, _bytes_of_ours(rng, features) / _WORD)
@@ -108,71 +103,32 @@ def _bytes_of_ours(rng: np.random.Generator, features: int) -> int:
     return sum(each.sent + each.received for each in made.traffic_.values())
 
 
-def _cost_tasks(settings: RunSettings) -> list[RunTask]:
-    sizes = _SIZES[:3] if settings.scale == "toy" else _SIZES
-    return [
-        RunTask(work=sent, arguments={"features": d, "tensors": True}, run=0, cost=1.0 + d / 16)
-        for d in sizes
-    ]
+def _sent_tasks(settings: RunSettings, *, tensors: bool) -> list[RunTask]:
+    sizes = settings.pick(_SIZES, _SIZES, _SIZES[:3])
+    return [RunTask(sent, {"features": d, "tensors": tensors}, 0, 1.0 + d / 16) for d in sizes]
 
 
 _RATIO = Measure(unit="times what is promised", margin=1.0, ratio=True, digits=".4g")
 _ORDER = Measure(unit="times the variance expected", margin=1.2, ratio=True)
 _ERRORS = Measure(unit="times in the squared error", margin=1.05, ratio=True, less=True)
-_SHARE = Measure(unit="of the random sites", margin=0.0, digits=".1%", most=1.0)
-_ALIKE = Measure(unit="of the sites' variances", margin=0.0, digits=".0%", most=1.0)
-_TIMES = Measure(unit="times", margin=0.0, digits=".3g")
 
 
 def _counted(numbers: Numbers, panel: str, of: str) -> tuple[Effect, ...]:
     """What was counted over what was promised, at each number of features: nothing is drawn."""
     counted, promise = numbers.curve(panel, of), numbers.curve(panel, "promise")
-    return tuple(
-        Effect(f"D = {x:g}", math.log(counted.at(x) / promise.at(x)), 0.0)
-        for x in promise.x
-        if not math.isnan(counted.at(x))
-    )
+    found = {x: counted.at(x) / promise.at(x) for x in promise.x.tolist()}
+    return exactly({x: math.log(of) for x, of in found.items() if not math.isnan(of)}, "D = ")
 
 
-def _equals(statement: str, where: str, numbers: Numbers, panel: str, *, of: str) -> Claim:
-    """That what was counted is what was promised, number for number."""
-    part = ClaimPart(
-        name="counted over promised", effects=_counted(numbers, panel, of), asks="same"
-    )
-    return decide(statement, where, [part], _RATIO)
-
-
-def _cost_claims_001(numbers: Numbers, settings: RunSettings) -> list[Claim]:
+def _cost_claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     del settings
-    return [
-        _equals(
-            "capePCA sends 3 S D^2 numbers: the helper's, the aggregator's and the sites'.",
-            "Section 4, communication cost",
-            numbers,
-            "capepca",
-            of="counted",
-        ),
-        _equals(
-            "capeAGN sends 3 S D^2 + 2 S D^3 + S D K + S K^3 numbers.",
-            "Section 5, communication cost",
-            numbers,
-            "capeagn",
-            of="counted",
-        ),
-        decide(
-            "Masks from keys in place of a helper's matrices need less: all bytes of a study, keys "
-            "and signatures too, divided by 8.",
-            OURS,
-            [
-                ClaimPart(
-                    name="over 3 S D^2",
-                    effects=_counted(numbers, "capepca", "eigenveil"),
-                    asks="at most",
-                )
-            ],
-            _RATIO,
-        ),
-    ]
+    parts = {
+        panel: [ClaimPart("counted over promised", _counted(numbers, panel, "counted"), "same")]
+        for panel in ("capepca", "capeagn")
+    }
+    ours = _counted(numbers, "capepca", "eigenveil")
+    parts["masks from keys"] = [ClaimPart("over 3 S D^2", ours, "at most")]
+    return claims_of("001-costs", numbers, _RATIO, {}, parts)
 
 
 _COST_STYLES = {
@@ -182,18 +138,11 @@ _COST_STYLES = {
     "promise": SeriesStyle("as the paper says", "exact"),
     "eigenveil": SeriesStyle("Eigenveil, all bytes / 8", "ours"),
 }
-
-
-def _cost_panel(key: str, title: str) -> Panel:
-    return Panel(
-        key=key, title=title, xlabel="features D", ylabel="numbers sent in all", yscale="log"
-    )
-
-
-def _draw_costs(numbers: Numbers, settings: RunSettings) -> Figure:
-    del settings
-    panels = [_cost_panel("capepca", "(a) capePCA"), _cost_panel("capeagn", "(b) capeAGN")]
-    return panel_grid(numbers, panels, _COST_STYLES, columns=2, title="Communication")
+_sent = partial(Panel, xlabel="features D", ylabel="numbers sent in all", yscale="log")
+_COST_PANELS = (
+    _sent("capepca", f"(a) capePCA, S={_SITES}, K={_COMPONENTS}"),
+    _sent("capeagn", f"(b) capeAGN, S={_SITES}, K={_COMPONENTS}"),
+)
 
 
 # -- 000: S D R against S D^2, and the variance of what the aggregator computes.
@@ -203,10 +152,20 @@ _MANY_SITES = (2, 4, 8, 16, 32)
 _MANY_ROWS = (2_000, 4_000, 8_000, 16_000)
 
 
+_MEANS: dict[str, Callable[..., PublishedPCA]] = {
+    "pooled": pooled,
+    "full": full,
+    "dpdispca": partial(dpdispca, intermediate=8),
+}
+
+
 def variances(
     rng: np.random.Generator, *, sites: Sequence[int], counts: Sequence[int]
 ) -> Iterator[Point]:
-    """Mean squared error of an entry of the aggregator's matrix, over sites and over all rows."""
+    """Mean squared error of an entry of the aggregator's matrix, over sites and over all rows.
+
+    Over sites also its variance, over the noise.
+    """
     for panel, cases in (
         ("sites", [(s, _ORDER_ROWS) for s in sites]),
         ("rows", [(_SITES, n) for n in counts]),
@@ -217,266 +176,130 @@ def variances(
             exact = pooled_moment(moments).mean
             x = float(number if panel == "sites" else rows)
             options = {"n_components": _COMPONENTS, "epsilon": 0.5, "delta": _DELTA}
-            for name, found in (
-                ("pooled", pooled(moments, random_state=rng, **options)),  # type: ignore[arg-type]
-                ("full", full(moments, random_state=rng, **options)),  # type: ignore[arg-type]
-                (
-                    "dpdispca",
-                    dpdispca(moments, intermediate=8, random_state=rng, **options),  # type: ignore[arg-type]
-                ),
-            ):
-                assert found.released is not None
-                entries = (found.released - exact)[np.tril_indices(_ORDER_FEATURES)]
-                yield Point(panel, name, x, float(np.mean(entries**2)))
+            for name, method in _MEANS.items():
+                found = method(moments, random_state=rng, **options)
+                yield Point(panel, name, x, _square(found.released, exact))
+                if name == "dpdispca":
+                    shrunk = _shrunk(found, features=_ORDER_FEATURES)
+                    yield Point(panel, "shrunk", x, _square(shrunk, exact))
+                if panel == "sites":  # two releases of the same rows differ by noise alone
+                    again = method(moments, random_state=rng, **options).released
+                    yield Point("variance", name, x, _square(found.released, again) / 2)
             tau = gauss_deviation(rows // number * number, epsilon=0.5, delta=_DELTA)
             yield Point(panel, "promise", x, tau**2)
             yield Point(panel, "promise-full", x, number * tau**2)
 
 
+def _square(found: FloatArray | None, other: FloatArray | None) -> float:
+    """The mean squared difference of an entry of the triangle."""
+    assert found is not None
+    assert other is not None
+    return float(np.mean((found - other)[np.tril_indices(len(found))] ** 2))
+
+
+def _shrunk(made: PublishedPCA, *, features: int) -> FloatArray:
+    """The mean of P_s P_s' by an aggregator that knows the noise of equal sites, tau an entry.
+
+    A strength y of a site is worth ``sqrt(y^2 - 4 D tau^2)``, 0 below 2 tau sqrt(D), where all may
+    be noise: the best for the squared error of a matrix of low rank with such noise, for large D.
+    """
+    assert made.messages is not None
+    assert made.deviation is not None
+    edge = 4 * features * made.deviation**2
+    total = np.zeros((features, features))
+    for root in made.messages:
+        strengths = np.sum(root**2, axis=0)
+        worth = np.sqrt(np.maximum(strengths**2 - edge, 0.0)) / np.maximum(strengths, 1e-300)
+        total += (root * worth) @ root.T
+    return total / len(made.messages)
+
+
 def _order_tasks(settings: RunSettings) -> list[RunTask]:
-    every = 2 if settings.scale == "toy" else 1
-    sites, counts = list(_MANY_SITES[::every]), list(_MANY_ROWS[::every])
-    arguments = {"sites": sites, "counts": counts}
-    tasks = [
-        RunTask(work=variances, arguments=arguments, run=run, cost=1.0)
-        for run in settings.repetitions()
+    every = settings.pick(1, 1, 2)
+    arguments = {"sites": list(_MANY_SITES[::every]), "counts": list(_MANY_ROWS[::every])}
+    roots = {"counts": list(ROWS_OVER[::every]), "steps": settings.pick(1500, 500, 300)}
+    return [
+        *(RunTask(variances, arguments, run) for run in settings.repetitions()),
+        *_sent_tasks(settings, tensors=False),
+        *(RunTask(sensitivities_of_roots, roots, r, 6.0) for r in range(settings.pick(3, 2, 1))),
+        RunTask(deviations, {"sizes": list(SIZES_OVER)}),
     ]
-    sizes = _SIZES[:3] if settings.scale == "toy" else _SIZES
-    tasks += [RunTask(work=sent, arguments={"features": d, "tensors": False}) for d in sizes]
-    return tasks
-
-
-_LIMIT = "Section 3, limit on performance"
 
 
 def _order_claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     del settings
-    panels = ("sites", "rows")
-    return [
-        _equals(
-            "DPdisPCA's sites send S D R numbers.",
-            "Section 3, communication cost",
-            numbers,
-            "dpdispca",
-            of="dpdispca",
-        ),
-        Scope(numbers, _LIMIT, panels, _ORDER).same(
-            "With a trusted aggregator the noise's variance is proportional to 1/N^2.",
-            "pooled",
-            "promise",
-        ),
-        Scope(numbers, _LIMIT, panels, _ORDER).same(
-            "Where sites send D x D it is proportional to S/N^2.", "full", "promise-full"
-        ),
-        Scope(numbers, _LIMIT, panels, _ERRORS).better(
-            "The mean of P_s P_s' has a larger variance than that of D x D messages "
-            "(here: mean squared error of an entry).",
-            "full",
-            "dpdispca",
-        ),
-    ]
+    parts, exponents = sensitivity_parts(numbers)
+    counted = _counted(numbers, "dpdispca", "dpdispca")
+    sent = [ClaimPart("counted over promised", counted, "same")]
+    return claims_of(
+        "000-orders",
+        numbers,
+        _ERRORS,
+        {"errors": ("sites", "rows"), "noise": ("variance",)},
+        {"sent": sent, **parts},
+        others={"sent": _RATIO, "same": _ORDER, **dict.fromkeys(parts, TIMES)},
+        asides={"much higher": exponents},
+        epsilon=EPSILON,
+        delta=DELTA,
+    )
 
 
 _ORDER_STYLES = {
     "dpdispca": SeriesStyle("DPdisPCA", "paper"),
+    "shrunk": SeriesStyle("DPdisPCA, its noise known", "repaired"),
     "full": SeriesStyle("sites send D x D", "paper-2"),
     "pooled": SeriesStyle("pooled rows", "baseline"),
     "promise": SeriesStyle("as the paper says: S D R; c / N^2", "exact"),
     "promise-full": SeriesStyle("as the paper says: S D^2; c S / N^2", "exact-2"),
+    "root": SeriesStyle("P_s, R = 2 of 4", "level-3"),
+    "root-all": SeriesStyle("P_s, R = D = 4", "repaired-2"),
+    "moment": SeriesStyle("A_s", "baseline-2"),
+    "laplace": SeriesStyle("Laplace, by L1", "baseline-3"),
+    "gauss": SeriesStyle("Gauss, by L2", "baseline-4"),
 }
 
 
-def _draw_orders(numbers: Numbers, settings: RunSettings) -> Figure:
-    del settings
-    error = {"ylabel": "mean squared error of an entry", "yscale": "log"}
-    panels = [
-        _cost_panel("dpdispca", f"(a) numbers sent, R = {2 * _COMPONENTS}"),
-        Panel(key="sites", title=f"(b) N = {_ORDER_ROWS}", xlabel="sites S", **error),  # type: ignore[arg-type]
-        Panel(key="rows", title=f"(c) S = {_SITES}", xlabel="rows N", **error),  # type: ignore[arg-type]
-    ]
-    return panel_grid(numbers, panels, _ORDER_STYLES, title="DPdisPCA: orders of cost and of error")
-
-
-# -- 001, section 3.1: where its solution exists, what it gives away, and what a masked sum gives.
-
-_DRAWS = {"full": 2000, "fast": 400, "toy": 100}
-_UP_TO = (2, 3, 4, 5, 6, 8)
-KINDS = {
-    "rows": "rows differ, weights by rows, one target",
-    "targets": "rows and targets differ, weights by rows",
-    "quality": "rows, targets and quality weights differ",
-}
-
-
-def unequal(rng: np.random.Generator, *, sites: Sequence[int], draws: int) -> Iterator[Point]:
-    """Random sites: the share that section 3.1 serves, and mu and noise where it does and not."""
-    for number in sites:
-        x = float(number)
-        for kind in KINDS:
-            shares, losses, masked = [], [], []
-            for _ in range(draws):
-                rows = np.exp(rng.uniform(math.log(100), math.log(10_000), number)).round()
-                epsilon = np.full(number, 0.5)
-                if kind != "rows":
-                    epsilon = np.exp(rng.uniform(math.log(0.1), 0.0, number))
-                weights = rows / rows.sum()
-                if kind == "quality":
-                    weights = weights * rng.uniform(0.25, 1.0, number)
-                    weights /= weights.sum()
-                tau = math.sqrt(2 * math.log(1.25 / _DELTA)) / (rows * epsilon)
-                one = math.sqrt(2 * math.log(1.25 / _DELTA)) / (rows.sum() * epsilon.min())
-                masked.append(float(np.max(weights * tau)) / one)
-                try:
-                    plan = unequal_plan(weights.tolist(), tau.tolist(), one)
-                except PrivacyError:
-                    shares.append(0.0)
-                    continue
-                shares.append(1.0)
-                losses.append(float(times_claimed(plan).max()))
-            yield Point("share", kind, x, float(np.mean(shares)))
-            yield Point("masked", kind, x, float(np.mean(masked)))
-            if losses:
-                yield Point("loss", kind, x, float(np.median(losses)))
-        yield Point("loss", "equal", x, float(times_claimed(equal_plan(number, 1.0)).max()))
-
-
-def _unequal_tasks(settings: RunSettings) -> list[RunTask]:
-    sites = _UP_TO[:4] if settings.scale == "toy" else _UP_TO
-    arguments = {"draws": _DRAWS[settings.scale]}
-    return [
-        RunTask(work=unequal, arguments={**arguments, "sites": [s]}, run=run, cost=2.0)
-        for s in sites
-        for run in settings.repetitions(full=3, fast=3, toy=3)
-    ]
-
-
-def _unequal_claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
-    del settings
-    where = "Section 3.1"
-    alike = _reduces()
-    return [
-        Scope(numbers, where, (), _SHARE).holds_for(
-            "The solution given solves the problem (share of random sites for which all its "
-            "variances are 0 or more).",
-            _of_kinds("share"),
-            least=1.0,
-        ),
-        decide(
-            "With weights N_s/N it reduces to CAPE (equal sites: the variances of equation 2; "
-            "here: the share of sites that have another).",
-            where,
-            [
-                ClaimPart(name=f"S = {sites}", effects=(Effect("", others, 0.0),), asks="at most")
-                for sites, others, _ in alike
-            ],
-            _ALIKE,
-            aside="; ".join(f"S = {sites}: {told}" for sites, _, told in alike),
-        ),
-        Scope(numbers, where, (), _TIMES).holds_for(
-            "Each site's message has the guarantee that the site requires, against the aggregator "
-            "(where a solution exists; here: mu of the worst site over the claimed one, in the "
-            "median).",
-            _of_kinds("loss"),
-            most=1.0,
-        ),
-        Scope(numbers, OURS, (), _TIMES).holds_for(
-            "A masked sum of the same weighted statistics meets every requirement with no more "
-            "noise than one curator's for the strictest site's target.",
-            _of_kinds("masked"),
-            most=1.0,
-        ),
-    ]
-
-
-def _of_kinds(panel: str) -> list[tuple[str, str, str]]:
-    return [(name, panel, kind) for kind, name in KINDS.items()]
-
-
-def _reduces() -> list[tuple[int, float, str]]:
-    """For each number of equal sites: the share of them without equation 2's variance, and why."""
-    found = []
-    for sites in _UP_TO:
-        plan = equal_plan(sites, 1.0)
-        try:
-            other = unequal_plan(plan.weights.tolist(), plan.requirements.tolist(), plan.pooled)
-        except PrivacyError:
-            found.append((sites, 1.0, "no solution"))
-            continue
-        own = np.array([each.g for each in other.variances])
-        others = float(np.mean(~np.isclose(own, published_variances(sites, 1.0).g)))
-        found.append((sites, others, f"own noise {own.min():.3g} to {own.max():.3g}"))
-    return found
-
-
-_UNEQUAL_STYLES = {
-    "rows": SeriesStyle(KINDS["rows"], "paper"),
-    "targets": SeriesStyle(KINDS["targets"], "paper-2"),
-    "quality": SeriesStyle(KINDS["quality"], "baseline"),
-    "equal": SeriesStyle("equal sites (equation 2)", "exact"),
-}
-
-
-def _draw_unequal(numbers: Numbers, settings: RunSettings) -> Figure:
-    del settings
-    panels = [
-        Panel(key=key, title=title, xlabel="sites S", ylabel=label)
-        for key, title, label in (
-            ("share", "(a) served by section 3.1", "share of random sites"),
-            ("loss", "(b) mu of the aggregator's view", "worst site, times the claimed"),
-            ("masked", "(c) noise of a masked sum", "times one curator's"),
-        )
-    ]
-    return panel_grid(numbers, panels, _UNEQUAL_STYLES, title="Sites that differ")
+_LAPLACE = f"ε=0.5, δ={_DELTA:g} (Laplace 0)"
+_FIXED = f"ε=0.5, δ={_DELTA:g}, D={_ORDER_FEATURES}"
+_error = partial(Panel, ylabel="mean squared error of an entry", yscale="log")
+_ORDER_PANELS = (
+    _sent("dpdispca", f"(a) numbers sent\nS={_SITES}, K={_COMPONENTS}, R=8"),
+    _error("sites", f"(b) error\n{_FIXED}, N={_ORDER_ROWS}", "sites S"),
+    _error("rows", f"(c) error\n{_FIXED}, S={_SITES}", "rows N"),
+    _error(
+        "variance",
+        f"(d) variance\n{_FIXED}, N={_ORDER_ROWS}",
+        "sites S",
+        ylabel="variance of an entry",
+    ),
+    _error("root", "(e) sensitivity, as found\nD=4", "rows N_s", ylabel="L2 sensitivity"),
+    _sent("laplace", f"(f) noise of A_s\n{_LAPLACE}", ylabel="deviation times N_s"),
+)
 
 
 COSTS = Experiment(
     name="001-costs",
     title="Numbers that capePCA and capeAGN send, counted",
-    paper="001",
-    about=f"{_SITES} sites, K = {_COMPONENTS}. Every array that one party sends to another is "
-    "counted when the protocol is run, the helper's too. Beside it all bytes of a study of this "
-    "package (masks expanded from keys that sites agree on), divided by 8.",
-    datasets=("synthetic",),
-    tasks=_cost_tasks,
-    draw=_draw_costs,
-    claims=_cost_claims_001,
+    about=about("001-costs", sites=_SITES, components=_COMPONENTS),
+    tasks=lambda settings: _sent_tasks(settings, tensors=True),
+    draw=lambda numbers, _: panel_grid(
+        numbers, _COST_PANELS, _COST_STYLES, columns=2, title="Communication"
+    ),
+    claims=_cost_claims,
     given=lambda _: [
         chosen("sites S, K", f"{_SITES}, {_COMPONENTS}"),
         chosen("what is counted", "every number that a party sends to another, in a run"),
     ],
     runs=NO_RUNS,
 )
-UNEQUAL = Experiment(
-    name="001-unequal",
-    title="Sites that differ (section 3.1): where its solution exists, and what it shows",
-    paper="001",
-    about="Rows of a site between 100 and 10,000 and targets between 0.1 and 1 (both even in their "
-    "logarithms), quality weights by rows times 0.25 to 1, delta 0.01. One curator's noise is that "
-    "for all rows at the strictest site's target. (b) is computed from the joint covariance of the "
-    "messages, (c) is the largest weight times requirement over one curator's noise.",
-    datasets=("synthetic",),
-    tasks=_unequal_tasks,
-    draw=_draw_unequal,
-    claims=_unequal_claims,
-    given=lambda settings: [
-        chosen("random sites, a run", f"{_DRAWS[settings.scale]:,} for each S and kind"),
-        chosen("rows of a site", "100 to 10,000, even in their logarithms"),
-        chosen("epsilon of a site", "0.5, or 0.1 to 1, even in their logarithms"),
-        chosen("delta", f"{_DELTA:g}"),
-        chosen("weights", "by rows, or those times 0.25 to 1"),
-    ],
-    runs=NO_RUNS,
-)
 ORDERS = Experiment(
     name="000-orders",
     title="DPdisPCA's orders of communication and of variance",
-    paper="000",
-    about=f"Gaussian rows of {_ORDER_FEATURES} features, four of them strong, epsilon 0.5, delta "
-    f"{_DELTA:g}, R = 8. An entry's squared error is against the exact second moment of all rows; "
-    "c is the classic calibration's.",
-    datasets=("synthetic",),
+    about=about("000-orders", features=_ORDER_FEATURES, delta=_DELTA),
     tasks=_order_tasks,
-    draw=_draw_orders,
+    draw=lambda numbers, _: panel_grid(
+        numbers, _ORDER_PANELS, _ORDER_STYLES, title="DPdisPCA: orders of cost and of error"
+    ),
     claims=_order_claims,
     given=lambda _: [
         chosen("features, K, R", f"{_ORDER_FEATURES}, {_COMPONENTS}, 8"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -12,17 +13,12 @@ from matplotlib.figure import Figure
 from eigenveil_papers.published import PublishedMoment, mod_sulq
 from eigenveil_papers.published.federated_pca import streaming_mod_sulq
 from eigenveil_papers.published.sulq import omega, smallest_batch
-from eigenveil_papers.reproduction.experiment import (
-    Claim,
-    Experiment,
-    Point,
-    RunSettings,
-    RunTask,
-)
+from eigenveil_papers.reproduction.experiment import Claim, Experiment, Point, RunSettings, RunTask
 from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.given import NO_RUNS, chosen
 from eigenveil_papers.reproduction.numbers import FloatArray, Numbers
-from eigenveil_papers.reproduction.rule import TIMES, ClaimPart, Effect, Measure, decide
+from eigenveil_papers.reproduction.rule import TIMES, ClaimPart, Effect, Measure, exactly
+from eigenveil_papers.reproduction.tables import about, claims_of
 
 _EPSILON, _DELTA = 1.0, 0.05
 _SIZES = (16, 32, 64, 128, 256)
@@ -56,17 +52,12 @@ def overlaps(rng: np.random.Generator, *, features: int, draws: int) -> Iterator
         mask = omega(_EPSILON, _DELTA, features, rows)
         found: dict[str, list[float]] = {method: [] for method in METHODS}
         for _ in range(draws):
-            symmetric = mod_sulq(
-                moment, n_components=1, epsilon=_EPSILON, delta=_DELTA, random_state=rng
-            )
+            target = {"n_components": 1, "epsilon": _EPSILON, "delta": _DELTA}
+            symmetric = mod_sulq(moment, random_state=rng, **target)  # type: ignore[arg-type]
             found["mod-sulq"].append(abs(float(symmetric.components[0, 0])))
             for method, rank in (("iteration", features), ("iteration-6", 6)):
                 basis = streaming_mod_sulq(
-                    block,
-                    rank=rank,
-                    deviation=mask,
-                    columns=max(1, features // 8),
-                    rng=rng,
+                    block, rank=rank, deviation=mask, columns=max(1, features // 8), rng=rng
                 ).basis
                 found[method].append(abs(float(basis[0, 0])))
         for method, values in found.items():
@@ -81,16 +72,12 @@ def batches(
     As printed, ``T = 1/omega_0 [4 D/eps sqrt(...) + sqrt(2/eps)]^-1``.
     """
     del rng
-    for omega_0 in wanted:
-        for size in features:
-            one = omega(_EPSILON, _DELTA, size, 1)
-            printed = max(1, math.ceil(1 / (omega_0 * one)))
-            repaired = smallest_batch(omega_0, epsilon=_EPSILON, delta=_DELTA, features=size)
-            panel = f"batch-{omega_0:g}"
-            for series, rows in (("printed", printed), ("repaired", repaired)):
-                yield Point(
-                    panel, series, float(size), omega(_EPSILON, _DELTA, size, rows) / omega_0
-                )
+    for omega_0, size in product(wanted, features):
+        printed = max(1, math.ceil(1 / (omega_0 * omega(_EPSILON, _DELTA, size, 1))))
+        repaired = smallest_batch(omega_0, epsilon=_EPSILON, delta=_DELTA, features=size)
+        for series, rows in (("printed", printed), ("repaired", repaired)):
+            over = omega(_EPSILON, _DELTA, size, rows) / omega_0
+            yield Point(f"batch-{omega_0:g}", series, float(size), over)
 
 
 def _sizes(settings: RunSettings) -> tuple[int, ...]:
@@ -100,17 +87,12 @@ def _sizes(settings: RunSettings) -> tuple[int, ...]:
 def _tasks(settings: RunSettings) -> list[RunTask]:
     sizes = _sizes(settings)
     tasks = [
-        RunTask(
-            work=overlaps,
-            arguments={"features": size, "draws": _DRAWS},
-            run=run,
-            cost=0.1 + (size / 64) ** 2,
-        )
+        RunTask(overlaps, {"features": size, "draws": _DRAWS}, run, 0.1 + (size / 110) ** 2)
         for size in sizes
         for run in settings.repetitions()
     ]
     arguments = {"features": list(sizes), "wanted": list(_WANTED)}
-    return [*tasks, RunTask(work=batches, arguments=arguments, cost=0.1)]
+    return [*tasks, RunTask(batches, arguments, cost=0.1)]
 
 
 class Needed(NamedTuple):
@@ -122,7 +104,6 @@ class Needed(NamedTuple):
 
 
 def needed(x: FloatArray, values: FloatArray) -> Needed:
-    """Of one curve over ascending positions."""
     above = np.flatnonzero(values >= _LEVEL)
     if not above.size:
         return Needed(float(x[-1]), 1)
@@ -133,6 +114,11 @@ def needed(x: FloatArray, values: FloatArray) -> Needed:
     return Needed(float(x0 + (x1 - x0) * (_LEVEL - y0) / (y1 - y0)), 0)
 
 
+def _by_size(numbers: Numbers) -> dict[int, str]:
+    """The panels of cosines, by D."""
+    return dict(sorted((int(panel[1:]), panel) for panel in numbers.panels if panel[0] == "d"))
+
+
 def growth(numbers: Numbers, method: str) -> Effect | None:
     """The exponent of D with which the rows needed grow beyond :func:`order`, over the runs.
 
@@ -140,15 +126,13 @@ def growth(numbers: Numbers, method: str) -> Effect | None:
     some D, so it is of the exponent.
     """
     curves: dict[int, dict[int, Needed]] = {}
-    for panel in numbers.panels:
-        if panel[0] == "d":
-            by_run: dict[int, list[tuple[float, float]]] = {}
-            for x, runs in sorted(numbers.by_run(panel, method).items()):
-                for run, value in runs.items():
-                    by_run.setdefault(run, []).append((x, value))
-            for run, points in by_run.items():
-                curve = np.array(points)
-                curves.setdefault(run, {})[int(panel[1:])] = needed(curve[:, 0], curve[:, 1])
+    for size, panel in _by_size(numbers).items():
+        by_run: dict[int, list[tuple[float, float]]] = {}
+        for x, runs in sorted(numbers.by_run(panel, method).items()):
+            for run, value in runs.items():
+                by_run.setdefault(run, []).append((x, value))
+        for run, points in by_run.items():
+            curves.setdefault(run, {})[size] = needed(*np.array(points).T)
     slopes, below, above = [], False, False
     for found in curves.values():
         if len(found) < 2:
@@ -162,79 +146,31 @@ def growth(numbers: Numbers, method: str) -> Effect | None:
     return Effect.of("", np.array(slopes), below=below, above=above) if slopes else None
 
 
-EXPONENT = Measure(unit="", margin=0.0, digits=".2f")
-
-
-def _complexity(statement: str, where: str, numbers: Numbers, method: str) -> Claim:
-    """That the rows needed grow no faster than the order."""
-    found = growth(numbers, method)
-    told = []
-    for panel in sorted((p for p in numbers.panels if p[0] == "d"), key=lambda p: int(p[1:])):
-        curve = numbers.curve(panel, method)
-        if curve.x.size:
-            rows, bound = needed(curve.x, curve.mean)
-            least = {-1: "less than ", 0: "", 1: "more than "}[bound]
-            told.append(f"{least}{rows:.2f} at D = {panel[1:]}")
-    part = ClaimPart(
-        name="exponent of D beyond the order",
-        effects=() if found is None else (found,),
-        asks="at most",
-        level=_ROOM,
-    )
-    return decide(
-        statement,
-        where,
-        [part],
-        EXPONENT,
-        aside=f"rows for |<v1, v1^>| = {_LEVEL:g} over the order: {', '.join(told)}",
-    )
+_EXPONENT = Measure(unit="", margin=0.0, digits=".2f")
 
 
 def _claims(numbers: Numbers, settings: RunSettings) -> list[Claim]:
     del settings
-    three = "Lemma 2(3)"
-    claims = [
-        _complexity(
-            "Iteration (7) inherits MOD-SuLQ's sample complexity (all directions kept).",
-            three,
-            numbers,
-            "iteration",
-        ),
-        _complexity(
-            "It does so in limited memory (6 directions kept, as in the paper's experiments).",
-            three,
-            numbers,
-            "iteration-6",
-        ),
-        _complexity(
-            "MOD-SuLQ itself has that sample complexity.",
-            "Section 3.3; Chaudhuri et al. 2013",
-            numbers,
-            "mod-sulq",
-        ),
-    ]
-    for series, words in (("printed", "as printed"), ("repaired", "its exponent -1 left out")):
-        parts = [
-            ClaimPart(
-                name=f"omega_0 = {omega_0:g}",
-                effects=tuple(
-                    Effect(f"D = {x:g}", float(np.log(value)), 0.0)
-                    for x, value in numbers.points(f"batch-{omega_0:g}", series)
-                ),
-                asks="at most",
-            )
-            for omega_0 in _WANTED
-        ]
-        claims.append(
-            decide(
-                f"From T rows on the mask's variance is omega_0^2 ({words}; here: its deviation at "
-                "T, over omega_0, is at most 1).",
-                "Lemma 2(2)",
-                parts,
-                TIMES,
-            )
-        )
-    return claims
+    parts, asides = {}, {}
+    for method in METHODS:
+        found, told = growth(numbers, method), []
+        for size, panel in _by_size(numbers).items():
+            curve = numbers.curve(panel, method)
+            if curve.x.size:
+                rows, bound = needed(curve.x, curve.mean)
+                least = {-1: "less than ", 0: "", 1: "more than "}[bound]
+                told.append(f"{least}{rows:.2f} at D = {size}")
+        effects = () if found is None else (found,)
+        parts[method] = [ClaimPart("exponent of D beyond the order", effects, "at most", _ROOM)]
+        asides[method] = f"rows for |<v1, v1^>| = {_LEVEL:g} over the order: {', '.join(told)}"
+    for series in ("printed", "repaired"):
+        parts[series] = []
+        for omega_0 in _WANTED:
+            over = numbers.worst(f"batch-{omega_0:g}", series)
+            logs = exactly({x: float(np.log(value)) for x, value in over.items()}, "D = ")
+            parts[series].append(ClaimPart(f"omega_0 = {omega_0:g}", logs, "at most"))
+    others = dict.fromkeys(METHODS, _EXPONENT)
+    return claims_of("002-lemma2", numbers, TIMES, {}, parts, others=others, asides=asides)
 
 
 _STYLES = {
@@ -248,40 +184,30 @@ _STYLES = {
 
 def _draw(numbers: Numbers, settings: RunSettings) -> Figure:
     del settings
-    sizes = sorted(int(panel[1:]) for panel in numbers.panels if panel[0] == "d")
+    sizes, at = _by_size(numbers), f"ε={_EPSILON:g}, δ={_DELTA:g}"
+    letters = iter("abcdefg")
     panels = [
         Panel(
-            key=f"d{size}",
-            title=f"({letter}) D = {size}",
-            xlabel="rows over the order",
-            ylabel="|<v1, v1^>|",
+            panel,
+            f"({next(letters)}) D={size}, {at}",
+            "rows over the order",
+            "|<v1, v1^>|",
             ylim=(0.0, 1.05),
         )
-        for letter, size in zip("abcdef", sizes, strict=False)
+        for size, panel in sizes.items()
     ]
-    panels.append(
-        Panel(
-            key=f"batch-{_WANTED[1]:g}",
-            title=f"({'abcdefg'[len(sizes)]}) mask at T rows, omega_0 = {_WANTED[1]:g}",
-            xlabel="features D",
-            ylabel="deviation over omega_0",
-            yscale="log",
-        )
-    )
+    batch = f"({next(letters)}) mask at T rows\nomega_0={_WANTED[1]:g}, {at}"
+    key, deviation = f"batch-{_WANTED[1]:g}", "deviation over omega_0"
+    panels.append(Panel(key, batch, "features D", deviation, yscale="log"))
     return panel_grid(numbers, panels, _STYLES, title="Lemma 2 of Federated-PCA")
 
 
 LEMMA2 = Experiment(
     name="002-lemma2",
     title="Lemma 2: block size and sample complexity",
-    paper="002",
-    about=f"One eigenvalue of {_STRONG:g}, all others alike, their sum 1; epsilon {_EPSILON:g}, "
-    f"delta {_DELTA:g}. The second moment is exact and its noise that of n rows, n in units of "
-    "MOD-SuLQ's order D^1.5 sqrt(ln(D^2/delta)) / (epsilon gap) (Chaudhuri et al. 2013). Were the "
-    "order the right one, the curves of all D would be the same. Slices of D/8 columns. The level "
-    f"{_LEVEL:g} was chosen after seeing that 0.5 is near a random direction's 0.2 at D = 16; "
-    f"growth up to D^{_ROOM:g} beyond the order counts as none.",
-    datasets=("synthetic",),
+    about=about(
+        "002-lemma2", strong=_STRONG, epsilon=_EPSILON, delta=_DELTA, level=_LEVEL, room=_ROOM
+    ),
     tasks=_tasks,
     draw=_draw,
     claims=_claims,

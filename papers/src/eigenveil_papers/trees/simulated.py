@@ -1,38 +1,34 @@
-"""A simulated tree of sites in one process, on synthetic rows or on given ones."""
+"""A tree of sites in one process, on made-up rows: what every level does, costs and misses.
+
+The parties are those of a real tree; messages are handed over rather than carried.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.app.parts import Part, TablePart, bytes_text, strongly
+from eigenveil.app.results import view_parts
 from eigenveil.errors import DataError
-from eigenveil.federation.tree.contents import Totals
-from eigenveil.federation.tree.messages import TreeCodec, TreeKeys, TreeMessage
-from eigenveil.federation.tree.nodes import Node, publish
+from eigenveil.federation.tree.messages import Totals, TreeKeys
+from eigenveil.federation.tree.nodes import Node, TreeOutcome, publish, release_sums
 from eigenveil.federation.tree.private import Leaf, TreeStudy
-from eigenveil.federation.tree.rounds import TreeRounds
-from eigenveil.federation.tree.tree import TreePlace
-from eigenveil.linalg.eigen import single_threaded_blas
-from eigenveil.linalg.subspace import Subspace, subspace_of
-from eigenveil.moments.engine import check_block
+from eigenveil.federation.tree.tree import MergeTree, TreePlace
+from eigenveil.linalg.eigen import leading_eigenpairs, left_singular, single_threaded_blas
 from eigenveil.moments.independence import dependence
-from eigenveil.moments.rows import Block
-from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
+from eigenveil.noise.source import noise_source
 from eigenveil.privacy.tree_views import check_arrived
-from eigenveil_papers.trees.faults import Errors, FaultPlan
-from eigenveil_papers.trees.report import TreeLevel, TreeReport, TreeRound
-from eigenveil_papers.trees.subspaces import Subspaces
 
-# Of a row's energy, what lies along the strong directions.
-_SIGNAL = 0.5
+_SIGNAL = 0.5  # Of a row's energy, what lies along the strong directions
+_MOST_PARTIES = 128  # Of a level that are looked at, chosen at random
+_MOST_FEATURES = 4096  # Beyond, the rows' exact second moment is too large to hold
 
 
 class TreeRows:
@@ -50,15 +46,10 @@ class TreeRows:
         deviations = np.sqrt(_SIGNAL * shares / shares.sum())
         self._directions: NDArray[np.float32] = (basis * deviations).T.astype(np.float32)
 
-    def count(self, number: int) -> int:
-        """How many rows a leaf has."""
-        del number
-        return self.rows
-
     def leaf(self, number: int) -> NDArray[np.float64]:
         """The rows of a leaf, shape (rows, features)."""
         rng = np.random.default_rng([self._seed, number])
-        scores = rng.standard_normal((self.rows, self._directions.shape[0]), dtype=np.float32)
+        scores = rng.standard_normal((self.rows, len(self._directions)), dtype=np.float32)
         rows = rng.standard_normal((self.rows, self.features), dtype=np.float32)
         rows *= np.float32(np.sqrt((1.0 - _SIGNAL) / self.features))
         rows += scores @ self._directions
@@ -66,337 +57,286 @@ class TreeRows:
         return rows.astype(np.float64)
 
 
-NEEDS_ALL = "Fill or drop such rows first: what a simulation measures needs all of them."
+def check_share(name: str, value: float) -> None:
+    """Raise unless it is from 0 to below 1."""
+    if not 0 <= value < 1:
+        wanted = "from 0 to below 1, a share of the leaves"
+        raise DataError("out-of-range", name=name, value=value, wanted=wanted)
 
 
-class DealtRows:
-    """Given rows, dealt to the leaves at random: of each as many as of any other, or one less."""
+@dataclass(frozen=True)
+class FaultPlan:
+    """What happens to whom: leaves that never send, leaves that are late, nodes that never send."""
 
-    def __init__(self, rows: NDArray[np.floating[Any]], *, leaves: int, seed: int) -> None:
-        if rows.ndim != 2 or len(rows) < leaves:
-            raise DataError("too-few-rows-for-leaves", rows=len(rows), leaves=leaves)
-        check_block(Block(rows), None, hint=NEEDS_ALL)
-        self.features = rows.shape[1]
-        self._rows = rows
-        order = np.random.default_rng([seed, 3]).permutation(len(rows))
-        self._of_leaf = np.array_split(order, leaves)
+    lost: frozenset[int]
+    late: tuple[int, ...]
+    silent: frozenset[TreePlace]
 
-    def count(self, number: int) -> int:
-        """How many rows a leaf has."""
-        return self._of_leaf[number].size
+    @classmethod
+    def drawn(
+        cls,
+        tree: MergeTree,
+        *,
+        lost: float,
+        late: float,
+        lost_subtrees: int,
+        rng: np.random.Generator,
+    ) -> Self:
+        """At random: so many of all leaves lost, so many of the others late."""
+        check_share("lost", lost)
+        check_share("late", late)
+        inner = [place for level in range(1, tree.depth) for place in tree.places(level)]
+        if not 0 <= lost_subtrees <= len(inner):
+            wanted = f"between 0 and {len(inner)}, the nodes between leaves and root"
+            raise DataError(
+                "out-of-range", name="lost_subtrees", value=lost_subtrees, wanted=wanted
+            )
+        order = rng.permutation(tree.leaf_count).tolist()
+        rest = order[(gone := round(lost * tree.leaf_count)) :]
+        silent = rng.permutation(len(inner))[:lost_subtrees].tolist()
+        return cls(
+            frozenset(order[:gone]),
+            tuple(rest[: round(late * len(rest))]),
+            frozenset(inner[i] for i in silent),
+        )
 
-    def leaf(self, number: int) -> NDArray[np.float64]:
-        """The rows of a leaf, shape (count, features)."""
-        return self._rows[np.sort(self._of_leaf[number])].astype(np.float64)
-
-
-# -- A whole tree in one process: leaves, lost ones, late ones, and what each level costs.
-#
-# The roles are those of a real tree; only the rows may be made up, and messages are handed over
-# rather than carried. Beside the private sums the leaves' subspaces go up too, without noise, for
-# comparison (paper 002, algorithm 1).
-
-
-TreeProgress = Callable[[int, int], None]
+    def arriving(self, tree: MergeTree) -> frozenset[int]:
+        """The leaves whose rows are in the result."""
+        missing = self.lost.union(*(tree.under(place) for place in self.silent))
+        return frozenset(range(tree.leaf_count)) - missing
 
 
 @dataclass
-class _Tally:
-    """What a level has done so far."""
+class TreeLevel:
+    """What one level did."""
 
-    sent: int = 0
-    messages: int = 0
+    level: int  # 0: the leaves
+    parties: int
+    sent: int = 0  # Parties that sent anything; of the root: 1
+    messages: int = 0  # Supplements too, and their size
     bytes: int = 0
-    merged_bytes: int = 0
-    merged_seconds: float = 0.0
+    # Processor time of all parties, and of the one that took longest: adding up rows and drawing
+    # noise (leaves), or reading, adding up and writing messages
+    seconds: float = 0.0
+    slowest: float = 0.0
+    # Share of the best possible energy that K components of a party's first message miss, on
+    # average over the level
+    error: float | None = None
 
 
-class _Pair:
-    """A party of the tree that merges the private sums, and one that merges the subspaces."""
+@dataclass(frozen=True, eq=False)
+class TreeReport:
+    """What a simulated tree did."""
 
-    def __init__(
-        self, codec: TreeCodec[Totals], plain: TreeCodec[Subspace], place: TreePlace
-    ) -> None:
-        self.sums, self.subspaces = Node(codec, place), Node(plain, place)
-        self.seconds, self.sent = 0.0, 0
+    tree: MergeTree
+    levels: tuple[TreeLevel, ...]  # From the leaves to the root
+    outcome: TreeOutcome  # What the root may publish
+    late: int  # Leaves that came after their node had sent
+    rows: int  # In the result
+
+    @property
+    def critical_seconds(self) -> float:
+        """Processor time on the longest way up, were every party a computer of its own (s)."""
+        return sum(level.slowest for level in self.levels)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "leaves": self.tree.leaf_count,
+            "fan_out": self.tree.fan_out,
+            "arrived": int(np.count_nonzero(self.outcome.arrived)),
+            "late": self.late,
+            "rows": self.rows,
+            "critical_seconds": self.critical_seconds,
+            "levels": self.levels,
+            "guarantees": {view: of.as_dict() for view, of in self.outcome.guarantees_.items()},
+        }
+
+    def parts(self) -> Iterator[Part]:
+        names = {0: "leaves", self.tree.depth: "root"}
+        numbers = ("parties", "sent", "messages", "bytes", "all (s)", "slowest (ms)", "missed")
+        rows = [
+            (
+                names.get(each.level, f"level {each.level}"),
+                *(f"{count:,}" for count in (each.parties, each.sent, each.messages)),
+                bytes_text(each.bytes),
+                f"{each.seconds:.3f}",
+                f"{1000 * each.slowest:.2f}",
+                "-" if each.error is None else f"{100 * each.error:.3g} %",
+            )
+            for each in self.levels
+        ]
+        title = f"{self.tree.leaf_count} leaves, {self.tree.fan_out} children a node"
+        yield TablePart(title, ("level", *numbers), rows, right=numbers)
+        yield (
+            "missed: share of the energy of the best components of all rows that arrived, on "
+            "average over the level. Times are of a processor; were every party a computer of its "
+            f"own: {self.critical_seconds:.3f} s of work on the longest way up."
+        )
+        yield (
+            f"{np.count_nonzero(self.outcome.arrived):,} of {self.tree.leaf_count:,} leaves "
+            f"arrived ({self.late} late), {self.rows:,} made-up rows."
+        )
+        views, own = self.outcome.guarantees_, self.outcome.guarantee_
+        yield from view_parts(views)
+        yield strongly("guarantee of the result:", own)
+        notes = dict.fromkeys(note for of in views.values() for note in of.caveats)
+        yield from (f"note: {note}." for note in notes if note not in own.caveats)
 
 
 def simulate_tree(
     study: TreeStudy,
     *,
-    rows: int | NDArray[np.floating[Any]],
+    rows: int,
     lost: float = 0.0,
     late: float = 0.0,
     lost_subtrees: int = 0,
-    rounds: int = 1,
     seed: int | None = None,
-    rank: int | None = None,
-    workers: int | None = None,
-    progress: TreeProgress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> TreeReport:
-    """Play every party of a tree, on made-up rows or on given ones.
-
-    What is measured of given rows, such as errors, is as private as they are.
-    """
-    if isinstance(rows, int) and rows < 1:
+    """Play every party of a tree, with so many made-up rows a leaf."""
+    if rows < 1:
         raise DataError("out-of-range", name="rows", value=rows, wanted="1 or more")
-    if rounds < 1:
-        raise DataError("out-of-range", name="rounds", value=rounds, wanted="1 or more")
-    refreshed = TreeRounds(study) if rounds > 1 else None
+    plan, tree = study.plan, study.tree
     entropy = int(np.random.SeedSequence(seed).generate_state(2, np.uint64)[0])
-    given: TreeRows | DealtRows
-    if isinstance(rows, int):
-        given = TreeRows(
-            features=study.plan.features,
-            components=study.plan.n_components,
-            rows=rows,
-            seed=entropy,
-        )
-    else:
-        given = DealtRows(rows, leaves=study.tree.leaf_count * rounds, seed=entropy)
-    workers = workers or _processors()
-    played: list[TreeRound] = []
-    with single_threaded_blas(), ThreadPoolExecutor(workers) as pool:
-        for turn in range(rounds):
-            rng = np.random.default_rng([entropy, 1, turn])
-            fault_plan = FaultPlan.drawn(
-                study.tree, lost=lost, late=late, lost_subtrees=lost_subtrees, rng=rng
-            )
-            arriving = sum(
-                fault_plan.arrives(study.tree, leaf) for leaf in range(study.tree.leaf_count)
-            )
-            for query in study.queries:  # known now: nothing has to be played for it
-                check_arrived(query.record, arriving)
-            run = _Run(study, fault_plan, rng, given, turn, refreshed, seed=seed, rank=rank)
-            report = run.play(pool, workers, progress)
-            played.append(TreeRound(arriving, report.rows, report.levels[-1].error))
-    return replace(report, rounds=tuple(played))
+    rng = np.random.default_rng([entropy, 1])
+    faults = FaultPlan.drawn(tree, lost=lost, late=late, lost_subtrees=lost_subtrees, rng=rng)
+    arriving = faults.arriving(tree)
+    for query in study.queries:  # known now: nothing has to be played for it
+        check_arrived(query.record, len(arriving))
+    made = TreeRows(features=plan.features, components=plan.n_components, rows=rows, seed=entropy)
+    run = _Run(study, made, faults, arriving, rng, seed, progress)
+    with single_threaded_blas():
+        outcome = run.play()
+        run.judge(outcome)
+    late_ones = len(faults.late)
+    return TreeReport(tree, tuple(run.levels), outcome, late_ones, rows * len(arriving))
 
 
+@dataclass
 class _Run:
-    def __init__(
-        self,
-        study: TreeStudy,
-        fault_plan: FaultPlan,
-        rng: np.random.Generator,
-        rows: TreeRows | DealtRows,
-        turn: int,
-        refreshed: TreeRounds | None,
-        *,
-        seed: int | None,
-        rank: int | None,
-    ) -> None:
-        plan = study.plan
-        kept = min(plan.features, rank or max(plan.sketch_columns, plan.n_components))
-        self.study, self.tree, self.fault_plan, self.rng = study, study.tree, fault_plan, rng
+    study: TreeStudy
+    rows: TreeRows
+    faults: FaultPlan
+    arriving: frozenset[int]
+    rng: np.random.Generator
+    seed: int | None
+    progress: Callable[[int, int], None] | None
+    nodes: dict[TreePlace, Node[Totals]] = field(default_factory=dict)
+    heard: set[TreePlace] = field(default_factory=set)
+    seconds: dict[TreePlace, float] = field(default_factory=dict)
+    bases: dict[TreePlace, NDArray[np.float64]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        tree, size = self.study.tree, self.study.plan.features
         self.session, self.keys = os.urandom(12).hex(), TreeKeys.in_one_process()
-        self.codec = study.codec(self.session, self.keys)
-        plain = Subspaces(features=plan.features, rank=kept)
-        self.plain = TreeCodec(self.tree, plain, study.hash, self.session, self.keys)
-        self.rows, self.turn, self.refreshed = rows, turn, refreshed
-        self.seed, self.rank = seed, kept
-        self.errors = Errors(study, rng)
-        self.pairs: dict[TreePlace, _Pair] = {}
-        self.tallies = [_Tally() for _ in range(self.tree.depth + 1)]
-        self.leaf_seconds: list[float] = []
+        self.codec = self.study.codec(self.session, self.keys)
+        self.levels = [TreeLevel(of, tree.nodes(of)) for of in range(tree.depth + 1)]
+        self.moment = np.zeros((size, size) if size <= _MOST_FEATURES else (0, 0))
+        self.chosen = {
+            TreePlace(level, number)
+            for level in range(tree.depth)
+            for number in self.rng.permutation(tree.nodes(level))[:_MOST_PARTIES].tolist()
+        }
 
-    def play(
-        self, pool: ThreadPoolExecutor, workers: int, progress: TreeProgress | None
-    ) -> TreeReport:
+    def play(self) -> TreeOutcome:
         """Everything that happens, in order."""
-        start = time.perf_counter()
-        steps = list(self._order())
-        leaves = [step.number for step in steps if step.level == 0]
-        made = self._made([*leaves, *self.fault_plan.late], pool, 2 * workers, progress)
-        for step in steps:
-            if step.level == 0:
-                self._deliver(TreePlace(0, step.number), *next(made))
-            else:
-                self._send(step)
-        for leaf in self.fault_plan.late:
-            self._deliver(TreePlace(0, leaf), *next(made))
-        for level in range(1, self.tree.depth):  # supplements
-            for place in self.tree.places(level):
+        tree = self.study.tree
+        self._climb(tree.root)
+        for leaf in self.faults.late:
+            self._leaf(leaf)
+        for level in range(1, tree.depth):  # supplements
+            for place in tree.places(level):
                 self._send(place)
-        root = self._pair(self.tree.root)
-        merged = root.sums.result()
-        self.tallies[-1].sent = 1
-        secure, dependent = self.seed is None, dependence()
-        if self.refreshed is None:
-            outcome = publish(self.study, merged, secure=secure, dependent=dependent)
-        else:
-            outcome = self.refreshed.add(self.session, merged, secure=secure, dependent=dependent)
-        plain = root.subspaces.result().value
-        seconds = time.perf_counter() - start
-        self.errors.keep(self.tree.root, outcome.factors.components, plain)
-        return TreeReport(
-            tree=self.tree,
-            levels=self._levels(outcome.least),
-            outcome=outcome,
-            late=len(self.fault_plan.late),
-            lost_subtrees=len(self.fault_plan.silent),
-            rows=sum(
-                self.rows.count(self._place(leaf))
-                for leaf in np.flatnonzero(merged.arrived).tolist()
-            ),
-            made_up=isinstance(self.rows, TreeRows),
-            seconds=seconds,
-            workers=workers,
-        )
+        self.levels[-1].sent = 1
+        merged = self._node(tree.root).result()
+        secure = self.seed is None
+        return publish(self.study, merged, secure=secure, dependent=dependence())
 
-    def _order(self) -> Iterator[TreePlace]:
-        """Leaves that arrive in time, and nodes when they send, sub-tree by sub-tree at random.
+    def _climb(self, place: TreePlace) -> None:
+        """Who comes in time, in any order; a node sends once its children have had theirs.
 
-        A node sends once all of its children have had their time; so only the nodes on one way up
-        hold anything.
+        So only the nodes on one way up hold anything.
         """
-        late = frozenset(self.fault_plan.late)
+        children = self.study.tree.children(place)
+        for child in self.rng.permutation(len(children)).tolist():
+            self._climb(children[child])
+        if place.level:
+            self._send(place)
+        elif place.number not in self.faults.lost.union(self.faults.late):
+            self._leaf(place.number)
 
-        def below(place: TreePlace) -> Iterator[TreePlace]:
-            if place.level == 0:
-                if place.number not in self.fault_plan.lost and place.number not in late:
-                    yield place
-                return
-            children = self.tree.children(place)
-            for child in self.rng.permutation(len(children)).tolist():
-                yield from below(children[child])
-            if place != self.tree.root:
-                yield place
-
-        return below(self.tree.root)
-
-    def _made(
-        self,
-        leaves: Sequence[int],
-        pool: ThreadPoolExecutor,
-        ahead: int,
-        progress: TreeProgress | None,
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """The leaves' messages, in order, a few of them made ahead."""
-        waiting: deque[Future[tuple[bytes, bytes, float, float]]] = deque()
-        left = iter(leaves)
-        for done in range(len(leaves)):
-            while len(waiting) < ahead and (leaf := next(left, None)) is not None:
-                waiting.append(pool.submit(self._leaf, leaf))
-            sums, subspace, seconds, merged_seconds = waiting.popleft().result()
-            self.leaf_seconds.append(seconds)
-            self.tallies[0].sent += 1
-            self.tallies[0].merged_seconds += merged_seconds
-            if progress is not None:
-                progress(done + 1, len(leaves))
-            yield sums, subspace
-
-    def _leaf(self, number: int) -> tuple[bytes, bytes, float, float]:
-        """A leaf's messages, and the processor time that each took."""
-        rows = self.rows.leaf(self._place(number))
+    def _leaf(self, number: int) -> None:
+        """Let a leaf read its rows and send."""
+        rows, place = self.rows.leaf(number), TreePlace(0, number)
+        source = noise_source(None if self.seed is None else [self.seed, 2, number])
         started = time.thread_time()
-        leaf = Leaf(
-            self.study,
-            number,
-            source=self._source(number),
-            session=self.session,
-            keys=self.keys,
-        )
-        sums = leaf.partial_fit(rows).send()
-        added = time.thread_time()
-        subspace = subspace_of(rows, rank=self.rank)
-        message = TreeMessage(TreePlace(0, number), 0, np.ones(1, dtype=bool), (), subspace)
-        plain = self.plain.write(message)
-        merged = time.thread_time()
-        if self.fault_plan.arrives(self.tree, number):
-            self.errors.add(rows)
-        return sums, plain, added - started, merged - added
-
-    def _place(self, number: int) -> int:
-        """Of a leaf's rows of this round among those of all rounds."""
-        return self.turn * self.tree.leaf_count + number
-
-    def _source(self, number: int) -> RandomSource:
-        if self.seed is None:
-            return SecureSource()
-        return SeededSource(np.random.default_rng([self.seed, 2, self._place(number)]))
-
-    def _pair(self, place: TreePlace) -> _Pair:
-        if place not in self.pairs:
-            self.pairs[place] = _Pair(self.codec, self.plain, place)
-        return self.pairs[place]
-
-    def _deliver(self, sender: TreePlace, sums: bytes, subspace: bytes) -> None:
-        """Hand a party's messages to its parent."""
-        parent = self.tree.parent(sender)
-        assert parent is not None
-        pair, tally = self._pair(parent), self.tallies[parent.level]
-        started = time.thread_time()
-        pair.sums.take(sums)
-        middle = time.thread_time()
-        pair.subspaces.take(subspace)
-        tally.merged_seconds += time.thread_time() - middle
-        pair.seconds += middle - started
-        below = self.tallies[sender.level]
-        below.messages += 1
-        below.bytes += len(sums)
-        below.merged_bytes += len(subspace)
-        if sender.level == 0 or self._pair(sender).sent == 1:
-            self._measure(sender, sums, subspace)
+        leaf = Leaf(self.study, number, source=source, session=self.session, keys=self.keys)
+        message = leaf.partial_fit(rows).send()
+        self.seconds[place] = time.thread_time() - started
+        if number in self.arriving and self.moment.size:
+            single = rows.astype(np.float32)  # a millionth is enough here, and half the time
+            self.moment += single.T @ single
+        self._deliver(place, message)
+        if self.progress is not None:
+            total = self.study.tree.leaf_count - len(self.faults.lost)
+            self.progress(self.levels[0].sent, total)
 
     def _send(self, place: TreePlace) -> None:
         """Let a node send what it has, if it has anything."""
-        pair = self._pair(place)
-        if place in self.fault_plan.silent or pair.sums.waiting == 0:
+        if place in self.faults.silent or place == self.study.tree.root:
             return
         started = time.thread_time()
-        sums = pair.sums.send()
-        middle = time.thread_time()
-        subspace = pair.subspaces.send()
-        self.tallies[place.level].merged_seconds += time.thread_time() - middle
-        pair.seconds += middle - started
-        assert sums is not None
-        assert subspace is not None
-        pair.sent += 1
-        self.tallies[place.level].sent += pair.sent == 1
-        self._deliver(place, sums, subspace)
+        message = self._node(place).send()
+        self._took(place, started)
+        if message is not None:
+            self._deliver(place, message)
 
-    def _measure(self, sender: TreePlace, sums: bytes, subspace: bytes) -> None:
-        """Keep a message's result for the components, of some of the parties of a level."""
-        if not self.errors.wants(sender):
+    def _deliver(self, sender: TreePlace, message: bytes) -> None:
+        """Hand a party's message to its parent."""
+        receiver = self.study.tree.parent(sender)
+        assert receiver is not None
+        started = time.thread_time()
+        self._node(receiver).take(message)
+        self._took(receiver, started)
+        level = self.levels[sender.level]
+        level.messages += 1
+        level.bytes += len(message)
+        if sender in self.heard:
             return
-        parent = self.tree.parent(sender)
-        assert parent is not None
-        message = self.codec.read(sums, receiver=parent)
-        plain = self.plain.read(subspace, receiver=parent).value
-        count = int(np.count_nonzero(message.leaves))
-        self.errors.keep(sender, self.errors.private_basis(message.value, count), plain)
+        self.heard.add(sender)
+        level.sent += 1
+        if sender in self.chosen and self.moment.size:
+            read = self.codec.read(message, receiver=receiver)
+            self.bases[sender] = self._components(read.value, int(np.count_nonzero(read.leaves)))
 
-    def _levels(self, least: tuple[int, ...]) -> tuple[TreeLevel, ...]:
-        found = self.errors.by_level()
-        times: list[list[float]] = [self.leaf_seconds]
-        times += [
-            [pair.seconds for place, pair in self.pairs.items() if place.level == level]
-            for level in range(1, self.tree.depth + 1)
-        ]
-        return tuple(
-            TreeLevel(
-                level=level,
-                parties=self.tree.nodes(level),
-                sent=tally.sent,
-                least=least[level - 1] if level else None,
-                messages=tally.messages,
-                bytes=tally.bytes,
-                seconds=sum(seconds),
-                slowest=max(seconds, default=0.0),
-                merged_bytes=tally.merged_bytes,
-                merged_seconds=tally.merged_seconds,
-                error=error,
-                merged_error=merged_error,
-            )
-            for level, (tally, seconds, (error, merged_error)) in enumerate(
-                zip(self.tallies, times, found, strict=True)
-            )
-        )
+    def _took(self, place: TreePlace, started: float) -> None:
+        self.seconds[place] = self.seconds.get(place, 0.0) + time.thread_time() - started
 
+    def _node(self, place: TreePlace) -> Node[Totals]:
+        if place not in self.nodes:
+            self.nodes[place] = Node(self.codec, place)
+        return self.nodes[place]
 
-def _processors() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    def _components(self, totals: Totals, leaves: int) -> NDArray[np.float64]:
+        """Of so many leaves' noisy sums, as rows."""
+        plan = self.study.plan
+        releases = release_sums(self.study, totals, leaves)
+        moment = next(r for r in releases.values() if r.record.statistic == plan.way.statistic)
+        decompose = leading_eigenpairs if plan.way.columns(plan) is None else left_singular
+        return decompose(moment.values, plan.n_components)[1]
+
+    def judge(self, outcome: TreeOutcome) -> None:
+        """Tell each level's times, and what it misses of the best energy."""
+        if self.moment.size:
+            self.bases[self.study.tree.root] = outcome.factors.components
+            best = float(np.sum(leading_eigenpairs(self.moment, self.study.plan.n_components)[0]))
+        for level in self.levels:
+            spent = [of for place, of in self.seconds.items() if place.level == level.level]
+            level.seconds, level.slowest = sum(spent), max(spent, default=0.0)
+            held = [
+                float(np.einsum("kd,kd->", basis @ self.moment, basis)) / best
+                for place, basis in self.bases.items()
+                if place.level == level.level
+            ]
+            if held:
+                level.error = float(np.mean([max(0.0, 1.0 - share) for share in held]))  # rounding

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from eigenveil.app.presenters.base import (
     Comparison,
     Drawing,
     Presenter,
-    columns_matched,
+    at_most_texts,
     interval_ends,
     interval_texts,
     name_of,
@@ -27,19 +26,23 @@ from eigenveil.app.presenters.base import (
 from eigenveil.app.presenters.tensors import write_csv
 from eigenveil.errors import short_name
 from eigenveil.files import replacing
+from eigenveil.io.formats.images import voxel_places
 from eigenveil.models.intervals.asked import intervals_of
 from eigenveil.models.intervals.bars import Intervals
 from eigenveil.models.pca.estimator import FittedPCA
+from eigenveil.models.pca.score_plot import ScoreDensity
 from eigenveil.moments.source import RowSource
 
 _MOST_POINTS = 5000
-_MOST_COLUMNS = 6
 
 
 class PCAPresenter(Presenter):
     task = "pca"
     stored = FittedPCA
-    takes_holes = True
+    each = "PC"
+
+    def takes_holes(self, model: Any) -> bool:
+        return bool(model.plan_.holes)
 
     def values(self, model: Any) -> dict[str, Any]:
         return {
@@ -85,10 +88,8 @@ class PCAPresenter(Presenter):
         yield from _of_intervals(intervals_of(model))
         if model.variance_bound_:
             yield f"Variances are of rows no longer than {model.variance_bound_:.4g}."
-        if model.adapted_:
-            losses = model.predicted_losses_.items()
-            said = ", ".join(f"{name} {100 * loss:.2g} %" for name, loss in losses)
-            yield f"Second release of the moment: {model.adapted_} (predicted losses: {said})."
+        if (density := model.score_density_) is not None:
+            yield from _of_scores(density)
 
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
         names = names_of(model)
@@ -109,22 +110,14 @@ class PCAPresenter(Presenter):
         return [("components.csv", "loadings by feature")]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
-        yield Drawing(
-            partial(plots.plot_scree, model),
-            ("scree.png", "scree.svg"),
-            "explained variance against the noise",
-        )
-        yield Drawing(
-            partial(plots.plot_biplot, model),
-            ("biplot.png", "biplot.svg"),
-            "features along the components",
-        )
+        yield Drawing(plots.plot_scree, model, "scree", "explained variance against the noise")
+        if voxel_places(names_of(model) or ()) is None:
+            yield Drawing(plots.plot_biplot, model, "biplot", "features along the components")
+        else:
+            yield Drawing(plots.plot_loadings, model, "maps", "the components, in slices")
         if model.score_density_ is not None:
-            yield Drawing(
-                partial(plots.plot_score_density, model),
-                ("scores.png", "scores.svg"),
-                "where rows lie along the first components, with noise",
-            )
+            what = "where rows lie along the first components, with noise"
+            yield Drawing(plots.plot_score_density, model, "scores", what)
 
     def compare(self, one: Any, other: Any) -> Comparison:
         cosines = np.abs(np.diagonal(_unit(one) @ _unit(other).T))
@@ -136,15 +129,8 @@ class PCAPresenter(Presenter):
             [(str(number), f"{angle:.1f}") for number, angle in enumerate(degrees, start=1)],
         )
 
-    def new_names(self, model: Any) -> list[str]:
-        return [f"PC{i + 1}" for i in range(model.components_.shape[0])]
-
-    def warn_of_new(self, model: Any) -> None:
-        model.warn_of_noise()
-
-    def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
-        with columns_matched():
-            return np.asarray(model.transform(np.asarray(rows, dtype=np.float64)))
+    def _new_values(self, model: Any, rows: Any) -> Any:
+        return model.transform(np.asarray(rows, dtype=np.float64))
 
 
 def _of_intervals(found: Intervals | str) -> Iterator[Part]:
@@ -160,11 +146,22 @@ def _of_intervals(found: Intervals | str) -> Iterator[Part]:
         interval_texts(100 * each.bars.lower, 100 * each.bars.upper, digits=".1f")
         for each in (ratio, total)
     ]
-    off = [f"{top:.1f} at most" if top == top else "not shown" for top in angle.bars.upper.tolist()]
-    rows = list(zip(ratio.labels[0], *shares, off, strict=True))
+    rows = list(zip(ratio.labels[0], *shares, at_most_texts(angle.upper), strict=True))
     yield TablePart("95 % intervals", ("component", *numbers), rows, right=numbers)
     yield f"In 95 of 100 fits they hold the {ratio.about}.{not_shown(ratio)}"
     yield f"degrees off: {angle.about}.{not_shown(angle)}"
+
+
+def _of_scores(density: ScoreDensity) -> Iterator[Part]:
+    """In how many cells rows are seen, of each group."""
+    groups = [short_name(name) for name in density.groups] or ["rows"]
+    seen = density.seen.reshape(len(groups), -1).sum(axis=1)
+    cells = " x ".join(str(cuts.size - 1) for cuts in density.edges)
+    said = ", ".join(f"{name} in {count}" for name, count in zip(groups, seen, strict=True))
+    yield (
+        f"Scores were counted in {cells} cells. More than noise shows (above "
+        f"{density.least:.3g} rows): {said}."
+    )
 
 
 def _unit(model: Any) -> NDArray[np.float64]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from eigenveil.app.parts import Part, TablePart, bytes_text, whole
-from eigenveil.errors import short_name
+from eigenveil.errors import number_text, short_name
+from eigenveil.federation.ledger.books import epsilon_or_infinity
 from eigenveil.federation.masks import MASKS
+from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.federation.study.study import WEIGHT_BITS, Study
 from eigenveil.models.schedule import Step
@@ -71,7 +73,7 @@ def adversaries(study: Study) -> tuple[Adversary, ...]:
 
 
 def summary(study: Study, choice: Chosen | None) -> dict[str, Any]:
-    weights = study.weights()
+    weights, held = study.weights(), _held_to(study)
     return {
         "name": study.name,
         "hash": study.hash,
@@ -96,6 +98,7 @@ def summary(study: Study, choice: Chosen | None) -> dict[str, Any]:
                 "name": site.name,
                 "epsilon": study.epsilon if site.epsilon is None else site.epsilon,
                 "weight": weights[site.name] / (1 << WEIGHT_BITS),
+                "guaranteed": held[site.name],
             }
             for site in study.sites
         ],
@@ -109,6 +112,17 @@ def summary(study: Study, choice: Chosen | None) -> dict[str, Any]:
         "adversaries": adversaries_json(study),
         "notes": list(study.notes),
     }
+
+
+def _held_to(study: Study) -> dict[str, float | None]:
+    """The epsilon that a row of each site is held to; ``None``: nothing is released of it."""
+    terms = settle(study)
+    found: dict[str, float | None] = dict.fromkeys(study.names)
+    for name in terms.names:
+        whole = terms.weight(name) == 1.0
+        most = study.epsilon if whole else epsilon_or_infinity(terms.reservation(name), study.delta)
+        found[name] = min(most, study.epsilon)
+    return found
 
 
 def adversaries_json(study: Study) -> list[dict[str, Any]]:
@@ -132,8 +146,19 @@ def _noise(study: Study, step: Step = "moment") -> str:
     return f"deviation {share:.4g} of a row's largest contribution; {study.honest} make {whole:.4g}"
 
 
-def _has_tensor(study: Study) -> bool:
-    return "tensor" in study.plan(study.width).fractions
+_HIGHER: Mapping[Step, str] = {"tensor": "triple moment", "cumulants": "fourth moment"}
+
+
+def _higher(study: Study) -> dict[Step, str]:
+    """Moments above the second that sites send, by step."""
+    steps = study.plan(study.width).fractions
+    return {step: name for step, name in _HIGHER.items() if step in steps}
+
+
+def what_is_sent(study: Study) -> str:
+    """What sites send, in a sentence."""
+    moment = TASKS[study.task].moment
+    return PROTOCOLS[study.protocol].what_is_sent(moment, _higher(study).values())
 
 
 def summary_parts(study: Study, choice: Chosen | None, checked: dict[str, str]) -> Iterator[Part]:
@@ -148,11 +173,9 @@ def summary_parts(study: Study, choice: Chosen | None, checked: dict[str, str]) 
         yield f"files are read by the study's schema: {_schema_text(study.table_schema)}."
     yield from _protected(study)
     settled = study if choice is None else study.with_protocol(choice.protocol)
-    sizes, triples = forecast(settled, study.width, None), _has_tensor(settled)
-    moment = TASKS[study.task].moment
-    size = bytes_text(sizes.round_bytes if triples else sizes.message_bytes)
-    sent = PROTOCOLS[settled.protocol].what_is_sent(moment, triples=triples)
-    yield f"protocol {settled.protocol}: {sent}, {size} a site."
+    sizes, higher = forecast(settled, study.width, None), _higher(settled)
+    size = bytes_text(sizes.round_bytes if higher else sizes.message_bytes)
+    yield f"protocol {settled.protocol}: {what_is_sent(settled)}, {size} a site."
     if choice is not None:
         yield f"  chosen: {choice.reason}"
     rows = [
@@ -160,15 +183,16 @@ def summary_parts(study: Study, choice: Chosen | None, checked: dict[str, str]) 
             site["name"],
             f"{site['epsilon']:g}",
             f"{site['weight']:.4g}",
+            "-" if site["guaranteed"] is None else f"{site['guaranteed']:.4g}",
             *([checked.get(site["name"], "not looked at")] if checked else []),
         )
         for site in values["sites"]
     ]
-    headings = ("site", "epsilon", "weight", *(["file"] if checked else []))
-    yield TablePart(counted(len(study.sites), "site"), headings, rows, right=headings[1:3])
-    yield f"noise of the {moment}, each site: {values['noise']}."
-    if triples:
-        yield f"noise of the triple moment, each site: {_noise(settled, 'tensor')}."
+    headings = ("site", "target", "weight", "guarantee", *(["file"] if checked else []))
+    yield TablePart(counted(len(study.sites), "site"), headings, rows, right=headings[1:4])
+    yield f"noise of the {TASKS[study.task].moment}, each site: {values['noise']}."
+    for step, name in higher.items():
+        yield f"noise of the {name}, each site: {_noise(settled, step)}."
     if not _is_alone(study):
         yield (
             f"at least {study.fewest_sites} of {len(study.sites)} sites must take part to the end; "
@@ -188,7 +212,7 @@ def _is_alone(study: Study) -> bool:
 
 def _protected(study: Study) -> Iterator[Part]:
     plan = study.plan(study.width)
-    yield whole(f"protected: {neighbours_text(study.adjacency, plan.unit)}.")
+    yield whole(f"hidden: {neighbours_text(study.adjacency, plan.unit)}.")
     if plan.unit is not None and plan.max_rows_per_unit > 1:
         yield f"  rows of a unit count alike up to {plan.max_rows_per_unit:,} of them."
     if len(study.sites) > 1:
@@ -259,8 +283,8 @@ def adversary_parts(study: Study) -> Iterator[Part]:
             f"  note: each of {len(study.sites)} sites draws a large part of the noise and knows "
             "its own; with collusion = 1 the promise holds against another site as well."
         )
-    if any(site.epsilon is not None for site in study.sites):
-        yield "  note: sites with a smaller epsilon are promised theirs."
+    if any(weight < 1 << WEIGHT_BITS for weight in study.weights().values()):
+        yield "  note: rows that count less have a smaller epsilon: see the table of sites."
 
 
 def _promise(study: Study, adversary: Adversary) -> str:
@@ -272,7 +296,7 @@ def _promise(study: Study, adversary: Adversary) -> str:
         mu = requested * math.sqrt(adversary.needed / adversary.honest)
         weaker = epsilon_of_mu(mu, study.delta)
         return f"less than was requested, epsilon = {weaker:.3g} or more (the noise of {rest})"
-    promise = f"({study.epsilon:g}, {study.delta:g})-differential privacy or better"
+    promise = f"({study.epsilon:g}, {number_text(study.delta)})-differential privacy or better"
     return f"{promise} (the noise of {rest})"
 
 

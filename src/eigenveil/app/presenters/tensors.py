@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from eigenveil.app.presenters.base import (
     Comparison,
     Drawing,
     Presenter,
-    columns_matched,
     interval_ends,
     interval_texts,
     name_of,
@@ -90,13 +88,7 @@ def write_by_feature(
     write_csv(path, heading, lines)
 
 
-def strengths_drawing(plot: Callable[[Any], Any], model: Any) -> Drawing:
-    return Drawing(
-        partial(plot, model), ("strengths.png", "strengths.svg"), "strengths against the noise"
-    )
-
-
-_MOST_COLUMNS = 6
+_STRENGTHS = "strengths against the noise"
 _SHOWN_FEATURES = 3
 
 
@@ -122,10 +114,28 @@ def interval_parts(
     yield f"{of}: {entries.about}.{not_shown(entries)}"
 
 
-class MixturePresenter(Presenter):
+def _pairs(
+    one: Any, other: Any, apart: NDArray[np.float64], pairs: Iterable[tuple[int, int]]
+) -> list[tuple[str, ...]]:
+    """A line for each two components that belong together."""
+    weights = "{:.3f} and {:.3f}".format
+    return [
+        (str(i + 1), str(j + 1), f"{apart[i, j]:.3f}", weights(one.weights_[i], other.weights_[j]))
+        for i, j in pairs
+    ]
+
+
+class TensorPresenter(Presenter):
+    said = "probabilities"
+
+    def likeliest(self, model: Any) -> NDArray[np.int_]:
+        return np.arange(1, 1 + model.n_components_)
+
+
+class MixturePresenter(TensorPresenter):
     task = "gaussian-mixture"
     stored = FittedMixture
-    label, said = "likeliest", "probabilities"
+    each = "component"
 
     def values(self, model: Any) -> dict[str, Any]:
         return {
@@ -196,12 +206,9 @@ class MixturePresenter(Presenter):
         ]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
-        yield strengths_drawing(plots.plot_mixture_strengths, model)
-        yield Drawing(
-            partial(plots.plot_mixture, model),
-            ("mixture.png", "mixture.svg"),
-            "the components along two directions; shows no row",
-        )
+        yield Drawing(plots.plot_mixture_strengths, model, "strengths", _STRENGTHS)
+        what = "the components along two directions; shows no row"
+        yield Drawing(plots.plot_mixture, model, "mixture", what)
 
     def compare(self, one: Any, other: Any) -> Comparison:
         away = np.linalg.norm(one.means_[:, None] - other.means_[None], axis=2)
@@ -210,32 +217,20 @@ class MixturePresenter(Presenter):
             f"Distance of the means, in deviations of a feature within a component "
             f"({deviation:.4g}); components are matched as well as can be.",
             ("first", "second", "distance", "weights"),
-            [
-                (
-                    str(i + 1),
-                    str(j + 1),
-                    f"{away[i, j] / (deviation or 1.0):.3f}",
-                    f"{one.weights_[i]:.3f} and {other.weights_[j]:.3f}",
-                )
-                for i, j in matched(-away)
-            ],
+            _pairs(one, other, away / (deviation or 1.0), matched(-away)),
         )
 
-    def new_names(self, model: Any) -> list[str]:
-        return [f"component{i + 1}" for i in range(model.means_.shape[0])]
-
-    def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
-        with columns_matched():
-            return np.asarray(model.predict_proba(rows))
+    def _new_values(self, model: Any, rows: Any) -> Any:
+        return model.predict_proba(rows)
 
 
-_SHOWN_WORDS, _LISTED_WORDS, _WRITTEN_WORDS = 8, 10, 20
+_SHOWN_WORDS, _WRITTEN_WORDS = 8, 20
 
 
-class TopicPresenter(Presenter):
+class TopicPresenter(TensorPresenter):
     task = "topic-model"
     stored = FittedTopics
-    label, said = "likeliest", "probabilities"
+    each = "topic"
 
     def values(self, model: Any) -> dict[str, Any]:
         return {
@@ -291,12 +286,8 @@ class TopicPresenter(Presenter):
         ]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
-        yield strengths_drawing(plots.plot_topic_strengths, model)
-        yield Drawing(
-            partial(plots.plot_topics, model),
-            ("topics.png", "topics.svg"),
-            "the likeliest words of each topic",
-        )
+        yield Drawing(plots.plot_topic_strengths, model, "strengths", _STRENGTHS)
+        yield Drawing(plots.plot_topics, model, "topics", "the likeliest words of each topic")
 
     def compare(self, one: Any, other: Any) -> Comparison:
         common = np.array([np.minimum(topic, other.topics_).sum(axis=1) for topic in one.topics_])
@@ -304,20 +295,5 @@ class TopicPresenter(Presenter):
             "Probability that two topics have in common, from 0 to 1; topics are matched as well "
             "as can be.",
             ("first", "second", "in common", "weights"),
-            [
-                (
-                    str(i + 1),
-                    str(j + 1),
-                    f"{common[i, j]:.3f}",
-                    f"{one.weights_[i]:.3f} and {other.weights_[j]:.3f}",
-                )
-                for i, j in matched(common)
-            ],
+            _pairs(one, other, common, matched(common)),
         )
-
-    def new_names(self, model: Any) -> list[str]:
-        return [f"topic{i + 1}" for i in range(model.topics_.shape[0])]
-
-    def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
-        with columns_matched():
-            return np.asarray(model.transform(rows))

@@ -11,12 +11,7 @@ import typer
 
 from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen
-from eigenveil.cli.service import (
-    Service,
-    StudyEvents,
-    service_options,
-    start_health,
-)
+from eigenveil.cli.service import Service, StudyEvents, service_options, start_health
 
 aggregator_app = options.group()
 
@@ -64,7 +59,8 @@ def start(
 
             server = stack.enter_context(serve(opened, host=listen))
             mailbox: Mailbox = server.mailbox
-            only = " (only from this machine: change it with --listen)" if _is_local(listen) else ""
+            is_local = listen.startswith("127.") or listen in ("localhost", "::1")
+            only = " (only from this machine: change it with --listen)" * is_local
             say(f"Aggregator of {federation} listens on {listen}:{server.port}{only}.")
         else:
             mailbox = open_mailbox(opened)
@@ -98,7 +94,3 @@ def end(
 
     end_run(open_party(party, role="aggregator"), run, reason)
     Screen(quiet=quiet).print(f"ended: run {run}")
-
-
-def _is_local(address: str) -> bool:
-    return address.startswith("127.") or address in ("localhost", "::1")

@@ -28,8 +28,7 @@ LedgerOption = Annotated[
 def _deciding(
     party: PartyOption,
     by: Annotated[
-        str,
-        typer.Option("--as", help="Who decides, as the site's list of approvers has the name."),
+        str, typer.Option("--as", help="Who decides, as the site's list of approvers has the name.")
     ] = "owner",
     key: Annotated[
         Path | None,

@@ -145,8 +145,7 @@ def revoke(
 def replace_key(
     folder: Annotated[Path, typer.Argument(help="A party's folder, or the registrar's.")],
     key: Annotated[
-        Path | None,
-        typer.Option("--next", help="Of the registrar: the key that was kept offline."),
+        Path | None, typer.Option("--next", help="Of the registrar: the key that was kept offline.")
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,

@@ -90,8 +90,8 @@ def fit(
     asked: dict[str, Any] = {"values": values, "columns": columns, **folder}
     with listening(quiet=quiet or json) as tell:
         if site:
-            if agreed is not None:
-                _check_agreed(context)
+            if agreed is not None and "vocabulary" in options.given(context):
+                raise app.fit.set_by_study("vocabulary")
             named = task if agreed is None or "task" in options.given(context) else None
             asked |= {"task": named, "study": agreed, "ledgers": ledgers}
             sites = app.rows.read_sites(site, sql)
@@ -130,11 +130,6 @@ def _check_place(files: Sequence[Any] | None, site: list[str] | None) -> None:
         raise DataError("no-rows-given", way="--site NAME=FILE for several")
 
 
-def _check_agreed(context: typer.Context) -> None:
-    if "vocabulary" in options.given(context):
-        raise app.fit.set_by_study("vocabulary")
-
-
 def show_written(screen: Screen, found: Any) -> None:
     """What a result folder holds, and what to do next."""
     screen.print()
@@ -149,7 +144,8 @@ def show_written(screen: Screen, found: Any) -> None:
 
 # Options of a stream that the leaves of a tree have.
 _OF_TREES = (
-    "n_components", "epsilon", "delta", "sketch_size", "unit", "max_rows_per_unit", "random_state",
+    "n_components", "epsilon", "delta", "sketch_size", "unit", "max_rows_per_unit", "missing",
+    "forgetting", "random_state",
 )  # fmt: skip
 
 
@@ -161,8 +157,9 @@ def federate_tree(
     site: Annotated[
         list[str],
         typer.Option(
-            help="NAME=FILE: a site's files, a leaf of the tree; repeat for each. With --sql also "
-            "NAME=URL of its database."
+            help="NAME=FILE: a site's files, a leaf of the tree; repeat for each. With "
+            "--forgetting each file or folder of a site is a round, in the order given. With --sql "
+            "also NAME=URL of its database."
         ),
     ],
     fan_out: Annotated[int, typer.Option(help="Children of an inner node, 2 or more.")] = 4,
@@ -189,8 +186,9 @@ def federate_tree(
     """Fit private PCA to sites' own files, whose sums are merged up a tree of aggregators.
 
     Each row is read once. The parties are those of a real tree, in one process: leaves add their
-    part of the noise, inner nodes merge, the root publishes. What a tree costs, with
-    lost and late leaves, simulate-tree of eigenveil-papers shows.
+    part of the noise, inner nodes merge, the root publishes. With --forgetting leaves send round
+    after round, and older rounds count less: so a change of subspace is followed. What a tree
+    costs, with lost and late leaves, simulate-tree of eigenveil-papers shows.
     """
     columns.whose_rows(option_values.get("unit"), **whose)
     asked = app.tree.TreeRequest(

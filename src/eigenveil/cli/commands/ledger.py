@@ -131,8 +131,7 @@ def budget(
     by: Annotated[
         str | None,
         typer.Option(
-            "--as",
-            help="Who sets it; by default this user's log-in name, or with --party 'owner'.",
+            "--as", help="Who sets it; by default this user's log-in name, or with --party 'owner'."
         ),
     ] = None,
     reason: Annotated[

@@ -9,7 +9,15 @@ import typer
 
 from eigenveil import app
 from eigenveil.cli import options
+from eigenveil.cli.declared import declared
 from eigenveil.cli.presenters.screen import Screen, present
+from eigenveil.errors import listed
+from eigenveil.models.derived.options import DERIVED_OPTIONS, TITLES
+
+ResultSchema = Annotated[
+    Path | None,
+    typer.Option(help="What the columns are; that of the result by default, if it has one."),
+]
 
 
 def show(
@@ -17,7 +25,7 @@ def show(
     maps: Annotated[
         Path | None,
         typer.Option(
-            help="Of images: a folder to write, with the components as NIfTI images; give --mask."
+            help="Of images: a folder to write, with components or sources as NIfTI; give --mask."
         ),
     ] = None,
     mask: Annotated[
@@ -47,10 +55,7 @@ def transform(
     sql: options.Sql = None,
     database: options.Database = None,
     overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
-    schema: Annotated[
-        Path | None,
-        typer.Option(help="What the columns are; that of the result by default, if it has one."),
-    ] = None,
+    schema: ResultSchema = None,
     ids: Annotated[
         str | None,
         typer.Option(
@@ -91,10 +96,7 @@ def compare(
     ] = None,
     sql: options.Sql = None,
     database: options.Database = None,
-    schema: Annotated[
-        Path | None,
-        typer.Option(help="What the columns are; that of the result by default, if it has one."),
-    ] = None,
+    schema: ResultSchema = None,
     json: options.Json = False,
     *,
     read: Any,
@@ -105,96 +107,78 @@ def compare(
     result. Nothing is charged.
     """
     places = app.rows.read_places(files, sql, database)
-    present(app.compare.compare(result, places, schema=schema, read=read), json=json)
+    present(app.transform.compare(result, places, schema=schema, read=read), json=json)
 
 
 # -- ``eigenveil derive``: what follows from a covariance.
 
 
+@declared("table", options=DERIVED_OPTIONS)
 def derive(
     result: Annotated[
         Path, typer.Argument(help="A covariance's folder: 'eigenveil fit --task covariance'.")
     ],
-    kind: Annotated[
-        str,
-        typer.Argument(
-            help="pca, factors, partial-correlation, regression, cca or discriminant.",
-        ),
-    ],
+    kind: Annotated[str, typer.Argument(help=f"{listed(TITLES, 'or')}.")],
     out: options.NewFolder,
-    target: Annotated[str | None, typer.Option(help="Of regression: columns to explain.")] = None,
-    on: Annotated[str | None, typer.Option(help="Columns to use; all others by default.")] = None,
-    group: Annotated[
-        str | None, typer.Option(help="Of discriminant: a category, or its levels' columns.")
-    ] = None,
-    left: Annotated[str | None, typer.Option(help="Of cca: columns of one side.")] = None,
-    right: Annotated[str | None, typer.Option(help="Of cca: columns of the other side.")] = None,
-    components: Annotated[
-        int | None, typer.Option(help="Of pca, factors and cca: how many.")
-    ] = None,
-    ridge: Annotated[
-        float | None,
-        typer.Option(
-            help="In units of the noise's largest eigenvalue; 1 by default. 0: least squares."
-        ),
-    ] = None,
-    correlations: Annotated[
-        bool, typer.Option("--correlations", help="Of pca: every column divided by its deviation.")
-    ] = False,
+    plots: options.Plots = True,
     overwrite: options.OverResult = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    *,
+    option_values: Any,
 ) -> None:
-    """Derive a model from a released covariance: no row is read, and nothing is charged.
-
-    Several columns are given with commas between.
-    """
-    given = {"on": on, "left": left, "right": right, "target": target, "group": group}
-    names: dict[str, Any] = {name: options.read_names(text) for name, text in given.items()}
-    for name in ("target", "group"):  # one of them is a name, not a list
-        if names[name] is not None and len(names[name]) == 1:
-            names[name] = names[name][0]
-    found = app.derive.derive(
-        result,
-        kind,
-        out,
-        overwrite=overwrite,
-        n_components=components,
-        ridge=ridge,
-        correlations=correlations or None,
-        **names,
-    )
+    """Derive a model from a released covariance: no row is read, and nothing is charged."""
+    found = app.derive.derive(result, kind, out, option_values, figures=plots, overwrite=overwrite)
     present(found, json=json, quiet=quiet)
-
-
-PAGE = "report.html"
 
 
 def report(
     result: options.ResultFolder,
     out: Annotated[
-        Path | None, typer.Option(help=f"File to write; {PAGE} in the result's folder by default.")
+        Path | None,
+        typer.Option(
+            help="File to write; in the result's folder by default: report.html, with --pdf "
+            "report.pdf, with --registry deployment.yaml."
+        ),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    pdf: Annotated[
+        bool, typer.Option("--pdf", help="As PDF: pip install 'eigenveil[pdf]'.")
+    ] = False,
+    registry: Annotated[
+        bool,
+        typer.Option(
+            "--registry",
+            help="In its place an entry of the registry of deployments of differential privacy, "
+            "which says what is to be filled in.",
+        ),
+    ] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier report.")] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Write a result as one page of HTML: pictures, tables, guarantees, methods, model card.
 
     The page is made of the model and its certificate, which were released: no row is read. It
-    needs no other file, and a browser prints it to PDF.
+    needs no other file.
     """
-    place = result / PAGE if out is None else out
-    guarantee = app.report.write_report(result, place, title=title, overwrite=overwrite)
+    if pdf and registry:
+        raise options.WrongOption("pdf-and-registry")
+    guarantee, place = app.report.write_report(
+        result,
+        out,
+        form="pdf" if pdf else "registry" if registry else "html",
+        title=title,
+        overwrite=overwrite,
+    )
     screen = Screen(quiet=quiet)
-    screen.print(f"written to {place}. A browser prints it to PDF.")
+    screen.print(f"written to {place}.")
     if not guarantee.certified:
         screen.print("note: the result is not certified, and the page says so at its head.")
 
 
 def export(
     result: options.ResultFolder,
-    to: Annotated[str, typer.Option(help="Format: sklearn, safetensors or onnx.")],
+    to: Annotated[str, typer.Option(help="Format: sklearn, safetensors, onnx or onnx-float32.")],
     out: Annotated[
         Path | None,
         typer.Option(help="File to write; 'model' with the format's ending beside the result's."),

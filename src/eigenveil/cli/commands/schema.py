@@ -99,7 +99,7 @@ def _asked(drafted: Any) -> Any:
     if not column.read:
         return column
     if column.kind is None:
-        column = replace(column, kind=_choice("  kind", list(app.schema.KINDS), "number"))
+        column = replace(column, kind=_choice("  kind", app.schema.KINDS_ASKED, "number"))
     if column.confirmed and column.of_kind.complete(column):
         return column
     what = column.of_kind.public

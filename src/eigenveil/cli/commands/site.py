@@ -258,10 +258,7 @@ def start(
 
 
 @site_app.command()
-def status(
-    party: PartyPath,
-    json: options.Json = False,
-) -> None:
+def status(party: PartyPath, json: options.Json = False) -> None:
     """Say whether the site runs, which study it is in, and what waits for its owner."""
     found = app.site.status(party)
     screen = present(found, json=json)
@@ -328,7 +325,6 @@ def _start(
     telling: Telling,
     service: Service,
 ) -> int:
-    """Answer studies until stopped."""
     # imported here: the ledger's database library takes a moment to load
     from eigenveil.cli.presenters.site_console import ReportingLedger, end_at_once
     from eigenveil.network.attendant import Attendant
@@ -352,13 +348,7 @@ def _start(
             heads = app.ledger.ledger_of(own.ledger, party, own.heads).store.heads
             books = ReportingLedger(own.ledger, own.data_set, say, heads=heads)
             answers = SiteParty(
-                party,
-                own.rows,
-                books,
-                data_set=own.data_set,
-                approve=how,
-                say=say,
-                telling=telling,
+                party, own.rows, books, data_set=own.data_set, approve=how, say=say, telling=telling
             )
         start_health(service.health, WatchedParty(party, answers.activity, books), say)
         end_at_once(say)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from eigenveil import app
+from eigenveil.app.events import nobody
 from eigenveil.cli import declared, options
 from eigenveil.cli.commands.fit import show_written
 from eigenveil.cli.presenters.screen import Screen, listening, notify, present, print_json
@@ -64,7 +65,7 @@ def new(
     out: Annotated[Path, typer.Argument(help="File to write, such as study.toml.")],
     site: Annotated[
         list[str],
-        typer.Option(help="A site's name, or name:epsilon for one with a smaller target; repeat."),
+        typer.Option(help="A site's name; repeat."),
     ],
     task: options.TaskName = "pca",
     party: LeadFolder = LEAD,
@@ -88,13 +89,9 @@ def new(
         whose=whose,
         party=party,
         overwrite=overwrite,
-        notify=_nobody if quiet else notify,
+        notify=nobody if quiet else notify,
     )
     present(written, json=json, quiet=quiet).next("study check", out)
-
-
-def _nobody(text: object) -> None:
-    del text
 
 
 @study_app.command()
@@ -150,14 +147,11 @@ def print_schema(
     quiet: options.Quiet = False,
 ) -> None:
     """Print the JSON schema of a study, for editors and other programs."""
-    if out is None:
-        if json or not quiet:
-            print_json(app.study_draft.schema())
-        return
-    app.results.write_format(app.study_draft.schema(), out, overwrite=overwrite)
-    if json:
-        print_json({"out": out})
-    else:
+    if out is not None:
+        app.results.write_format(app.study_draft.schema(), out, overwrite=overwrite)
+    if json or (out is None and not quiet):
+        print_json(app.study_draft.schema() if out is None else {"out": out})
+    elif out is not None:
         Screen(quiet=quiet).print(f"written to {out}")
 
 

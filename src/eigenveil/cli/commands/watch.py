@@ -25,8 +25,6 @@ from eigenveil.cli.presenters.screen import (
 )
 from eigenveil.models.options import OPTIONS
 
-# What follows from the other options, where it is not said.
-_CHOSEN = ("epsilon", "publish", "adjacency")
 # Options of streams that rows of a text have no use for.
 _NOT_OF_TEXT = ("stream.center", "unit", "max_rows_per_unit", "scale", "block_size")
 

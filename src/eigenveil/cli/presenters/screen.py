@@ -267,12 +267,7 @@ def counted(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] | 
     if quiet or not sys.stderr.isatty():
         yield None
         return
-    columns = (
-        description(),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    columns = (description(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Screen(errors=True)) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Literal, NoReturn
 
 from eigenveil.cli.presenters.screen import say as print_line
+from eigenveil.errors import number_text
 from eigenveil.federation.ledger.books import epsilon_or_infinity
 from eigenveil.federation.ledger.heads import HeadsFile
 from eigenveil.federation.ledger.ledger import Draft, Ledger, Session, SessionKey
@@ -98,4 +99,6 @@ class ReportingLedger(Ledger):
             return names
         loss = Loss.total(Loss.of(record) for record in charges)
         epsilon = epsilon_or_infinity(loss, budget.delta)
-        return f"{names}, which costs epsilon = {epsilon:.4g} at delta = {budget.delta:g}"
+        return (
+            f"{names}, which costs epsilon = {epsilon:.4g} at delta = {number_text(budget.delta)}"
+        )

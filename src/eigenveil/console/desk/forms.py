@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from eigenveil.errors import DataError, number_text
 from eigenveil.models.domains import Option
+from eigenveil.models.option_words import choice_text, label_of, words_of
 
 # What stands in a form's first part, where a task has it; the rest is folded away.
 _FIRST = (
-    "n_components", "epsilon", "delta", "unit", "covariance_type", "alpha0", "expected_rows",
-    "collusion", "dropouts",
+    "n_components", "epsilon", "delta", "unit", "scale", "missing", "covariance_type", "alpha0",
+    "expected_rows", "collusion", "dropouts",
 )  # fmt: skip
 _YES, _NO = "yes", "no"
 _FLAGS = {_YES: True, _NO: False}
@@ -43,6 +45,9 @@ def read(option: Option, text: str) -> Any:
     for value in candidates:
         if option.has(value):
             return value
+    point = text.replace(",", ".")
+    if point != text and any(option.has(each) for each in _read({"type": "number"}, point)):
+        raise DataError("decimal-comma", field=label_of(option.name), text=text, point=point)
     numbers = [each for each in candidates if isinstance(each, int | float)]
     option.check(numbers[-1] if numbers else text)  # raises, in the option's words
     raise AssertionError(option.name)
@@ -53,17 +58,26 @@ def typed(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return _YES if value else _NO
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, tuple):
+        return ", ".join(map(typed, value))
+    return number_text(value) if isinstance(value, float) else str(value)
+
+
+def said_of(name: str, text: str) -> str:
+    """What was set, in the form's words, as a part of a line."""
+    label = label_of(name)
+    return f"{label[:1].lower()}{label[1:]} {choice_text(name, text).lower() if text else text}"
 
 
 def _field(option: Option, *, first: bool) -> dict[str, Any]:
     choices = _choices(option)
     return {
         "name": option.name,
-        "label": option.name.removeprefix("n_").replace("_", " "),
-        "help": option.help,
+        "label": label_of(option.name),
+        "help": words_of(option.name).help or option.help,
         "default": typed(option.default),
-        "choices": choices,  # an empty text for nothing; none where a value is typed
+        # an empty text for nothing; none where a value is typed
+        "choices": {each: choice_text(option.name, each) for each in choices},
         "unit": "" if choices else option.unit.replace("the data's", "in the data's units"),
         "first": first or option.name in _FIRST,  # whether it is shown at once
     }
@@ -90,8 +104,8 @@ def _is_typed(part: Mapping[str, Any]) -> bool:
     match part.get("type"):
         case "array":
             return bool(part["items"].get("type") == "string")
-        case "object":
-            return "properties" in part
+        case "object" if "additionalProperties" in part and "properties" not in part:
+            return bool(part["additionalProperties"].get("type") == "number")
         case _:
             return "enum" in part or "type" in part
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from eigenveil.app.study_draft import by_schema, draft_study
 from eigenveil.console.desk.forms import fields_of, read_values
 from eigenveil.console.desk.results import Results
 from eigenveil.console.desk.site import fixed_values
-from eigenveil.console.desk.ways import ONE_ROW, expected_of, point_of_study, title_of
+from eigenveil.console.desk.ways import ONE_ROW, expected_of, point_of_study
 from eigenveil.console.settings import Rows
-from eigenveil.errors import EigenveilError
+from eigenveil.errors import DataError, EigenveilError, nearest
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.federation.study.study import make_study
 from eigenveil.models.options import options_of
@@ -27,28 +28,32 @@ class LeadDesk(Results):
     def __init__(self, rows: Rows) -> None:
         assert rows.party is not None
         self._party: PartyFolder = open_party(Path(rows.party), role="lead")
+        self._registrar = self._party.origin
         self._drafts: dict[str, dict[str, Any]] = {}
 
     def health(self) -> dict[str, Any]:
-        """Whose folder it is, and where its mailbox is."""
-        party = self._party
+        """Whose folder it is, where its mailbox is, and who else is in the federation."""
+        party, members = self._party, self._party.known.current()
+        now = datetime.now(UTC)
+        there = {e.name for e in members.entries if e.role == "site" and e.is_in(now)}
         return {
             "name": party.name,
             "organisation": party.organisation,
-            "federation": party.known.current().head.name,
+            "federation": members.head.name,
             "address": party.mailbox_address(),
+            "sites": sorted(there),
         }
 
     @staticmethod
     def kinds() -> list[dict[str, str]]:
-        return [{"name": task.name, "title": title_of(task)} for task in TASKS.values()]
+        return [{"name": task.name, "title": task.heading} for task in TASKS.values()]
 
     @staticmethod
     def form(kind: str) -> dict[str, Any]:
         task = task_named(kind)
         return {
             "name": task.name,
-            "title": title_of(task),
+            "title": task.heading,
             "options": fields_of(options_of(task.name, "sites").values()),
             "own": fields_of((ONE_ROW,), first=True),
         }
@@ -69,6 +74,10 @@ class LeadDesk(Results):
         values = read_values(options_of(task.name, "sites").values(), given)
         one = read_values((ONE_ROW,), given).get(ONE_ROW.name, False)
         WantedColumns(schema=table).whose_rows(values.get("unit"), one=one)
+        known = self.health()["sites"]
+        for name in fields["sites"]:
+            if name not in known:
+                raise DataError("no-such-member", site=name, near=nearest(name, known))
         study, _ = settled(draft_study(task, values, table, **fields))
         write_toml(study, Path(out))
         return study.hash
@@ -118,7 +127,7 @@ def _in_short(file: Path) -> dict[str, Any]:
     return {
         "file": file.stem,
         "problem": "",
-        "title": title_of(TASKS[study.task]),
+        "title": TASKS[study.task].heading,
         "features": study.width,
         "sites": list(study.names),
         "epsilon": study.epsilon,

@@ -4,30 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from eigenveil.errors import printable, short_name
+from eigenveil.app.budgets import USUAL_DELTA, WantedBudget, end_study, set_budget
+from eigenveil.app.ledger import verify
+from eigenveil.console.desk.forms import read
+from eigenveil.console.settings import Rows
+from eigenveil.errors import DataError, OutputError, number_text, printable, short_name
 from eigenveil.federation.ledger.books import Books, Standing, epsilon_or_infinity
-from eigenveil.federation.ledger.entries import Entry, Head, SessionKey, seal
-from eigenveil.federation.ledger.placing import Wanted, budget_left_text, covers, place
-from eigenveil.federation.ledger.store import open_store
+from eigenveil.federation.ledger.entries import UNIT, Entry, Head, SessionKey, seal
+from eigenveil.federation.ledger.placing import (
+    RECOMPUTED,
+    Wanted,
+    budget_left_text,
+    covers,
+    standing_after,
+)
+from eigenveil.federation.ledger.store import LedgerStore, open_store
 from eigenveil.federation.ledger.tables import Tables
+from eigenveil.models.options import OPTIONS
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import ReleaseRecord
 
 PAGE = 50
+# Of a budget as of a fit; what 'adjacency' may be is checked where the budget is set.
+_NUMBERS = [each for each in OPTIONS if each.name in ("epsilon", "delta")]
 
 
 class LedgerPages:
     """A ledger, read for people; nothing is in it while there is none."""
 
-    def __init__(self, place: str | None) -> None:
-        self._store = None if place is None else open_store(place)
-        self.name = "" if self._store is None else self._store.name
+    def __init__(self, find: Callable[[], str | None]) -> None:
+        self._find = find  # Asked until it is known: a console may start before its site
+        self._opened: LedgerStore | None = None
         self._head: Head | None = None
         self._books = Books()
         self._standings: list[Standing] = []
+
+    @property
+    def place(self) -> str | None:
+        return self._find()
+
+    @property
+    def _store(self) -> LedgerStore | None:
+        if self._opened is None and (place := self.place) is not None:
+            self._opened = open_store(place)
+        return self._opened
+
+    @property
+    def name(self) -> str:
+        return "" if self._store is None else self._store.name
 
     def _tables(self) -> AbstractContextManager[Tables | None]:
         return nullcontext() if self._store is None else self._store.reading_if_any()
@@ -64,10 +91,7 @@ class LedgerPages:
 
     def left_after(self, wanted: Wanted) -> str:
         """What would be left of an account after a session that it covers, in words."""
-        taken = place(self.name, self.books(), wanted).taken
-        standing = next(s for s in self.standings() if s.budget.data_set == wanted.data_set)
-        after = replace(standing, reserved=Loss.total([standing.reserved, taken]))
-        return budget_left_text(after)
+        return budget_left_text(standing_after(self.name, self.books(), wanted))
 
     def accounts(self) -> list[dict[str, Any]]:
         return [_account(each) for each in self.standings()]
@@ -96,12 +120,123 @@ class LedgerPages:
             "ledger": self.name,
             "accounts": self.accounts(),
             "names": {**self.names(), **names},
+            "open": self.open_sessions(names),
         }
+
+    def open_sessions(self, names: Mapping[str, str]) -> list[dict[str, str]]:
+        """Those that hold a part of a budget, and how far each came; studies by their names."""
+        known = {**self.names(), **names}
+        return [
+            {
+                "study": each.key.study,
+                "name": known.get(each.key.study, each.key.study[:12]),
+                "data_set": each.terms.data_set,
+                "begun": each.begun[:19].replace("T", " "),
+                "step": each.answers[-1][1].step if each.answers else "begun",
+                "answers": str(len(each.answers)),
+            }
+            for each in self.books().sessions.values()
+            if each.is_open
+        ]
 
     def names(self) -> dict[str, str]:
         """What sessions' notes say of each study, by its hash."""
         sessions = self.books().sessions.values()
         return {session.key.study: short_name(session.terms.note) for session in sessions}
+
+
+class Budgets:
+    """Of every desk with a ledger: an account's budget, and a new one by a recorded decision."""
+
+    _rows: Rows
+    _pages: LedgerPages
+
+    def budget(self, data_set: str, by: str) -> dict[str, Any]:
+        """An account, what of it can be chosen anew, and how its budget is signed."""
+        data_set = data_set or self._data_set
+        books, standing = self._pages.books(), self._standing(data_set)
+        waiting = self._budgets_waiting(data_set)
+        return {
+            "data_set": data_set,
+            "account": None if standing is None else _account(standing),
+            "fixed": standing is not None and not books.is_untouched(data_set),
+            "signs": self._signs(by),
+            "waiting": waiting,
+            "place": self._pages.place,
+            # what a form is about: it counts for this budget and no other
+            "mark": repr((data_set, standing and standing.budget, waiting)),
+            "usual": {"delta": number_text(USUAL_DELTA), "adjacency": "add-remove", "unit": UNIT},
+        }
+
+    def set_budget(self, data_set: str, given: dict[str, str], by: str, password: str) -> str:
+        """Set a budget as ``eigenveil ledger budget`` does; what is to be said of it, if anything.
+
+        It needs a reason, and is no less than what is spent.
+        """
+        if self._pages.place is None:
+            raise OutputError("ledger-not-named")
+        if not given["reason"]:
+            raise DataError("no-reason")
+        before = self._standing(data_set)
+        numbers = {each.name: read(each, given[each.name]) for each in _NUMBERS}
+        pure = None if before is None else before.budget.pure_epsilon
+        wanted = WantedBudget(
+            data_set,
+            **numbers,
+            pure_epsilon=pure,
+            adjacency=given["adjacency"] or None,
+            unit=given["unit"] or None,
+        )
+        if before is not None:
+            _check_spent(before, **numbers)
+        how = self._signs(by)
+        made = set_budget(
+            self._pages.place,
+            wanted,
+            by=by,
+            reason=given["reason"],
+            party=None if how == "nobody" else Path(str(self._rows.party)),
+            key=None if how in ("own", "nobody") else self._key(by),
+            password=lambda _: password,
+        )
+        return made.note
+
+    def verify(self, against: str) -> dict[str, Any]:
+        """Whether the chain of entries holds, and has a hash that was noted elsewhere."""
+        if self._pages.place is None:
+            raise OutputError("ledger-not-named")
+        party = None if self._rows.party is None else Path(self._rows.party)
+        return verify(self._pages.place, against=against or None, heads=None, party=party).as_json()
+
+    def end(self, study: str) -> int:
+        """End the open sessions of a study as ``ledger end`` does; how many there were."""
+        return end_study(self._pages.place, study) if self._pages.place else 0
+
+    def _standing(self, data_set: str) -> Standing | None:
+        return next((s for s in self._pages.standings() if s.budget.data_set == data_set), None)
+
+    # -- of a desk without approvers
+
+    @property
+    def _data_set(self) -> str:
+        """Whose budget is meant where none is named."""
+        return ""
+
+    def _signs(self, by: str) -> str:
+        """How: "nobody", with the "password" of a key, the party's "own" key, or "elsewhere"."""
+        return "nobody"
+
+    def _key(self, by: str) -> Path:
+        raise NotImplementedError
+
+    def _budgets_waiting(self, data_set: str) -> list[dict[str, Any]]:
+        return []
+
+
+def _check_spent(before: Standing, epsilon: float, delta: float) -> None:
+    spent = epsilon_or_infinity(Loss.total([before.spent, before.reserved]), delta)
+    if spent > epsilon * RECOMPUTED:
+        raise DataError("budget-below-spent", epsilon=epsilon, delta=delta, spent=spent)
 
 
 def _follow(new: Sequence[Entry], known: Head, head: Head) -> bool:
@@ -159,11 +294,15 @@ def _decided(made: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
+def _set(body: Mapping[str, Any], epsilon: float, delta: float, data_set: str, **_: Any) -> str:
+    words = f"Budget of {short_name(data_set)}: epsilon {epsilon:g} at delta {number_text(delta)}"
+    words += f", by {short_name(body['by'])}" if body.get("by") else ""
+    return words + (f" ({printable(body['reason'], most=200)})" if body.get("reason") else "")
+
+
 # What entries of each kind say, by their body.
 _SAID: Mapping[str, Callable[[Any], str]] = {
-    "budget": lambda body: "Budget of {}: epsilon {epsilon:g} at delta {delta:g}".format(
-        short_name(body["budget"]["data_set"]), **body["budget"]
-    ),
+    "budget": lambda body: _set(body, **body["budget"]),
     "begin": lambda body: f"Began: {printable(body['note'], most=60) or 'a session'}",
     "charge": lambda body: (
         f"Released {', '.join(short_name(each['name']) for each in body['releases'])}, "
@@ -180,7 +319,6 @@ _SAID: Mapping[str, Callable[[Any], str]] = {
 
 
 def _cost(records: Sequence[ReleaseRecord], entry: dict[str, Any], books: Books) -> str:
-    """A charge's epsilon at its account's delta."""
     session = books.sessions.get(SessionKey(entry["study"], entry["session"]))
     account = None if session is None else books.accounts.get(session.terms.data_set)
     loss = Loss.total(Loss.of(record) for record in records)

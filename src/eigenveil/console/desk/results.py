@@ -7,29 +7,37 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from eigenveil.app.derive import covariance_in, derived_from
 from eigenveil.app.parts import Part, Sentence, Strong, TablePart, plain
 from eigenveil.app.results import CERTIFICATE, MODEL, load_model, presenter_of, release_values
-from eigenveil.console.desk.ways import title_of
-from eigenveil.errors import DataError
+from eigenveil.console.desk.forms import fields_of, read_values, said_of
+from eigenveil.errors import DataError, short_name
 from eigenveil.federation.protocol.certificates import check
-from eigenveil.models.task import TASKS
+from eigenveil.models.covariance.estimator import FittedCovariance
+from eigenveil.models.derived.options import TITLES, options_of_kind
 from eigenveil.privacy.certificate import read_certificate
+
+_KINDS = [{"name": name, "title": title} for name, title in TITLES.items()]
 
 
 class Results:
+    _registrar: str | None = None  # Of the federation whose signatures results must have
+
     def result(self, folder: str) -> dict[str, Any]:
         """What was released, what is guaranteed to whom, and whether that holds."""
         place = Path(folder)
         model: Any = load_model(place / MODEL)
         certificate = read_certificate(place / CERTIFICATE)
-        verdict = check(certificate)
+        signed_by = None if certificate.signatures is None else self._registrar
+        verdict = check(certificate, registrar=signed_by)
         signed = None if verdict.signed is None else str(verdict.signed)
         if certificate.federation is not None and certificate.signatures is None:
             signed = "nobody has signed it"
         guarantee, presenter = model.guarantee_, presenter_of(model)
         usable = getattr(model, "usable_", None)
         return {
-            "title": title_of(TASKS[presenter.task]),
+            "title": presenter.title(model),
+            "follows": _follows(model),
             "parts": list(_plain(presenter.parts(model))),
             "figures": _figures(place, presenter, model),
             "above": None if usable is None else f"{int(usable.sum())} of {usable.size}",
@@ -53,7 +61,7 @@ class Results:
     def compare(self, folders: list[str]) -> dict[str, Any]:
         one, other = (load_model(Path(folder) / MODEL) for folder in folders)
         presenter = presenter_of(one)
-        if presenter_of(other).task != presenter.task:
+        if presenter.title(one) != presenter_of(other).title(other):
             raise DataError("not-comparable", why="they are of different tasks")
         if list(_columns(one)) != list(_columns(other)):
             raise DataError("not-comparable", why="they have other columns")
@@ -61,6 +69,37 @@ class Results:
             why = "how results of this kind differ is not worked out"
             raise DataError("not-comparable", why=why)
         return asdict(found)
+
+    def derived_form(self, folder: str, kind: str) -> dict[str, Any]:
+        return derived_form(kind, covariance_in(Path(folder))._check_fitted().labels)
+
+    def check_derived(self, folder: str, kind: str, given: dict[str, str]) -> str:
+        """What would follow, in a line; refused where it cannot."""
+        values = read_values(options_of_kind(kind), given)
+        derived_from(Path(folder), kind, values)
+        said = [said_of(name, given[name]) for name in values]
+        return short_name(", ".join([TITLES[kind], *said]))
+
+
+def derived_form(kind: str, columns: Iterable[str]) -> dict[str, Any]:
+    """All that follows from a covariance, the fields of one kind, and the columns to name."""
+    if kind not in TITLES:
+        raise DataError("unknown-choice", option="kind", given=kind, known=", ".join(TITLES))
+    return {
+        "kinds": _KINDS,
+        "form": {
+            "name": kind,
+            "title": TITLES[kind],
+            "options": fields_of(options_of_kind(kind), first=True),
+            "columns": [short_name(name) for name in columns],
+        },
+    }
+
+
+def _follows(model: Any) -> list[dict[str, str]]:
+    """The kinds of models that follow from a released covariance, and from nothing else."""
+    released = isinstance(model, FittedCovariance) and model.certificate_.stopped is None
+    return _KINDS if released else []
 
 
 def _plain(parts: Iterable[Part]) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import math
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -12,19 +13,19 @@ from typing import Any
 
 from eigenveil.app.decisions import can_be_shown, cost_of, desk_of, owner_of, sentence_of
 from eigenveil.app.parts import bytes_text
-from eigenveil.app.presenters.study import adversaries, summary
+from eigenveil.app.presenters.study import adversaries, summary, what_is_sent
 from eigenveil.app.site import is_running
-from eigenveil.console.desk.ledger import LedgerPages
+from eigenveil.console.desk.ledger import Budgets, LedgerPages
 from eigenveil.console.settings import Rows
-from eigenveil.errors import DataError, OutputError, ProtocolError
+from eigenveil.errors import DataError, OutputError, ProtocolError, number_text
 from eigenveil.federation.approvals import studies as approvals
 from eigenveil.federation.approvals.desk import Decisions
 from eigenveil.federation.approvals.documents import EVERY_STUDY
 from eigenveil.federation.approvals.keys import open_key
 from eigenveil.federation.approvals.record import Record
-from eigenveil.federation.approvals.roster import Decider, key_file
+from eigenveil.federation.approvals.roster import FIRST_OWNER, Decider, key_file
+from eigenveil.federation.ledger.entries import UNIT, Budget
 from eigenveil.federation.ledger.ledger import Ledger
-from eigenveil.federation.protocols import PROTOCOLS
 from eigenveil.federation.study.study import Study
 from eigenveil.models.task import TASKS
 from eigenveil.network.folder import PartyFolder, open_party
@@ -33,24 +34,21 @@ from eigenveil.privacy.accountant import epsilon_of_mu, mu_of_epsilon
 from eigenveil.privacy.guarantee import neighbours_text
 
 
-class SiteDesk:
+class SiteDesk(Budgets):
     def __init__(self, rows: Rows) -> None:
         assert rows.party is not None
+        self._rows = rows
         self._party: PartyFolder = open_party(rows.party, role="site")
-        owner = owner_of(self._party)
-        self._ledger = rows.ledger if rows.ledger is not None else owner.ledger
-        self._data_set = rows.data_set
-        self._keys = rows.keys
-        self._pages = LedgerPages(self._ledger)
+        self._pages = LedgerPages(lambda: rows.ledger or owner_of(self._party).ledger)
         self._shown: dict[str, dict[str, Any]] = {}
         self._costs: dict[tuple[str, str], dict[str, Any] | None] = {}
         self._texts: dict[tuple[str, str], Study] = {}
 
     @property
     def _decisions(self) -> Decisions:
-        if self._ledger is None:
+        if (place := self._pages.place) is None:
             raise OutputError("ledger-not-named")
-        return desk_of(self._party, self._ledger, self._data_set)
+        return desk_of(self._party, place, self._data_set)
 
     # -- what the pages show
 
@@ -80,7 +78,7 @@ class SiteDesk:
             "account": mine,
             "accounts": accounts,
             "ledger": self._pages.name,
-            "open": self._open_sessions(),
+            "open": self._pages.open_sessions(self._names()),
         }
 
     def studies(self) -> dict[str, Any]:
@@ -109,7 +107,9 @@ class SiteDesk:
         found = self._find(study)
         record = self._record()
         return self._study(found) | {
-            "key": self._key(by).is_file(),
+            "signs": self._signs(by),
+            "data_set": self._data_set,
+            "account": self._account_needed(found),
             "standing": _standing(record.standing(found.hash)),
             "history": [
                 {
@@ -135,7 +135,8 @@ class SiteDesk:
     ) -> dict[str, Any]:
         """Make, sign and record a decision; ``terms`` are of its kind, ``until`` a last day."""
         decisions, found = self._decisions, self._find(study)
-        decider = Decider(by, open_key(self._key(by), password))
+        own = self._signs(by) == "own"
+        decider = Decider(by, None if own else open_key(self._key(by), password))
         if len(self._about(found.hash)) != seen:
             raise ProtocolError("decided-meanwhile")
         if (last := terms.get("until")) is not None:
@@ -150,13 +151,46 @@ class SiteDesk:
 
     # -- parts
 
+    @property
+    def _data_set(self) -> str:
+        """The one that is named, or with which the site was started."""
+        named = self._rows.data_set
+        return owner_of(self._party).data_set if named == Rows.data_set else named
+
+    def _signs(self, by: str) -> str:
+        if self._key(by).is_file():
+            return "password"
+        return "own" if self._rows.own_key and by == FIRST_OWNER else "elsewhere"
+
     def _key(self, by: str) -> Path:
         """Where the key of somebody is, if it is at the console."""
         usual = key_file(self._party, by)
-        return usual if self._keys is None else Path(self._keys) / usual.name
+        return usual if self._rows.keys is None else Path(self._rows.keys) / usual.name
+
+    def _budgets_waiting(self, data_set: str) -> list[dict[str, Any]]:
+        return [
+            each.said.model_dump(
+                mode="json", include={"by", "epsilon", "delta", "adjacency", "unit"}
+            )
+            for each in self._record().waiting
+            if each.said.data_set == data_set
+        ]
+
+    def _account_needed(self, study: Study) -> dict[str, Any] | None:
+        """The account that a study needs, where that of the site's data set cannot cover it."""
+        books, unit = self._pages.books(), study.unit or UNIT
+        account = books.accounts.get(self._data_set)
+        if account is None and self._cost(study) is None:
+            return None
+        if account is None:
+            needed = Budget(self._data_set, study.adjacency, study.epsilon, study.delta, unit=unit)
+        elif (found := self._decisions.account_needed(study, account.budget)) is not None:
+            needed = found
+        else:
+            return None
+        return asdict(needed) | {"is_new": needed.data_set != self._data_set}
 
     def _about(self, study: str) -> list[Any]:
-        """The decisions about a study, or about every study."""
         return [
             each for each in self._record().decisions if each.decision.study in (study, EVERY_STUDY)
         ]
@@ -169,8 +203,7 @@ class SiteDesk:
     @cached_property
     def _mark(self) -> str:
         """What decisions call the ledger, which is there."""
-        assert self._ledger is not None
-        return Ledger(self._ledger).store.mark()
+        return Ledger(str(self._pages.place)).store.mark()
 
     def _studies(self) -> dict[str, Study]:
         """Studies that wait or were decided about, by hash; a file is read once."""
@@ -208,8 +241,7 @@ class SiteDesk:
 
     def _cost(self, study: Study) -> dict[str, Any] | None:
         """What it can cost; worked out anew only where the account stands otherwise."""
-        standings = self._pages.standings()
-        mine = next((s for s in standings if s.budget.data_set == self._data_set), None)
+        mine = self._standing(self._data_set)
         about = (study.hash, repr(mine))
         if about not in self._costs:
             pages: Any = None if mine is None else self._pages
@@ -226,20 +258,6 @@ class SiteDesk:
     def _names(self) -> dict[str, str]:
         return {study.hash: study.name for study in self._studies().values()}
 
-    def _open_sessions(self) -> list[dict[str, str]]:
-        sessions = [each for each in self._pages.books().sessions.values() if each.is_open]
-        names = {**self._pages.names(), **self._names()} if sessions else {}
-        return [
-            {
-                "study": each.key.study,
-                "name": names.get(each.key.study, each.key.study[:12]),
-                "begun": each.begun[:19].replace("T", " "),
-                "step": each.answers[-1][1].step if each.answers else "begun",
-                "answers": str(len(each.answers)),
-            }
-            for each in sessions
-        ]
-
 
 def fixed_values(study: Study) -> dict[str, Any]:
     """What follows from a study alone, in words."""
@@ -250,7 +268,7 @@ def fixed_values(study: Study) -> dict[str, Any]:
     for each in adversaries(study):
         promise: str
         if each.protected:
-            promise = f"epsilon {study.epsilon:g} at delta {study.delta:g}, or less"
+            promise = f"epsilon {study.epsilon:g} at delta {number_text(study.delta)}, or less"
         elif study.delta == 0:
             promise = "no promise"
         else:
@@ -258,8 +276,7 @@ def fixed_values(study: Study) -> dict[str, Any]:
             weaker = epsilon_of_mu(mu * math.sqrt(each.needed / each.honest), study.delta)
             promise = f"less than was requested: epsilon {weaker:.3g} or more"
         views.append({"name": each.name, "promise": promise, "protected": each.protected})
-    triples = "tensor" in plan.fractions
-    sent = PROTOCOLS[study.protocol].what_is_sent(task.moment, triples=triples)
+    sent = what_is_sent(study)
     return {
         **{k: v for k, v in summary(study, None).items() if k not in ("table_schema", "columns")},
         "title": task.title,

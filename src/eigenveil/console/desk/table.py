@@ -1,42 +1,67 @@
-"""One table, for an analyst alone: its columns, what a fit would give, and its ledger."""
+"""One table, for an analyst alone: its columns, what a fit would give and cost, and its ledger."""
 
 from __future__ import annotations
 
-from functools import cached_property
+from dataclasses import replace
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 from eigenveil.app.ledger_place import usual_ledger
 from eigenveil.app.plan import PlanRequest
 from eigenveil.app.rows import WantedColumns
+from eigenveil.app.schema import SeenColumns, draft, with_public
 from eigenveil.checks import MOST_WHOLE
-from eigenveil.console.desk.ledger import LedgerPages
+from eigenveil.console.desk.ledger import Budgets, LedgerPages
 from eigenveil.console.desk.results import Results
 from eigenveil.console.desk.ways import ONE_ROW, Kind, kinds, point_of_table
 from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, short_name
-from eigenveil.io import read_schema
+from eigenveil.federation.ledger.fits import Foreseen, foreseen
+from eigenveil.federation.ledger.store import open_store
+from eigenveil.io import FileRows, read_schema
+from eigenveil.io.files import expand, state_of
+from eigenveil.io.formats.registry import USUAL
+from eigenveil.io.open import open_tables
+from eigenveil.models.driver import FitTerms
+from eigenveil.tables.names import looks_like_identifier
+from eigenveil.tables.schema import Column, Schema, parse_schema, write_schema
+
+# Tables of more columns are read as they are drafted: a form of so many fields is nobody's.
+MOST_ASKED = 200
 
 
-class TableDesk(Results):
+class TableDesk(Results, Budgets):
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._pages = LedgerPages(usual_ledger() if rows.ledger is None else rows.ledger)
-
-    @cached_property
-    def _columns(self) -> list[str]:
-        found = columns_of(self._rows).open(self._rows.data)
-        if found.names is None:
-            return [f"column {number + 1}" for number in range(found.features)]
-        return list(found.names)
+        self._place = usual_ledger() if rows.ledger is None else rows.ledger
+        self._pages = _pages_of(self._place)
 
     def table(self) -> dict[str, Any]:
-        """The names of its columns, in order; no row is read."""
-        return {"files": list(self._rows.data), "columns": self._columns}
+        """What is public of it: its columns' names, in order; no row is read."""
+        schema = columns_of(self._rows).schema
+        found = {"files": list(self._rows.data), "schema": self._rows.schema}
+        if schema is not None:
+            names = list(schema.names)
+            return found | {"columns": names, "unit": schema.unit, "persons": []}
+        try:
+            (first, *_) = open_tables(self._rows.data)
+            first.check_names()
+            names = list(first.columns)
+        except DataError as error:
+            if error.code not in ("no-names", "not-a-table"):
+                raise
+            opened = columns_of(self._rows).open(self._rows.data)
+            names = list(opened.names or (f"column {n + 1}" for n in range(opened.features)))
+        persons = [name for name in names if looks_like_identifier(name)]
+        return found | {"columns": names, "unit": None, "persons": persons}
 
     def kinds(self) -> list[dict[str, str]]:
         """What can be fitted: every task, and the ways of those that have others."""
         found = (each for each in kinds() if each.way.takes(self._rows))
-        return [{"name": each.name, "title": each.title} for each in found]
+        return [
+            {"name": each.name, "title": each.title, "about": each.task.about} for each in found
+        ]
 
     def form(self, kind: str) -> dict[str, Any]:
         return self._kind(kind).form()
@@ -47,21 +72,74 @@ class TableDesk(Results):
             raise DataError("no-such-fit", name=short_name(name))
         return found
 
+    # -- its columns, as their owner says they are
+
+    def seen(self) -> dict[str, Any]:
+        """What is in each column, and how it would be read: for the owner of the rows."""
+        looked = drafted(self._rows.data)
+        found = looked.columns
+        asked = found if len(found) <= MOST_ASKED else ()
+        columns = [
+            {
+                "name": each.column.name,
+                "role": each.column.role,
+                "kind": each.column.kind or "number",
+                "levels": ", ".join(each.column.levels),
+                "why": each.why,
+            }
+            for each in asked
+        ]
+        reading = ", ".join(f"{name} {value!r}" for name, value in looked.reading.said().items())
+        unit = next((each.column.name for each in found if each.column.role == "unit"), None)
+        return {"columns": columns, "unit": unit, "count": len(found), "reading": reading}
+
+    def settle(self, given: dict[str, str], unit: str | None, folder: str, kind: str) -> str:
+        """Write what the columns are, as the owner says; the name of the file."""
+        looked = drafted(self._rows.data)
+        columns = tuple(_said(each.column, given, unit) for each in looked.columns)
+        if not any(each.role == "feature" for each in columns):
+            raise DataError("no-column-used")
+        schema = parse_schema(Schema(columns, looked.reading).as_dict(), origin="The columns")
+        schema.check_targets("The table", taken=self._kind(kind).task.takes_targets)
+        name = schema.hash[:32]
+        write_schema(schema, Path(folder) / f"{name}.toml")
+        return name
+
+    # -- a fit of it
+
+    def _open(self, values: dict[str, Any]) -> FileRows:
+        return columns_of(self._rows).with_unit(values.get("unit")).open(self._rows.data)
+
+    def _request(self, found: Kind, given: dict[str, str]) -> tuple[PlanRequest, FileRows]:
+        """Nobody says how many rows there are: as many as can be."""
+        values = found.values(given)
+        rows = self._open(values)
+        return PlanRequest(found.task, values, rows.features, MOST_WHOLE, names=rows.names), rows
+
     def check(self, kind: str, given: dict[str, str]) -> str:
         """What was chosen, in a line; checked as its plan is, without the rows."""
         found = self._kind(kind)
-        values = found.values(given)
-        wanted = columns_of(self._rows)
-        wanted.whose_rows(values.get("unit"), one=found.own(given)[ONE_ROW.name])
-        rows = wanted.with_unit(values.get("unit")).open(self._rows.data)
-        # nobody says how many rows there are: as many as can be
-        request = PlanRequest(found.task, values, rows.features, MOST_WHOLE, names=rows.names)
+        wanted, unit = columns_of(self._rows), found.values(given).get("unit")
+        wanted.whose_rows(unit, one=found.own(given)[ONE_ROW.name])
+        request, rows = self._request(found, given)
+        if rows.schema is not None:
+            rows.schema.check_usable("The table")
+            rows.schema.check_targets("The table", taken=found.task.takes_targets)
         _ = found.way.plan(request).budgets
         return found.summary(given)
 
     def point(self, kind: str, given: dict[str, str], rows: int, epsilon: float) -> dict[str, Any]:
         """What a fit would give at an epsilon, simulated without the data."""
-        return point_of_table(self._kind(kind), given, len(self._columns), rows, epsilon)
+        found = self._kind(kind)
+        features = self._open(found.values(given)).features
+        return point_of_table(found, given, features, rows, epsilon)
+
+    def cost(self, kind: str, given: dict[str, str]) -> list[dict[str, Any]]:
+        """What a fit would be charged to, and what is left there before and after it."""
+        found = self._kind(kind)
+        request, rows = self._request(found, given)
+        terms = FitTerms.of(found.way.plan(request), by="")
+        return [_cost(each) for each in foreseen(open_store(self._place), rows.paths, terms)]
 
     def ledger(self, page: int, only: str = "") -> dict[str, Any]:
         return self._pages.page(page, only, {})
@@ -69,3 +147,53 @@ class TableDesk(Results):
 
 def columns_of(rows: Rows) -> WantedColumns:
     return WantedColumns(schema=None if rows.schema is None else read_schema(rows.schema))
+
+
+@cache
+def _pages_of(place: str) -> LedgerPages:
+    return LedgerPages(lambda: place)
+
+
+def drafted(files: tuple[str, ...]) -> SeenColumns:
+    """Columns as they would be read; rows are read once as long as the files are the same."""
+    return _drafted(files, tuple(state_of(each.place) for each in expand(files)))
+
+
+@lru_cache(8)
+def _drafted(files: tuple[str, ...], state: object) -> SeenColumns:
+    del state
+    return draft(files, read=USUAL)
+
+
+def _said(column: Column, given: dict[str, str], unit: str | None) -> Column:
+    """A column as its owner says: what was read from rows is public only where that is said."""
+    name, is_key = column.name, column.role in ("unit", "identifier")
+    if name == unit:
+        return Column(name, role="unit")
+    unsaid = column.kind == "category" and not column.confirmed
+    role = given.get(f"role {name}") or ("ignore" if unsaid else column.role)
+    if role in ("unit", "identifier", "ignore"):
+        return Column(name, role="identifier" if is_key else "ignore")
+    kind = given.get(f"kind {name}") or column.kind or "number"
+    found = Column(name, kind, role)
+    typed = given.get(f"public {name}", "")
+    if parts := [part.strip() for part in typed.split(",") if part.strip()]:
+        found = with_public(found, parts)
+    # levels that a person typed are said to be public by that, and those read from rows are not
+    if kind == column.kind == "category" and not given.get(f"sure {name}"):
+        raise DataError("levels-not-public", column=short_name(name))
+    return replace(found, confirmed=True)
+
+
+def _cost(each: Foreseen) -> dict[str, Any]:
+    of = each.before.budget
+    return {
+        "data_set": of.data_set,
+        "epsilon": of.epsilon,
+        "delta": of.delta,
+        "unit": of.unit,
+        "before": each.before.left_epsilon,
+        "after": None if each.after is None else each.after.left_epsilon,
+        "is_new": each.is_new,
+        "problem": each.problem,
+    }

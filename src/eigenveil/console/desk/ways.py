@@ -10,7 +10,7 @@ from typing import Any
 
 from eigenveil.app.plan import PlanRequest
 from eigenveil.app.watch import stream_values
-from eigenveil.console.desk.forms import fields_of, read_values, typed
+from eigenveil.console.desk.forms import fields_of, read_values, said_of, typed
 from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, EigenveilError, short_name
 from eigenveil.federation.study.study import Study
@@ -70,11 +70,12 @@ class FitWay:
     title: str = ""  # After the task's, in a list of what can be fitted
     own: tuple[Option, ...] = ()  # What only this way has
     without: tuple[str, ...] = ()  # Options that it cannot take
+    schemas: bool = True  # Whether a schema can say what the columns are
 
     def takes(self, rows: Rows) -> bool:
         """Whether it reads such files: a stream is one text file without a schema."""
         texts = {PurePath(file).suffix.lower() for file in rows.data} <= {".csv", ".tsv"}
-        return self.path == "table" or (len(rows.data) == 1 and texts and rows.schema is None)
+        return self.schemas or (len(rows.data) == 1 and texts and rows.schema is None)
 
     def plan(self, request: PlanRequest, **instead: Any) -> Any:
         if self.path == "table":
@@ -94,7 +95,9 @@ WAYS: Mapping[str, FitWay] = {
     way.path: way
     for way in (
         FitWay("table", own=(ONE_ROW,)),
-        FitWay("stream", "as a stream", (ONE_ROW, _BLOCK_SIZE), ("unit", "max_rows_per_unit")),
+        FitWay(
+            "stream", "as a stream", (ONE_ROW, _BLOCK_SIZE), ("unit", "max_rows_per_unit"), False
+        ),
     )
 }
 
@@ -112,7 +115,7 @@ class Kind:
 
     @property
     def title(self) -> str:
-        return f"{title_of(self.task)} {self.way.title}".rstrip()
+        return f"{self.task.heading} {self.way.title}".rstrip()
 
     @cached_property
     def options(self) -> list[Option]:
@@ -129,9 +132,12 @@ class Kind:
             "name": self.name,
             "title": self.title,
             "quality": self.task.quality,
-            "options": fields_of(self.options),
-            "own": fields_of(self.way.own, first=True),
+            # but for whose each row is, which is asked before
+            "options": [each for each in fields_of(self.options) if each["name"] != "unit"],
+            "own": fields_of((each for each in self.way.own if each is not ONE_ROW), first=True),
             "expected": fields_of(expected_of(self.task), first=True),
+            "schemas": self.way.schemas,
+            "targets": self.task.takes_targets,
         }
 
     def values(self, given: Mapping[str, str]) -> dict[str, Any]:
@@ -147,13 +153,10 @@ class Kind:
 
     def summary(self, given: Mapping[str, str]) -> str:
         values = self.values(given) | read_values(self.way.own, given)
-        chosen = [f"{name.replace('_', ' ')} {typed(value)}" for name, value in values.items()]
+        for whose in ("unit", ONE_ROW.name):  # said by itself
+            values.pop(whose, None)
+        chosen = [said_of(name, typed(value)) for name, value in values.items()]
         return f"{self.title}, {', '.join(chosen) or 'with the defaults'}"
-
-
-def title_of(task: Task) -> str:
-    title = task.title.partition(";")[0]
-    return f"{title[:1].upper()}{title[1:]}"
 
 
 def kinds() -> Iterator[Kind]:

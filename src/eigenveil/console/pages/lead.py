@@ -20,6 +20,7 @@ from eigenveil.console.web import (
     TaskForm,
     Visit,
     away,
+    form_for,
     given_in,
     whole,
 )
@@ -71,7 +72,6 @@ async def _drafts(visit: Visit) -> Response:
 
 
 async def _write(visit: Visit, kind: dict[str, Any]) -> Response:
-    """Write the file of a study, or nothing."""
     form, (name, place) = visit.form, _new_file(visit)
     fields: dict[str, Any] = {
         each: form.get(each, "").strip()[:1000] for each in ("requested_by", "purpose")
@@ -190,7 +190,12 @@ async def _redraft(visit: Visit) -> Response:
     return _written(visit, name)
 
 
-_NEW = TaskForm("new_study.html", _write)
+async def _new_form(visit: Visit) -> dict[str, Any]:
+    health = await visit.ask("health")
+    return {"sites": health["sites"], **await form_for(visit)}
+
+
+_NEW = TaskForm("new_study.html", _write, _new_form)
 SECTION = Section(
     "Studies",
     (

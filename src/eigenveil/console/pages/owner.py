@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from starlette.responses import Response
 
-from eigenveil.console.pages.table import ledger_page, page_number
+from eigenveil.console.pages import ledger
+from eigenveil.console.pages.ledger import at_terminal, page_number
 from eigenveil.console.settings import Rows
 from eigenveil.console.web import Page, PageLink, Section, Visit, away, whole
 from eigenveil.errors import DataError, EigenveilError
@@ -52,8 +52,10 @@ async def _decide(visit: Visit) -> Response:
             raise DataError("no-reason")
         terms["tell_lead"] = form.get("tell") == "yes"
     if form.get("where") == "terminal":
-        command = shlex.join(_words(visit, action, study, terms))
-        return visit.page("terminal.html", study=study, command=command)
+        rows = visit.console.settings.rows
+        named = action == "approve" and rows.data_set != Rows.data_set
+        place = {"ledger": rows.ledger, "data_set": rows.data_set if named else ""}
+        return at_terminal(visit, f"/studies/{study}", ("site", action, study), place | terms)
     try:
         await visit.ask(
             "decide",
@@ -72,25 +74,7 @@ async def _decide(visit: Visit) -> Response:
     return away(f"/studies/{study}?done={_DONE[action]}")
 
 
-def _words(visit: Visit, action: str, study: str, terms: Mapping[str, Any]) -> list[str]:
-    """The command that decides the same, for who has a key elsewhere, or the party's own."""
-    rows = visit.console.settings.rows
-    words = ["eigenveil", "site", action, study, "--party", rows.party or ""]
-    if rows.ledger is not None:
-        words += ["--ledger", rows.ledger]
-    if action == "approve" and rows.data_set != Rows.data_set:
-        words += ["--data-set", rows.data_set]
-    words += ["--as", visit.person.name]
-    for name, value in terms.items():
-        if value is True:
-            words.append(f"--{name.replace('_', '-')}")
-        elif value not in ("", None, False):
-            words.append(f"--{name}={value}")  # with '=': no text is taken for another option
-    return words
-
-
 def _terms(form: Mapping[str, str]) -> dict[str, Any]:
-    """How often and how long an approval counts."""
     match form.get("often"):
         case "once":
             return {"runs": 1, "until": None}
@@ -111,7 +95,6 @@ def _terms(form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _text(text: str) -> str:
-    """A text on one line."""
     return " ".join(text.split())[:_LONGEST]
 
 
@@ -137,7 +120,7 @@ SECTION = Section(
         Page("/studies", _studies, READERS),
         Page("/studies/{study}", _study, READERS),
         Page("/studies/{study}/decide", _decide, DECIDERS, form=True),
-        Page("/ledger", ledger_page, READERS),
+        *ledger.pages(READERS, DECIDERS),
         Page("/health", _health, READERS),
         Page("/log", _log, ("owner",)),
     ),

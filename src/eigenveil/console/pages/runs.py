@@ -6,11 +6,12 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.responses import FileResponse, Response
 
 from eigenveil.console.runs import ConsoleRun
-from eigenveil.console.web import Console, Page, Visit, away
+from eigenveil.console.web import Console, Page, TaskForm, Visit, away, given_in
 from eigenveil.errors import DataError
 
 
@@ -19,13 +20,14 @@ def pages(readers: Collection[str], doers: Collection[str]) -> list[Page]:
         Page("/runs", _list, readers),
         Page("/runs/compare", _compare, readers),
         Page("/runs/{name}", _show, readers),
+        Page("/runs/{name}/derive", _DERIVE.show, doers),
+        Page("/runs/{name}/derive", _DERIVE.send, doers, form=True),
         Page("/runs/{name}/stop", _stop, doers, form=True),
         Page("/runs/{name}/files/{file}", _file, readers),
     ]
 
 
 def _named(visit: Visit) -> tuple[ConsoleRun, Path | None]:
-    """The run of a page, and where its result is."""
     run = visit.console.runs.named(visit.named("name"))
     return run, visit.console.runs.result(run)
 
@@ -59,7 +61,45 @@ async def _show(visit: Visit) -> Response:
         told=[] if hidden else run.told("told"),
         result=found,
         problem=problem,
+        again=_again(run),
     )
+
+
+def _again(run: ConsoleRun) -> str:
+    """The step of privacy with what a fit of a table was asked; empty of other runs."""
+    given = {name: text for name, text in run.asked.get("given", {}).items() if text}
+    if run.kind != "fit" or not (given and run.rows.data):
+        return ""
+    one = given.pop("one_row_per_person", "")
+    whose = "one" if one else f"={given.pop('unit', '')}"
+    schema = "" if run.rows.schema is None else Path(run.rows.schema).stem
+    own = {"table": Path(run.rows.data[0]).name, "kind": run.asked["kind"], "whose": whose}
+    return f"/fit?{urlencode(own | {'schema': schema} | given)}"
+
+
+async def _derived_form(visit: Visit) -> dict[str, Any]:
+    run, place = _named(visit)
+    if place is None:
+        raise DataError("no-page")
+    kind = visit.typed.get("kind") or "regression"
+    found = await visit.ask("derived_form", folder=str(place), kind=kind)
+    return {"run": _row(run), **found}
+
+
+async def _derive(visit: Visit, form: dict[str, Any]) -> Response:
+    run, place = _named(visit)
+    asked = {
+        "folder": str(place),
+        "kind": form["name"],
+        "given": given_in(form["options"], visit.typed),
+    }
+    title = await visit.ask("check_derived", **asked)
+    derived = visit.start("derive", title, run.name, **asked)
+    visit.note("derived a model", title)
+    return away(f"/runs/{derived.name}")
+
+
+_DERIVE = TaskForm("derive.html", _derive, _derived_form)
 
 
 async def _stop(visit: Visit) -> Response:

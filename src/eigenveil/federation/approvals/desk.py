@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from shlex import quote
 from typing import Any
 
-from eigenveil.errors import DataError, DecisionRefused
+from eigenveil.errors import DataError, DecisionRefused, number_text
 from eigenveil.federation.approvals.documents import (
     EVERY_STUDY,
     Action,
@@ -128,24 +128,23 @@ class Decisions(Roster):
     def check_countable(self, study: Study, *, by: Decider = OWNER) -> None:
         """Raise where the data set's budget counts something else than a study protects."""
         budget = self.ledger.budget_if_any(self.data_set)
-        unit = study.unit or UNIT
-        if budget is None or (
-            budget.unit == unit
-            and (budget.adjacency, study.adjacency) != ("add-remove", "replace-one")
-        ):
+        if budget is None or (needed := self.account_needed(study, budget)) is None:
             return
         counts, protects = (
             f"{'each' if adjacency == 'add-remove' else 'each changed'} {of}"
-            for adjacency, of in ((budget.adjacency, budget.unit), (study.adjacency, unit))
+            for adjacency, of in (
+                (budget.adjacency, budget.unit),
+                (study.adjacency, needed.unit),
+            )
         )
-        name, also = self.data_set, ""
-        if not self.ledger.books().is_untouched(name):  # its losses cannot be counted otherwise
-            name = f"{name} by {unit}"
+        name, also = needed.data_set, ""
+        if name != self.data_set:
             also = f", and start the site with --data-set {quote(name)}"
-        adjacency = "replace-one" if study.adjacency == "replace-one" else budget.adjacency
-        command = budget_command(self.ledger.name, name, adjacency=adjacency, unit=unit)
-        command = command.replace(
-            "--epsilon E --delta D", f"--epsilon {budget.epsilon:g} --delta {budget.delta:g}"
+        command = budget_command(
+            self.ledger.name, name, adjacency=needed.adjacency, unit=needed.unit
+        ).replace(
+            "--epsilon E --delta D",
+            f"--epsilon {budget.epsilon:g} --delta {number_text(budget.delta)}",
         )
         raise DecisionRefused(
             "account-does-not-count-so",
@@ -156,6 +155,18 @@ class Decisions(Roster):
             also=also,
             command=f"{command} --party {quote(str(self.party.folder))} --as {quote(by.name)}",
         )
+
+    def account_needed(self, study: Study, budget: Budget) -> Budget | None:
+        """The account that counts what a study protects, where one of this budget does not."""
+        unit = study.unit or UNIT
+        both = (budget.adjacency, study.adjacency)
+        if budget.unit == unit and both != ("add-remove", "replace-one"):
+            return None
+        name = budget.data_set
+        if not self.ledger.books().is_untouched(name):  # its losses cannot be counted otherwise
+            name = f"{name} by {unit}"
+        adjacency = "replace-one" if study.adjacency == "replace-one" else budget.adjacency
+        return Budget(name, adjacency, budget.epsilon, budget.delta, unit=unit)
 
     def refuse(
         self, study: str, by: Decider = OWNER, *, reason: str, tell_lead: bool = False

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.members import Hex, Utc
+from eigenveil.federation.members import Hex, Utc, shown
 from eigenveil.federation.public_key import PublicKey
 from eigenveil.federation.signed import Document, Signed
 
@@ -25,12 +25,6 @@ DECIDING: tuple[ApproverRole, ...] = ("owner", "approver")
 LONGEST_TEXT = 1000
 
 
-def _shown(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("it holds characters that cannot be shown")
-    return text
-
-
 def _key(text: str) -> str:
     try:
         return PublicKey.parse(text).text if text else text
@@ -38,9 +32,9 @@ def _key(text: str) -> str:
         raise ValueError(error.message) from None
 
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValidator(_shown)]
-DataSet = Annotated[str, StringConstraints(max_length=200), AfterValidator(_shown)]
-Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT), AfterValidator(_shown)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValidator(shown)]
+DataSet = Annotated[str, StringConstraints(max_length=200), AfterValidator(shown)]
+Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT), AfterValidator(shown)]
 Key = Annotated[str, StringConstraints(max_length=80), AfterValidator(_key)]
 
 
@@ -56,6 +50,10 @@ class Placed(Document):
     @property
     def place(self) -> tuple[str, str, str]:
         return self.site, self.federation, self.ledger
+
+    @property
+    def whose(self) -> str:
+        return f"{self.site}, federation {self.federation[:16]}"
 
 
 class Decision(Placed):
@@ -155,10 +153,6 @@ class ApproverList(Placed):
 
     def deciding(self, time: datetime) -> tuple[Approver, ...]:
         return tuple(each for each in self.approvers if each.decides_at(time))
-
-    @property
-    def whose(self) -> str:
-        return f"{self.site}, federation {self.federation[:16]}"
 
 
 SignedDecision = Signed[Decision]

@@ -22,7 +22,6 @@ from eigenveil.federation.approvals.documents import (
     ApproverList,
     BudgetDecision,
     Decision,
-    Placed,
     SignedBudget,
     SignedDecision,
     SignedList,
@@ -254,7 +253,7 @@ class Record:
         """
         said, listed = signed.said, self.listed
         if listed is not None and said.place != listed.place:
-            raise DecisionRefused("other-place", whose=_whose(said), own=listed.whose)
+            raise DecisionRefused("other-place", whose=said.whose, own=listed.whose)
         if said.nonce in self._seen:
             raise DecisionRefused("replayed-decision")
         if abs(now - said.time) > CLOCK:
@@ -383,10 +382,6 @@ def _granted(state: State, agreed: list[Recorded]) -> StudyStanding:
         time=decisions[-1].time,
         since=agreed[-1].number,
     )
-
-
-def _whose(said: Placed) -> str:
-    return f"{said.site}, federation {said.federation[:16]}"
 
 
 def check_signed(books: Books, ledger: str) -> Record:

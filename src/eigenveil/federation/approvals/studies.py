@@ -11,10 +11,10 @@ import json
 import re
 from pathlib import Path
 
-from eigenveil.errors import DataError, EigenveilError, OutputError, of_system
+from eigenveil.errors import DataError, EigenveilError, OutputError
 from eigenveil.federation.approvals.roster import SiteFolder
 from eigenveil.federation.study.study import Study, parse_study
-from eigenveil.files import replacing
+from eigenveil.files import cannot_write, replacing
 
 # So many wait at the most, so that nobody fills a site's disk; of these, so many that were only
 # asked about, so that questions leave places for studies that are started.
@@ -85,7 +85,7 @@ def _write(place: Path, study: Study) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as problem:
-        raise OutputError("cannot-write", path=place.parent, reason=of_system(problem)) from None
+        raise cannot_write(place.parent, problem) from None
     with replacing(place) as scratch:
         scratch.write_text(study.model_dump_json(indent=2) + "\n", encoding="utf-8")
 

@@ -32,7 +32,7 @@ from eigenveil.federation.ledger.entries import (
     SessionKey,
     read_body,
 )
-from eigenveil.privacy.accountant import Loss, all_within, records_within
+from eigenveil.privacy.accountant import Loss, all_within
 from eigenveil.privacy.budget import NOTHING, as_gaussian, cost_of, pure_of_gaussian
 from eigenveil.privacy.releases import ReleaseRecord
 
@@ -230,6 +230,11 @@ class Books:
     def of_data_set(self, data_set: str) -> list[Session]:
         return [each for each in self.sessions.values() if each.terms.data_set == data_set]
 
+    def charged(self, data_set: str) -> int:
+        """How many fits, studies and works done elsewhere were charged to an account."""
+        sessions = sum(bool(each.charges) for each in self.of_data_set(data_set))
+        return sessions + len(self._elsewhere(data_set))
+
     def _elsewhere(self, data_set: str) -> list[Loss]:
         return [body.loss for _, body in self.elsewhere if body.data_set == data_set]
 
@@ -244,7 +249,7 @@ class Books:
             raise BrokenChain(number, "answers a step a second time")
         if isinstance(body, ChargeBody):
             try:
-                possible = records_within(body.releases, LARGEST_LOSS)
+                possible = all_within(map(Loss.of, body.releases), LARGEST_LOSS)
             except (ArithmeticError, ValueError):  # numbers that no release ever has
                 possible = False
             if not possible:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from eigenveil.errors import DataError
+from eigenveil.errors import DataError, number_text
 from eigenveil.federation.approvals.documents import SignedBudget, SignedDecision, SignedList
 from eigenveil.federation.members import Hex
 from eigenveil.federation.signed import canonical
@@ -148,6 +148,11 @@ class Budget:
     pure_epsilon: float = 0.0
     unit: str = UNIT
     delta_elsewhere: float = 0.0
+
+    @property
+    def bound(self) -> str:
+        """Epsilon and delta, as sentences have them."""
+        return f"epsilon = {self.epsilon:g} at delta = {number_text(self.delta)}"
 
 
 def budget_command(ledger: str, data_set: str, *, adjacency: str, unit: str) -> str:

@@ -8,6 +8,7 @@ is charged in all of them before its noise is drawn.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import secrets
 import shlex
@@ -16,8 +17,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from eigenveil.errors import DataError, EigenveilError, LedgerWarning, callers_level, of_system
-from eigenveil.federation.ledger.books import Books
+from eigenveil.errors import (
+    DataError,
+    EigenveilError,
+    LedgerWarning,
+    callers_level,
+    of_system,
+)
+from eigenveil.federation.ledger.books import Books, Standing
 from eigenveil.federation.ledger.entries import (
     UNIT,
     Budget,
@@ -33,9 +40,12 @@ from eigenveil.federation.ledger.placing import (
     check_reservation,
     opened,
     place,
+    standing_after,
 )
+from eigenveil.federation.ledger.store import LedgerStore
 from eigenveil.files import Place
-from eigenveil.models.driver import FitTerms, no_data_set
+from eigenveil.models.driver import FitTerms
+from eigenveil.privacy.certificate import Together
 from eigenveil.privacy.releases import ReleaseRecord
 
 # -- By what a ledger knows a table's files: keyed digests of their places and of their content.
@@ -119,23 +129,11 @@ def begin_fit(
     a :class:`~eigenveil.errors.LedgerWarning` says so.
     """
     ledger = place if isinstance(place, Ledger) else Ledger(place)
-    given = ledger.given_budget
-    name = data_set or (None if given is None else given.data_set)
+    name = data_set or ledger.given_name
     if name is None and not files:
-        raise no_data_set()
-    usual = Budget(
-        data_set=name or usual_name(files or ()),
-        adjacency=terms.adjacency,
-        epsilon=terms.epsilon,
-        delta=terms.delta,
-        pure_epsilon=terms.pure_part,
-        unit=terms.unit or UNIT,
-    )
-    if given is not None and given.data_set == name:
-        usual = given
-    wanted = Wanted(
-        usual.data_set, terms.adjacency, terms.reserve, terms.replacing, terms.unit or UNIT
-    )
+        raise DataError("no-data-set")
+    usual = ledger.opening(_target(terms, name or usual_name(files or ())))
+    wanted = _wanted(terms, usual.data_set)
     check_budget(usual)
     check_reservation(wanted)
     fit = _Fit(ledger, usual, wanted, is_named=name is not None)
@@ -146,15 +144,59 @@ def begin_fit(
     return charges
 
 
+def _target(terms: FitTerms, data_set: str) -> Budget:
+    return Budget(
+        data_set=data_set,
+        adjacency=terms.adjacency,
+        epsilon=terms.epsilon,
+        delta=terms.delta,
+        pure_epsilon=terms.pure_part,
+        unit=terms.unit or UNIT,
+    )
+
+
+def _wanted(terms: FitTerms, data_set: str) -> Wanted:
+    return Wanted(data_set, terms.adjacency, terms.reserve, terms.replacing, terms.unit or UNIT)
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """An account before and after a fit that was not begun; why it does not cover it."""
+
+    before: Standing
+    after: Standing | None = None
+    is_new: bool = False  # Whether the fit would open it
+    problem: str = ""
+
+
+def foreseen(store: LedgerStore, files: Sequence[Place], terms: FitTerms) -> list[Foreseen]:
+    """What :func:`begin_fit` would reserve of accounts that nobody named, without doing it."""
+    with store.reading_if_any() as tables:
+        books = Books() if tables is None else tables.books()
+        marks = () if tables is None else marks_of(files, tables.key())
+    usual = _target(terms, usual_name(files))
+    names = books.accounts_with([each for mark in marks for each in (mark.path, mark.content)])
+    names, found = names or [usual.data_set], []
+    for name in names:
+        if is_new := name not in books.accounts:
+            books.accounts[name] = opened(usual, books)
+        before, after, problem = books.standing(name), None, ""
+        try:
+            after = standing_after(store.name, books, _wanted(terms, name))
+        except EigenveilError as error:
+            problem = error.message
+        found.append(Foreseen(before, after, is_new, problem))
+    return found
+
+
 class FitCharges:
     """The sessions of one fit, one an account; :class:`eigenveil.models.driver.Charges`."""
-
-    counted = True
 
     def __init__(
         self, ledger: Ledger, keys: tuple[SessionKey, ...], accounts: Sequence[str]
     ) -> None:
         self._ledger, self._keys = ledger, keys
+        self.counted = ledger.store.is_kept  # one in memory knows nothing of other fits
         self.accounts = (ledger.name, *accounts)
         self._step = 0
 
@@ -167,6 +209,19 @@ class FitCharges:
                 request=b"",
                 draft=lambda *_: Draft(lambda: (b"", None), charges=records),
             )
+
+    def together(self) -> Together | None:
+        try:
+            books = self._ledger.books()
+        except EigenveilError:  # the result is there, and is worth more
+            return None
+        found = [
+            Together(others=others, epsilon=standing.spent_epsilon, delta=standing.budget.delta)
+            for name in self.accounts[1:]
+            if (others := books.charged(name) - 1) > 0
+            and math.isfinite((standing := books.standing(name)).spent_epsilon)
+        ]
+        return max(found, key=lambda each: each.epsilon, default=None)
 
     def end(self, outcome: str) -> None:
         """End the sessions; should that fail, what they reserved stays so, and nothing else."""
@@ -247,12 +302,11 @@ class _Fit:
         unseen = [mark for mark in marks if mark.path not in places]
         moved = sum(mark.content in contents for mark in unseen)
         of = self.budget
-        if is_new:
+        if is_new and self.ledger.store.is_kept:
+            other = budget_command(ledger, main, adjacency=of.adjacency, unit=of.unit)
             yield (
-                f"{ledger}: opened an account for {main!r}, with a budget of epsilon = "
-                f"{of.epsilon:g} at delta = {of.delta:g} for all of its fits together; to set "
-                f"another: {budget_command(ledger, main, adjacency=of.adjacency, unit=of.unit)} "
-                "--reason WHY."
+                f"{ledger}: opened an account for {main!r}, with a budget of {of.bound} for "
+                f"all of its fits together; to set another: {other} --reason WHY."
             )
         if changed:
             yield (

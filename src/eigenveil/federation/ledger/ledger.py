@@ -15,7 +15,6 @@ from typing import Literal, Self
 
 from eigenveil.errors import LedgerWarning, ProtocolError, callers_level
 from eigenveil.federation.ledger.books import Books, Session, Standing
-from eigenveil.federation.ledger.display import ledger_html
 from eigenveil.federation.ledger.entries import (
     UNIT,
     AnswerBody,
@@ -40,6 +39,7 @@ from eigenveil.federation.ledger.placing import (
     check_reservation,
     check_same,
     covers,
+    ledger_html,
     noted,
     opened,
     place,
@@ -115,6 +115,16 @@ class Ledger:
         """The place, without a password."""
         return self.store.name
 
+    @property
+    def given_name(self) -> str | None:
+        """What fits are charged to that name nothing."""
+        return None if self.given_budget is None else self.given_budget.data_set
+
+    def opening(self, usual: Budget) -> Budget:
+        """What the account of a fit is opened with, where that is not said here: ``usual``."""
+        given = self.given_budget
+        return given if given is not None and given.data_set == usual.data_set else usual
+
     def __enter__(self) -> Self:
         if (given := self.given_budget) is not None:
             check_budget(given)
@@ -125,8 +135,7 @@ class Ledger:
             if known is not None and known.budget != given:
                 warnings.warn(
                     f"{self.name}: the account of {given.data_set!r} keeps the budget that it has, "
-                    f"epsilon = {known.budget.epsilon:g} at delta = {known.budget.delta:g} "
-                    f"({known.budget.adjacency}); set_budget sets another.",
+                    f"{known.budget.bound} ({known.budget.adjacency}); set_budget sets another.",
                     LedgerWarning,
                     stacklevel=callers_level(),
                 )

@@ -8,11 +8,13 @@ answer that it was given, not its bytes.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from eigenveil.errors import ProtocolError
+from eigenveil.errors import DataError, ProtocolError
 from eigenveil.federation.ledger.books import Books, Session
 from eigenveil.federation.ledger.entries import (
     FIRST,
@@ -36,7 +38,6 @@ class _Kept:
     states: dict[SessionKey, bytes] = field(default_factory=dict)
 
     def copy(self) -> _Kept:
-        """Another that goes on from here."""
         books = replace(
             self.books,
             accounts=dict(self.books.accounts),
@@ -50,13 +51,16 @@ class _Kept:
 class MemoryStore(LedgerStore):
     """A ledger of this process."""
 
-    name = "a ledger in memory"
+    name, is_kept = "a ledger in memory", False
 
     def __init__(self) -> None:
         self._kept, self._digests = _Kept(), _LastDigest()
+        self._turns = threading.RLock()  # a search's fits may run in threads
+
+    def __reduce__(self) -> Any:  # a copy would charge nothing here
+        return LostStore, ()
 
     def copy(self) -> MemoryStore:
-        """Another ledger that begins with what this one has."""
         other = MemoryStore()
         other._kept, other._digests = self._kept.copy(), self._digests
         return other
@@ -66,10 +70,20 @@ class MemoryStore(LedgerStore):
 
     @contextmanager
     def _transaction(self, *, writes: bool) -> Iterator[Tables]:
-        tables = MemoryTables(self._kept.copy(), self._digests)
-        yield tables
-        if writes:  # an error before leaves the ledger as it was
-            self._kept = tables.kept
+        with self._turns:
+            tables = MemoryTables(self._kept.copy(), self._digests)
+            yield tables
+            if writes:  # an error before leaves the ledger as it was
+                self._kept = tables.kept
+
+
+class LostStore(MemoryStore):
+    """A ledger of another process, which nothing can be charged to."""
+
+    @contextmanager
+    def _transaction(self, *, writes: bool) -> Iterator[Tables]:
+        raise DataError("ledger-of-another-process")
+        yield
 
 
 class MemoryTables(Tables):
@@ -90,7 +104,6 @@ class MemoryTables(Tables):
         return self.kept.books
 
     def of_kind(self, kind: type[Body]) -> Books:
-        del kind
         return self.kept.books
 
     def request_digest(self, request: bytes) -> str:
@@ -98,7 +111,6 @@ class MemoryTables(Tables):
 
     def digest(self, data: bytes) -> str:
         """None: there is nothing to compare with."""
-        del data
         return ""
 
     def append(self, body: Body) -> Entry:
@@ -115,7 +127,6 @@ class MemoryTables(Tables):
 
     def run(self, statement: str, *values: object) -> None:
         """There are no tables: what is kept of a session goes with its state."""
-        del statement, values
 
     def end(self, key: SessionKey, outcome: str) -> tuple[Entry, EndBody]:
         self.kept.states.pop(key, None)

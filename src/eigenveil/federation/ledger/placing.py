@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 
@@ -15,6 +15,7 @@ from eigenveil.errors import (
     EigenveilError,
     PrivacyError,
     ProtocolError,
+    number_text,
 )
 from eigenveil.federation.ledger.books import Books, Session, Standing, epsilon_or_infinity
 from eigenveil.federation.ledger.entries import (
@@ -25,6 +26,7 @@ from eigenveil.federation.ledger.entries import (
     BudgetBody,
     budget_command,
 )
+from eigenveil.markup import fragment, html_of, node, table
 from eigenveil.privacy.accountant import Loss, check_delta, check_epsilon
 from eigenveil.privacy.budget import as_gaussian, caps_of, rooms_for, usual_room
 from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
@@ -35,6 +37,7 @@ from eigenveil.privacy.releases import ReleaseRecord
 RECOMPUTED = 1.0 + 1e-9
 # Of a budget: no release fits into what is left below it.
 _ROUNDING = 1e-4
+_NOTHING_LEFT = "left: nothing"
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,6 @@ def noted(body: BudgetBody, *, by: str, reason: str) -> BudgetBody:
 
 
 def place(name: str, books: Books, wanted: Wanted) -> Counted:
-    """How an account covers a session."""
     account = books.accounts.get(wanted.data_set)
     if account is None:
         set_it = budget_command(name, wanted.data_set, adjacency=wanted.adjacency, unit=wanted.unit)
@@ -112,7 +114,7 @@ def place(name: str, books: Books, wanted: Wanted) -> Counted:
                 divided = account.model_copy(update={"caps": caps}) if is_new else account
                 return Counted(divided, taken, as_if, is_new)
     standing, budget = books.standing(wanted.data_set), account.budget
-    asked = epsilon_or_infinity(loss, budget.delta)
+    asked, left = epsilon_or_infinity(loss, budget.delta), budget_left_text(standing)
     pure = "pure " if loss.mu_squared == 0 else ""
     under = "" if wanted.adjacency == budget.adjacency else " (counted for one row changed)"
     exact = replace(loss, log_ratio=0.0, distance=0.0)
@@ -124,11 +126,22 @@ def place(name: str, books: Books, wanted: Wanted) -> Counted:
         epsilon=asked,
         under=under,
         data_set=wanted.data_set,
-        budget=f"epsilon = {budget.epsilon:.6g} at delta = {budget.delta:.3g} ({budget.adjacency})",
-        left=budget_left_text(standing),
+        budget=(
+            f"epsilon = {budget.epsilon:.6g} at delta = "
+            f"{number_text(budget.delta, 3)} ({budget.adjacency})"
+        ),
+        left=left,
+        state="used up" if left == _NOTHING_LEFT else "too small",
         open_sessions=_open_sessions(name, books, wanted.data_set),
         command=budget_command(name, wanted.data_set, adjacency=budget.adjacency, unit=budget.unit),
     )
+
+
+def standing_after(name: str, books: Books, wanted: Wanted) -> Standing:
+    """Where an account, which must cover it, stands with a session that was not begun."""
+    counted, before = place(name, books, wanted), books.standing(wanted.data_set)
+    reserved = Loss.total([before.reserved, counted.taken])
+    return replace(before, caps=counted.account.caps, reserved=reserved)
 
 
 def covers(name: str, books: Books, wanted: Wanted) -> bool:
@@ -161,10 +174,13 @@ def budget_left_text(standing: Standing) -> str:
         _shown(number, budget.epsilon)
         for number in (standing.left_epsilon, standing.left_pure, standing.left.pure)
     )
+    if left == pure == "0":
+        return _NOTHING_LEFT
     if budget.delta == 0:
         return f"left: epsilon {left} for pure studies, none for others"
     return (
-        f"left: epsilon {left} for Gaussian studies at delta {budget.delta:g}, or epsilon "
+        f"left: epsilon {left} for Gaussian studies at delta "
+        f"{number_text(budget.delta)}, or epsilon "
         f"{pure} for pure ones" + ("" if aside_text == "0" else f" ({aside_text} of it set aside)")
     )
 
@@ -232,7 +248,7 @@ def _caps_or_none(budget: Budget, room: SamplingError) -> Loss | None:
 
 
 def _neighbours(budget: Budget) -> str:
-    how = "one {} more or less" if budget.adjacency == "add-remove" else "one {} changed"
+    how = "one {} added or removed" if budget.adjacency == "add-remove" else "one {} changed"
     return how.format(budget.unit)
 
 
@@ -328,3 +344,37 @@ def is_name(name: str) -> bool:
 
 def printable(note: str) -> str:
     return "".join(letter for letter in note if letter.isprintable())[:LONGEST_NAME]
+
+
+# -- A ledger in a notebook: where its accounts stand.
+
+ACCOUNTS = ("data set", "neighbours", "budget", "delta", "spent")
+"""Headings of :func:`account_cells`; epsilons are at the budget's delta."""
+
+
+def account_cells(standing: Standing) -> tuple[str, ...]:
+    budget = standing.budget
+    numbers = (budget.epsilon, budget.delta, standing.spent_epsilon)
+    return (
+        budget.data_set,
+        f"{budget.adjacency}, one {budget.unit}",
+        *(number_text(number, 4) for number in numbers),
+    )
+
+
+def ledger_html(name: str, read: Callable[[], Books]) -> str:
+    """The accounts as a table; a ledger that cannot be read says so, and changes nothing."""
+    title = f"Ledger {name}"
+    try:
+        books = read()
+    except EigenveilError as error:
+        return html_of(fragment(title, node("p", str(error))))
+    standings = books.standings()
+    if not standings:
+        return html_of(fragment(title, node("p", "No budget is set.")))
+    rows = [(*account_cells(each), budget_left_text(each)) for each in standings]
+    right = (False, False, True, True, True, False)
+    accounts = table((*ACCOUNTS, "left"), rows, right=right, style=True)
+    sessions = len(books.sessions)
+    count = f"{sessions} session{'' if sessions == 1 else 's'}"
+    return html_of(fragment(title, accounts, node("p", count)))

@@ -75,6 +75,7 @@ class LedgerStore:
     name: str  # As it can be shown: without a password
     heads: HeadsFile | None = None
     is_file = False
+    is_kept = True  # Whether it outlasts this process
     _errors: tuple[type[Exception], ...] = (sqlite3.Error,)
 
     @contextmanager

@@ -33,7 +33,6 @@ from eigenveil.federation.ledger.entries import (
 from eigenveil.federation.signed import canonical
 
 FORMAT = "eigenveil-ledger-4"
-RESTORE = "Something other than eigenveil changed it; restore a copy that passes 'ledger verify'."
 _MOST_ENTRIES = 2**31 - 1  # as a database counts them
 _TURNS = 0x65767665696C  # of PostgreSQL's locks that an application names
 _NEVER = "entries of a ledger are never changed"
@@ -157,7 +156,6 @@ class Tables:
         return self.query_entries(f"{where and 'WHERE '}{where} ORDER BY number", *values)
 
     def query_entries(self, rest: str, *values: object) -> Iterator[Entry]:
-        """Entries as a query says that goes on so."""
         for row in self.rows(f"{_ENTRY} {rest}", *values):
             yield opened(*row)
 

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
-from eigenveil.federation.masks.base import Part
-from eigenveil.federation.masks.kinds import helpers_bytes
+from eigenveil.federation.masks import Part, helpers_bytes
 from eigenveil.federation.members import Identity
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.certificates import (
@@ -117,7 +116,6 @@ class Aggregator:
         self._know = _Known()
 
     def run(self) -> Generator[Call, Replies, Outcome]:
-        """The whole protocol."""
         try:
             return (yield from self._run())
         except GeneratorExit:
@@ -156,6 +154,7 @@ class Aggregator:
                 factors,
                 know.records,
                 names=know.columns,
+                schema=self.study.table_schema,
                 secure=self._secure,
                 dependent=any(site.dependent for site in sites),
                 counted=True,  # no site answers otherwise
@@ -191,7 +190,7 @@ class Aggregator:
             check_keys({name: found.keys})
             know.joined[name] = found
 
-        limit = SMALL + _LONG_NAME * self._terms.width
+        limit = SMALL + _LONG_NAME * self._terms.plan.features
         yield from self._calls.ask("join", names, payloads.JoinRequest(), take, limit)
         know.members = [name for name in names if name in know.joined]
         self._check_left("join")
@@ -245,7 +244,7 @@ class Aggregator:
 
     def _share(self, holders: Mapping[str, tuple[str, ...]]) -> Calls:
         """Bring letters, and fetch what masks of sites that are lost are repaired with."""
-        know, rounds = self._know, len(self._terms.rounds)
+        know, rounds = self._know, len(self._terms.plan.rounds)
         paired = {
             name: tuple(other for other in holders[name] if other in know.letters)
             for name in know.members
@@ -275,7 +274,6 @@ class Aggregator:
         know.mending = Mending(self.study, self._calls, agreement, self._verify)
 
     def _letters_for(self, name: str, senders: Sequence[str]) -> dict[str, NDArray[np.uint8]]:
-        """What these sealed for a site."""
         if not senders:
             return {}
         return {LETTERS: np.stack([self._know.letters[other][name] for other in senders])}
@@ -300,7 +298,7 @@ class Aggregator:
         step = f"round {round_number}"
         totals = RoundTotals(terms, queries)
         told = know.members_map if know.mending is not None and round_number == 1 else None
-        body, arrays = round_request(queries, terms.width, round_number, told)
+        body, arrays = round_request(queries, terms.plan.features, round_number, told)
         reported = self._calls.message(step, body, arrays)
         common, request_digest = encode(reported), reported.fingerprint
         sealed: dict[str, NDArray[np.uint8]] = {}

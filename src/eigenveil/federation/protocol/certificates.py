@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
+from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError, number_text
 from eigenveil.federation.members import Evidence, Identity
-from eigenveil.federation.protocol.terms import Terms, active_sites, settle
+from eigenveil.federation.protocol.terms import Terms, settle
 from eigenveil.federation.signed import Document
 from eigenveil.federation.study.study import parse_study
 from eigenveil.models.certify import check_against_plan, how_far, plan_of
@@ -74,7 +74,6 @@ class CertificateText(Document):
 
 
 def text_of(certificate: Certificate, session: str, role: str, name: str) -> bytes:
-    """What a party signs of a certificate, in its role."""
     study, digest = certificate.study_hash, certificate.digest
     return CertificateText(
         study=study, session=session, role=role, name=name, certificate=digest
@@ -84,7 +83,6 @@ def text_of(certificate: Certificate, session: str, role: str, name: str) -> byt
 def own_signature(
     identity: Identity, certificate: Certificate, session: str, *, aggregator: bool
 ) -> Signature:
-    """An identity's signature of a certificate, in its role."""
     name, role = identity.name, "aggregator" if aggregator else "site"
     signature = identity.sign(text_of(certificate, session, role, name)).hex()
     return Signature.model_validate({"role": role, "name": name, "signature": signature})
@@ -109,7 +107,7 @@ def who_signed(certificate: Certificate, registrar: str | None) -> CheckedSignat
         return None
     if certificate.study is None:
         raise _bad("It is of no study that parties could have signed")
-    expected = active_sites(parse_study(certificate.study))
+    expected = parse_study(certificate.study).active
     signed = [each.name for each in signatures.by if each.role == "site"]
     aggregators = [each.name for each in signatures.by if each.role == "aggregator"]
     if strangers := set(signed) - set(expected):
@@ -168,7 +166,7 @@ VALID, NOT_VALID, NOT_CERTIFIED = "VALID", "NOT VALID", "NOT CERTIFIED"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Checked:
     """Outcome of checking a certificate; ``signed`` where it has signatures."""
 
     holds: bool
@@ -176,6 +174,7 @@ class Verdict:
     guarantee: Guarantee | None
     explanation: str
     views: Mapping[str, Guarantee] = field(default_factory=dict)
+    sites: Mapping[str, Guarantee] = field(default_factory=dict)
     signed: CheckedSignatures | None = None
 
 
@@ -185,7 +184,7 @@ def check(
     registrar: str | None = None,
     signatures: int | None = None,
     terms: Terms | None = None,
-) -> Verdict:
+) -> Checked:
     """Compare a certificate with what its plan must release, and recompute its guarantee.
 
     The plan, and a federation's study, are rebuilt and must be such that can be run. The releases
@@ -202,15 +201,32 @@ def check(
         _check_run(certificate, plan, terms)
         views = certificate.guarantees()
         guarantee = certificate.guarantee()
+        sites = site_guarantees(certificate, terms)
         signed = who_signed(certificate, registrar)
         check_count(signed, signatures)
     except PrivacyError as error:
-        return Verdict(False, NOT_VALID, None, error.message)
+        return Checked(False, NOT_VALID, None, error.message)
     except ArithmeticError:
-        return Verdict(False, NOT_VALID, None, "It has numbers that no release can have.")
+        return Checked(False, NOT_VALID, None, "It has numbers that no release can have.")
     word, explanation = _compared(guarantee, certificate.target)
     explanation = how_far(certificate, plan) + explanation
-    return Verdict(word == VALID, word, guarantee, explanation, views, signed)
+    return Checked(word == VALID, word, guarantee, explanation, views, sites, signed)
+
+
+def site_guarantees(certificate: Certificate, terms: Terms | None = None) -> dict[str, Guarantee]:
+    """What a row of each site that takes part is held to, against the target's adversary.
+
+    Rows that count with a weight move every sum by so much less; none of no study.
+    """
+    if certificate.study is None:
+        return {}
+    terms = terms or settle(parse_study(certificate.study))
+    weights = {name: terms.weight(name) for name in terms.names}
+    found = {}
+    for weight in set(weights.values()):
+        releases = tuple(r.model_copy(update={"weight": weight}) for r in certificate.releases)
+        found[weight] = certificate.model_copy(update={"releases": releases}).guarantee()
+    return {name: found[weight] for name, weight in weights.items()}
 
 
 def _wrong(what: str) -> PrivacyError:
@@ -232,6 +248,8 @@ def _check_run(certificate: Certificate, plan: BasePlan, terms: Terms | None) ->
     else:
         if plan.noise_draws != 1:
             raise _wrong(f"One data set draws its noise alone, not {plan.noise_draws} times.")
+        if plan.sites:
+            raise _wrong(f"One data set has no means of {plan.sites} sites.")
         shared = plan.sharing() if isinstance(plan, StreamPlan) else {}
         check_against_plan(
             certificate, plan, view="outsider", sharing=lambda step: shared.get(step, ALONE)
@@ -290,10 +308,10 @@ def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None
 
 
 def _compared(guarantee: Guarantee, target: RequestedGuarantee) -> tuple[str, str]:
-    """The verdict's word and what explains it."""
     numbers = (
-        f"recomputed epsilon = {guarantee.epsilon:.9g} at delta = {guarantee.delta:.3g}, "
-        f"requested epsilon = {target.epsilon:.9g} at delta = {target.delta:.3g}"
+        f"recomputed epsilon = {guarantee.epsilon:.9g} at delta = "
+        f"{number_text(guarantee.delta, 3)}, "
+        f"requested epsilon = {target.epsilon:.9g} at delta = {number_text(target.delta, 3)}"
     )
     if guarantee.epsilon > target.epsilon or guarantee.delta > target.delta:
         return NOT_VALID, f"The recorded noise does not give the claim: {numbers}."

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from eigenveil.errors import EigenveilError, ProtocolError
-from eigenveil.federation.masks.base import Part
-from eigenveil.federation.masks.kinds import ZeroSum, mask_use
+from eigenveil.federation.masks import Part, ZeroSum, mask_use
 from eigenveil.federation.members import Identity
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import (
@@ -143,7 +142,7 @@ class Helper:
 
     def _fits(self, part: payloads.PartBody) -> bool:
         """Whether a sum of this study can have such a part."""
-        width = self._terms.width
+        width = self._terms.plan.features
         match part.layout:
             case "symmetric":
                 return any(

@@ -85,7 +85,6 @@ class Message:
         return hashlib.sha256(encode(replace(self, arrays=alike))).hexdigest()
 
     def read(self, model: type[Body]) -> Body:
-        """The body as ``model``."""
         if model not in self.found:
             self.found[model] = self._read(model)
         body: Body = self.found[model]
@@ -99,7 +98,6 @@ class Message:
             raise _malformed(self.sender, f"field {where!r} of its {self.step!r}") from None
 
     def array(self, name: str, *, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        """The named array."""
         found = self.arrays.get(name)
         if found is None or found.dtype != _DTYPES[dtype] or found.shape != shape:
             raise _malformed(self.sender, f"array {name!r} of its {self.step!r}")
@@ -109,7 +107,6 @@ class Message:
 
 
 def encode(message: Message) -> bytes:
-    """The bytes of a message."""
     arrays = {name: _packed(array) for name, array in message.arrays.items()}
     header = _Header(
         step=message.step,
@@ -160,7 +157,6 @@ class Opened:
         self._last: tuple[bytes, int, Message] | None = None
 
     def message(self, data: bytes, *, limit: int) -> Message:
-        """The aggregator's message in these bytes."""
         last = self._last
         if last is None or last[1] != limit or last[0] != data:
             message = decode(data, sender=AGGREGATOR, limit=limit)

@@ -32,7 +32,6 @@ class _Body(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def fields(self) -> dict[str, Any]:
-        """The body as plain JSON values."""
         return self.model_dump(mode="json")
 
 
@@ -50,7 +49,6 @@ class PublicKeys(_Body):
 
     @property
     def raw(self) -> bytes:
-        """The key's bytes."""
         return bytes.fromhex(self.sealing)
 
     def proved(self) -> tuple[str, ...]:
@@ -152,7 +150,7 @@ class UnmaskReply(_Body):
 
 
 class PartBody(_Body):
-    """One of a round's sums, as :class:`eigenveil.federation.masks.base.Part`."""
+    """One of a round's sums, as :class:`eigenveil.federation.masks.Part`."""
 
     size: int = Field(gt=0)
     deviation: float = Field(gt=0, le=2.0**90)

@@ -30,17 +30,12 @@ Replies = tuple[dict[str, bytes], dict[str, EigenveilError]]
 class Transport(Protocol):
     """Carries messages to parties and brings their answers back."""
 
-    def sites(self) -> Sequence[str]:
-        """Names of the parties that can be reached."""
-        ...
-
     def call(self, method: str, payloads: Mapping[str, bytes], timeout: float) -> Replies:
         """Give each named party its message: answers, and failures, by name.
 
         A party that does not answer within ``timeout`` seconds is a failure; a repeated request
         with the same bytes it gives the same answer.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -67,11 +62,7 @@ class Requests:
     """Calls of one session."""
 
     def __init__(
-        self,
-        study: str,
-        session: str,
-        timeout: float,
-        progress: Callable[[str, int], None] | None,
+        self, study: str, session: str, timeout: float, progress: Callable[[str, int], None] | None
     ) -> None:
         self._study, self._session, self._timeout = study, session, timeout
         self._notify = progress or _silent
@@ -112,14 +103,12 @@ class Requests:
     def message(
         self, step: str, body: BaseModel, arrays: Mapping[str, NDArray[Any]] | None = None
     ) -> Message:
-        """A message of this session."""
         fields = body.model_dump(mode="json")
         return Message(step, self._study, self._session, AGGREGATOR, fields, arrays or {})
 
     def payload(
         self, step: str, body: BaseModel, arrays: Mapping[str, NDArray[Any]] | None = None
     ) -> bytes:
-        """Its bytes."""
         return encode(self.message(step, body, arrays))
 
     def ask(
@@ -144,7 +133,6 @@ class Requests:
 
     @property
     def context(self) -> Context:
-        """The session, as keys are derived for it."""
         return Context(self._study, self._session, self.listed)
 
     def _answer(

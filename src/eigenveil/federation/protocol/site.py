@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
 from eigenveil.federation.ledger.ledger import Draft, Ledger
-from eigenveil.federation.masks.base import split
+from eigenveil.federation.masks import split
 from eigenveil.federation.members import Identity
 from eigenveil.federation.protocol import payloads, validation
 from eigenveil.federation.protocol.certificates import SitePart, check_part, own_signature
@@ -94,14 +94,12 @@ class Site:
         self.last_error: EigenveilError | None = None
         self.invalid: InvalidRows | None = None
         if terms.mends and identity is None:
-            raise _no_identity()
-        own = rows.schema
-        if own is not None and study.table_schema is not None:
-            study.table_schema.check_same(own, f"site {name}")
-        if rows.features != terms.width:
-            raise DataError(
-                "other-features", whose=f"site {name}", features=rows.features, wanted=terms.width
-            )
+            raise ProtocolError("no-identity")
+        if rows.schema is not None and study.table_schema is not None:
+            study.table_schema.check_same(rows.schema, f"site {name}")
+        own, wanted = rows.features, terms.plan.features
+        if own != wanted:
+            raise DataError("other-features", whose=f"site {name}", features=own, wanted=wanted)
         check_names(
             FileOrigin(f"site {name}"),
             rows.names,
@@ -212,7 +210,6 @@ class Site:
         return self._memory.answer(message, request, draft)
 
     def _opened(self, now: Now, senders: Sequence[str]) -> State:
-        """The state after letters of these were opened."""
         shape = len(senders), pair_letter_bytes(self.terms)
         table = now.message.array(LETTERS, dtype="b1", shape=shape)
         letters = {name: row.tobytes() for name, row in zip(senders, table, strict=True)}
@@ -259,8 +256,7 @@ class Site:
         """What a round asks for, if the plan has it; no rows are read yet."""
         step = now.message.step
         planned = validation.check_turn(self.terms, self.name, step, body, now.state)
-        weight = self.terms.weight(self.name)
-        return wanted_sums(self.terms, now.message, planned, self.rows.features, weight)
+        return wanted_sums(self.terms, now.message, planned, self.rows.features, self.name)
 
     def _hidden(
         self, now: Now, body: payloads.RoundRequest, sums: Sequence[SiteSum]
@@ -270,7 +266,7 @@ class Site:
         state = self._agreed(now, body)
         arrays = noisy_arrays(sums, terms, self._source)
         hidden = [index for index, each in enumerate(sums) if not each.is_unmasked]
-        parts = [terms.part(sums[i].accumulator, sums[i].record) for i in hidden]
+        parts = [terms.masks.part(sums[i].accumulator.layout, sums[i].record) for i in hidden]
         request_digest = message.fingerprint
         if parts:
             client = self._client(replace(now, state=state))
@@ -302,7 +298,7 @@ class Site:
         def draft(now: Now) -> Draft:
             validation.check_survivors(self.terms, self.name, message.step, body, now.state)
             if self._identity is None:
-                raise _no_identity()
+                raise ProtocolError("no-identity")
             signature = self._identity.sign(self._client(now).text(body.survivors)).hex()
             count = len(members_of(self.terms.names, body.survivors))
             after = {"survivors": body.survivors, "fewest": min(now.state.fewest, count)}
@@ -332,7 +328,7 @@ class Site:
 
     def _verify(self, text: bytes, signature: bytes, name: str) -> None:
         if self._identity is None:
-            raise _no_identity()
+            raise ProtocolError("no-identity")
         self._identity.verify(text, signature, role="site", name=name)
 
     def _end(self, message: Message, request: bytes) -> bytes:
@@ -358,7 +354,7 @@ class Site:
         if certificate is None:
             return None
         if self._identity is None:
-            raise _no_identity()
+            raise ProtocolError("no-identity")
         assert now.session is not None
         part = SitePart(
             terms=self.terms,
@@ -422,10 +418,6 @@ class Site:
 
 class _GoneOn(Exception):
     """The session's state is not the one that an answer was prepared for."""
-
-
-def _no_identity() -> ProtocolError:
-    return ProtocolError("no-identity")
 
 
 def _public_text(error: EigenveilError) -> tuple[str, str]:

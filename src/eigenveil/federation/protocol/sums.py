@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.ledger.ledger import Draft, Ledger, Session, SessionKey
-from eigenveil.federation.masks.base import Integers, split
+from eigenveil.federation.masks import Integers, split
 from eigenveil.federation.protocol import payloads, validation
 from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.terms import Terms
-from eigenveil.federation.protocols.base import SentSum
+from eigenveil.federation.protocols import SentSum
 from eigenveil.federation.secagg.client import State
 from eigenveil.linalg.eigen import small_matrix_threads
 from eigenveil.models.rounds import SumQuery
@@ -67,7 +67,6 @@ class SiteMemory:
         self.seen: SeenState | None = None  # As this process saw it last; another may have gone on
 
     def key(self, message: Message) -> SessionKey:
-        """The session that a message is about."""
         return SessionKey(self._study, message.session)
 
     def answer(self, message: Message, request: bytes, draft: Callable[[Now], Draft]) -> bytes:
@@ -80,7 +79,6 @@ class SiteMemory:
         return self._ledger.commit(key, message.step, request=request, draft=drafted)
 
     def last_seen(self, message: Message) -> SeenState:
-        """The session as it was seen last, or now."""
         key = self.key(message)
         if self.seen is None or self.seen.key != key:
             self.read(message, self._ledger.state(key))
@@ -88,7 +86,6 @@ class SiteMemory:
         return self.seen
 
     def read(self, message: Message, stored: bytes) -> State:
-        """A stored state."""
         state = State.model_validate_json(stored)
         self.seen = SeenState.of(self.key(message), stored, state)
         return state
@@ -111,18 +108,27 @@ class SiteSum:
 
 
 def wanted_sums(
-    terms: Terms, message: Message, planned: Sequence[Planned], features: int, weight: float
+    terms: Terms, message: Message, planned: Sequence[Planned], features: int, name: str
 ) -> list[SiteSum]:
     """Empty sums of a round as they were asked for, where the plan has them; no rows are read.
 
     They follow from the message: what is wrong with it is looked for once for all sites of a
     process that are asked the same and count alike.
     """
-    key = (terms, tuple(planned), features, weight)
+    weight, place = terms.weight(name), terms.place(name)
+    key = (terms, tuple(planned), features, weight, place)
     if key not in message.found:
         queries = message.read(payloads.RoundRequest).queries
         message.found[key] = [
-            wanted_sum(terms, message, (index, query), each, features=features, weight=weight)
+            wanted_sum(
+                terms,
+                message,
+                (index, query),
+                each,
+                features=features,
+                weight=weight,
+                place=place,
+            )
             for index, (query, each) in enumerate(zip(queries, planned, strict=True))
         ]
         share_rules(each.accumulator for each in message.found[key])
@@ -137,8 +143,8 @@ def wanted_sum(
     *,
     features: int,
     weight: float,
+    place: int | None = None,
 ) -> SiteSum:
-    """One of them."""
     index, asked = query
     if asked.description.features != features:
         raise ProtocolError("bad-query", what=f"a sum over {asked.description.features} features")
@@ -147,7 +153,7 @@ def wanted_sum(
         for name, shape in asked.description.shapes().items()
     }
     validation.check_query(terms.plan, asked.description)
-    accumulator = rebuild(asked.description, arrays)
+    accumulator = rebuild(asked.description, arrays, place=place)
     shape = accumulator.calibrated_by()
     record = terms.record(asked.name, shape, scale=asked.scale, grid=asked.grid, weight=weight)
     if not math.isfinite(record.sampling_error().log_ratio):
@@ -159,7 +165,6 @@ def wanted_sum(
 
 
 def add_up(rows: RowSource, sums: Sequence[SiteSum]) -> InvalidRows | None:
-    """Read the rows, and say which are not valid."""
     accumulators = [each.accumulator for each in sums]
     with small_matrix_threads(rows.features):
         read = accumulate(rows, accumulators)
@@ -215,7 +220,8 @@ class RoundTotals:
             index for index, step in enumerate(steps) if not terms.protocol.is_unmasked(step)
         ]
         self.parts = [
-            terms.part(queries[index].accumulator, queries[index].record) for index in self._hidden
+            terms.masks.part(query.accumulator.layout, query.record)
+            for query in (queries[index] for index in self._hidden)
         ]
         self._sums = [sent.total(query) for sent, query in self._each()]
         shapes = [sent.shape(query, terms.plan) for sent, query in self._each()]
@@ -241,7 +247,6 @@ class RoundTotals:
             self._sums[index] -= part
 
     def releases(self, arrived: int) -> dict[str, Release]:
-        """What the sums of ``arrived`` sites' messages release."""
         return {
             query.name: sent.release(query, total, self._plan, arrived=arrived)
             for (sent, query), total in zip(self._each(), self._sums, strict=True)

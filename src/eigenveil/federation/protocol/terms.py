@@ -17,23 +17,16 @@ from eigenveil.errors import PrivacyError, ProtocolError
 from eigenveil.federation.ledger.entries import UNIT
 from eigenveil.federation.ledger.placing import Wanted
 from eigenveil.federation.masks import MASKS, UNMASKED, Mask
-from eigenveil.federation.masks.base import Part
 from eigenveil.federation.protocol.messages import Opened
 from eigenveil.federation.protocols import PROTOCOLS, Protocol
 from eigenveil.federation.study.study import WEIGHT_BITS, Study
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.schedule import Planned, Step
+from eigenveil.models.schedule import Step
 from eigenveil.models.shapes import rehearse
-from eigenveil.moments.accumulators import Accumulator
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.calibration import Shape, grids_of, record_of
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 from eigenveil.privacy.views import Federation, ProtocolName, guarantees
-
-
-def active_sites(study: Study) -> tuple[str, ...]:
-    """Sites that take part."""
-    return study.names[:1] if PROTOCOLS[study.protocol].first_site_only else study.names
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +81,6 @@ class Terms:
         return rounded if holds(rounded) else 0.0
 
     @property
-    def width(self) -> int:
-        """Number of columns."""
-        return self.plan.features
-
-    @property
     def fewest(self) -> int:
         """Sites that must be left for the noise to be what was promised."""
         return self.study.fewest_sites if len(self.names) > 1 else 1
@@ -109,7 +97,6 @@ class Terms:
 
     @cached_property
     def protocol(self) -> Protocol:
-        """What the sites send."""
         return PROTOCOLS[self.study.protocol]
 
     @cached_property
@@ -119,7 +106,6 @@ class Terms:
 
     @cached_property
     def public_columns(self) -> Mapping[str, Any]:
-        """What is public about columns, as the task's rounds take it."""
         return self.study.public_columns
 
     def partners(self, name: str, members: Sequence[str]) -> tuple[str, ...]:
@@ -136,7 +122,7 @@ class Terms:
         """Questions that a site answers in all, one after the other."""
         paired = 1 + self.mends  # keys; what masks are repaired with
         of_round = 1 + 2 * self.mends + self.masks.needs_helper  # of the helper, not the site
-        return 1 + paired + of_round * len(self.rounds) + 1
+        return 1 + paired + of_round * len(self.plan.rounds) + 1
 
     @cached_property
     def weight_bits(self) -> int:
@@ -148,6 +134,10 @@ class Terms:
     def weight(self, name: str) -> float:
         """Factor on every row of a site."""
         return math.ldexp(self._weights[name], -WEIGHT_BITS)
+
+    def place(self, name: str) -> int | None:
+        """Which of the plan's sites one is, where each has a centre of its own."""
+        return self.names.index(name) if self.plan.sites else None
 
     @cached_property
     def _weights(self) -> Mapping[str, int]:
@@ -168,25 +158,18 @@ class Terms:
         )
 
     def sharing(self, step: Step) -> Sharing:
-        """How a step's noise is shared."""
         if self.protocol.is_unmasked(step):
             return self.federation(len(self.names)).alone(weight_bits=self.weight_bits)
         return self._sharing
 
     @cached_property
     def sharings(self) -> Mapping[Step, Sharing]:
-        """How the noise of each step of the plan is shared."""
         return {step: self.sharing(step) for step in self.plan.fractions}
 
     @cached_property
     def _sharing(self) -> Sharing:
         most = len(self.names)
         return self.federation(most).sharing(weight_bits=self.weight_bits)
-
-    @cached_property
-    def rounds(self) -> tuple[tuple[Planned, ...], ...]:
-        """The plan's schedule by rounds."""
-        return self.plan.rounds
 
     @cached_property
     def _steps(self) -> Mapping[str, Step]:
@@ -228,10 +211,6 @@ class Terms:
                 "bad-query", what=f"{name} with {kind} noise, with which it cannot be released,"
             ) from None
 
-    def part(self, accumulator: Accumulator, record: ReleaseRecord) -> Part:
-        """What a sum's masks are made for."""
-        return self.masks.part(accumulator.layout, record)
-
     def reservation(self, name: str, *, replacing: bool = False) -> Loss:
         """The most that a session can cost a site.
 
@@ -245,7 +224,6 @@ class Terms:
         return self.plan.reservation(weight=weight, pure_weight=most, replacing=replacing)
 
     def wanted(self, name: str, data_set: str) -> Wanted:
-        """What a site's session wants of the account of its rows."""
         return Wanted(
             data_set,
             self.study.adjacency,
@@ -257,4 +235,4 @@ class Terms:
 
 def settle(study: Study) -> Terms:
     """The terms of a study: each party makes them once, when it starts."""
-    return Terms(study, study.plan(study.width), active_sites(study), study.hash)
+    return Terms(study, study.plan(study.width), study.active, study.hash)

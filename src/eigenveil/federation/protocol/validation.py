@@ -16,21 +16,25 @@ from eigenveil.federation.sealing import check_sealing
 from eigenveil.federation.secagg.client import State
 from eigenveil.federation.secagg.consistency import Table, members_of, set_of
 from eigenveil.models.certify import check_record
-from eigenveil.models.pca.plan import ADAPTED_MEAN, COVARIATES, ENERGIES, MEAN_LEFT, Plan
+from eigenveil.models.pca.plan import ADAPTED_MEAN, COVARIATES, ENERGIES, MEAN_LEFT, SCORES, Plan
+from eigenveil.models.pca.ways import MOMENT
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.rounds import prepared_center
-from eigenveil.models.schedule import CENTER, COLUMNS, OBSERVED, SCALE, Planned
+from eigenveil.models.schedule import CENTER, COLUMNS, OBSERVED, SCALE, SITE_MEANS, Planned
 from eigenveil.models.shapes import SHAPES
 from eigenveil.models.topics.plan import TopicPlan
 from eigenveil.moments.describe import Description
 from eigenveil.moments.histograms import RANGE_LIMIT
-from eigenveil.moments.rows import AS_IT_IS, Preparation
+from eigenveil.moments.preparation import AS_IT_IS, Preparation
 from eigenveil.privacy.calibration import Shape, calibrated_record
 from eigenveil.tables.names import first_difference
 from eigenveil.tables.scales import LIMIT
 
 # Noise is worked out from the same numbers everywhere: it agrees to rounding.
 _AGREE = 1e-9
+
+# What comes after columns' scales were read off the second moment.
+_REFINED = (ENERGIES, SCORES)
 
 
 def check_partners(terms: Terms, name: str, body: payloads.KeysRequest) -> tuple[str, ...]:
@@ -77,9 +81,9 @@ def common_columns(
     whose, columns = "the study", terms.study.columns
     for name, table in joined.items():
         site = f"site {name}"
-        if table.features != terms.width:
+        if table.features != terms.plan.features:
             raise ProtocolError(
-                "other-features", whose=site, features=table.features, wanted=terms.width
+                "other-features", whose=site, features=table.features, wanted=terms.plan.features
             )
         if table.columns is None:
             continue
@@ -104,6 +108,7 @@ def check_query(plan: BasePlan, asked: Description) -> None:
     shape = SHAPES[what]
     fits &= asked.weighted == (plan.weighted and SHAPES[asked.kind].counts_shares)
     fits &= asked.holes == plan.holes
+    fits &= asked.centers in (0, plan.sites) and asked.blocks in (0, plan.sites)
     fits &= asked.precision in ("double", plan.precision)
     if not (fits and shape.fits(plan, asked)):
         what = f"{asked.kind} of {asked.of}" if asked.of else asked.kind
@@ -121,7 +126,8 @@ def check_turn(
         raise ProtocolError("out-of-order", what="A round", before="the keys were agreed")
     if step != f"round {body.round_number}" or body.round_number != state.round_number + 1:
         raise ProtocolError("other-round", number=body.round_number, last=state.round_number)
-    planned = terms.rounds[state.round_number] if state.round_number < len(terms.rounds) else ()
+    rounds = terms.plan.rounds
+    planned = rounds[state.round_number] if state.round_number < len(rounds) else ()
     if tuple(query.name for query in body.queries) != tuple(each.name for each in planned):
         wanted = " and ".join(repr(each.name) for each in planned) or "nothing"
         raise ProtocolError(
@@ -176,13 +182,17 @@ def check_public(
     """
     study, plan, right = terms.study, terms.plan, True
     _check_preparation(terms, planned, asked, message, index)
+    later = _is_after(plan, planned, SITE_MEANS)
+    by_site = (plan.sites if later else 0, plan.sites if planned.name == SITE_MEANS else 0)
+    if (asked.centers, asked.blocks) != by_site:
+        raise _not_planned(planned, "it is not of single sites where the study has their means.")
     if plan.centered == "no" or planned.name in (SCALE, CENTER, OBSERVED):
         right = not asked.centered
     elif plan.centered == "public" and isinstance(plan, Plan):
-        first = terms.public_columns.get("preparation", AS_IT_IS)
+        first = _public_preparation(terms)
         center, wanted = message.arrays.get(f"center {index}"), study.public_center
         wanted = prepared_center(wanted, first)
-        if planned.name == ENERGIES and plan.refines_scales:
+        if planned.name in _REFINED and plan.refines_scales:
             wanted = center  # in released scales
         right = center is not None and wanted is not None and np.array_equal(center, wanted)
     bound = _public_bound(plan, planned)
@@ -195,17 +205,21 @@ def _check_preparation(
 ) -> None:
     """Check what is done to the entries of rows first, as far as the study itself states it."""
     plan, counts = terms.plan, planned.step == "missing"  # of entries, whatever they are
-    public: Preparation = terms.public_columns.get("preparation", AS_IT_IS)
-    public = AS_IT_IS if counts else public
+    public = AS_IT_IS if counts else _public_preparation(terms, planned)
     released = plan.finds_scales and not counts and planned.name != COLUMNS
     wanted = {"offset": public.offset, "scale": public.scale}
     limit: float | None = None if public.limit == math.inf else public.limit
-    refined = planned.name == ENERGIES and isinstance(plan, Plan) and plan.refines_scales
+    refined = planned.name in _REFINED and isinstance(plan, Plan) and plan.refines_scales
     if released:
         limit = RANGE_LIMIT if planned.step == "columns" else LIMIT
     there = {"offset": asked.offset, "scale": asked.scaled}
     right = asked.limit == limit or (refined and plan.ranged)
     right &= asked.covariates == _covariates(plan, planned)
+    apart = plan.apart if planned.name in (MOMENT, MEAN_LEFT) else None
+    levels = ((), 0.0) if apart is None else (apart.categories, apart.length)
+    right &= (asked.apart, asked.level) == levels
+    groups = plan.scores_by if isinstance(plan, Plan) and planned.step == SCORES else ()
+    right &= asked.groups == groups
     for name, array in wanted.items():
         given = message.arrays.get(f"{name} {index}")
         chosen = released or (refined and name == "scale")
@@ -219,13 +233,25 @@ def _check_preparation(
         raise _not_planned(planned, "it is not of columns as the study scales them.")
 
 
+def _public_preparation(terms: Terms, planned: Planned | None = None) -> Preparation:
+    public: Preparation = terms.public_columns.get("preparation", AS_IT_IS)
+    plan, columns = terms.plan, planned is not None and planned.step == "columns"
+    return public if plan.apart is None or columns else plan.apart.left_out(public, plan.features)
+
+
 def _covariates(plan: BasePlan, planned: Planned) -> tuple[int, ...]:
     """The columns whose effects are taken off: those of the plan, once they were released."""
-    names = [one.name for one in plan.schedule]
-    if COVARIATES not in names or names.index(planned.name) <= names.index(COVARIATES):
+    if isinstance(plan, Plan) and plan.scores_by:
+        return () if planned.step in ("columns", "missing") else plan.scores_by
+    if not _is_after(plan, planned, COVARIATES):
         return ()
     assert isinstance(plan, Plan)
     return plan.covariates
+
+
+def _is_after(plan: BasePlan, planned: Planned, name: str) -> bool:
+    names = [one.name for one in plan.schedule]
+    return name in names and names.index(planned.name) > names.index(name)
 
 
 def _public_bound(plan: BasePlan, planned: Planned) -> float | None:

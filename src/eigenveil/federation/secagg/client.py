@@ -8,7 +8,7 @@ from functools import cached_property
 
 from pydantic import BaseModel, ConfigDict
 
-from eigenveil.federation.masks.base import Integers, Part
+from eigenveil.federation.masks import Integers, Part
 from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.secagg.consistency import set_of, statement, text_of, threshold
@@ -53,11 +53,9 @@ class State(BaseModel):
     survivors: str = ""  # The bitmap that was signed about that round; empty until then
 
     def facts(self, round_number: int, request_digest: str) -> RoundFacts:
-        """What the site received about a round."""
         return RoundFacts(round_number, request_digest, self.joined, self.members)
 
     def stored(self) -> bytes:
-        """As bytes for the ledger."""
         return self.model_dump_json().encode()
 
 
@@ -72,12 +70,10 @@ class SecaggClient:
 
     @cached_property
     def context(self) -> Context:
-        """Of all that is derived."""
         return Context(self.terms.hash, self.session, self.state.listed)
 
     @cached_property
     def keys(self) -> SiteKeys:
-        """The site's keys."""
         return SiteKeys(bytes.fromhex(self.state.master), self.context)
 
     def letters(self, keys: Mapping[str, bytes]) -> tuple[list[bytes], bytes]:
@@ -124,20 +120,15 @@ class SecaggClient:
         self, round_number: int, request_digest: str, parts: Sequence[Part], message: Message
     ) -> Integers:
         """The mask of this site's sums in a round; ``request_digest`` is of its request."""
-        masks = self.terms.masks
-        return masks.of_site(self, round_number, request_digest, parts, message)
-
-    def pair_keys(self, round_number: int, request_digest: str) -> list[tuple[bytes, bool]]:
-        """The key of each pair's mask, and whether this site adds it."""
         facts = self.state.facts(round_number, request_digest)
+        return self.terms.masks.of_site(self, facts, parts, message)
+
+    def pair_keys(self, facts: RoundFacts) -> list[tuple[bytes, bool]]:
+        """The key of each pair's mask, and whether this site adds it."""
+        keys = {name: self._round_key(name, facts.round_number) for name in self.near}
         return [
-            (
-                mask_key(
-                    self._round_key(name, round_number), self.context, facts, (self.name, name)
-                ),
-                self.name < name,
-            )
-            for name in self.near
+            (mask_key(key, self.context, facts, (self.name, name)), self.name < name)
+            for name, key in keys.items()
         ]
 
     def own_key(self, round_number: int) -> bytes:
@@ -150,7 +141,6 @@ class SecaggClient:
         return statement(self.context, facts, survivors)
 
     def text(self, survivors: str) -> bytes:
-        """What this site signs of it."""
         return text_of(self.said(survivors), self.name)
 
     def _round_key(self, name: str, round_number: int) -> bytes:
@@ -171,14 +161,12 @@ class SecaggClient:
 
 
 def pair_letter_bytes(terms: Terms) -> int:
-    """Bytes of a letter between two sites."""
-    return letter_bytes(_PAIR_OF_SHARES * len(terms.rounds) if terms.mends else 0)
+    return letter_bytes(_PAIR_OF_SHARES * len(terms.plan.rounds) if terms.mends else 0)
 
 
 def packet_bytes(pairs: int) -> int:
-    """Bytes of a packet with keys of so many pairs."""
     return KEY_BYTES * pairs + TAG_BYTES
 
 
 def _turns(terms: Terms) -> range:
-    return range(1, len(terms.rounds) + 1)
+    return range(1, len(terms.plan.rounds) + 1)

@@ -33,7 +33,6 @@ def neighbours(member: str, members: Sequence[str], degree: int) -> tuple[str, .
 
 
 def graph(members: Sequence[str], degree: int) -> dict[str, tuple[str, ...]]:
-    """The neighbours of all."""
     return {name: _around(place, members, degree) for place, name in enumerate(members)}
 
 

@@ -72,7 +72,6 @@ class RoundFacts:
 
 
 def derive(secret: bytes, context: Context, *use: str | int, size: int = KEY_BYTES) -> bytes:
-    """A key for one use."""
     info = context.label(*use)
     return HKDF(algorithm=_SHA256, length=size, salt=None, info=info).derive(secret)
 
@@ -85,13 +84,12 @@ class SiteKeys:
 
     @staticmethod
     def new_master() -> bytes:
-        """Fresh entropy of the operating system."""
         return os.urandom(KEY_BYTES)
 
     @cached_property
     def sealing(self) -> SealingKey:
         """The session's key, for which others seal what only this party may read."""
-        return SealingKey.from_raw(derive(self._master, self._context, "sealing", size=96))
+        return SealingKey(derive(self._master, self._context, "sealing", size=96))
 
     def half(self, other: str) -> bytes:
         """Its half of the secret that it shares with another party."""
@@ -149,7 +147,6 @@ def mask_key(key: bytes, context: Context, facts: RoundFacts, names: tuple[str, 
 
 
 def self_key(self_seed: bytes, context: Context, round_number: int) -> bytes:
-    """The key of a site's own mask in a round."""
     return derive(self_seed, context, "self mask", round_number)
 
 
@@ -183,5 +180,4 @@ def join_secret(shares: Mapping[int, bytes], *, threshold: int) -> bytes:
 
 
 def bad_seal(name: str) -> ProtocolError:
-    """What is raised for a sealed text that does not open, and for whose it should be."""
     return ProtocolError("bad-seal", name=name)

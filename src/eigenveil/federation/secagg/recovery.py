@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from cryptography.exceptions import InvalidTag
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.masks import MODULAR
-from eigenveil.federation.masks.base import Integers, Part
+from eigenveil.federation.masks import MODULAR, Integers, Part
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.requests import SMALL, Call, Replies, Requests
@@ -141,7 +140,6 @@ class Mending:
     def leftover(
         self, facts: RoundFacts, arrived: Sequence[str], parts: Sequence[Part]
     ) -> Generator[Call, Replies, Integers]:
-        """What masks are left in the sum of those who arrived."""
         signatures = yield from self._signatures(facts, arrived)
         work = MaskRecovery(
             self.calls.context,
@@ -165,7 +163,6 @@ class Mending:
     def _signatures(
         self, facts: RoundFacts, arrived: Sequence[str]
     ) -> Generator[Call, Replies, dict[str, bytes]]:
-        """Signatures of who arrived, by those who did."""
         survivors = bitmap(self.study.names, arrived)
         said = statement(self.calls.context, facts, survivors)
         step, signed = f"survivors {facts.round_number}", dict[str, bytes]()

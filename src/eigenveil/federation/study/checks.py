@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ from eigenveil.checks import first_twice
 from eigenveil.errors import DataError, PrivacyError, nearest
 from eigenveil.federation.masks import MASKS
 from eigenveil.federation.secagg.consistency import even
-from eigenveil.models.options import study_options
+from eigenveil.models.domains import WEIGHT, refused
+from eigenveil.models.options import options_of, study_options
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.task import TASKS
 from eigenveil.origins import FileOrigin
@@ -54,6 +56,28 @@ def site_weight(plan: BasePlan, site: str, epsilon: float, *, whole: int) -> int
             "weight-too-small", site=site, epsilon=epsilon, most=plan.epsilon, whole=whole
         )
     return weight
+
+
+def in_proportion(most: Mapping[str, int], sites: Sequence[Any], *, whole: int) -> dict[str, int]:
+    """The largest weights in proportion to the given ones, none above the most of its site.
+
+    Exact but for one rounding to a part of ``whole``: only proportions matter.
+    """
+    given = {site.name: Fraction(site.weight) for site in sites if site.weight is not None}
+    if not given:
+        return dict(most)
+    unit = min(most[name] / weight for name, weight in given.items())
+    found = {name: round(unit * weight) for name, weight in given.items()}
+    lightest = min(found, key=lambda name: found[name])
+    if found[lightest] < 1:
+        raise DataError(
+            "weights-too-far-apart",
+            site=lightest,
+            weight=float(given[lightest]),
+            most=float(max(given.values())),
+            whole=whole,
+        )
+    return found
 
 
 # Bits of a coarse weight at the least, and the part of itself that it may lose.
@@ -146,9 +170,12 @@ def bad_field(
     if in_site:
         site = fields["sites"][path[1]]
         name = site.get("name") if isinstance(site, Mapping) else None
-        where += f"site {name!r}: " if name is not None and field != "name" else _place(path[1])
+        where += (
+            f"site {name!r}: " if name is not None and field != "name" else f"sites[{path[1]}]: "
+        )
     if error["type"] == "extra_forbidden":
-        return _unknown_field(where, field, list(model.model_fields))
+        near = nearest(field, list(model.model_fields))
+        return DataError("unknown-field", where=where, field=field, near=near)
     info = model.model_fields.get(field)
     hint = (info.description or "") if info is not None else ""
     if error["type"] == "missing":
@@ -163,24 +190,15 @@ def bad_field(
     return DataError("bad-field", field=f"{where}{shown}", value=_short_text(value), way_out=hint)
 
 
-def _place(index: int) -> str:
-    return f"sites[{index}]: "
-
-
 def _short_text(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}..."
-
-
-def _unknown_field(where: str, field: str, known: list[str]) -> DataError:
-    return DataError("unknown-field", where=where, field=field, near=nearest(field, known))
 
 
 # -- Which studies cannot be run, in words, with the way out.
 
 
 def check_study(study: Study) -> None:
-    """Refuse what cannot be promised or run."""
     for check in (
         _check_shape,
         _check_sites,
@@ -188,12 +206,12 @@ def check_study(study: Study) -> None:
         _check_protocol,
         _check_masks,
         _check_units,
+        _check_within,
     ):
         check(study)
 
 
 def _check_shape(study: Study) -> None:
-    """Columns, and what must fit them."""
     if (study.columns is None) == (study.features is None):
         both = "both are given" if study.columns is not None else "neither is given"
         raise DataError("columns-or-features", both=both)
@@ -226,6 +244,7 @@ def _check_shape(study: Study) -> None:
 def _check_schema(study: Study, schema: Schema) -> None:
     """The same columns and unit in both, and nothing that only rows could tell."""
     schema.check_usable("The study's schema")
+    schema.check_targets("The study's schema", taken=TASKS[study.task].takes_targets)
     if study.columns != schema.names:
         raise DataError(
             "other-columns",
@@ -241,12 +260,18 @@ def _check_schema(study: Study, schema: Schema) -> None:
 
 
 def _check_sites(study: Study) -> None:
-    """Names and targets."""
     _check_once("sites", [site.name for site in study.sites])
+    declared = options_of(study.task, "sites")
+    weighed = any(site.weight is not None for site in study.sites)
     for site in study.sites:
+        if weighed:
+            if site.weight is None:
+                raise DataError("site-without-weight", site=site.name)
+            own = replace(declared["weights"], name=f"site {site.name!r}: weight", values=(WEIGHT,))
+            own.check(site.weight)
         if site.epsilon is None:
             continue
-        own = replace(study_options(study.task)["epsilon"], name=f"site {site.name!r}: epsilon")
+        own = replace(declared["epsilon"], name=f"site {site.name!r}: epsilon")
         own.check(site.epsilon)
         if site.epsilon > study.epsilon:
             raise PrivacyError(
@@ -263,10 +288,24 @@ def _check_units(study: Study) -> None:
         raise DataError("too-many-sites-per-unit", most=most, sites=len(study.sites))
     if any(site.epsilon is not None for site in study.sites):
         raise PrivacyError("targets-differ", most=most)
+    if len({site.weight for site in study.sites}) > 1:
+        raise PrivacyError("weights-differ", most=most)
+
+
+def _check_within(study: Study) -> None:
+    """Means of single sites: where there are several, and a centre is found at all."""
+    if not study.within_sites:
+        return
+    option = study_options(study.task)["within_sites"]
+    if study.center is not True:
+        raise refused(option, "no-center-of-sites")
+    if study.missing != "leave-out":
+        raise refused(option, "sites-with-missing", missing=study.missing)
+    if study.table_schema is not None and study.table_schema.groups:
+        raise refused(option, "sites-with-groups")
 
 
 def _check_crowd(study: Study) -> None:
-    """Enough honest sites."""
     count, missing = len(study.sites), 1 - study.honest
     if missing > 0:
         raise PrivacyError(

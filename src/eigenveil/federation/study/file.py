@@ -10,13 +10,12 @@ from eigenveil.errors import OutputError
 from eigenveil.federation.study.options import StudyOptions
 from eigenveil.federation.study.study import Study, StudySite, parse_study
 from eigenveil.files import read_toml, replacing, toml_comment, toml_value
-from eigenveil.models.options import options_of, study_options
+from eigenveil.models.options import OF_SITES, options_of, study_options
 from eigenveil.models.task import TASKS
 from eigenveil.tables.schema import schema_lines
 
 
 def read_study(path: str | Path) -> Study:
-    """The study in a TOML file."""
     fields = read_toml(path, hint="'eigenveil study new' writes a study")
     return parse_study(fields, origin=str(path))
 
@@ -40,13 +39,11 @@ def template(study: Study) -> str:
             lines += [f"{field} = {toml_value(value)}", ""]
     lines += toml_comment(Study.model_fields["sites"].description or "")
     for site in study.sites:
-        lines += ["[[sites]]", f"name = {toml_value(site.name)}"]
-        if site.epsilon is not None:
-            lines += [f"epsilon = {toml_value(site.epsilon)}"]
-        lines += [""]
-    lines += toml_comment(
-        "A site may add: epsilon. " + str(StudySite.model_fields["epsilon"].description)
-    )
+        given = site.model_dump(exclude_none=True).items()
+        lines += ["[[sites]]", *(f"{field} = {toml_value(value)}" for field, value in given), ""]
+    for field in OF_SITES.values():
+        about = StudySite.model_fields[field].description
+        lines += toml_comment(f"A site may add: {field}. {about}")
     lines += ["", *toml_comment(Study.model_fields["table_schema"].description or "")]
     if study.table_schema is None:
         lines += ["# [table_schema]"]
@@ -65,7 +62,6 @@ def write_toml(study: Study, path: Path, *, overwrite: bool = False) -> None:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of a study."""
     found = Study.model_json_schema()
     found["required"].remove("components")  # a model need not have any
     counted = [name for name, task in TASKS.items() if task.counted]

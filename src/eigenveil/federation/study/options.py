@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, create_model
 
-from eigenveil.errors import DataError, listed
-from eigenveil.models.domains import refused
-from eigenveil.models.model_options import COVARIANCE, ICA, MIXTURE, OF_SKETCH, PCA, TOPICS
-from eigenveil.models.options import OPTIONS, options_of, plain_values, study_options, tasks_with
+from eigenveil.errors import DataError, listed, nearest
+from eigenveil.models.domains import NONE, refused
+from eigenveil.models.model_options import COVARIANCE, MIXTURE, OF_SKETCH, PCA, TOPICS
+from eigenveil.models.options import (
+    OF_SITES,
+    OPTIONS,
+    Options,
+    options_of,
+    plain_values,
+    study_options,
+    tasks_with,
+)
 from eigenveil.models.task import TASKS
 from eigenveil.privacy.releases import Settled
 from eigenveil.privacy.statistics import STATISTICS
@@ -45,7 +53,8 @@ def declared(values: Mapping[str, Any]) -> dict[str, Any]:
     options = study_options(task)
     if TASKS[task].counted:
         count = options_of(task, "sites")["n_components"]
-        options = {**options, "components": replace(count, name="components")}
+        some = tuple(each for each in count.values if each is not NONE)
+        options = {**options, "components": replace(count, name="components", values=some)}
     else:
         found.setdefault("components", None)
     for name, field in StudyOptions.model_fields.items():
@@ -62,6 +71,17 @@ def declared(values: Mapping[str, Any]) -> dict[str, Any]:
                 task=task,
             )
     return found | plain_values(options, found)
+
+
+def sites_of(options: Options, names: Iterable[str]) -> tuple[dict[str, Any], ...]:
+    """A study's sites, with what options say of single ones."""
+    found: dict[str, dict[str, Any]] = {name: {"name": name} for name in names}
+    for option, field in OF_SITES.items():
+        for name, number in (options[option] or {}).items():
+            if name not in found:
+                raise options.refused(option, "not-a-site", name=name, near=nearest(name, found))
+            found[name][field] = float(number)
+    return tuple(found.values())
 
 
 if TYPE_CHECKING:
@@ -99,10 +119,10 @@ def pca_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
         )
     if protocol.sketches:
         return {"mechanism": "sketch"}, {}
-    if study.covariates is not None and protocol.own_moment:
-        option = study_options(study.task)["covariates"]
-        names = list(study.covariates)
-        raise refused(option, "no-joint-covariates", columns=names, protocol=protocol.name)
+    for name in ("covariates", "scores_by") if protocol.own_moment else ():
+        if (columns := getattr(study, name)) is not None:
+            option = study_options(study.task)[name]
+            raise refused(option, "no-joint-covariates", columns=columns, protocol=protocol.name)
     values = whole_of_study(study)[0] if once else {}
     # one site's fit is that of a table, which may be of a sketch; others send whole moments
     sent = {} if protocol.first_site_only else {"sketch_columns": study.sketch_columns}
@@ -129,5 +149,4 @@ OF_ONE_TABLE = {
     MIXTURE: tensors_of_study,
     TOPICS: tensors_of_study,
     COVARIANCE: whole_of_study,
-    ICA: whole_of_study,
 }

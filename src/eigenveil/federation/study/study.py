@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -26,7 +25,7 @@ from pydantic import (
 )
 
 from eigenveil.checks import MOST_WHOLE
-from eigenveil.errors import EigenveilError
+from eigenveil.errors import DataError, EigenveilError, listed, short_name
 from eigenveil.federation.masks import MASKS
 from eigenveil.federation.protocols import PROTOCOLS, Protocol
 from eigenveil.federation.secagg.consistency import even, threshold
@@ -34,6 +33,7 @@ from eigenveil.federation.study.checks import (
     bad_field,
     check_study,
     coarse_weights,
+    in_proportion,
     site_weight,
     urgency,
 )
@@ -45,13 +45,16 @@ from eigenveil.models.options import (
 )
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
+from eigenveil.models.schedule import SITE_MEANS
 from eigenveil.models.task import TASKS
 from eigenveil.moments.histograms import count_variables
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.releases import Settled
 from eigenveil.tables.scales import public_preparation
-from eigenveil.tables.schema import Schema, json_schema, parse_schema
+from eigenveil.tables.schema import Schema, parse_schema
+from eigenveil.tables.schema_format import json_schema
 
 FORMAT = "eigenveil-study-1"
 # Weights of sites with smaller targets are multiples of 2**-10.
@@ -66,10 +69,8 @@ Count = Annotated[int, Field(strict=True, ge=1, le=MOST_WHOLE)]
 Target = Annotated[float, Field(strict=True)]  # what is no number at all is refused as a target
 
 
-class StudySite(BaseModel):
+class StudySite(Settled):
     """One site."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Name = Field(
         description="The site's name: letters, digits and _ . - (64 at most), the first a letter "
@@ -82,10 +83,24 @@ class StudySite(BaseModel):
         json_schema_extra={"exclusiveMinimum": 0},
         examples=[0.5],
     )
+    weight: Target | None = Field(
+        default=None,
+        description="How much a row of the site counts beside one of another, such as the quality "
+        "of its measurements. Give it for every site or for none; only proportions matter.",
+        json_schema_extra={"exclusiveMinimum": 0},
+        examples=[2.0],
+    )
 
 
 def _schema_of(value: Any) -> Schema | None:
-    return None if value is None else parse_schema(value, origin="table_schema")
+    """A schema less how a file is written, which is a site's own matter and no study's."""
+    if value is None:
+        return None
+    found = parse_schema(value, origin="table_schema")
+    if found is not value and found != found.agreed():
+        what = "how a file is written is in each site's own schema, and not in a study's"
+        raise DataError("bad-schema", where="table_schema", what=what)
+    return found.agreed()
 
 
 class Study(StudyOptions):
@@ -134,7 +149,7 @@ class Study(StudyOptions):
         Schema | None,
         BeforeValidator(_schema_of),
         PlainSerializer(lambda schema: None if schema is None else schema.as_dict()),
-        WithJsonSchema({"anyOf": [json_schema(), {"type": "null"}]}),
+        WithJsonSchema({"anyOf": [json_schema(reading=False), {"type": "null"}]}),
     ] = Field(
         default=None,
         description="The schema of the sites' tables ('eigenveil schema new' writes one): all "
@@ -154,6 +169,7 @@ class Study(StudyOptions):
         collusion: int
         dropouts: int
         neighbours: int | None
+        within_sites: bool
         expected_rows: int | None
 
     @model_validator(mode="before")
@@ -179,8 +195,12 @@ class Study(StudyOptions):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of the sites, in order."""
         return tuple(site.name for site in self.sites)
+
+    @cached_property
+    def active(self) -> tuple[str, ...]:
+        """Names of the sites that take part."""
+        return self.names[:1] if PROTOCOLS[self.protocol].first_site_only else self.names
 
     @property
     def width(self) -> int:
@@ -266,7 +286,9 @@ class Study(StudyOptions):
         """What is public about columns, as the task's rounds take it."""
         found: dict[str, Any] = {"public_center": self.public_center}
         if TASKS[self.task].has("scale", "sites"):
-            found["preparation"] = public_preparation(self.scale, self.ranges, self.width)
+            found["preparation"] = public_preparation(
+                self.scale, self.ranges, self.width, self.columns
+            )
         if self._finds_scales:
             found["variables"] = self._variables
         return found
@@ -294,14 +316,37 @@ class Study(StudyOptions):
             found.append(protocol.note.format(first=self.sites[0].name))
         if MASKS[self.masks].note and count > 1:
             found.append(MASKS[self.masks].note)
+        if len(self.active) == 1 and self.sites[0].weight is not None:
+            found.append("Weights change nothing where one site takes part.")
+        if self.within_sites:
+            found.append(
+                "Each site's mean and number of rows, with noise, are part of the result: "
+                f"{self._part_of_means:.0%} of the budget."
+                if len(self.active) > 1
+                else "within_sites changes nothing where one site takes part."
+            )
+        if self.table_schema is not None and self.table_schema.groups:
+            own = [short_name(c.name) for c in self.table_schema.targets if c.kind == "category"]
+            found.append(
+                f"Rows of each level of {listed([repr(name) for name in own])} are counted apart "
+                "from the features: the result has their numbers, exact but for noise."
+            )
         return tuple(found)
+
+    @property
+    def _part_of_means(self) -> float:
+        """What the sites' means take of mu squared (of epsilon, if delta = 0)."""
+        plan = self.plan(self.width)
+        planned = plan.planned(SITE_MEANS)
+        return planned.fraction * plan.fractions[planned.step]
 
     def weights(self) -> dict[str, int]:
         """Weight of each site's rows, in units of ``2**-WEIGHT_BITS``.
 
         A site with a smaller target has the share of the study's mu (of epsilon, if delta = 0) that
         it targets, rounded down: the common noise then gives it what it targets (privacy.md, 5). In
-        mixtures and topics it is rounded further, for sums of more rows.
+        mixtures and topics it is rounded further, for sums of more rows. Weights that the study
+        gives keep their proportions: the largest such that no site has more than its target allows.
         """
         whole = 1 << WEIGHT_BITS
         targets = {site.name: site.epsilon for site in self.sites if site.epsilon is not None}
@@ -310,6 +355,8 @@ class Study(StudyOptions):
             plan = self.plan(self.width)
             for name, epsilon in targets.items():
                 weights[name] = site_weight(plan, name, epsilon, whole=whole)
+        if len(self.active) > 1:
+            weights = in_proportion(weights, self.sites, whole=whole)
         if TASKS[self.task].fine_weights:
             return weights
         return coarse_weights(weights, bits=WEIGHT_BITS)
@@ -365,13 +412,17 @@ class Study(StudyOptions):
 
     def _made_plan(self, features: int) -> BasePlan:
         task = TASKS[self.task]
-        values, context = OF_ONE_TABLE[self.task](self)
+        values, context = task.own(OF_ONE_TABLE)(self)
         if self._finds_scales:
             context = context | {"variables": count_variables(self.width, self._variables)}
+        if self.table_schema is not None and self.table_schema.groups:
+            context = context | {"groups": self.table_schema.groups}
+        if self.within_sites and len(self.active) > 1:
+            context = context | {"sites": len(self.active)}
         declared = {name: getattr(self, name) for name in study_options(self.task)}
         if task.counted:
             declared["n_components"] = self.components
-        sites = numbered(Options(self.task, "sites", declared), self.columns)
+        sites = numbered(Options(self.task, "sites", declared), self.columns, self.table_schema)
         plan: BasePlan = task.make_plan(
             sites.on("table", **values),
             features=features,
@@ -388,7 +439,6 @@ class Study(StudyOptions):
 
 
 def make_study(**fields: Any) -> Study:
-    """A study from its fields."""
     return parse_study({"format": FORMAT} | fields)
 
 

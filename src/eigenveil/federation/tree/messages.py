@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Generic, Self
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 import numpy as np
 from cryptography.exceptions import InvalidSignature
@@ -23,8 +24,8 @@ from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.messages import MAGIC, Message, decode, encode, expect
 from eigenveil.federation.public_key import SIGNATURE_BYTES
 from eigenveil.federation.signed import Document
-from eigenveil.federation.tree.contents import Content, Value
 from eigenveil.federation.tree.tree import MergeTree, TreePlace
+from eigenveil.models.rounds import SumQuery
 
 
 class TreeKeys:
@@ -79,6 +80,87 @@ def _text(message: bytes, receiver: TreePlace) -> bytes:
     return Sent(message=hashlib.sha256(message).hexdigest(), receiver=receiver.name).text
 
 
+# -- What is merged up a tree: a monoid, such as sums with their noise modulo 2**64.
+
+
+Totals = tuple[NDArray[np.uint64], ...]
+Value = TypeVar("Value")
+
+
+class Content(ABC, Generic[Value]):
+    """A kind of state, as messages carry it and nodes merge it."""
+
+    kind: str
+    request_digest: str  # SHA-256, in hex, of everything that two states must share to be merged
+    message_bytes: int  # Bytes of numbers in a message, at the most
+
+    @abstractmethod
+    def arrays(self, value: Value) -> Mapping[str, NDArray[Any]]:
+        """A state as the arrays of a message."""
+
+    @abstractmethod
+    def read(self, message: Message) -> Value:
+        """The state that a message carries."""
+
+    @abstractmethod
+    def merged(self, first: Value | None, second: Value) -> Value:
+        """Both states as one; ``first`` may be overwritten, ``second`` is not."""
+
+
+class Sums(Content[Totals]):
+    """The noisy sums of a round."""
+
+    kind = "sums"
+
+    def __init__(self, queries: Sequence[SumQuery]) -> None:
+        self.sizes = tuple(query.accumulator.size for query in queries)
+        self.request_digest = digest_of([_description(query) for query in queries])
+        self.message_bytes = 8 * sum(self.sizes)
+
+    def arrays(self, value: Totals) -> Mapping[str, NDArray[Any]]:
+        return {f"sum {index}": total for index, total in enumerate(value)}
+
+    def read(self, message: Message) -> Totals:
+        return tuple(
+            message.array(f"sum {index}", dtype="u8", shape=(size,))
+            for index, size in enumerate(self.sizes)
+        )
+
+    def merged(self, first: Totals | None, second: Totals) -> Totals:
+        """Sum by sum, modulo 2**64."""
+        if first is None:
+            return tuple(total.astype(np.uint64) for total in second)
+        for total, more in zip(first, second, strict=True):
+            total += more
+        return first
+
+
+def _description(query: SumQuery) -> list[Any]:
+    """Everything that decides what a sum is, and what noise it has."""
+    sums = query.accumulator
+    return [
+        type(sums).__name__,
+        sums.statistic,
+        sums.layout,
+        list(sums.shape),
+        sums.grid,
+        [_plain(part) for part in sums.merge_key()],
+        query.record.model_dump_json(),
+    ]
+
+
+def _plain(part: Any) -> str:
+    if isinstance(part, np.ndarray):
+        little = np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<"))
+        return f"{little.shape} {hashlib.sha256(little.tobytes()).hexdigest()}"
+    return repr(float(part)) if isinstance(part, float) else repr(part)
+
+
+def digest_of(parts: Sequence[Any]) -> str:
+    """SHA-256, in hex, of what states must share."""
+    return hashlib.sha256(repr(list(parts)).encode()).hexdigest()
+
+
 # -- What parties of a tree tell each other: a state, whose it is, and on what way it came.
 #
 # A message is about leaves that no earlier message of its sender was about: what arrives after a
@@ -128,7 +210,6 @@ class TreeCodec(Generic[Value]):
     keys: TreeKeys  # Who signs what; with the private keys of the parties that are here
 
     def __post_init__(self) -> None:
-        """Names have their place in a message."""
         if max(len(self.study), len(self.session)) > _LONGEST_NAME:
             raise ProtocolError("name-too-long", longest_name=_LONGEST_NAME)
 
@@ -154,7 +235,6 @@ class TreeCodec(Generic[Value]):
         return data + self.keys.sign(data, content_message.sender, receiver)
 
     def read(self, data: bytes, *, receiver: TreePlace) -> TreeMessage[Value]:
-        """The content of a message for ``receiver``."""
         limit = self.content.message_bytes + self.tree.leaf_count // 8 + 1 + _LARGEST_HEADER
         sender = _sender_of(data[: _LARGEST_HEADER + 8])
         if sender is None:
@@ -203,7 +283,6 @@ def _malformed(sender: TreePlace, what: str) -> ProtocolError:
 
 
 def _sender_of(start: bytes) -> TreePlace | None:
-    """The sender in the message that starts so."""
     size = int.from_bytes(start[4:8], "little")
     if start[:4] != MAGIC or size > len(start) - 8:
         return None

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.errors import DataError, ProtocolError
-from eigenveil.federation.tree.contents import Sums, Totals
-from eigenveil.federation.tree.messages import TreeCodec, TreeKeys, TreeMessage
+from eigenveil.federation.tree.messages import Sums, Totals, TreeCodec, TreeKeys, TreeMessage
 from eigenveil.federation.tree.tree import MergeTree, TreePlace
 from eigenveil.models.driver import warn_owner
 from eigenveil.models.options import Options
@@ -44,6 +43,11 @@ class TreeStudy:
     noise_parts: int  # Leaves that make the noise together: so many must arrive
     center: NDArray[np.float64] | None = None  # Public
 
+    @property
+    def repeats(self) -> bool:
+        """Whether leaves send again and again, other rows each time."""
+        return self.plan.publish == "blocks"
+
     @cached_property
     def queries(self) -> Round:
         """What is summed, and with which noise."""
@@ -69,7 +73,6 @@ class TreeStudy:
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def codec(self, session: str, keys: TreeKeys) -> TreeCodec[Totals]:
-        """The messages of one run."""
         return TreeCodec(self.tree, self.content, self.hash, session, keys)
 
 
@@ -111,7 +114,7 @@ def make_tree_study(
 
 def check_rounds(study: TreeStudy) -> None:
     """Raise unless a study's leaves send again and again, other rows each time."""
-    if study.plan.publish != "blocks":
+    if not study.repeats:
         raise ProtocolError("one-round")
 
 

@@ -56,7 +56,6 @@ class MergeTree:
     leaves: int | None = None  # At most `fan_out ** depth`, which is the default
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         if self.fan_out < 2:
             raise DataError(
                 "out-of-range",

@@ -118,7 +118,7 @@ class NpyFile(ArrayFile):
     """A ``.npy`` file, mapped into memory."""
 
     def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        yield from _slices(np.lib.format.open_memmap(self.path, mode="r"), step)
+        yield from slices(np.lib.format.open_memmap(self.path, mode="r"), step)
 
     def _header(self) -> Header:
         with self.path.open("rb") as file:
@@ -148,7 +148,7 @@ class NpzFile(ArrayFile):
                     _check_room(self.path, rows * width * self._stored.dtype.itemsize)
                     shutil.copyfileobj(member.file, copy)
                     shape = (rows, width)
-                    yield from _slices(
+                    yield from slices(
                         np.memmap(copy, self._stored.dtype, "r", shape=shape, order="F"), step
                     )
 
@@ -166,7 +166,7 @@ class SparseFile(SparseArrayFile):
             return
         check_unpacked(self.path, sum(_sizes(self.path).values()), f"a {self._format} matrix")
         matrix = scipy.sparse.load_npz(self.path).astype(self._entry_type).tocsr()
-        yield from _slices(matrix, step)
+        yield from slices(matrix, step)
 
     def _compressed_rows(self, step: int) -> Iterator[Any]:
         rows, width = self._stored.shape
@@ -273,7 +273,7 @@ def _read_header(file: IO[bytes]) -> Header:
     raise ValueError(f"an array in version {version} of the format has named fields")
 
 
-def _slices(array: Any, step: int) -> Iterator[Any]:
+def slices(array: Any, step: int) -> Iterator[Any]:
     plain = np.asarray(array) if isinstance(array, np.ndarray) else array
     for start in range(0, plain.shape[0], step):
         yield plain[start : start + step]

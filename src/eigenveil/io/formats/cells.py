@@ -60,7 +60,6 @@ def _genes(path: Place, root: Any, where: str) -> list[str]:
 
 
 def _place(path: Place, root: Any, layer: str | None) -> str:
-    """Where a store has the wanted matrix."""
     layers = sorted(root["layers"]) if "layers" in root else []
     raw = next((name for name in ("raw/X", "raw.X") if name in root), None)
     if layer is None and "X" in root:
@@ -79,8 +78,6 @@ def _place(path: Place, root: Any, layer: str | None) -> str:
 
 
 class _Cells(NamedArrayFile):
-    """What dense and sparse cells have in common."""
-
     def __init__(self, path: Place, layer: str | None) -> None:
         self._layer = layer
         super().__init__(path)

@@ -10,17 +10,21 @@ import os
 import re
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from eigenveil.checks import library
 from eigenveil.errors import DataError
 from eigenveil.io.formats.tabular import Table
 from eigenveil.io.query import Query
+from eigenveil.moments.source import part_rows
 from eigenveil.tables.encode import numbers_of
 from eigenveil.tables.entries import numbers
 
@@ -47,6 +51,8 @@ _QUOTING = ("22", "23")
 class QueryTable(Table):
     """The rows of a query, by the driver of its database's kind."""
 
+    extra = "databases"
+
     def __init__(self, query: Query) -> None:
         self._query = query
         with self._asking():
@@ -64,7 +70,6 @@ class QueryTable(Table):
         return found
 
     def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
-        del texts  # cells have types
         with self._asking(), self._answer(self._asked(", ".join(map(_quoted, columns)))) as reader:
             for batch in reader:
                 cells = [
@@ -75,8 +80,8 @@ class QueryTable(Table):
 
     def _driver(self) -> Any:
         what = f"A {self._query.kind}:// database"
-        driver = library(f"adbc_driver_{self._query.kind}", extra="databases", what=what)
-        return library(f"{driver.__name__}.dbapi", extra="databases", what=what)
+        driver = library(f"adbc_driver_{self._query.kind}", extra=self.extra, what=what)
+        return library(f"{driver.__name__}.dbapi", extra=self.extra, what=what)
 
     def _connected(self) -> Any:
         made = self._driver().connect(self._query.uri)
@@ -111,6 +116,7 @@ class QueryTable(Table):
             if state.startswith(_QUOTING):
                 raise self._failed(f"a value could not be computed (SQLSTATE {state})") from None
             text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+            text = re.sub(r'"https?://[^"\s]*"', "to the server", text)
             # in the middle of rows what is quoted may be a cell, before them it is the query
             if not state and "Failed to prepare query" not in text:
                 text = re.sub(r"""["'].*""", "...", text)
@@ -201,7 +207,42 @@ class SqliteTable(QueryTable):
         return made
 
 
-_TABLES: dict[str, type[QueryTable]] = {"postgresql": PostgresqlTable, "sqlite": SqliteTable}
+class SnowflakeTable(QueryTable):
+    """Rows of Snowflake, which keeps no one state for several queries.
+
+    The query is asked once, and its rows are in a file that only this user can read for as long as
+    this object lives.
+    """
+
+    extra = "snowflake"
+
+    def _connected(self) -> Any:
+        kept = ExitStack()
+        with kept, self._driver().connect(self._query.uri) as asked, asked.cursor() as cursor:
+            folder = kept.enter_context(TemporaryDirectory(prefix="eigenveil-"))
+            self._file = Path(folder) / "rows.parquet"
+            cursor.execute(self._asked("*"))
+            with (
+                cursor.fetch_record_batch() as reader,
+                pq.ParquetWriter(self._file, reader.schema) as writer,
+            ):
+                for batch in reader:
+                    writer.write_batch(batch)
+            return kept.pop_all()  # whose close() removes it
+
+    def _fields(self) -> list[tuple[str, Any]]:
+        return [(field.name, field.type) for field in pq.read_schema(self._file)]
+
+    def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
+        with pq.ParquetFile(self._file) as file:
+            yield from file.iter_batches(part_rows(len(columns)), columns=list(columns))
+
+
+_TABLES: dict[str, type[QueryTable]] = {
+    "postgresql": PostgresqlTable,
+    "snowflake": SnowflakeTable,
+    "sqlite": SqliteTable,
+}
 
 
 def open_query(query: Query) -> QueryTable:

@@ -13,94 +13,24 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 from typing import Any
 
-from eigenveil.errors import DataError
+from eigenveil.tables.reading import Dialect
 
 EITHER = ".,"
 """Of decimals: a point or a comma, each cell by itself."""
 SEPARATORS = (",", ";", "\t", "|")
 """What is looked for between cells."""
-_SPELLED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 _SHOWN = {"\t": "tab"}
-_MARKS = {
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 # Of lines that are looked at for a decimal comma.
 _LINES = 30
 _COMMA = re.compile(r"[ \t]*[+-]?\d+,\d+([eE][+-]?\d+)?[ \t]*")
 _POINT = re.compile(r"[ \t]*[+-]?\d*\.\d+([eE][+-]?\d+)?[ \t]*")
 _THOUSANDS = re.compile(r"[ \t]*[+-]?\d{1,3}((,\d{3})+|(\.\d{3})+)[ \t]*")
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How text files are written; ``None``: as each file's first lines look.
-
-    Parameters
-    ----------
-    separator : str, optional
-        One character between two cells; "tab", "comma", "semicolon" and "pipe" are names of such.
-    decimal : {".", ","}, optional
-        What is before the decimals of a number; by default either, where commas do not part cells.
-    encoding : str, optional
-        Of the characters, such as "utf-8", "utf-16" or "latin-1".
-    na : sequence of str
-        Cells that stand for missing values, beside those that are no numbers anyway.
-    comment : str, optional
-        One character that lines begin with which are no rows. By default "#", before the names
-        only.
-    header : bool
-        Whether the first line has the names. If not, it is a row, and the names are c1, c2, ...
-    newlines_in_cells : bool
-        Whether a quoted cell goes on over the ends of lines. By default it ends with its line, so
-        that what a line is depends on that line alone; otherwise a quote that is not closed takes
-        in all lines after it, and the certificate states as an assumption that none is.
-
-    Raises
-    ------
-    DataError
-        With code ``bad-dialect``, for what cannot be.
-    """
-
-    separator: str | None = None
-    decimal: str | None = None
-    encoding: str | None = None
-    na: Sequence[str] = ()
-    comment: str | None = None
-    header: bool = True
-    newlines_in_cells: bool = False
-
-    def __post_init__(self) -> None:
-        separator = self.separator
-        if separator is not None:
-            separator = _SPELLED.get(separator.lower(), separator)
-            _check_character("separator", separator, self.separator)
-            object.__setattr__(self, "separator", separator)
-        if self.comment is not None:
-            _check_character("comment", self.comment, self.comment)
-        if self.decimal not in (None, ".", ","):
-            raise _bad(f"decimal = {self.decimal!r} is not '.' or ','")
-        if self.decimal is not None and self.decimal == separator:
-            raise _bad(f"decimal and separator are both {separator!r}, so that no cell has an end")
-        if isinstance(self.na, str):
-            raise _bad(f"na = {self.na!r} is not a sequence of words")
-        object.__setattr__(self, "na", tuple(self.na))
-        if self.encoding is not None:
-            try:
-                name = codecs.lookup(self.encoding).name
-            except LookupError:
-                raise DataError("unknown-encoding", encoding=self.encoding) from None
-            object.__setattr__(self, "encoding", name)
-
-
-PLAIN = Dialect()
-"""Text whose first lines say how it is written."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +45,10 @@ class SettledDialect:
     # What was guessed and is not as usual, in words; empty where nothing was
     guessed: tuple[str, ...] = ()
 
+    def said(self, dialect: Dialect) -> Dialect:
+        """A dialect that also says what the line of names shows: separator and encoding."""
+        return replace(dialect, separator=self.separator, encoding=self.encoding)
+
 
 def settle(dialect: Dialect, head: bytes, *, usual: str) -> SettledDialect:
     """What a file's first lines say, where nobody does."""
@@ -122,6 +56,7 @@ def settle(dialect: Dialect, head: bytes, *, usual: str) -> SettledDialect:
     text = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head)
     lines = text.removeprefix("\ufeff").splitlines()[: 10 * _LINES]
     skipped = _comments(lines, dialect.comment, dialect.separator)
+    said = sum(bool(line.strip()) for line in lines[:skipped])
     lines = [line for line in lines[skipped:] if line.strip()][: _LINES + 1]
     rows = lines[1:] if dialect.header else lines
     separator = dialect.separator or _separator_of(lines[:1] if dialect.header else lines, usual)
@@ -131,13 +66,14 @@ def settle(dialect: Dialect, head: bytes, *, usual: str) -> SettledDialect:
         f"{name} {_SHOWN.get(found, found)!r}"
         for name, found, said, plain in (
             ("separator", separator, dialect.separator, usual),
-            ("decimal", likely, dialect.decimal, "."),
+            # whoever has said what is between cells has seen these; cells have either
+            ("decimal", likely, dialect.decimal or dialect.separator, "."),
             ("encoding", encoding, dialect.encoding, "utf-8"),
         )
         if said is None and found != plain
     ]
-    if skipped and dialect.comment is None:
-        guessed.append(f"{skipped} line{'' if skipped == 1 else 's'} of comments before the names")
+    if said and dialect.comment is None:
+        guessed.append(f"{said} line{'' if said == 1 else 's'} of comments before the names")
     return SettledDialect(separator, decimal, likely, encoding, skipped, tuple(guessed))
 
 
@@ -212,8 +148,7 @@ def _comments(lines: Sequence[str], comment: str | None, separator: str | None) 
     """How many lines come before the first that counts."""
     mark = comment or "#"
     count = next(
-        (place for place, line in enumerate(lines) if line.strip() and not line.startswith(mark)),
-        0,
+        (place for place, line in enumerate(lines) if line.strip() and not line.startswith(mark)), 0
     )
     if comment is not None or count == 0:
         return count
@@ -256,11 +191,6 @@ def _split(line: str, separator: str) -> list[str]:
         return line.split(separator)
 
 
-def _check_character(name: str, value: str, given: str | None) -> None:
-    if len(value) != 1 or not value.isascii() or value in '"\r\n\0' or value.isalnum():
-        raise _bad(f"{name} = {given!r} is not one character that is no letter, digit or quote")
-
-
 def records(stream: Any, separator: str) -> Iterator[tuple[int, int]]:
     """The first line, from 1, and the number of cells of each record of a text that has any."""
     lines = io.TextIOWrapper(stream, encoding="latin-1", newline="")
@@ -277,7 +207,3 @@ def records(stream: Any, separator: str) -> Iterator[tuple[int, int]]:
             number += reader.line_num - 1
         elif line.rstrip("\r\n"):
             yield number, line.count(separator) + 1
-
-
-def _bad(what: str) -> DataError:
-    return DataError("bad-dialect", what=what)

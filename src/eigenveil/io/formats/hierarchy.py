@@ -124,11 +124,9 @@ class Compressed:
     ) -> Compressed:
         names = ("data", "indices", "indptr")
         data, indices, pointers = (child(path, group, name, array=True) for name in names)
-        found = cls(path, data, indices, pointers, shape, by_rows, entry_type)
-        found.check()
-        return found
+        return cls(path, data, indices, pointers, shape, by_rows, entry_type)
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         wanted = self.shape[0 if self.by_rows else 1] + 1
         found = (self.data.shape, self.indices.shape, self.pointers.shape)
         if found[0] != found[1] or found[2] != (wanted,):

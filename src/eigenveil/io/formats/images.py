@@ -1,4 +1,4 @@
-"""Images: NIfTI files and DICOM files, a row for each image and a column for each voxel of a mask.
+"""Images: NIfTI and DICOM files, a row for each image, a column for each voxel of a mask or region.
 
 All files are one source. The mask is public: it was not made of the rows, as a mask of a standard
 brain is not. What headers say of a person is a label of the row at most, and no part of a result.
@@ -25,12 +25,15 @@ from eigenveil.errors import DataError, printable
 from eigenveil.files import Place, replacing
 from eigenveil.io.files import GZIP_GROWTH, MOST_UNPACKED, reading, too_large, unreadable
 from eigenveil.io.formats.arrays import Header, NamedArrayFile
+from eigenveil.moments.source import rechunk
 from eigenveil.tables import names
 
 _MOST_VOXELS = MOST_UNPACKED >> 4
+_AT_ONCE = 1 << 22  # Voxels that are read together: a read has a cost of its own
 _SAME = 1e-3  # millimetres, in which affines may differ
 _BIDS = re.compile(r"sub-([A-Za-z0-9]+)")
-_AXES = ("xyz", "yx")
+_AXES, _REGION = ("xyz", "yx"), "region_"
+_VOXEL = re.compile(r"(?:x(?P<x>\d+)_)?y(?P<y>\d+)_(?:z(?P<z>\d+)|x(?P<column>\d+))")
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,13 @@ class Grid:
 
     def difference(self, other: Grid) -> str:
         if self.shape != other.shape:
-            return f"has shape {_by(self.shape)}, not {_by(other.shape)}"
+            return f"shape {_by(self.shape)}, not {_by(other.shape)}"
         if self.affine is None or other.affine is None:
             return ""
         furthest = float(np.abs(self.affine - other.affine).max())
         if furthest <= _SAME:
             return ""
-        return f"has another affine: an entry differs by {furthest:.3g}"
+        return f"an affine that differs by {furthest:.3g} in an entry"
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,44 @@ class VoxelMask:
     path: Place
     grid: Grid
     inside: NDArray[np.bool_]
+
+    def names(self) -> list[str]:
+        return voxel_names(self.inside)
+
+    def rows(self, images: NDArray[Any]) -> NDArray[Any]:
+        """The columns of images, which lie along the first axis."""
+        return images[:, self.inside]
+
+    def voxels(self, values: NDArray[Any]) -> NDArray[Any]:
+        """What the voxels inside show where the columns have these values."""
+        return values
+
+
+@dataclass(frozen=True)
+class Regions(VoxelMask):
+    """Regions of voxels, the mean over each of which is a column."""
+
+    numbers: NDArray[np.int64]
+    region: NDArray[np.intp]  # Of each voxel inside: its place in the numbers
+
+    @classmethod
+    def of(cls, mask: VoxelMask, entries: NDArray[Any]) -> Regions:
+        numbers, region = np.unique(entries[mask.inside], return_inverse=True)
+        with np.errstate(invalid="ignore"):
+            whole = numbers.astype(np.int64)
+        if not np.array_equal(whole, numbers) or whole[0] < 0:
+            raise unreadable(mask.path, "its regions are not numbered by whole numbers from 1")
+        return cls(mask.path, mask.grid, mask.inside, whole, region)
+
+    def names(self) -> list[str]:
+        return [f"{_REGION}{number}" for number in self.numbers]
+
+    def rows(self, images: NDArray[Any]) -> NDArray[Any]:
+        sums = [np.bincount(self.region, each) for each in images[:, self.inside]]
+        return np.array(sums) / np.bincount(self.region)
+
+    def voxels(self, values: NDArray[Any]) -> NDArray[Any]:
+        return values[self.region]
 
 
 @dataclass(frozen=True)
@@ -71,33 +112,33 @@ class _Stored:
 
 
 class _Images(NamedArrayFile):
-    """What both formats have in common."""
-
     label_names: Sequence[str] = ()
 
-    def __init__(self, paths: Sequence[Path], *, mask: Path | None = None) -> None:
+    def __init__(
+        self, paths: Sequence[Path], *, mask: Path | None = None, regions: bool = False
+    ) -> None:
         self._paths = tuple(paths)
-        self._mask = None if mask is None else read_mask(mask)
+        if regions and mask is None:
+            raise DataError("regions-without-mask")
+        self._mask = None if mask is None else read_mask(mask, regions=regions)
         first = self._paths[0]
         alone = len({path.parent for path in self._paths}) > 1 or len(self._paths) == 1
         super().__init__(first if alone else first.parent)
         self.files = self._paths
 
     def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        waiting: list[NDArray[Any]] = []
+        for (part,) in rechunk(self._rows(), step):
+            yield part
+
+    def _rows(self) -> Iterator[tuple[NDArray[Any]]]:
         for path, stored in zip(self._paths, self._headers, strict=True):
-            images = 0
+            count = 0
             with _damaged(path):
-                for image in self._images(path):
-                    waiting.append(image[self._inside].astype(self._stored.dtype, copy=False))
-                    images += 1
-                    if len(waiting) == step:
-                        yield np.stack(waiting)
-                        waiting = []
-            if images != stored.count:
-                raise unreadable(path, f"it has {images} images, and had {stored.count}")
-        if waiting:
-            yield np.stack(waiting)
+                for images in self._images(path):
+                    yield (self._columns.rows(images).astype(self._stored.dtype, copy=False),)
+                    count += len(images)
+            if count != stored.count:
+                raise unreadable(path, f"it has {count} images, and had {stored.count}")
 
     def row_labels(self, name: str) -> NDArray[np.object_]:
         if name == "image":
@@ -115,13 +156,14 @@ class _Images(NamedArrayFile):
         self._headers = headers
         first, grid = self._paths[0], headers[0].grid
         every = np.ones(grid.shape, dtype=np.bool_)
-        self._inside = every if self._mask is None else self._mask.inside
-        self.label_names = (*headers[0].labels, "image")
-        if self._mask is None and self._inside.size > names.MOST_COLUMNS:
-            size, most = self._inside.size, names.MOST_COLUMNS
+        self._columns = VoxelMask(first, grid, every) if self._mask is None else self._mask
+        said = (n for n in headers[0].labels if any(h.labels[n] is not None for h in headers))
+        self.label_names = (*said, "image")  # as a table without a column: one that no file has
+        if self._mask is None and every.size > names.MOST_COLUMNS:
+            size, most = every.size, names.MOST_COLUMNS
             raise DataError("too-many-columns", whose=first, columns=size, most=most)
         kind = np.result_type(*(each.kind for each in headers))
-        shape = (sum(each.count for each in headers), int(self._inside.sum()))
+        shape = (sum(each.count for each in headers), len(self._names()))
         return Header(shape, fortran=False, dtype=kind)
 
     def _checked(self, path: Place, stored: _Stored, first: _Stored) -> _Stored:
@@ -134,7 +176,7 @@ class _Images(NamedArrayFile):
         return stored
 
     def _names(self) -> Sequence[str]:
-        return voxel_names(self._inside)
+        return self._columns.names()
 
     @abstractmethod
     def _look_at(self, path: Place) -> _Stored:
@@ -142,7 +184,7 @@ class _Images(NamedArrayFile):
 
     @abstractmethod
     def _images(self, path: Place) -> Iterator[NDArray[Any]]:
-        """The images of a file, in order."""
+        """The images of a file in order, some at a time: along the first axis."""
 
 
 class NiftiImages(_Images):
@@ -163,10 +205,11 @@ class NiftiImages(_Images):
     def _images(self, path: Place) -> Iterator[NDArray[Any]]:
         stored = _nifti(path).dataobj
         if len(stored.shape) == 3:
-            yield np.asarray(stored)
+            yield np.asarray(stored)[None]
             return
-        for volume in range(stored.shape[3]):
-            yield np.asarray(stored[..., volume])
+        step = max(1, _AT_ONCE // math.prod(stored.shape[:3]))
+        for start in range(0, stored.shape[3], step):
+            yield np.moveaxis(np.asarray(stored[..., start : start + step]), -1, 0)
 
 
 class DicomImages(_Images):
@@ -191,7 +234,7 @@ class DicomImages(_Images):
         slope, intercept = found.get("RescaleSlope"), found.get("RescaleIntercept")
         pixels = pixels * float(1.0 if slope is None else slope)
         pixels += float(0.0 if intercept is None else intercept)
-        yield from pixels if pixels.ndim == 3 else [pixels]
+        yield pixels if pixels.ndim == 3 else pixels[None]
 
 
 def voxel_names(inside: NDArray[np.bool_]) -> list[str]:
@@ -201,8 +244,23 @@ def voxel_names(inside: NDArray[np.bool_]) -> list[str]:
     return ["_".join(f"{a}{i}" for a, i in zip(axes, place, strict=True)) for place in places]
 
 
-def read_mask(path: Place) -> VoxelMask:
-    """A mask: a NIfTI image, or an array in a ``.npy`` file; voxels that are not 0 are inside."""
+def voxel_places(names: Sequence[str]) -> NDArray[np.intp] | None:
+    """The indices x, y, z of what such names say, shape (n, 3); `None` where one is no voxel's.
+
+    Pixels lie at z = 0.
+    """
+    found = [_VOXEL.fullmatch(name) for name in names]
+    places = [(m["x"] or m["column"], m["y"], m["z"] or 0) for m in found if m]
+    if not places or len(places) < len(found):
+        return None
+    return np.array(places).astype(np.intp)
+
+
+def read_mask(path: Place, *, regions: bool = False) -> VoxelMask:
+    """A mask: a NIfTI image, or an array in a ``.npy`` file; voxels that are not 0 are inside.
+
+    Of ``regions`` its entries are the regions' numbers.
+    """
     with _damaged(path):
         if path.suffix.lower() == ".npy":
             entries, affine = np.load(path, allow_pickle=False), None
@@ -215,7 +273,8 @@ def read_mask(path: Place) -> VoxelMask:
     inside = np.asarray((entries != 0) & (entries == entries))  # NaN is outside
     if not inside.any():
         raise unreadable(path, "no voxel of the mask is inside")
-    return VoxelMask(path, Grid(inside.shape, affine), inside)
+    mask = VoxelMask(path, Grid(inside.shape, affine), inside)
+    return Regions.of(mask, entries) if regions else mask
 
 
 # -- The libraries.
@@ -245,8 +304,7 @@ def _kind_of(image: Any) -> np.dtype[Any]:
 
 def _dicom(path: Place, *, pixels: bool) -> Any:
     pydicom = library("pydicom", extra="images", what="A DICOM image")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they quote what headers say of a person
+    with warnings.catch_warnings(action="ignore"):  # they quote what headers say of a person
         return pydicom.dcmread(path, stop_before_pixels=not pixels)
 
 
@@ -280,18 +338,20 @@ def _by(shape: Sequence[int]) -> str:
     return " x ".join(map(str, shape))
 
 
-# -- Components as images.
+# -- Maps: what a result says of every voxel, as images.
 
 
 def write_maps(model: Any, mask: str | Path, folder: str | Path) -> list[str]:
-    """Write a fitted PCA of images as NIfTI images on the grid of its mask.
+    """Write what a result says of every voxel as NIfTI images on the grid of its mask.
 
-    ``component-1.nii.gz``, ... and ``mean.nii.gz``, in single precision, 0 where there is no
-    column. They hold what was released, and may be published as the model may.
+    ``maps.nii.gz`` has a volume for each component of a PCA (entries of ``components_``), or for
+    each source of an ICA (columns of ``mixing_``: what a voxel shows where the source is 1), and
+    ``mean.nii.gz`` one; in single precision, 0 outside. Affine and header are the mask's, which is
+    public, and all else was released: they may be published as the model may.
 
     Parameters
     ----------
-    model : fitted PrivatePCA or FederatedPCA
+    model : fitted PrivatePCA, FederatedPCA, PrivateICA or FederatedICA
         Of images.
     mask : str or Path
         The NIfTI mask of the fit, which says where voxels lie.
@@ -306,28 +366,30 @@ def write_maps(model: Any, mask: str | Path, folder: str | Path) -> list[str]:
     Raises
     ------
     DataError
-        When the model is not one of voxels of this mask; OutputError when a file cannot be written.
+        ``no-maps``, ``not-voxels`` where the columns are not the voxels of this mask, ``no-grid``;
+        OutputError when a file cannot be written.
     """
     nibabel = library("nibabel", extra="images", what="A NIfTI image")
-    found = read_mask(Path(mask))
-    names = [str(name) for name in getattr(model, "feature_names_in_", ())]
-    place = {name: number for number, name in enumerate(voxel_names(found.inside))}
-    wanted = [place[name] for name in names if name in place]
-    components = getattr(model, "components_", None)
-    if components is None or not names or len(wanted) != len(names):
-        raise DataError("not-voxels", mask=mask)
+    columns = list(getattr(model, "feature_names_in_", ()))
+    of_regions = bool(columns) and columns[0].startswith(_REGION)
+    found = read_mask(Path(mask), regions=of_regions)
+    mixing, mean = getattr(model, "mixing_", None), getattr(model, "mean_", None)
+    maps = getattr(model, "components_", None) if mixing is None else mixing.T
+    if maps is None or mean is None:
+        raise DataError("no-maps", model=type(model).__name__)
+    if columns != found.names():
+        what, features = "regions" if of_regions else "voxels", model.n_features_in_
+        count = len(found.names())
+        raise DataError("not-voxels", mask=mask, features=features, count=count, what=what)
     if found.grid.affine is None:
         raise DataError("no-grid", mask=mask)
-    maps = {f"component-{number}": row for number, row in enumerate(components, start=1)}
-    written = []
-    for name, values in {**maps, "mean": model.mean_}.items():
-        voxels = np.zeros(int(found.inside.sum()), dtype=np.float32)
-        voxels[wanted] = values
-        image = np.zeros(found.grid.shape, dtype=np.float32)
-        image[found.inside] = voxels
-        file = f"{name}.nii.gz"
-        with replacing(Path(folder) / file) as scratch:
-            stored = nibabel.Nifti1Image(image, found.grid.affine).to_bytes()
+    header = nibabel.load(mask).header.copy()
+    header.set_data_dtype(np.float32)
+    written = {"maps.nii.gz": maps.T, "mean.nii.gz": mean}
+    for name, values in written.items():
+        image = np.zeros(found.grid.shape + values.shape[1:], dtype=np.float32)
+        image[found.inside] = found.voxels(values)
+        stored = nibabel.Nifti1Image(image, found.grid.affine, header).to_bytes()
+        with replacing(Path(folder) / name) as scratch:
             scratch.write_bytes(gzip.compress(stored, mtime=0))
-        written.append(file)
-    return written
+    return list(written)

@@ -23,7 +23,8 @@ class PartTable(Table):
         self._values = dict(keys)
         self.columns = (*file.columns, *keys)
         self.types = {**file.types, **{name: each.type for name, each in self._values.items()}}
-        self.flags, self.nan = file.flags, file.nan
+        self.flags, self.nan, self.written = file.flags, file.nan, file.written
+        self.labels = file.labels
 
     @property
     def malformed(self) -> int:  # type: ignore[override]

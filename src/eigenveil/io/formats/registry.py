@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eigenveil.files import Place
-from eigenveil.io.formats.dialect import PLAIN, Dialect
 from eigenveil.io.query import NAME
+from eigenveil.tables.reading import PLAIN, Dialect
 
 if TYPE_CHECKING:  # a format's module is imported when a file of it is opened
     from eigenveil.io.formats.arrays import ArrayFile
@@ -29,11 +29,15 @@ class ReadOptions:
     Parameters
     ----------
     dialect : Dialect
-        How delimited text is written.
+        How delimited text is written, and which cells of any table stand for missing values.
     layer : str or None
         Of single cells: a layer in place of ``X``.
     mask : Path or None
         Of images: a public image whose entries that are not 0 say which voxels are columns.
+    regions : bool
+        Of images: the mask's entries number regions, and a column is the mean over each.
+    sheet : str, optional
+        Of .xlsx files: the name of the sheet that is read, by default the first.
     variants : Path, optional
         Of genotypes: a public manifest of the variants that are the columns
         (:mod:`~eigenveil.io.formats.variants`).
@@ -43,6 +47,8 @@ class ReadOptions:
     layer: str | None = None
     mask: Path | None = None
     variants: Path | None = None
+    regions: bool = False
+    sheet: str | None = None
 
 
 USUAL = ReadOptions()
@@ -67,6 +73,7 @@ class Format:
     # Whether all files of the format are opened as one: the reader is called with their list
     together: bool = False
     folder: bool = False  # Whether a folder of such a name is one file
+    inside: bool = True  # Whether files of it are read where their folder is named, not they
     # `module:name` of what writes blocks of columns (see :func:`~eigenveil.io.write.write_blocks`)
     # to an open file, as they come; empty where it is not written
     writer: str = ""
@@ -104,8 +111,17 @@ def _named(place: str) -> Any:
 _HERE = "eigenveil.io.formats"
 _WRITE = "eigenveil.io.write"
 _OWN = (
+    # the bags of words of UCI are known by how their names begin
+    Format("bag-of-words", (), f"{_HERE}.tenx:BagOfWordsFile",
+           pattern=r"docword\.(.+\.)?txt(\.gz)?"),
     Format("text", (".csv", ".csv.gz", ".tsv", ".tsv.gz"), f"{_HERE}.text:DelimitedTable",
            takes=("dialect",), writer=f"{_WRITE}:write_text", written=(".csv",)),
+    Format("txt", (".txt", ".txt.gz"), f"{_HERE}.text:DelimitedTable", takes=("dialect",),
+           inside=False),  # most are no tables
+    Format("sheet", (".xlsx",), f"{_HERE}.sheets:SheetTable", takes=("dialect", "sheet")),
+    Format("statistics", (".sav", ".zsav", ".dta", ".sas7bdat"),
+           f"{_HERE}.statistics:StatisticsTable", takes=("dialect",)),
+    Format("rds", (".rds",), f"{_HERE}.statistics:RdsTable"),
     Format("parquet", (".parquet",), f"{_HERE}.tabular:ParquetTable",
            writer=f"{_WRITE}:write_parquet", written=(".parquet",)),
     Format("arrow", (".arrow", ".feather", ".ipc"), f"{_HERE}.tabular:ArrowTable",
@@ -117,8 +133,9 @@ _OWN = (
     Format("matrix-market", (".mtx", ".mtx.gz"), f"{_HERE}.tenx:open_market",
            beside=f"{_HERE}.tenx:beside"),
     Format("nifti", (".nii", ".nii.gz"), f"{_HERE}.images:NiftiImages",
-           takes=("mask",), together=True),
-    Format("dicom", (".dcm",), f"{_HERE}.images:DicomImages", takes=("mask",), together=True),
+           takes=("mask", "regions"), together=True),
+    Format("dicom", (".dcm",), f"{_HERE}.images:DicomImages", takes=("mask", "regions"),
+           together=True),
     Format("10x", (".h5",), f"{_HERE}.tenx:TenXFile"),
     Format("h5ad", (".h5ad",), f"{_HERE}.cells:open_cells", takes=("layer",)),
     Format("zarr", (".zarr",), f"{_HERE}.cells:open_cells", takes=("layer",), folder=True),
@@ -126,9 +143,6 @@ _OWN = (
     Format("plink2", (".pgen",), f"{_HERE}.genotypes:PgenFile", takes=("variants",),
            writer=f"{_WRITE}:write_eigenvec", written=(".eigenvec",), labels=("FID", "IID")),
     Format("vcf", (".vcf", ".vcf.gz", ".bcf"), f"{_HERE}.vcf:open_vcf", takes=("variants",)),
-    # the bags of words of UCI are known by how their names begin
-    Format("bag-of-words", (), f"{_HERE}.tenx:BagOfWordsFile",
-           pattern=r"docword\.(.+\.)?txt(\.gz)?"),
 )  # fmt: skip
 
 

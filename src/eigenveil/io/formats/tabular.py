@@ -7,7 +7,6 @@ import re
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +22,7 @@ from eigenveil.moments.source import part_rows
 from eigenveil.origins import FileOrigin
 from eigenveil.tables.encode import RowEncoder, is_numeric
 from eigenveil.tables.names import check_identifiers, check_names, check_width
+from eigenveil.tables.reading import Dialect
 
 
 class Named:
@@ -78,7 +78,6 @@ class Named:
         """Raise a DataError that names the column unless it is numeric; here all are."""
 
     def text_columns(self, names: Sequence[str]) -> set[str]:
-        del names
         return set()
 
 
@@ -93,15 +92,8 @@ _BUFFERS, _COMPRESSION = 2, 3
 _OF_DICTIONARY = 2  # a message's header type
 
 
-@dataclass(frozen=True)
-class BatchSize:
-    """A batch of a file, or of a dictionary."""
-
-    packed: bool
-    unpacked: int  # Bytes that its buffers become, of a packed one
-
-
-def batch_sizes(file: IO[bytes]) -> Iterator[BatchSize]:
+def batch_sizes(file: IO[bytes]) -> Iterator[int | None]:
+    """Bytes that the buffers of each batch, and dictionary, become; ``None``: it is not packed."""
     for place in _places(file):
         yield _size_of(file, *place)
 
@@ -183,7 +175,7 @@ def _places(file: IO[bytes]) -> list[tuple[int, int]]:
     return found
 
 
-def _size_of(file: IO[bytes], offset: int, length: int) -> BatchSize:
+def _size_of(file: IO[bytes], offset: int, length: int) -> int | None:
     """The size of a batch whose metadata, before its body, have this offset and length."""
     metadata = _read(file, offset, length)
     begins = 8 if _number("<I", metadata, 0) == _CONTINUES else 4
@@ -192,7 +184,7 @@ def _size_of(file: IO[bytes], offset: int, length: int) -> BatchSize:
     if batch is not None and message.byte(_HEADER_TYPE) == _OF_DICTIONARY:
         batch = batch.table(_DATA)
     if batch is None or not batch.has(_COMPRESSION):
-        return BatchSize(packed=False, unpacked=0)
+        return None
     body, unpacked = offset + length, 0
     for at in batch.structs(_BUFFERS, _BUFFER):
         place = _number("<q", metadata, begins + at)
@@ -200,7 +192,7 @@ def _size_of(file: IO[bytes], offset: int, length: int) -> BatchSize:
         if size >= 8:
             stated = _number("<q", _read(file, body + place, 8), 0)
             unpacked += size - 8 if stated == -1 else max(stated, 0)  # -1: it stayed as it was
-    return BatchSize(packed=True, unpacked=unpacked)
+    return unpacked
 
 
 # How much smaller than its content a row group of Parquet is that is no data.
@@ -218,6 +210,8 @@ class Table(Named, ABC):
     def __init__(self, path: Place) -> None:
         self.path = path
         self.files = (path,)
+        self.labels: Mapping[str, Mapping[Any, str]] = {}
+        """What a file says that values of its columns are called."""
         with reading(path):
             fields = self._fields()
         check_width(str(path), len(fields))
@@ -233,6 +227,8 @@ class Table(Named, ABC):
         self.types: dict[str, Any] = dict(fields)
         self.flags: frozenset[str] = frozenset()
         """Columns of a text that hold truth values, as far as its first lines tell."""
+        self.written: Dialect | None = None
+        """How a text is written, as was said and as its line of names shows."""
         self.nan = "nan"
         """What an entry that is not a number was, for messages."""
 
@@ -320,7 +316,6 @@ class ParquetTable(Table):
                     check_unpacked(self.path, group.total_byte_size, f"row group {number + 1}")
 
     def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
-        del texts  # cells have types
         with self._open() as file:
             rows, names = part_rows(len(columns)), list(columns)
             if isinstance(self.path, Path):
@@ -347,24 +342,20 @@ class ArrowTable(Table):
     def _check_batches(self) -> None:
         self._read: Place = self.path
         with self.path.open("rb") as file:
-            packed = any(each.packed for each in batch_sizes(file))
+            packed = any(each is not None for each in batch_sizes(file))
         if not packed:
             return
         if not isinstance(self.path, Path):  # sizes stand before each buffer, all over the file
             self._read = Path(os.fspath(self.path))
         with self._read.open("rb") as file:
             for number, each in enumerate(batch_sizes(file)):
-                check_unpacked(self.path, each.unpacked, f"batch {number + 1}")
+                check_unpacked(self.path, each or 0, f"batch {number + 1}")
 
     def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
-        del texts  # cells have types
         # most columns unwanted: leave those packed; but to pick columns copies them, packed or not
         few = 2 * len(columns) < len(self._place)
         fields = [self._place[name] for name in columns] if few else None
         options = pa.ipc.IpcReadOptions(included_fields=fields)
-        with (
-            source_of(self._read) as source,
-            pa.ipc.open_file(source, options=options) as file,
-        ):
+        with source_of(self._read) as source, pa.ipc.open_file(source, options=options) as file:
             for index in range(file.num_record_batches):
                 yield file.get_batch(index)

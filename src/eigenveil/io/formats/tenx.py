@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io.files import GZIP_GROWTH, MOST_UNPACKED, reading, too_large, unreadable
-from eigenveil.io.formats.arrays import ArrayFile, Header, NamedSparseFile, SparseArrayFile
+from eigenveil.io.formats.arrays import ArrayFile, Header, NamedSparseFile, SparseArrayFile, slices
 from eigenveil.io.formats.hierarchy import Compressed, child, is_array, opened, whole
 from eigenveil.origins import FileOrigin
 from eigenveil.tables.names import MOST_SPARSE_COLUMNS, check_names, check_width, gene_names
@@ -95,8 +95,7 @@ class MatrixMarketFile(SparseArrayFile):
             return
         loaded = scipy.io.mmread(self.path, spmatrix=False)
         matrix = scipy.sparse.csr_array(loaded).astype(self._entry_type)
-        for start in range(0, matrix.shape[0], step):
-            yield matrix[start : start + step]
+        yield from slices(matrix, step)
 
     def _header(self) -> Header:
         return market_header(self.path)
@@ -244,7 +243,6 @@ class _TenX(NamedSparseFile):
         return Header((shape[0], len(self._genes)), fortran=False, dtype=kind)
 
     def row_labels(self, name: str) -> NDArray[np.object_]:
-        del name
         return np.fromiter(self._barcodes, np.object_)
 
     _genes: list[str]
@@ -340,8 +338,7 @@ class TenXMarket(_TenX):
             stored = scipy.sparse.csc_array(scipy.io.mmread(self.path, spmatrix=False))
             cells = stored.T if self._turned else stored
             self._loaded = self._cells(cells.tocsr()).astype(self._entry_type)
-        for start in range(0, self._loaded.shape[0], step):
-            yield self._loaded[start : start + step]
+        yield from slices(self._loaded, step)
 
     def _header(self) -> Header:
         features, barcodes = self._lists

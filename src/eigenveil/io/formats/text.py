@@ -24,20 +24,14 @@ import pyarrow.csv
 from eigenveil.errors import DataError, FileDialectWarning, callers_level
 from eigenveil.files import Place
 from eigenveil.io.files import Lent
-from eigenveil.io.formats.dialect import (
-    EITHER,
-    PLAIN,
-    Dialect,
-    PlainLines,
-    SettledDialect,
-    records,
-    settle,
-)
+from eigenveil.io.formats.dialect import EITHER, PlainLines, SettledDialect, records, settle
 from eigenveil.io.formats.tabular import Table
 from eigenveil.origins import FileOrigin, TextOrigin
-from eigenveil.tables.encode import is_numeric, numbers_of
-from eigenveil.tables.entries import MISSING, number
+from eigenveil.tables.encode import is_numeric, numbers_of, without_codes
+from eigenveil.tables.entries import MISSING, codes_of
 from eigenveil.tables.names import check_width, numbered_names
+from eigenveil.tables.reading import PLAIN, Dialect
+from eigenveil.tables.schema import Column
 
 # Bytes read at a time, more where lines are so long that one does not fit. pyarrow holds some 50
 # times as much, and is no faster with more.
@@ -68,9 +62,6 @@ class DelimitedTable(Table):
 
     def __init__(self, path: Place, *, dialect: Dialect = PLAIN) -> None:
         self._dialect = dialect
-        self._codes = codes_of(dialect.na)
-        self._found: Counter[str] = Counter()
-        self._told = False
         self._given_names: list[str] | None = None
         kind = path.name.lower()
         self._settled: SettledDialect
@@ -84,6 +75,7 @@ class DelimitedTable(Table):
         super().__init__(path)
         self.flags = frozenset(self._words)
         self.nan = "nan (an empty cell, or text that is not a number)"
+        self.written = self._settled.said(dialect)
         tell_guesses(path, self._settled)
 
     def require_numeric(self, name: str) -> None:
@@ -96,6 +88,8 @@ class DelimitedTable(Table):
         with self._text() as stream:
             lines = 1 if self._dialect.header else _FIRST_ROWS
             self._width = width = cells_of_first_line(stream, self._settled.separator, lines)
+        if not width:
+            raise DataError("no-rows", path=self.path)
         check_width(str(self.path), width)  # pyarrow takes 20 KB a column
         if not self._dialect.header:
             self._given_names = numbered_names(width)
@@ -123,7 +117,8 @@ class DelimitedTable(Table):
             return set()
         found = set()
         for name, cells in zip(names, first.columns, strict=True):
-            plainly = self._plainly(cells, number=True)
+            column = Column(name, "number", na=tuple(self._dialect.na))
+            plainly = without_codes(column, plain(cells, self._settled.decimal))
             empty = pc.is_in(plainly, value_set=_EMPTY).to_numpy(zero_copy_only=False)
             texts = ~np.isfinite(numbers_of(plainly)) & ~empty
             if 2 * np.count_nonzero(texts) <= len(cells):
@@ -140,7 +135,6 @@ class DelimitedTable(Table):
         while True:
             seen = 0
             self.malformed = 0
-            self._found = Counter(dict.fromkeys(self._codes, 0))
             try:
                 with self._batch_reader(self._convert(columns, texts)) as reader:
                     while (batch := reader.next()) is not None:
@@ -149,21 +143,9 @@ class DelimitedTable(Table):
                         seen += batch.num_rows
                         given = max(given, seen)
                         yield new
-                self._tell_codes()
                 return
             except _AgainError:
                 continue
-
-    def _tell_codes(self) -> None:
-        """Tell the owner, once, how many cells each code for missing values was."""
-        if self._codes and not self._told:
-            self._told = True
-            counts = ", ".join(f"{code!r} in {n:,} cells" for code, n in self._found.items())
-            warnings.warn(
-                f"{self.path}: taken for missing values: {counts}.",
-                FileDialectWarning,
-                stacklevel=callers_level(),
-            )
 
     def _convert(self, columns: Sequence[str], texts: Collection[str]) -> Any:
         """How cells become values: fast where all of a column's are of one kind, as most are."""
@@ -171,7 +153,7 @@ class DelimitedTable(Table):
             self._cell_by_cell |= set(columns)
         # the first lines may look like whole numbers where later ones have decimals
         kinds = {name: pa.bool_() if name in self._words else pa.float64() for name in columns}
-        wordy = columns if any(math.isnan(value) for value in self._codes.values()) else ()
+        wordy = columns if any(map(math.isnan, codes_of(self._dialect.na).values())) else ()
         as_bytes = self._cell_by_cell.union(texts, wordy)
         kinds |= {name: pa.binary() for name in columns if name in as_bytes}
         return self._options(include_columns=list(columns), column_types=kinds)
@@ -181,29 +163,14 @@ class DelimitedTable(Table):
 
     def _plain_batch(self, batch: Any, texts: Collection[str]) -> Any:
         """A batch whose cells of text are as of plain text, where the dialect is another."""
-        if not self._dialect.na and self._settled.decimal == ".":
+        decimal = self._settled.decimal
+        if decimal == ".":
             return batch
         columns = [
-            self._plainly(cells, number=name not in texts, found=self._found)
+            cells if name in texts else plain(cells, decimal)
             for name, cells in zip(batch.schema.names, batch.columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-    def _plainly(self, cells: Any, *, number: bool, found: Counter[str] | None = None) -> Any:
-        """Cells without codes for missing values, of which ``found`` counts the cells."""
-        plainly = plain(cells, (), self._settled.decimal, number=number)
-        is_text = pa.types.is_binary(cells.type)
-        for code, value in self._codes.items():
-            if number and not math.isnan(value):
-                here = pa.array(numbers_of(plainly) == value)
-            elif is_text:
-                here = pc.fill_null(pc.equal(cells, code.encode()), False)
-            else:
-                continue
-            if found is not None:
-                found[code] += here.true_count
-            plainly = pc.if_else(here, pa.scalar(None, plainly.type), plainly)
-        return plainly
 
     def _raw(self) -> Any:
         source = str(self.path) if isinstance(self.path, Path) else self.path.open("rb")
@@ -240,9 +207,7 @@ class DelimitedTable(Table):
             self._stream(lent),
             # reading in steps has one thread anyway, and without more pyarrow reports the row
             read_options=pa.csv.ReadOptions(
-                block_size=self._read_bytes,
-                use_threads=False,
-                column_names=self._given_names,
+                block_size=self._read_bytes, use_threads=False, column_names=self._given_names
             ),
             parse_options=pa.csv.ParseOptions(
                 delimiter=self._settled.separator,
@@ -298,16 +263,12 @@ def tell_guesses(path: Place, settled: SettledDialect) -> None:
     """Warn the owner of what was guessed and is not as usual."""
     if settled.guessed:
         warnings.warn(
-            f"{path}: read with {', '.join(settled.guessed)}, as its first lines look; "
-            "--separator, --decimal, --encoding and --comment (dialect= in Python) say it.",
+            f"{path}: read with {', '.join(settled.guessed)}, as its first lines look. "
+            "To state it: [reading] in a schema; --separator, --decimal, --encoding and --comment; "
+            "dialect= in Python.",
             FileDialectWarning,
             stacklevel=callers_level(),
         )
-
-
-def codes_of(na: Sequence[str]) -> dict[str, float]:
-    """The numbers that codes for missing values are, however they are written; NaN for words."""
-    return {code: number(code.strip().replace(",", ".")) for code in na}
 
 
 def conversion(na: Sequence[str], decimal: str, **more: Any) -> Any:
@@ -315,20 +276,14 @@ def conversion(na: Sequence[str], decimal: str, **more: Any) -> Any:
     return pa.csv.ConvertOptions(decimal_point=decimal, null_values=words, **more)
 
 
-def plain(cells: Any, na: Sequence[str], decimal: str, *, number: bool) -> Any:
-    """Cells of text (others stay) with nothing for missing values, and points for decimals."""
-    if not pa.types.is_binary(cells.type):
+def plain(cells: Any, decimal: str) -> Any:
+    """Cells of numbers as text (others stay) with points for decimals."""
+    if decimal == "." or not pa.types.is_binary(cells.type):
         return cells
-    none = pa.scalar(None, pa.binary())
-    if na:
-        words = pa.array([word.encode() for word in na], pa.binary())
-        cells = pc.if_else(pc.is_in(cells, value_set=words), none, cells)
-    if number and decimal != ".":
-        both = pc.match_substring(cells, ".")  # 1.500,5; or 1.500 where commas are decimal
-        if decimal == EITHER:
-            both = pc.and_(both, pc.match_substring(cells, ","))
-        cells = pc.replace_substring(pc.if_else(both, none, cells), ",", ".")
-    return cells
+    both = pc.match_substring(cells, ".")  # 1.500,5; or 1.500 where commas are decimal
+    if decimal == EITHER:
+        both = pc.and_(both, pc.match_substring(cells, ","))
+    return pc.replace_substring(pc.if_else(both, pa.scalar(None, pa.binary()), cells), ",", ".")
 
 
 class _Reader:

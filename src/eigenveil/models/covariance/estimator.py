@@ -22,7 +22,7 @@ from eigenveil.models.intervals.bars import Kind, Quantity
 from eigenveil.models.pca.exact import beside_covariance
 from eigenveil.models.pca.intervals import of_covariance
 from eigenveil.models.result import Result, View, of_factors, read_only
-from eigenveil.models.stored import StoredModel
+from eigenveil.models.stored import StoredModel, refuse_missing
 from eigenveil.models.table_fit import TableFit
 
 
@@ -40,7 +40,7 @@ class FittedCovariance(Derives, StoredModel):
     scale_: View[NDArray[np.float64]] = of_factors("scale")
     unscaled_: View[NDArray[np.bool_]] = View(lambda result: read_only(result.factors.scale == 0))
     n_samples_: View[float] = of_factors("rows")
-    row_bound_: View[float] = of_factors("row_bound")
+    row_bound_: View[float] = View(lambda result: result.row_bound)
     clipped_energy_: View[float | None] = of_factors("clipped_energy")
 
     error_norm = EmpiricalCovariance.error_norm
@@ -90,8 +90,9 @@ class FittedCovariance(Derives, StoredModel):
         return float(log_likelihood(moment, self.precision_))
 
     def _rows(self, X: ArrayLike) -> Any:
-        self._check_fitted()
-        return self._validated(X, dtype=np.float64, reset=False)
+        rows = self._new_rows(X, dtype=np.float64, accept_sparse=False)
+        refuse_missing(rows)
+        return rows
 
 
 def load_derived(path: str | os.PathLike[str]) -> DerivedModel:
@@ -169,6 +170,7 @@ class PrivateCovariance(TableFit, FittedCovariance):
         unit: str | None = None,
         max_rows_per_unit: int = 1,
         row_bound: float | None = None,
+        row_quantile: float | None = None,
         center: bool | ArrayLike = True,
         scale: str | ArrayLike | None = None,
         ranges: ArrayLike | None = None,

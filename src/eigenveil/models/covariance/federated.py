@@ -27,7 +27,10 @@ class FederatedCovariance(FederatedFit, FittedCovariance):
     covariance_, correlation_, precision_, location_, usable_, noise_floor_, row_bound_, \
 clipped_energy_, n_samples_, guarantee_, certificate_
         As of :class:`eigenveil.PrivateCovariance`.
-    views_, traffic_, study_, choice_, missing_
+    site_means_ : dict of str to ndarray of shape (n_features,), or None
+        With ``within_sites`` what the rows of each site were centred by; :meth:`without_site` takes
+        off what a site's has beyond the common mean.
+    views_, site_guarantees_, traffic_, study_, choice_, missing_
         As of :class:`eigenveil.FederatedPCA`.
     """
 
@@ -48,7 +51,9 @@ clipped_energy_, n_samples_, guarantee_, certificate_
         max_rows_per_unit: int = 1,
         sites_per_unit: int = 1,
         row_bound: float | None = None,
+        row_quantile: float | None = None,
         center: bool | ArrayLike = True,
+        within_sites: bool = False,
         scale: str | ArrayLike | None = None,
         ranges: ArrayLike | None = None,
         winsorize: float | None = None,
@@ -56,6 +61,7 @@ clipped_energy_, n_samples_, guarantee_, certificate_
         precision: str = "double",
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
+        weights: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
         missing: str = "leave-out",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,20 +11,27 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from eigenveil.errors import DataError
 from eigenveil.models.explained import Array, shrunk, strength_floor
 from eigenveil.models.options import Options
-from eigenveil.models.pca.plan import POWER_ROUNDS, Plan
+from eigenveil.models.pca.plan import OF_SITES, POWER_ROUNDS, Plan
 from eigenveil.models.pca.rounds import release_moment
 from eigenveil.models.pca.second_moment import Factorised
-from eigenveil.models.pca.variances import ALL_HIDDEN, in_data_units, is_rounding, offset_left
+from eigenveil.models.pca.variances import (
+    ALL_HIDDEN,
+    in_data_units,
+    is_rounding,
+    offset_left,
+    site_means,
+)
+from eigenveil.models.pca.ways import MOMENT
 from eigenveil.models.plan import BasePlan, check_pure, fields_of, fractions_of
 from eigenveil.models.rounds import Answers, Factors, Round, RoundState
 from eigenveil.models.scale import NormScale
 from eigenveil.models.schedule import COUNTS_OF_HOLES, Step
-from eigenveil.moments.rows import AS_IT_IS, Preparation
-from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.releases import Sharing
+from eigenveil.moments.preparation import Apart
 from eigenveil.privacy.statistics import STATISTICS
 
 # More for the norms than PCA's, for rows that the bound cuts off are lost; none for variances:
@@ -41,6 +50,10 @@ _PURE_FRACTIONS: dict[Step, float] = {
     "center": 0.16,
     "moment": 0.72,
 }
+
+# Of a prepared row's squared norm, what all categories' levels have together; and the most
+# categories that have any.
+_APART, MOST_GROUPS = 0.4, 16
 
 
 class WholeMomentPlan(Plan):
@@ -79,16 +92,48 @@ class CovariancePlan(WholeMomentPlan):
     """
 
     task: Literal["covariance"] = "covariance"
+    groups: tuple[tuple[int, ...], ...] = Field(default=(), exclude_if=operator.not_)
+    row_quantile: float | None = Field(default=None, exclude_if=operator.not_)
+
+    @cached_property
+    def apart(self) -> Apart | None:
+        """Targets that are categories, in whole sixteenths, which every grid of rows has."""
+        if not self.groups:
+            return None
+        return Apart(self.groups, math.floor(16.0 * math.sqrt(_APART / len(self.groups))) / 16.0)
+
+    def context(self) -> dict[str, Any]:
+        return super().context() | ({"groups": self.groups} if self.groups else {})
+
+    def choose_bound(self, scale: NormScale, *, edge: float) -> float:
+        if self.row_quantile is not None:
+            return scale.quantile(self.row_quantile)
+        return super().choose_bound(scale, edge=edge / self.kept)
 
 
-def make_covariance_plan(options: Options, *, features: int, **context: Any) -> CovariancePlan:
+def make_covariance_plan(
+    options: Options, *, features: int, groups: tuple[tuple[int, ...], ...] = (), **context: Any
+) -> CovariancePlan:
+    if groups and options.missing in COUNTS_OF_HOLES:
+        raise options.refused("missing", "holes-of-groups", missing=options.missing)
+    if len(groups) > MOST_GROUPS:
+        raise DataError("too-many-groups", groups=len(groups), most=MOST_GROUPS)
+    quantile = options.row_quantile
+    if None not in (quantile, options.row_bound):
+        raise options.refused("row_quantile", "quantile-and-bound", bound=options.row_bound)
     fields, usual = fields_of_whole_moment(options, features=features, **context)
+    fields |= {"groups": groups, "row_quantile": None if quantile is None else float(quantile)}
     fractions = fractions_of(options, usual)
     return CovariancePlan(n_components=features, fractions=fractions, **fields)
 
 
 def fields_of_whole_moment(
-    options: Options, *, features: int, noise_draws: int = 1, variables: int | None = None
+    options: Options,
+    *,
+    features: int,
+    noise_draws: int = 1,
+    variables: int | None = None,
+    sites: int = 0,
 ) -> tuple[dict[str, Any], dict[Step, float]]:
     """Settled fields of such a plan, and the usual shares of its steps."""
     pure, mechanism = options.delta == 0, options.mechanism
@@ -96,6 +141,7 @@ def fields_of_whole_moment(
         mechanism = STATISTICS["second-moment"].usual(pure=pure).name
     check_pure("second-moment", mechanism, options.delta)
     fields = fields_of(options, features=features, noise_draws=noise_draws, variables=variables)
+    fields["sites"] = sites
     bound = fields["row_bound"]
     fields |= {
         "mechanism": mechanism,
@@ -113,6 +159,8 @@ def _steps(options: Options, fields: Mapping[str, Any]) -> dict[Step, float]:
         del usual["missing"]
     if not (fields["scaled"] == "private" and not fields["ranged"]):
         del usual["columns"]
+    if fields["sites"]:
+        usual["center"] *= OF_SITES
     if fields["centered"] != "private":
         del usual["center"]
         usual["scale"] /= 2  # there is one histogram then
@@ -145,6 +193,7 @@ class CovarianceFactors(Factors):
     # Share of the rows' variance that this took away, by the released norms that stand out from the
     # noise: what is longer and rarer is not in it. `None` where none were released.
     clipped_energy: float | None
+    site_means: Array | None = None  # What the rows of each site were centred by
     # Why the fit ended before its last release, and what would do; empty where it did not
     stopped: str = ""
     advice: str = ""
@@ -160,31 +209,52 @@ def private_covariance(
     plan: CovariancePlan,
     *,
     public_center: Array | None = None,
-    preparation: Preparation = AS_IT_IS,
     variables: Array | None = None,
-    budgets: Mapping[Step, StepBudget] | None = None,
-    sharing: Mapping[Step, Sharing] | None = None,
+    **begun: Any,
 ) -> Generator[Round, Answers, CovarianceFactors]:
-    state = RoundState(plan, dict(budgets or {}), dict(sharing or {}))
-    state.preparation = replace(preparation, holes=plan.holes)
+    state = RoundState(plan, **begun)
+    if plan.apart is not None and not plan.finds_scales:
+        state.preparation = plan.apart.left_out(state.preparation, plan.features)
     found = yield from release_moment(state, public_center, variables=variables)
+    clipped = None if found is None else found.clipped_energy
+    if found is not None:  # what a prepared row of norm 1 is, beside its levels
+        found = replace(found, row_bound=found.row_bound / math.sqrt(plan.kept))
     values, floor = released_variances(state, found)
     vectors = found.components if found is not None else np.eye(plan.features)
     usable = (values > floor) & (found is not None and not is_rounding(state, found.scale))
     covariance = (vectors.T * values) @ vectors
     units = in_data_units(state)
+    if plan.apart is not None and found is not None:
+        units |= _of_levels(state, plan.apart, found, units)
     covariance *= np.multiply.outer(units["scale"], units["scale"])
     made = CovarianceFactors(
         covariance=0.5 * (covariance + covariance.T),
         **units,
+        site_means=site_means(state, units),
         usable=usable,
         noise_floor=floor,
         row_bound=found.row_bound if found is not None else 0.0,
-        clipped_energy=None if found is None else found.clipped_energy,
+        clipped_energy=clipped,
         stopped=state.stopped,
         advice=state.advice if usable.any() or state.advice else ALL_HIDDEN,
     )
     return made if made.advice or not made.hidden.any() else replace(made, advice=_of_hidden(made))
+
+
+def _of_levels(
+    state: RoundState[CovariancePlan], apart: Apart, found: Factorised, units: dict[str, Any]
+) -> dict[str, Any]:
+    """Mean and scale with those of categories' levels: parts of the rows, by exact counts."""
+    places, release = apart.columns, found.answers[MOMENT]
+    names = ("mean", "mean_error", "scale")
+    mean, error, scale = (np.array(units[name]) for name in names)
+    counts = np.diag(release.values)[places] / apart.length**2
+    noise = release.record.noise.deviation(state.plan.features) / apart.length**2
+    rows = float(units["rows"])
+    mean[places] = np.clip(counts / rows, 0.0, 1.0)
+    error[places] = np.hypot(noise, mean[places] * units["rows_error"]) / rows
+    scale[places] = 1.0 / (apart.length * found.row_bound) if found.row_bound > 0 else 0.0
+    return dict(zip(names, (mean, error, scale), strict=True))
 
 
 def _of_hidden(made: CovarianceFactors) -> str:

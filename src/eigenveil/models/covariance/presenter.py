@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigenveil import plots
 from eigenveil.app.parts import Part, TablePart
@@ -16,19 +14,22 @@ from eigenveil.app.presenters.base import (
     Comparison,
     Drawing,
     Presenter,
-    columns_matched,
     interval_texts,
     name_of,
     names_of,
     not_shown,
 )
 from eigenveil.app.presenters.tensors import write_csv
-from eigenveil.errors import short_name
+from eigenveil.errors import listed, short_name
 from eigenveil.models.covariance.estimator import FittedCovariance
 from eigenveil.models.intervals.asked import intervals_of
 from eigenveil.models.intervals.bars import Intervals
 
 _SHOWN = 20
+
+
+def _percent(part: float) -> str:
+    return "less than 0.01 %" if part < 1e-4 else f"about {float(f'{100 * part:.2g}'):g} %"
 
 
 def _of_intervals(found: Intervals | str, strongest: list[tuple[int, int]]) -> Iterator[Part]:
@@ -114,6 +115,16 @@ class CovariancePresenter(Presenter):
             right=("mean", "deviation"),
         )
         yield from _of_intervals(intervals_of(model), strongest)
+        if hidden.any():
+            yield (
+                "Where noise hides a column, what is left of its variance is shared with others: "
+                "its interval is the better guess, and need not hold the deviation above it."
+            )
+        if model.schema_ is not None and model.schema_.targets:
+            found = listed([repr(short_name(column.name)) for column in model.schema_.targets])
+            yield f"targets, which 'eigenveil derive' takes by default: {found}."
+            if model.plan_.apart is not None:
+                yield "Of those that are categories rows are counted exactly, but for noise."
         if count > _SHOWN:
             yield f"shown are the {_SHOWN} of most variance; covariance.csv has all."
         yield (
@@ -127,7 +138,7 @@ class CovariancePresenter(Presenter):
                 f"rows were shortened to {model.row_bound_:.4g} from the mean"
                 + (", in scales" if np.any(model.scale_ != 1.0) else "")
                 + ": that cuts "
-                f"off about {100 * model.clipped_energy_:.2g} % of the variance, not counting "
+                f"off {_percent(model.clipped_energy_)} of the variance, not counting "
                 "norms that too few rows have to be seen."
             )
 
@@ -140,11 +151,8 @@ class CovariancePresenter(Presenter):
         return [("covariance.csv", "mean and covariance by feature")]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
-        yield Drawing(
-            partial(plots.plot_correlations, model),
-            ("correlation.png", "correlation.svg"),
-            "correlations of the features",
-        )
+        what = "correlations of the features"
+        yield Drawing(plots.plot_correlations, model, "correlation", what)
 
     def compare(self, one: Any, other: Any) -> Comparison:
         size = max(float(np.linalg.norm(one.covariance_)), np.finfo(float).tiny)
@@ -161,9 +169,7 @@ class CovariancePresenter(Presenter):
         )
 
     def new_names(self, model: Any) -> list[str]:
-        del model
         return ["mahalanobis"]
 
-    def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
-        with columns_matched():
-            return np.asarray(model.mahalanobis(rows))[:, None]
+    def _new_values(self, model: Any, rows: Any) -> Any:
+        return model.mahalanobis(rows)[:, None]

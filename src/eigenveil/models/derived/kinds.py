@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from eigenveil.errors import DataError
 from eigenveil.models.derived.base import DerivedModel
 from eigenveil.models.derived.linear import DerivedCCA, DerivedDiscriminant, DerivedRegression
+from eigenveil.models.derived.options import options_of_kind
 from eigenveil.models.derived.structure import (
     DerivedFactors,
     DerivedPartialCorrelation,
@@ -47,10 +49,14 @@ def derive(covariance: Any, kind: str, **options: Any) -> DerivedModel:
     try:
         made = DERIVED[kind](**options)
     except TypeError:
-        known = ", ".join(DERIVED[kind]._get_param_names())
-        raise DataError(
-            "derive-options", kind=kind, given=", ".join(options), known=known
-        ) from None
+        known = [each.name for each in options_of_kind(kind)]
+        other = [name for name in options if name not in known]
+        given = inspect.signature(DERIVED[kind]).parameters
+        needed = [
+            n for n in known if n not in options and given[n].default is inspect.Parameter.empty
+        ]
+        why = f"has no option {other[0]}" if other else f"needs {' and '.join(needed)}"
+        raise DataError("derive-options", kind=kind, why=why, known=", ".join(known)) from None
     return made.fit(covariance)
 
 
@@ -73,7 +79,9 @@ class Derives:
         """:class:`~eigenveil.models.derived.structure.DerivedPartialCorrelation`."""
         return DerivedPartialCorrelation(on, ridge=ridge).fit(self)
 
-    def regression(self, target: Any, on: Any = None, *, ridge: float = 1.0) -> DerivedRegression:
+    def regression(
+        self, target: Any = None, on: Any = None, *, ridge: float = 1.0
+    ) -> DerivedRegression:
         """Least squares: :class:`~eigenveil.models.derived.linear.DerivedRegression`."""
         return DerivedRegression(target, on, ridge=ridge).fit(self)
 
@@ -84,7 +92,7 @@ class Derives:
         return DerivedCCA(left, right, n_components, ridge=ridge).fit(self)
 
     def discriminant(
-        self, group: Any, on: Any = None, *, ridge: float = 1.0
+        self, group: Any = None, on: Any = None, *, ridge: float = 1.0
     ) -> DerivedDiscriminant:
         """Groups told apart: :class:`~eigenveil.models.derived.linear.DerivedDiscriminant`."""
         return DerivedDiscriminant(group, on, ridge=ridge).fit(self)

@@ -15,10 +15,16 @@ from eigenveil.models.derived.base import DerivedModel
 from eigenveil.models.derived.moment import CovarianceFacts, Places
 from eigenveil.models.intervals.bars import Array, Bars, Quantity, deviations
 from eigenveil.models.intervals.moment import NoisyMoment
+from eigenveil.models.pca.intervals import of_rows
+from eigenveil.tables.schema import levels_among
 
 if TYPE_CHECKING:
     from eigenveil.models.covariance.estimator import FittedCovariance
 
+COLLINEAR = (
+    "The explaining columns are collinear but for noise, so that without a ridge coefficients are "
+    "noise. Use ridge=1, or leave columns out (of a category one level)."
+)
 # A group's weight is seen where it exceeds so many deviations of its noise.
 _SEEN = 4.0
 
@@ -39,10 +45,11 @@ class DerivedRegression(DerivedModel):
 
     Parameters
     ----------
-    target : str, int, or sequence of them
-        Columns to be explained, by name or place.
+    target : str, int, or sequence of them, optional
+        Columns to be explained, by name or place; by default the schema's targets that are no
+        categories.
     on : the same, optional
-        Columns that explain them; by default all others.
+        Columns that explain them; by default all others that are no targets of the schema.
     ridge : float, default=1.0
         In units of the noise's largest eigenvalue in that block. 0: ordinary least squares.
 
@@ -63,13 +70,14 @@ class DerivedRegression(DerivedModel):
 
     kind = "regression"
 
-    def __init__(self, target: Any, on: Any = None, *, ridge: float = 1.0) -> None:
+    def __init__(self, target: Any = None, on: Any = None, *, ridge: float = 1.0) -> None:
         self.target, self.on, self.ridge = target, on, ridge
 
     def _derive(self, moment: CovarianceFacts, source: FittedCovariance) -> Places:
         del source
         ridge = check_ridge(self.ridge)
-        targets = moment.places("target", self.target)
+        target = self._usual(moment) if self.target is None else self.target
+        targets = moment.places("target", target)
         inputs = moment.places("on", self.on, but=targets)
         count = len(inputs)
         block = moment.block(inputs + targets)
@@ -84,12 +92,23 @@ class DerivedRegression(DerivedModel):
             found.T * moment.unit[list(targets)][:, None] / moment.unit[list(inputs)][None]
         )
         intercepts = moment.mean[list(targets)] - coefficients @ moment.mean[list(inputs)]
-        single = isinstance(self.target, str | int | np.integer)
+        single = isinstance(target, str | int | np.integer)
         self.coef_ = coefficients[0] if single else coefficients
         self.intercept_: Any = float(intercepts[0]) if single else intercepts
         self.r2_: Any = float(explained[0]) if single else explained
         self._targets = targets
         return inputs
+
+    def _usual(self, moment: CovarianceFacts) -> int | list[int]:
+        places = [own[0] for own in moment.targets.values() if len(own) == 1]
+        if not places:
+            raise DataError("derive-no-target")
+        return places[0] if len(places) == 1 else places
+
+    @property
+    def notes_(self) -> tuple[str, ...]:
+        singular = self.ridge == 0 and not self._moment.invertible(self._inputs)
+        return super().notes_ + (COLLINEAR,) * singular
 
     def predict(self, X: ArrayLike) -> Array:
         """Of rows with the columns ``on``: shape (n_samples,) or (n_samples, n_targets)."""
@@ -150,11 +169,9 @@ class DerivedRegression(DerivedModel):
         labels = tuple(
             tuple(moment.names[place] for place in places) for places in (inputs, targets)
         )
-        bound = moment.result.factors.row_bound
         yield Quantity(
             "coefficient",
-            f"coefficients of ordinary least squares of rows shortened to {bound:.4g} about the "
-            "mean that was used",
+            f"coefficients of ordinary least squares {of_rows(moment.result)}",
             ("feature", "target"),
             labels,
             bars,
@@ -279,11 +296,12 @@ class DerivedDiscriminant(DerivedModel):
 
     Parameters
     ----------
-    group : str, or sequence of str or int
+    group : str, or sequence of str or int, optional
         A category of the schema, whose levels are columns ``name=level``; or columns that are 1 in
-        rows of a group and 0 in others. A row that has none of them is of no group.
+        rows of a group and 0 in others. A row that has none of them is of no group. By default the
+        schema's target that is a category.
     on : sequence of str or int, optional
-        Columns that tell groups apart; by default all others.
+        Columns that tell groups apart; by default all others that are no targets of the schema.
     ridge : float, default=1.0
         In units of the noise's largest eigenvalue in that block.
 
@@ -298,24 +316,28 @@ class DerivedDiscriminant(DerivedModel):
 
     kind = "discriminant"
 
-    def __init__(self, group: Any, on: Any = None, *, ridge: float = 1.0) -> None:
+    def __init__(self, group: Any = None, on: Any = None, *, ridge: float = 1.0) -> None:
         self.group, self.on, self.ridge = group, on, ridge
 
     def _derive(self, moment: CovarianceFacts, source: FittedCovariance) -> Places:
         ridge = check_ridge(self.ridge)
         groups = self._groups(moment)
         inputs = moment.places("on", self.on, but=groups)
-        covariance = np.asarray(source.covariance_)
         weights = np.maximum(moment.mean[list(groups)], 0.0)
         self._refuse_unseen(moment, groups, weights)
-        across = covariance[np.ix_(groups, inputs)] / weights[:, None]
-        center = moment.mean[list(inputs)]
-        # centred at the weighted mean of the groups, which is that of the rows where each has one
-        shares = weights / weights.sum()
-        means = center + across - shares @ across
+        shares, center = weights / weights.sum(), moment.mean[list(inputs)]
         own = moment.unit[list(inputs)]
+        across = moment.across(groups, inputs)
+        if across is None:
+            joint = np.asarray(source.covariance_)[np.ix_(groups, inputs)]
+            across = joint / weights[:, None] / own
+        else:
+            center = center + shares @ across * own
+        # centred at the weighted mean of the groups, which is that of the rows where each has one
+        across = across - shares @ across
+        means = center + across * own
         total = moment.block(inputs) / moment.rows
-        between = (across / own).T @ (shares[:, None] * (across / own))
+        between = across.T @ (shares[:, None] * across)
         values, vectors = np.linalg.eigh(total - between)
         within = (vectors * np.maximum(values, 0.0)) @ vectors.T
         within += ridge * moment.edge(len(inputs)) / moment.rows * np.eye(len(inputs))
@@ -327,12 +349,18 @@ class DerivedDiscriminant(DerivedModel):
         return inputs
 
     def _groups(self, moment: CovarianceFacts) -> Places:
-        if isinstance(self.group, str):
-            levels = [name for name in moment.names if name.startswith(f"{self.group}=")]
+        group = self.group
+        if group is None:
+            usual = {name: own for name, own in moment.targets.items() if len(own) > 1}
+            if len(usual) != 1:
+                raise DataError("derive-which-groups", known=", ".join(usual) or "none")
+            group = next(iter(usual))
+        if isinstance(group, str):
+            levels = levels_among(group, moment.names)
             if len(levels) < 2:
-                raise DataError("derive-no-groups", group=self.group)
+                raise DataError("derive-no-groups", group=group)
             return moment.places("group", levels)
-        groups = moment.places("group", self.group)
+        groups = moment.places("group", group)
         if len(groups) < 2:
             raise DataError("derive-no-groups", group=moment.names[groups[0]])
         return groups
@@ -345,15 +373,24 @@ class DerivedDiscriminant(DerivedModel):
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Log-probability of each group but for what all have alike, (n_samples, n_classes)."""
-        return np.asarray(self._rows(X) @ self.coef_.T + self.intercept_)
+        return self._scores(self._rows(X))
+
+    def _scores(self, rows: Array) -> Array:
+        return np.asarray(rows @ self.coef_.T + self.intercept_)
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Probability of each group, shape (n_samples, n_classes)."""
         return np.asarray(scipy.special.softmax(self.decision_function(X), axis=1))
 
     def predict(self, X: ArrayLike) -> Any:
-        """The likeliest group of each row, shape (n_samples,)."""
-        return self.classes_[np.argmax(self.decision_function(X), axis=1)]
+        """The likeliest group of each row, shape (n_samples,).
+
+        Raises
+        ------
+        DataError
+            ``not-finite``, naming a row that has no value of a column: no group is likeliest.
+        """
+        return self.classes_[np.argmax(self._scores(self._rows(X, finite=True)), axis=1)]
 
     def new_names(self) -> list[str]:
         return [f"P({name})" for name in self.classes_]

@@ -15,6 +15,7 @@ from eigenveil.models.intervals.bars import Array, Flags
 from eigenveil.models.intervals.moment import SINGULAR, NoisyMoment
 from eigenveil.models.pca.intervals import moment_of
 from eigenveil.models.result import Result, reciprocal
+from eigenveil.tables.schema import levels_among
 
 # An inverse has intervals where its smallest eigenvalue is so many edges of the noise: in simulated
 # blocks of 2 to 25 columns .902 to .968 of the coefficients and .916 to .961 of the partial
@@ -69,6 +70,15 @@ class CovarianceFacts:
     def names(self) -> tuple[str, ...]:
         return self.result.labels
 
+    @cached_property
+    def targets(self) -> dict[str, Places]:
+        """The schema's targets: by name of the table's column, the places that it became."""
+        schema = self.result.schema
+        return {
+            column.name: tuple(self.names.index(name) for name in column.encoded_names)
+            for column in (() if schema is None else schema.targets)
+        }
+
     @property
     def mean(self) -> Array:
         return np.asarray(self.result.factors.mean)
@@ -76,6 +86,19 @@ class CovarianceFacts:
     @property
     def rows(self) -> float:
         return float(self.result.factors.rows)
+
+    def across(self, groups: Places, inputs: Places) -> Array | None:
+        """Mean of rows about the centre in each group, in prepared units; of levels apart alone.
+
+        From the moment itself, which knows how many rows and what sum of them each level has.
+        """
+        apart = self.result.plan.apart
+        if apart is None or not set(groups) <= set(apart.columns) or isinstance(self.facts, str):
+            return None
+        left = self.facts.left
+        whole = self.matrix if left is None else self.matrix + left.outer()
+        counts = np.maximum(np.diag(whole)[list(groups)], np.finfo(float).tiny)
+        return np.asarray(whole[np.ix_(groups, inputs)] / counts[:, None] * apart.length)
 
     def edge(self, size: int) -> float:
         """Largest eigenvalue that noise alone shows in a block of so many columns."""
@@ -109,7 +132,9 @@ class CovarianceFacts:
         return np.asarray((np.diag(self.matrix) <= least) | (self.unit == 0))
 
     def places(self, option: str, given: Any, *, but: Places = (), seen: bool = False) -> Places:
-        """Columns by name or place, in the order given; all others where nothing is.
+        """Columns by name or place, in the order given; all others but targets where nothing is.
+
+        The name of a category stands for the columns of its levels, but as a ``target``.
 
         Columns that the fit left out are refused; ``seen``: those, too, whose variance noise hides,
         which nothing may be divided by.
@@ -121,8 +146,11 @@ class CovarianceFacts:
         """
         refused = self.hidden if seen else self.unit == 0
         if given is None:
+            left = {*but, *(place for own in self.targets.values() for place in own)}
             found = tuple(
-                place for place in range(len(self.names)) if place not in but and not refused[place]
+                place
+                for place in range(len(self.names))
+                if place not in left and not refused[place]
             )
             if not found:
                 raise DataError("derive-no-columns", option=option)
@@ -130,7 +158,7 @@ class CovarianceFacts:
         wanted = [given] if isinstance(given, str | int | np.integer) else list(given)
         if not wanted:
             raise DataError("derive-no-columns", option=option)
-        found = tuple(self._place(option, each) for each in wanted)
+        found = tuple(place for each in wanted for place in self._places(option, each))
         twice = [place for place in found if place in but or found.count(place) > 1]
         if twice:
             raise DataError("derive-column-twice", option=option, column=self.names[twice[0]])
@@ -139,13 +167,16 @@ class CovarianceFacts:
             raise DataError("derive-hidden", option=option, columns=_listed(hidden))
         return found
 
-    def _place(self, option: str, wanted: object) -> int:
+    def _places(self, option: str, wanted: object) -> Places:
         names, count = self.names, len(self.names)
         if isinstance(wanted, str) and wanted in names:
-            return names.index(wanted)
+            return (names.index(wanted),)
+        levels = levels_among(wanted, names)
+        if isinstance(wanted, str) and levels and option != "target":
+            return levels
         number = isinstance(wanted, int | np.integer) and not isinstance(wanted, bool)
         if number and 0 <= (place := int(wanted)) < count:  # type: ignore[call-overload]
-            return int(place)
+            return (int(place),)
         raise DataError("derive-no-column", option=option, column=wanted, known=_listed(names))
 
 

@@ -32,6 +32,11 @@ _ABOUTS = {
 # Steps of expectation maximisation for factors, their least uniqueness, and when they end.
 _STEPS, _LEAST, _CLOSE = 500, 0.005, 1e-7
 
+IN_UNITS = (
+    "Components of columns in their own units: those of large numbers, such as dates, come first. "
+    "correlations=True (--correlations) divides each by its deviation."
+)
+
 
 class DerivedPCA(DerivedModel):
     """Principal components of a released covariance, or of its correlations.
@@ -72,6 +77,11 @@ class DerivedPCA(DerivedModel):
         self.explained_variance_ = values[:count]
         self.explained_variance_ratio_ = values[:count] / values.sum()
         return inputs
+
+    @property
+    def notes_(self) -> tuple[str, ...]:
+        in_units = not self.correlations and bool(np.any(self.source_.scale_ != 1.0))
+        return (*super().notes_, *([IN_UNITS] if in_units else []))
 
     def transform(self, X: ArrayLike) -> Array:
         """Scores of rows, shape (n_samples, n_components)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eigenveil.errors import DataError, NoisyResultWarning, callers_level, listed
 from eigenveil.models.driver import LedgerPlace
+from eigenveil.models.ica.intervals import of_ica
 from eigenveil.models.ica.plan import ICAFactors, ICAPlan
-from eigenveil.models.result import View, of_factors, read_only, reciprocal
+from eigenveil.models.intervals.bars import Kind, Quantity
+from eigenveil.models.result import Result, View, of_factors, read_only, reciprocal
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.table_fit import TableFit
 
@@ -43,10 +46,14 @@ class FittedICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         )
     )
 
+    def _quantities(self, result: Result, level: float, of: Kind) -> Iterator[Quantity]:
+        yield from of_ica(result, level, of)
+
     def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
         """Sources of the rows of ``X``, shape (n_samples, n_components), of variance 1 or so.
 
-        NaN of a row with NaN. A ``NoisyResultWarning`` names sources that are not usable.
+        Rows with NaN are refused, as by scikit-learn. A ``NoisyResultWarning`` names sources that
+        are not usable.
         """
         rows = self._new_rows(X)
         self.warn_of_noise()
@@ -110,8 +117,9 @@ class PrivateICA(TableFit, FittedICA):
     kurtosis_error_ : float
         Standard error that noise, and the sampling of Gaussian rows, give it.
     usable_ : ndarray of bool, shape (n_components,)
-        Which sources can be told from the others: their excess kurtosis exceeds three standard
-        errors, or all others' does.
+        Which sources can be told from the others: their excess kurtosis exceeds what noise shows of
+        as many directions (three standard errors, of five or more 1.5 times the root of their
+        number), or all others' does.
     n_components_ : int
         No more than directions that stand above the noise.
     noise_floor_ : float

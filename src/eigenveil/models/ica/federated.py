@@ -27,7 +27,7 @@ class FederatedICA(FederatedFit, FittedICA):
     components_, mixing_, mean_, scale_, kurtosis_, kurtosis_error_, usable_, n_components_, \
 noise_floor_, row_bound_, n_samples_, guarantee_, certificate_
         As of :class:`eigenveil.PrivateICA`.
-    views_, traffic_, study_, choice_, missing_
+    views_, site_guarantees_, traffic_, study_, choice_, missing_
         As of :class:`eigenveil.FederatedPCA`.
     """
 
@@ -57,6 +57,7 @@ noise_floor_, row_bound_, n_samples_, guarantee_, certificate_
         precision: str = "double",
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
+        weights: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:

@@ -8,7 +8,7 @@ from that without another release.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import listed
-from eigenveil.linalg.jade import cumulants, jointly_diagonal, symmetric_quartic
 from eigenveil.models.covariance.plan import (
     WholeMomentPlan,
     fields_of_whole_moment,
     released_variances,
 )
 from eigenveil.models.explained import Array
+from eigenveil.models.ica.jade import separated, symmetric_quartic, told_apart
 from eigenveil.models.options import Options
 from eigenveil.models.pca.rounds import release_moment
 from eigenveil.models.pca.second_moment import Factorised
@@ -31,12 +31,8 @@ from eigenveil.models.plan import check_components, fractions_of
 from eigenveil.models.rounds import Answers, Factors, Round, RoundState, SumQuery
 from eigenveil.models.schedule import Planned, Step
 from eigenveil.moments.accumulators import SecondMoment
-from eigenveil.moments.release import Release
-from eigenveil.moments.rows import AS_IT_IS, MOST_SEEN, Preparation
-from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.certificate import CUMULANTS
 from eigenveil.privacy.mechanisms import Mechanism
-from eigenveil.privacy.releases import Sharing
 from eigenveil.privacy.statistics import STATISTICS
 
 # Of the budget, for the fourth moment.
@@ -44,17 +40,12 @@ _SHARE = 0.65
 # Rows may be so many times longer than those of the second moment: what they lose to its bound
 # would be taken from tails, which tell sources apart.
 _LONGER = 2.0
-# What is left of a direction's variance, at least, where the fourth moment says that it is less.
-_LEAST = 0.05
-# Excess kurtosis is seen that exceeds so many deviations of its noise.
-_SEEN = 3.0
 FEWEST = 1
 
 _NOT_TOLD = (
     "Sources {which} show no excess kurtosis above the noise, and two or more of such cannot be "
     "told apart: Gaussian sources never can, others with more rows or a larger epsilon."
 )
-_ALONE = "One source alone is the first principal component: nothing is unmixed."
 _FEW = (
     "{seen} of {wanted} directions stand above the noise: independent components are those of "
     "these. More rows or a larger epsilon would show more."
@@ -91,10 +82,6 @@ class ICAPlan(WholeMomentPlan):
 def make_ica_plan(options: Options, *, features: int, **context: Any) -> ICAPlan:
     fields, steps = fields_of_whole_moment(options, features=features, **context)
     count = int(options.n_components)
-    if not FEWEST <= count <= MOST_SEEN:
-        raise options.refused(
-            "n_components", "sources", components=count, least=FEWEST, most=MOST_SEEN
-        )
     check_components(count, features)
     usual: dict[Step, float] = {step: (1.0 - _SHARE) * part for step, part in steps.items()}
     fractions = fractions_of(options, usual | {"cumulants": _SHARE})
@@ -125,23 +112,44 @@ def private_ica(
     plan: ICAPlan,
     *,
     public_center: Array | None = None,
-    preparation: Preparation = AS_IT_IS,
     variables: Array | None = None,
-    budgets: Mapping[Step, StepBudget] | None = None,
-    sharing: Mapping[Step, Sharing] | None = None,
+    **begun: Any,
 ) -> Generator[Round, Answers, ICAFactors]:
-    state = RoundState(plan, dict(budgets or {}), dict(sharing or {}))
-    state.preparation = replace(preparation, holes=plan.holes)
+    state = RoundState(plan, **begun)
+    found, floor, fourth = yield from released_moments(state, public_center, variables)
+    if fourth is None:
+        return _nothing(state, found, floor)
+    return _unmixed(state, fourth, floor)
+
+
+def released_moments(
+    state: RoundState[ICAPlan], public_center: Array | None, variables: Array | None = None
+) -> Generator[Round, Answers, tuple[Factorised | None, float, FourthMoment | None]]:
+    """The rounds: the second moment, the floor of variances, and the fourth where one is seen."""
     found = yield from release_moment(state, public_center, variables=variables)
     variances, floor = released_variances(state, found)
     seen = int(np.count_nonzero(np.logical_and.accumulate(variances > floor)))
     if found is not None and is_rounding(state, found.scale):
         seen = 0
     if found is None or seen < FEWEST:
-        return _nothing(state, found, floor)
+        return found, floor, None
     white = Whitened.of(found.components[:seen], variances[:seen], _LONGER * found.row_bound)
-    answers = yield (_query(state, white),)
-    return _unmixed(state, found, white, answers[CUMULANTS], floor)
+    release = (yield (_query(state, white),))[CUMULANTS]
+    assert state.rows is not None
+    unit = white.length**4 / state.rows
+    tensor = symmetric_quartic(np.asarray(release.values), seen) * unit
+    error = release.record.noise.deviation(seen * (seen + 1) // 2) * unit
+    return found, floor, FourthMoment(found, white, tensor, error)
+
+
+@dataclass(frozen=True)
+class FourthMoment:
+    """A released fourth moment of whitened rows."""
+
+    found: Factorised
+    white: Whitened
+    tensor: Array  # (K, K, K, K), symmetric
+    error: float  # Deviation of its noise, isometric
 
 
 @dataclass(frozen=True)
@@ -183,61 +191,38 @@ def _query(state: RoundState[ICAPlan], white: Whitened) -> SumQuery:
     return state.query(CUMULANTS, SecondMoment(rule, features=state.plan.features))
 
 
-def _unmixed(
-    state: RoundState[ICAPlan],
-    found: Factorised,
-    white: Whitened,
-    release: Release,
-    floor: float,
-) -> ICAFactors:
+def _unmixed(state: RoundState[ICAPlan], fourth: FourthMoment, floor: float) -> ICAFactors:
     """Sources from the released moment, those of most variance first."""
     assert state.rows is not None
-    directions, deviations = white.directions, white.deviations
-    count = len(deviations)
-    unit = white.length**4 / state.rows
-    fourth = symmetric_quartic(np.asarray(release.values), count) * unit
-    error = release.record.noise.deviation(count * (count + 1) // 2) * unit
-    second = np.einsum("ijkk->ij", fourth) / (count + 2)  # of Gaussian rows, shortened alike
-    # scaled so that its products have the tensor's trace
-    trace = float(np.einsum("iijj", fourth))
-    products = float(np.trace(second)) ** 2 + 2.0 * float(np.sum(second**2))
-    second = second * math.sqrt(max(trace, 0.0) / max(products, np.finfo(float).tiny))
+    directions, deviations = fourth.white.directions, fourth.white.deviations
+    found, count = separated(fourth.tensor), len(deviations)
     # Gaussian rows show a kurtosis by sampling, too: at most this, as shortening takes a part of it
-    sampled = math.sqrt(24.0 / state.rows) * float(np.trace(second) / count) ** 2
-    error = math.hypot(error, sampled)
-    # what the released variances are off by shows here: rows are whitened once more
-    values, vectors = np.linalg.eigh(second)
-    values = np.maximum(values / values.mean(), _LEAST)
-    again, back = ((vectors * values**power) @ vectors.T for power in (-0.5, 0.5))
-    for axis in range(4):
-        fourth = np.moveaxis(np.tensordot(fourth, again, axes=(axis, 0)), -1, axis)
-    second = again @ second @ again
-    turn = jointly_diagonal(cumulants(fourth, second))
-    own = np.einsum("ijkl,ip,jp,kp,lp->p", fourth, turn, turn, turn, turn)
-    spread = np.einsum("ij,ip,jp->p", second, turn, turn)
-    kurtosis = own - 3.0 * spread**2
-    mixing = turn.T @ back * deviations @ directions
-    order = np.argsort(-np.vecdot(mixing, mixing), kind="stable")
-    largest = np.take_along_axis(mixing, np.abs(mixing).argmax(axis=1)[:, None], axis=1)
-    signs = np.where(largest[:, 0] < 0, -1.0, 1.0)
-    unmixing = (turn.T @ again / deviations @ directions) * signs[:, None]
-    hidden = np.abs(kurtosis[order]) < _SEEN * error
-    usable = ~hidden if np.count_nonzero(hidden) > 1 else np.ones(count, dtype=np.bool_)
+    error = math.hypot(fourth.error, math.sqrt(24.0 / state.rows) * found.level**2)
+    mixing = found.mixing.T * deviations @ directions
+    order, signs = in_order(mixing)
+    unmixing = (found.unmixing / deviations @ directions)[order] * signs[:, None]
+    kurtosis = found.kurtosis[order]
+    usable = told_apart(kurtosis, error)
     return ICAFactors(
-        unmixing=unmixing[order],
-        kurtosis=kurtosis[order],
+        unmixing=unmixing,
+        kurtosis=kurtosis,
         kurtosis_error=error,
         usable=usable,
         noise_floor=floor,
-        row_bound=found.row_bound,
+        row_bound=fourth.found.row_bound,
         advice=state.advice or _advice(usable, count, state.plan.n_components),
         **in_data_units(state),
     )
 
 
+def in_order(maps: Array) -> tuple[NDArray[np.intp], Array]:
+    """Places of maps (K, D) by variance, and then their signs: the largest entry is positive."""
+    order = np.argsort(-np.vecdot(maps, maps), kind="stable")
+    largest = np.take_along_axis(maps, np.abs(maps).argmax(axis=1)[:, None], axis=1)[order, 0]
+    return order, np.where(largest < 0, -1.0, 1.0)
+
+
 def _advice(usable: NDArray[np.bool_], seen: int, wanted: int) -> str:
-    if wanted == 1:
-        return _ALONE
     found = _FEW.format(seen=seen, wanted=wanted) if seen < wanted else ""
     if not usable.all():
         which = listed([str(place + 1) for place in np.flatnonzero(~usable)])

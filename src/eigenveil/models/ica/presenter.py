@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,19 @@ from eigenveil.app.presenters.base import (
     Comparison,
     Drawing,
     Presenter,
-    columns_matched,
+    at_most_texts,
+    interval_ends,
+    interval_texts,
     name_of,
     names_of,
+    not_shown,
 )
 from eigenveil.app.presenters.tensors import write_by_feature, write_csv
 from eigenveil.errors import short_name
 from eigenveil.models.beside import matched
 from eigenveil.models.ica.estimator import FittedICA
+from eigenveil.models.intervals.asked import intervals_of
+from eigenveil.models.intervals.bars import Intervals
 
 
 class ICAPresenter(Presenter):
@@ -31,7 +35,9 @@ class ICAPresenter(Presenter):
 
     task = "ica"
     stored = FittedICA
-    said = "sources"
+    said, each = "sources", "source"
+    cites = ("cardoso1993blind",)
+    clear = "sources can be told apart"
 
     def values(self, model: Any) -> dict[str, Any]:
         return {
@@ -67,11 +73,17 @@ class ICAPresenter(Presenter):
             rows,
             right=("deviation", "excess kurtosis"),
         )
-        yield f"Noise, and sampling, give an excess kurtosis a standard error of {error:.2g}."
+        yield (
+            f"The standard error of an excess kurtosis is {error:.2g}, of noise and sampling; "
+            "intervals are of noise alone."
+        )
+        yield from _of_intervals(intervals_of(model), np.abs(model.mixing_).argmax(axis=0))
 
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
         names, features = self.new_names(model), names_of(model)
-        write_by_feature(folder / "mixing.csv", ["feature", *names], features, model.mixing_.T)
+        ends = interval_ends(model, "mixing", names)
+        maps = np.vstack([model.mixing_.T, *ends.values()])
+        write_by_feature(folder / "mixing.csv", ["feature", *names, *ends], features, maps)
         write_by_feature(
             folder / "components.csv", ["feature", *names], features, model.components_
         )
@@ -84,9 +96,7 @@ class ICAPresenter(Presenter):
         ]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
-        yield Drawing(
-            partial(plots.plot_maps, model), ("maps.png", "maps.svg"), "the maps of the sources"
-        )
+        yield Drawing(plots.plot_maps, model, "maps", "the maps of the sources")
 
     def compare(self, one: Any, other: Any) -> Comparison:
         maps = [_unit(each.mixing_) for each in (one, other)]
@@ -97,15 +107,27 @@ class ICAPresenter(Presenter):
             [(str(i + 1), str(j + 1), f"{alike[i, j]:.3f}") for i, j in matched(alike)],
         )
 
-    def new_names(self, model: Any) -> list[str]:
-        return [f"source{place + 1}" for place in range(model.n_components_)]
+    def _new_values(self, model: Any, rows: Any) -> Any:
+        return model.transform(np.asarray(rows, dtype=np.float64))
 
-    def warn_of_new(self, model: Any) -> None:
-        model.warn_of_noise()
 
-    def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
-        with columns_matched():
-            return np.asarray(model.transform(np.asarray(rows, dtype=np.float64)))
+def _of_intervals(found: Intervals | str, largest: NDArray[np.intp]) -> Iterator[Part]:
+    """Intervals of kurtosis and of each map's largest entry, and how far maps may be off."""
+    if isinstance(found, str):
+        yield f"No intervals: {found}"
+        return
+    maps, kurtosis, angle = (found[name] for name in ("mixing", "kurtosis", "angle"))
+    places = np.arange(largest.size), largest
+    ends = (
+        interval_texts(kurtosis.lower, kurtosis.upper, digits="+.3f"),
+        interval_texts(maps.lower[places], maps.upper[places], digits="+.3g"),
+        at_most_texts(angle.upper),
+    )
+    numbers = ("excess kurtosis", "largest in its map", "degrees off")
+    rows = list(zip(kurtosis.labels[0], *ends, strict=True))
+    yield TablePart("95 % intervals", ("source", *numbers), rows, right=numbers)
+    for name, each in zip(numbers, (kurtosis, maps, angle), strict=True):
+        yield f"{name}: {each.about.removeprefix(f'{name} ')}.{not_shown(each)}"
 
 
 def _unit(maps: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -52,6 +52,11 @@ class Bars:
         return plain.each(lambda end: np.clip(end, *within))
 
     @classmethod
+    def at_most(cls, upper: Array) -> Bars:
+        """Of numbers that are not negative: a bound from above, which is the estimate, too."""
+        return cls(upper, np.zeros_like(upper), upper, np.full(upper.shape, -1, np.int8))
+
+    @classmethod
     def none(cls, shape: tuple[int, ...], reason: str) -> Bars:
         nan = np.full(shape, np.nan)
         return cls(nan, nan, nan, np.zeros(shape, dtype=np.int8), (reason,))

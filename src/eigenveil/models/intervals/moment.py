@@ -137,7 +137,7 @@ class NoisySpectrum:
         self.vectors: Array = np.ascontiguousarray(vectors.T[::-1])
 
     @cached_property
-    def _mixed(self) -> Array:
+    def mixed(self) -> Array:
         """Squared part of direction j that noise puts into direction k, (D, D): row k.
 
         Gaps count half a standard error less than they are: those that show are too wide.
@@ -166,7 +166,7 @@ class NoisySpectrum:
 
         The true one is ``y - sum_j e_j^2/(y - y_j)``, whose slope this is.
         """
-        return np.asarray(1.0 + np.sum(self._mixed, axis=1))
+        return np.asarray(1.0 + np.sum(self.mixed, axis=1))
 
     @cached_property
     def errors(self) -> Array:
@@ -192,11 +192,10 @@ class NoisySpectrum:
             lifted = np.sum(self.crossed / self.gaps, axis=1)
         return np.where(self.clear, self.values - lifted, self.values)
 
-    def unclear(self, bars: Bars, axis: int = 0) -> Bars:
-        """Bars with nothing where a direction is not clear; directions lie along this axis."""
-        count = bars.why.shape[axis]
-        shape = [1] * bars.why.ndim
-        shape[axis] = count
+    def unclear(self, bars: Bars) -> Bars:
+        """Bars with nothing where a direction, along their first axis, is not clear."""
+        count = bars.why.shape[0]
+        shape = (count, *(1,) * (bars.why.ndim - 1))
         above = self.values[:count] > self.facts.floor
         for where, reason in (
             (~above & (self.values[:count] <= self.facts.edge), HIDDEN),
@@ -258,7 +257,7 @@ def loadings(facts: NoisyMoment, components: Array, deviations: float) -> Bars:
     vectors = spectrum.vectors[:count]
     signs = np.where(np.vecdot(vectors, components) < 0, -1.0, 1.0)
     grown = vectors * (signs * np.sqrt(spectrum.growth[:count]))[:, None]
-    spread = np.sqrt(spectrum._mixed[:count] @ spectrum.vectors**2)
+    spread = np.sqrt(spectrum.mixed[:count] @ spectrum.vectors**2)
     return spectrum.unclear(Bars.about(grown, deviations * spread, within=(-1.0, 1.0)))
 
 
@@ -276,7 +275,7 @@ def correlated(facts: NoisyMoment, components: Array, deviations: float) -> Bars
     values = np.maximum(spectrum.true[:count], facts.edge)[:, None]
     vectors = spectrum.vectors[:count]
     along = np.diag(spectrum.crossed)[:count, None]
-    spread = spectrum._mixed[:count] @ spectrum.vectors**2
+    spread = spectrum.mixed[:count] @ spectrum.vectors**2
     spread += 0.25 * vectors**2 * (along / values**2 + own / column**2)
     # the column's variance moves with the others
     with np.errstate(divide="ignore"):
@@ -300,19 +299,14 @@ def angles(facts: NoisyMoment, components: Array, level: float) -> Bars:
     upper = np.full(count, np.nan)
     draws = _DRAWS if facts.size <= _LARGE else _DRAWS_WHERE_LARGE
     for place in np.flatnonzero(spectrum.clear[:count]):
-        parts = np.sqrt(spectrum._mixed[place])
+        parts = np.sqrt(spectrum.mixed[place])
         drawn = rng.standard_normal((draws, facts.size)) * parts
         drawn[:, place] = 1.0
         turned = spectrum.vectors @ components[place]
         cosines = np.abs(drawn @ turned) / np.linalg.norm(drawn, axis=1)
         upper[place] = math.degrees(math.acos(min(1.0, float(np.quantile(cosines, 1.0 - level)))))
     upper = np.where(np.isnan(upper), 0.0, upper)
-    return spectrum.unclear(_at_most(upper))
-
-
-def _at_most(upper: Array) -> Bars:
-    """Of numbers that are not negative: a bound from above, which is the estimate, too."""
-    return Bars(upper, np.zeros_like(upper), upper, np.full(upper.shape, -1, dtype=np.int8))
+    return spectrum.unclear(Bars.at_most(upper))
 
 
 def subspace(facts: NoisyMoment, components: Array, level: float) -> tuple[Bars, Bars]:
@@ -328,7 +322,7 @@ def subspace(facts: NoisyMoment, components: Array, level: float) -> tuple[Bars,
     if near or not spectrum.clear[:count].all():
         return Bars.none((), NOT_ALL), Bars.none((), NOT_ALL)
     rng = np.random.default_rng(facts.seed + 1)
-    mixed = np.sqrt(spectrum._mixed[:count, count:])
+    mixed = np.sqrt(spectrum.mixed[:count, count:])
     gaps = np.subtract.outer(spectrum.values[:count], spectrum.values[count:])
     draws = _DRAWS_WHERE_LARGE
     turned = components @ spectrum.vectors.T
@@ -345,7 +339,7 @@ def subspace(facts: NoisyMoment, components: Array, level: float) -> tuple[Bars,
     energy = float(np.sum(spectrum.true[:count]))
     angle = math.degrees(math.acos(min(1.0, float(np.quantile(most, 1.0 - level)))))
     part_lost = min(1.0, float(np.quantile(lost, level)) / energy)
-    return _at_most(np.array(angle)), _at_most(np.array(part_lost))
+    return Bars.at_most(np.array(angle)), Bars.at_most(np.array(part_lost))
 
 
 # -- Energies along released directions, which are released by themselves.

@@ -56,7 +56,7 @@ def replayed(result: Result) -> Replayed | str:
 
     if any(record.noise.size != released[name].size for name, record in records.items()):
         return TOO_LARGE
-    context = {"public_center": _center(result), "sharing": sharing_of(result)}
+    context = {"public_center": center_of(result), "sharing": sharing_of(result)}
     try:
         again = drive(rounds_of(result.plan, **context), answer)
     except (EigenveilError, KeyError, ValueError, AssertionError):
@@ -64,7 +64,7 @@ def replayed(result: Result) -> Replayed | str:
     return Replayed(queries, answers) if _alike(again, result.factors) else ANOTHER
 
 
-def _center(result: Result) -> Any:
+def center_of(result: Result) -> Any:
     return public_center(result.spec.parameters.get("center", False), result.features)
 
 

@@ -15,8 +15,6 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.models.mixture.clusters import averages, clusters
-
 Array = NDArray[np.float64]
 
 # Steps of a fit, the damping that it begins with, and at which gain of the criterion it ends.
@@ -28,6 +26,8 @@ _NARROWEST = 0.4
 _LEAST_WEIGHT = 1e-3
 # Two points a cell, where polynomials of degree three are averaged exactly.
 _GAUSS = 0.5 / math.sqrt(3.0)
+# Of k-means of the cells that hold rows.
+_RESTARTS, _MOVES = 30, 30
 
 
 @dataclass(frozen=True)
@@ -284,3 +284,44 @@ def _error(found: InPlane, fisher: Array) -> Array:
     turn[:count, :count] = np.diag(found.weights) - np.outer(found.weights, found.weights)
     whole = turn @ whole @ turn.T
     return np.asarray(whole[: count + found.means.size, : count + found.means.size])
+
+
+# -- Weighted points in clusters: k-means, which costs nothing where points were released.
+
+
+def averages(points: Array, counts: Array, own: NDArray[np.intp]) -> tuple[Array, Array]:
+    size = int(own.max()) + 1
+    held = np.bincount(own, counts, minlength=size)
+    sums = np.zeros((size, points.shape[1]))
+    np.add.at(sums, own, points * counts[:, None])
+    return sums / held[:, None], held / held.sum()
+
+
+def clusters(
+    points: Array, counts: Array, count: int, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """The cluster of each point, of the best of many restarts of k-means with these weights."""
+    best, lowest = np.zeros(points.shape[0], dtype=np.intp), math.inf
+    squares = np.sum(points**2, axis=1)
+    for _ in range(_RESTARTS if count > 1 else 1):
+        chosen = [int(rng.choice(counts.size, p=counts / counts.sum()))]
+        nearest = np.full(counts.size, np.inf)
+        while len(chosen) < count:
+            last = points[chosen[-1]]
+            nearest = np.minimum(nearest, np.sum((points - last) ** 2, axis=1))
+            far = nearest * counts
+            if far.sum() <= 0:
+                break
+            chosen.append(int(rng.choice(counts.size, p=far / far.sum())))
+        centers = points[chosen]
+        for _ in range(_MOVES):
+            distances = squares[:, None] - 2 * points @ centers.T + np.sum(centers**2, axis=1)
+            own = np.unique(np.argmin(distances, axis=1), return_inverse=True)[1]
+            again, _ = averages(points, counts, own)
+            if again.shape == centers.shape and np.allclose(again, centers, rtol=0, atol=1e-9):
+                break
+            centers = again
+        cost = float(counts @ np.sum((points - centers[own]) ** 2, axis=1))
+        if cost < lowest:
+            best, lowest = own, cost
+    return best

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from eigenveil.models.mixture.clusters import averages, clusters
+from eigenveil.models.mixture.cells import averages, clusters
 from eigenveil.models.mixture.covariances import (
     WITHIN,
     Covariances,

@@ -115,9 +115,7 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
         return self.means_.size + self.weights_.size - 1 + own
 
     def sample(
-        self,
-        n_samples: int = 1,
-        random_state: int | np.random.RandomState | None = None,
+        self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """Rows drawn from the mixture, and their components; costs no privacy.
 
@@ -132,18 +130,13 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
         random = check_random_state(random_state)
         labels = random.choice(self.weights_.size, size=n_samples, p=self.weights_)
         noise = random.standard_normal((n_samples, self.means_.shape[1]))
-        return self.means_[labels] + self._coloured(noise, labels), labels
+        return self.means_[labels] + self._covariances.coloured(noise, labels), labels
 
     def _log_joint(self, X: ArrayLike) -> NDArray[np.float64]:
         """Logarithm of weight times density, shape (n_samples, n_components)."""
         rows = self._new_rows(X)
         densities = self._covariances.log_densities(rows, self.means_)
         return np.asarray(np.log(self.weights_) + densities)
-
-    def _coloured(
-        self, noise: NDArray[np.float64], labels: NDArray[np.intp]
-    ) -> NDArray[np.float64]:
-        return self._covariances.coloured(noise, labels)
 
 
 def _covariances(result: Result) -> Covariances:
@@ -153,7 +146,6 @@ def _covariances(result: Result) -> Covariances:
 
 
 # -- A result beside the rows themselves.
-
 
 _ABOUTS = {
     "weight": "released weight",
@@ -329,10 +321,10 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         self._take(locals())
 
     def fit_predict(
-        self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None
+        self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None, **others: object
     ) -> NDArray[np.intp]:
         """Fit to the rows of ``X``, and the component of each: of these see :meth:`predict`.
 
         Only the fit is private. Arguments and errors are those of :meth:`fit`.
         """
-        return self.fit(X, y, groups=groups).predict(X)
+        return self.fit(X, y, groups=groups, **others).predict(X)

@@ -28,8 +28,8 @@ class FederatedGaussianMixture(FederatedFit, FittedMixture):
     means_, weights_, noise_variance_, covariances_, n_components_, n_samples_, strengths_, \
 noise_floor_, converged_, guarantee_, certificate_
         As of :class:`eigenveil.PrivateGaussianMixture`; ``guarantee_`` is the one that was
-        requested. Weights count the rows of a site with a smaller target less.
-    views_, traffic_, study_, choice_, missing_
+        requested. Weights count the rows of a site as the study does.
+    views_, site_guarantees_, traffic_, study_, choice_, missing_
         As of :class:`eigenveil.FederatedPCA`.
 
     Examples
@@ -73,6 +73,7 @@ noise_floor_, converged_, guarantee_, certificate_
         sketch_size: int | None = None,
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
+        weights: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:

@@ -12,14 +12,15 @@ good, and the answer does not depend on where the data's origin is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.linalg.eigen import orthonormal_basis
+from eigenveil.linalg.eigen import public_basis
 from eigenveil.models.mixture.covariances import SphericalCovariances
 from eigenveil.models.mixture.em import (
     EMStep,
@@ -54,7 +55,7 @@ from eigenveil.models.mixture.starts import (
 )
 from eigenveil.models.rounds import Answers, Factors, Round, SumQuery, find_center
 from eigenveil.models.scale import NormScale
-from eigenveil.models.schedule import CENTERED_SCALE, Step
+from eigenveil.models.schedule import CENTERED_SCALE
 from eigenveil.models.shapes import LARGEST_VARIANCE
 from eigenveil.models.tensors.polish import MeanMoments, polished_means
 from eigenveil.models.tensors.whitening import (
@@ -77,8 +78,6 @@ from eigenveil.moments.release import Release
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.scores import MOST_DIRECTIONS
 from eigenveil.moments.third import ThirdMoment
-from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.releases import Sharing
 
 # At most this part of the rows is shortened, before and after the projection, and no more than so
 # many times those in the edge of the pair moment's noise.
@@ -122,12 +121,11 @@ def private_mixture(
     plan: MixturePlan,
     *,
     public_center: NDArray[np.float64] | None = None,
-    budgets: Mapping[Step, StepBudget] | None = None,
-    sharing: Mapping[Step, Sharing] | None = None,
     keep_all: bool = False,
+    **begun: Any,
 ) -> Generator[Round, Answers, MixtureFactors]:
     """The rounds of a fit: norms, centre, pair moment, triple moment or candidates, sums."""
-    state = State(plan, dict(budgets or {}), dict(sharing or {}))
+    state = State(plan, **begun)
     scale = yield from find_center(state, public_center)
     if state.stopped:
         return _without_scale(state)
@@ -425,10 +423,7 @@ def _pair(
         release, test = answers["pair moment"], np.eye(plan.features)
         made = partial(full_pair, noise=release.record.noise)
         return *_taken(state, made, release.values, test, bulk, keep_all=keep_all), rule
-    gaussian = np.random.default_rng(plan.features).standard_normal(
-        (plan.features, plan.sketch_columns)
-    )
-    basis = orthonormal_basis(gaussian)
+    basis = public_basis(plan.features, plan.sketch_columns)
     clip = min(1.0, 1.3 * math.sqrt(plan.sketch_columns / plan.features))  # privacy.md, section 6
     answers = yield (state.query("pair moment", Sketch(rule, basis, clip=clip)),)
     release, test = answers["pair moment"], basis / clip

@@ -11,13 +11,7 @@ from eigenveil.models.mixture.cells import Cells, CellShape
 from eigenveil.models.mixture.covariances import Covariances, SphericalCovariances
 from eigenveil.models.mixture.em import MixtureComponents
 from eigenveil.models.mixture.plan import CELLS_OF_A_LINE, SCORES, SIDES_OF_A_PLANE, MixturePlan
-from eigenveil.models.mixture.scores import (
-    InCells,
-    Known,
-    ScoreGrid,
-    components_of,
-    known_from,
-)
+from eigenveil.models.mixture.scores import InCells, Known, ScoreGrid, components_of, known_from
 from eigenveil.models.mixture.shrinkage import Spectrum
 from eigenveil.models.rounds import RoundState, SumQuery
 from eigenveil.models.score_query import score_query
@@ -121,9 +115,6 @@ def lifted(
         spectrum = Spectrum.of(pair, rows)
         covariances = plan.shape.within(spectrum, inside, found.weights)
     components = MixtureComponents(
-        means=means,
-        weights=found.weights,
-        covariances=covariances,
-        counts=found.weights * rows,
+        means=means, weights=found.weights, covariances=covariances, counts=found.weights * rows
     )
     return Start(components, seen.there, known_from(grid, found, about, rows))

@@ -40,7 +40,6 @@ from eigenveil.moments.rows import RowRule
 # Spread, in the logarithm, of what another normalisation does to all energies alike.
 _LEVELS = 0.5
 
-
 # Noise is taken to be no less than this part of what was released.
 _LEAST_NOISE = 1e-12
 
@@ -308,10 +307,7 @@ def _of_whole_rows(
     captured = float(np.sum((directions @ matrix) * directions))
     kept = float(np.sum(above_noise(values, edge)))
     most = max(captured, kept, np.finfo(float).tiny)
-    losses = {
-        UNIT_ROWS: 1.0 - max(captured, 0.0) / most,
-        WHOLE_ROWS: 1.0 - kept / most,
-    }
+    losses = {UNIT_ROWS: 1.0 - max(captured, 0.0) / most, WHOLE_ROWS: 1.0 - kept / most}
     together = {**first.answers, **answers}
     if captured > kept:
         choice = SecondLook(losses, UNIT_ROWS, None)

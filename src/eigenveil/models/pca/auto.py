@@ -84,6 +84,7 @@ def choose(options: Options, features: int, *, whole: bool) -> AutoChoice:
 def _whole(options: Options, features: int) -> str:
     """The mechanism that releases the whole moment."""
     once = options.missing in COUNTS_OF_HOLES or options.covariates is not None
+    once = once or options.get("scores_by") is not None
     once = once or options.delta == 0 or options.n_components == features
     noise = STATISTICS["second-moment"].usual(pure=options.delta == 0).name
     return noise if once else "adaptive"
@@ -98,6 +99,8 @@ def _needs(options: Options, *, whole: bool) -> Iterator[str]:
         yield "With delta = 0 a sketch has far more noise than the whole second moment"
     if options.covariates is not None:
         yield "Effects of covariates are those of the whole second moment"
+    if options.get("scores_by") is not None:
+        yield "Groups of scores are left out of the whole second moment"
     if options.missing in COUNTS_OF_HOLES:
         yield "Missing entries are corrected for in the whole second moment"
     if scale_kind(options) == "private":

@@ -21,8 +21,10 @@ from eigenveil.models.pca.plan import COVARIATES, JOINT_SCALE, Plan
 from eigenveil.models.rounds import Answers, Round, RoundState, SumQuery
 from eigenveil.models.scale import NormScale
 from eigenveil.moments.accumulators import SecondMoment
-from eigenveil.moments.rows import LARGEST_EFFECT, Effects, Precision
+from eigenveil.moments.preparation import LARGEST_EFFECT, Effects
+from eigenveil.moments.rows import Precision
 from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.tables.schema import Schema, levels_among
 
 Array = NDArray[np.float64]
 
@@ -73,7 +75,7 @@ def find_effects(
     sizes, error = effects_of(release.values, plan.covariates, edge)
     # per row, in the rows' units; of the number of rows, where no other is known, their energy
     rows = state.rows or max(1.0, float(np.trace(release.values)))
-    state.effects_error = error * bound**2 / rows
+    state.effects_error += error * bound**2 / rows
     state.preparation = replace(state.preparation, effects=Effects(plan.covariates, sizes))
     return scale
 
@@ -104,10 +106,36 @@ def effects_in_data_units(state: RoundState[Any]) -> Array | None:
     return np.asarray(first.effects.sizes * first.scale[:, None] * first.factors[columns])
 
 
-def numbered(options: Options, names: Sequence[str] | None) -> Options:
-    """The options, with covariates given by their numbers; those without a column stay names."""
-    given = options.get("covariates")
-    if given is None or names is None:
-        return options
-    places = {name: place for place, name in enumerate(names)}
-    return options.changed(covariates=tuple(places.get(each, each) for each in given))
+def numbered(
+    options: Options, names: Sequence[str] | None, schema: Schema | None = None
+) -> Options:
+    """The options, with columns aside given by their numbers; those without one stay names.
+
+    A category that scores are counted by is all of its levels' columns; by a schema nothing else
+    is one.
+    """
+    places = {name: place for place, name in enumerate(names or ())}
+    for option in ("covariates", "scores_by"):
+        given = options.get(option)
+        if given is None:
+            continue
+        found: list[int | str] = []
+        for each in (given,) if isinstance(given, str) else given:
+            levels = levels_among(each, names or ())
+            category = option == "scores_by" and each not in places and levels
+            found += levels if category else [places.get(each, each)]
+        options = options.changed(**{option: tuple(found)})
+        if schema is not None and option == "scores_by":
+            _check_categories(options, found, schema)
+    return options
+
+
+def _check_categories(options: Options, found: Sequence[int | str], schema: Schema) -> None:
+    """Refuse groups that are no levels of a category: what a number may be is not public."""
+    columns = [column for column in schema.read for _ in column.encoded_names]
+    for place in found:
+        if isinstance(place, int) and place < len(columns) and columns[place].kind != "category":
+            column = columns[place]
+            raise options.refused(
+                "scores_by", "groups-not-public", column=column.name, kind=column.kind
+            )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from eigenveil.models.result import reciprocal
 
 Array = NDArray[np.float64]
 _Flags = NDArray[np.bool_]
@@ -83,6 +85,13 @@ class ProbabilisticPCA:
         least = max(self.rest, float(np.min(some)))
         return least <= _least_of(highest, self.scale.size)
 
+    def raised(self, least: float) -> ProbabilisticPCA:
+        """The same with no less variance than so much in any direction."""
+        others = int(np.count_nonzero(self.scale)) - self.variance.size
+        variance = np.maximum(self.along, least)
+        total = float(np.sum(variance)) + max(0, others) * max(self.rest, least)
+        return replace(self, variance=variance, total=total)
+
     def covariance(self) -> Array:
         """In the data's units, shape (D, D)."""
         along = np.maximum(self.along, self.rest) - self.rest
@@ -100,7 +109,8 @@ class ProbabilisticPCA:
         inverse = np.divide(1.0, variance, out=np.zeros_like(variance), where=above)
         found = (self.components.T * (inverse - rest)) @ self.components
         np.fill_diagonal(found, np.diag(found) + rest)
-        found *= np.multiply.outer(self._inverse_scale, self._inverse_scale)
+        units = reciprocal(self.scale)
+        found *= np.multiply.outer(units, units)
         return np.asarray(0.5 * (found + found.T))
 
     def log_density(self, residuals: Array) -> Array:
@@ -127,16 +137,9 @@ class ProbabilisticPCA:
         deviation = np.sqrt(np.diag(self.covariance()))
         along = np.sqrt(np.maximum(self.along, self.rest))
         crossed = (self.components.T * along) * self.scale[:, None]
-        of_column = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
-        return np.asarray(np.clip(crossed * of_column[:, None], -1.0, 1.0))
-
-    @property
-    def _inverse_scale(self) -> Array:
-        scale = self.scale
-        return np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+        return np.asarray(np.clip(crossed * reciprocal(deviation)[:, None], -1.0, 1.0))
 
 
 def whitening(variance: Array) -> Array:
     """What makes scores of these variances ones of variance 1; 0 where there is none."""
-    deviation = np.sqrt(variance)
-    return np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+    return reciprocal(np.sqrt(variance))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 
+from eigenveil.checks import LARGEST, SMALLEST
 from eigenveil.errors import DataError, NoisyResultWarning, callers_level, listed
 from eigenveil.models.as_sklearn import pca_of
 from eigenveil.models.beside import BesideExact, dense
@@ -35,6 +37,11 @@ from eigenveil.moments.engine import LargestNorm
 from eigenveil.moments.source import RowSource
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+_NO_DENSITY = (
+    "Noise hides the variance in some direction, or there is none: {instead}. Fit with "
+    "scale='private', ranges= or a larger epsilon."
+)
+_RAISED = "the density takes it to be what noise alone would show (noise_floor_)"
 
 
 def _knows_total(model: Any) -> bool:
@@ -71,6 +78,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     unscaled_: View[NDArray[np.bool_]] = View(lambda result: read_only(result.factors.scale == 0))
     explained_variance_: View[NDArray[np.float64]] = of_factors("explained_variance")
     explained_variance_ratio_: View[NDArray[np.float64]] = of_factors("explained_variance_ratio")
+    singular_values_: View[NDArray[np.float64]] = View(lambda result: _singular(result))
     usable_: View[NDArray[np.bool_]] = of_factors("usable")
     n_samples_: View[float] = of_factors("rows")
     noise_floor_: View[float] = of_factors("noise_floor")
@@ -92,13 +100,40 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
         """Scores of the rows of ``X`` along the components, shape (n_samples, n_components).
 
-        Of a row with NaN: NaN, or least squares on the columns that it has, where the fit had a
-        ``missing`` other than "leave-out". A ``NoisyResultWarning`` names the components that are
-        not usable: scores along them show noise, not the rows.
+        Rows with NaN are refused, as by scikit-learn; where the fit had a ``missing`` other than
+        "leave-out" their scores are by least squares on the columns that they have. A
+        ``NoisyResultWarning`` names the components that are not usable: scores along them show
+        noise, not the rows.
         """
         array = self._new_rows(X)
         self.warn_of_noise()
         return self._scores(array)
+
+    def truncated(self, n_components: int) -> Self:
+        """The same release with its first components alone, at no cost.
+
+        Variances, which are usable, and the certificate are those of the fit; the variance of the
+        components left out counts as noise's (``noise_variance_``). ``score_density_`` is there
+        where all of its components are. It can be saved, and ``fit`` fits anew, by the fit's own
+        parameters.
+
+        Parameters
+        ----------
+        n_components : int
+            From 1 to as many as the fit released.
+
+        Raises
+        ------
+        NotFittedError
+        DataError
+            ``bad-truncation``.
+        """
+        model = type(self)(**self.get_params(deep=False))
+        found = self._check_fitted()
+        model._result = replace(
+            found, factors=found.released.first(n_components), whole=found.released
+        )
+        return model
 
     def warn_of_noise(self) -> None:
         """Warn where scores are along components that are not usable."""
@@ -189,10 +224,17 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
         """Log-density of each row of ``X`` under the Gaussian of :meth:`get_covariance`.
 
-        NaN for a row with NaN; minus infinity where the covariance is singular.
+        Rows with NaN are refused, or have NaN where the fit had a ``missing``. Where the covariance
+        is singular, no variance counts as less than ``noise_floor_``, with a
+        ``NoisyResultWarning``; minus infinity where nothing was found.
         """
         gaussian = self._gaussian()
-        rows = self._validated(X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        if gaussian.singular:
+            gaussian = gaussian.raised(float(self.noise_floor_))
+            instead = "no row has a density: minus infinity" if gaussian.singular else _RAISED
+            text = _NO_DENSITY.format(instead=instead)
+            warnings.warn(text, NoisyResultWarning, stacklevel=callers_level())
+        rows = self._new_rows(X, dtype=np.float64, accept_sparse=False)
         residuals = rows - self.mean_
         if self.covariate_effects_ is not None:
             covariates = self._covariates
@@ -227,7 +269,9 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     def _gaussian(self) -> ProbabilisticPCA:
         result = self._check_fitted()
         factors, scale = result.factors, np.array(result.factors.scale)
-        scale[self._covariates] = 0.0  # what is left of the others has no part in them
+        plan = result.plan
+        aside = list(plan.aside) if isinstance(plan, Plan) else []
+        scale[aside] = 0.0  # what is left of the others has no part in them
         return ProbabilisticPCA(
             factors.components,
             factors.explained_variance,
@@ -252,6 +296,11 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _singular(result: Result) -> NDArray[np.float64]:
+    rows = max(result.factors.rows - 1.0, 0.0)
+    return read_only(np.sqrt(result.factors.explained_variance * rows))
 
 
 # -- PrivatePCA: the scikit-learn estimator of one data set.
@@ -300,6 +349,9 @@ class PrivatePCA(TableFit, FittedPCA):
         it, of components that are not usable.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         The same as a share of the released total variance.
+    singular_values_ : ndarray of shape (n_components,)
+        Of the rows that these are the variances of, as of scikit-learn's ``PCA``:
+        ``sqrt(explained_variance_ * (n_samples_ - 1))``, of the released number of rows.
     variance_bound_ : float
         Both are of rows shortened to this length about the mean; 0 where they follow from the
         second moment alone.
@@ -339,7 +391,7 @@ class PrivatePCA(TableFit, FittedPCA):
 
     def __init__(
         self,
-        n_components: int | float | str = 2,
+        n_components: int | float | str | None = 2,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -358,6 +410,7 @@ class PrivatePCA(TableFit, FittedPCA):
         precision: str = "double",
         whiten: bool = False,
         scores: bool = False,
+        scores_by: str | Sequence[int | str] | None = None,
         missing: str = "leave-out",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
@@ -375,5 +428,6 @@ class PrivatePCA(TableFit, FittedPCA):
         center, longest = public["public_center"], plan.row_norm == "max"
         largest = None
         if longest:
-            largest = rows.fold(LargestNorm(center, plan.precision)).norm or 1.0
+            found = rows.fold(LargestNorm(center, plan.precision)).norm or 1.0
+            largest = min(max(found, SMALLEST), LARGEST)  # as any bound that is given
         return private_pca(plan, max_norm=largest, **public)

@@ -47,6 +47,7 @@ class ExactRows:
     """Rows about the released mean, in released scales, less what covariates explain."""
 
     about: Array  # (n, D)
+    apart: tuple[int, ...] = ()  # Columns that are not shortened, and of no row's length
 
     @property
     def count(self) -> int:
@@ -54,8 +55,11 @@ class ExactRows:
 
     def shortened(self, bound: float) -> Array:
         """Shortened to this length, which is 1 then; divided by their lengths where it is 0."""
-        lengths = np.maximum(np.linalg.norm(self.about, axis=1), np.finfo(float).tiny)
-        return np.asarray(self.about / np.maximum(lengths, bound)[:, None])
+        others = np.delete(self.about, self.apart, axis=1)
+        lengths = np.maximum(np.linalg.norm(others, axis=1), np.finfo(float).tiny)
+        found = self.about / np.maximum(lengths, bound)[:, None]
+        found[:, self.apart] = self.about[:, self.apart] / bound if self.apart else 0.0
+        return np.asarray(found)
 
     @cached_property
     def away(self) -> Array:
@@ -180,7 +184,9 @@ def beside_covariance(model: Any, given: Any) -> BesideExact:
     whole, left = finite(given)
     scale = model.scale_
     inverse = reciprocal(scale)
-    rows, found = ExactRows((whole - model.location_) * inverse), intervals_of(model)
+    apart = () if result.plan.apart is None else tuple(result.plan.apart.columns)
+    rows = ExactRows((whole - model.location_) * inverse, apart)
+    found = intervals_of(model)
     units = np.multiply.outer(scale, scale)
     covariance = rows.away.T @ rows.away / rows.count * units
     exact: dict[str, Array] = {}

@@ -8,10 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from eigenveil.federated.base import FederatedFit
-from eigenveil.federated.running import DATA_SET, requested_budget
 from eigenveil.models.pca.estimator import FittedPCA
-
-__all__ = ["DATA_SET", "FederatedPCA", "requested_budget"]
 
 
 class FederatedPCA(FederatedFit, FittedPCA):
@@ -34,6 +31,12 @@ n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
         As of :class:`eigenveil.PrivatePCA`.
     views_ : dict of str to Guarantee
         What each adversary is held to: "outsider", "site", "aggregator", and with colluding sites.
+    site_means_ : dict of str to ndarray of shape (n_features,), or None
+        With ``within_sites`` what the rows of each site were centred by; :meth:`without_site` takes
+        off what a site's has beyond the common mean.
+    site_guarantees_ : dict of str to Guarantee
+        What a row of each site is held to, against the adversary of ``guarantee_``: less than the
+        others where it counts less.
     traffic_ : dict of str to Traffic
         Messages and bytes of each site.
     study_ : Study
@@ -60,7 +63,7 @@ n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
 
     def __init__(
         self,
-        n_components: int | float | str = 2,
+        n_components: int | float | str | None = 2,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -76,6 +79,7 @@ n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
         row_norm: str | float = "unit",
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
+        within_sites: bool = False,
         scale: str | ArrayLike | None = None,
         ranges: ArrayLike | None = None,
         winsorize: float | None = None,
@@ -85,9 +89,11 @@ n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
         sketch_size: int | None = None,
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
+        weights: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
         whiten: bool = False,
         scores: bool = False,
+        scores_by: str | Sequence[int | str] | None = None,
         missing: str = "leave-out",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:

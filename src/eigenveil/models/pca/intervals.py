@@ -120,6 +120,14 @@ def _averaged(one: NoisyMoment, other: NoisyMoment) -> NoisyMoment:
     )
 
 
+def of_rows(result: Result) -> str:
+    """The rows that a moment is of, in a sentence's end."""
+    bound = result.row_bound
+    if bound > 0:
+        return f"of rows shortened to {bound:.4g} about the mean that was used"
+    return "of rows divided by their norms about the mean that was used"
+
+
 def seed_of(result: Result) -> int:
     """Of draws about a result: from the digest of what it released."""
     return int(result.certificate.model[:16], 16)
@@ -153,7 +161,7 @@ class Makers:
     def __init__(self, result: Result, level: float, of: Kind) -> None:
         self.result, self.level, self.of = result, level, of
         self.width = deviations(level)
-        self.moment = moment_of(result)
+        self.moment, self.of_rows = moment_of(result), of_rows(result)
         self.features = result.labels
 
     def made(self, bars: Bars | str, shape: tuple[int, ...], *, drawn_too: bool = False) -> Bars:
@@ -161,14 +169,6 @@ class Makers:
         if self.of == "population" and not drawn_too:
             bars = NO_KURTOSIS
         return Bars.none(shape, bars) if isinstance(bars, str) else bars
-
-    @property
-    def of_rows(self) -> str:
-        """The rows that a moment is of, in a sentence's end."""
-        bound = self.result.factors.row_bound
-        if bound > 0:
-            return f"of rows shortened to {bound:.4g} about the mean that was used"
-        return "of rows divided by their norms about the mean that was used"
 
     def rows(self) -> Quantity:
         factors = self.result.factors
@@ -197,6 +197,9 @@ class Makers:
         )
         about = f"mean of the {self.of}, of rows shortened for it"
         made = self.made(bars, shape, drawn_too=True)
+        plan = self.result.plan
+        groups = plan.scores_by if isinstance(plan, Plan) else ()
+        made = made.but(np.isin(np.arange(shape[0]), groups), LEFT_OUT)
         return Quantity("mean", about, ("feature",), (self.features,), made)
 
     def eigenvalues(self, count: int) -> Quantity:

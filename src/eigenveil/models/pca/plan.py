@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 from functools import cached_property
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
 
 from eigenveil.checks import one_of
 from eigenveil.errors import DataError
@@ -36,6 +39,7 @@ from eigenveil.models.schedule import (
     COUNTS_OF_HOLES,
     NO_BOUND,
     NO_NORMS,
+    SITE_MEANS,
     Planned,
     Step,
     center_schedule,
@@ -76,6 +80,8 @@ _SCALES_AUTO = (0.6, 0.2, 0.2)
 # pure noise would hide at any price worth paying.
 _CENTERS = (0.3, 0.35, 0.35)
 _PURE_CENTERS = (0.4, 0.6)
+# The centre's share where sites have their own, of what it is else; and their part of it.
+OF_SITES, _SITE_MEANS = 3.0, 0.75
 # Of the mean that is left, where rows seen through a first release have one, too.
 _FIRST_MEAN = 0.5
 
@@ -96,13 +102,13 @@ ENERGIES = "explained variance"
 JOINT_SCALE = "scale of rows with covariates"
 COVARIATES = "second moment with covariates"
 
-
 # Of the scores along the first components, where they are asked for: their histogram, the cells of
 # one along one component, and the sides of one along two. And its share of all.
 SCORES: Step = "scores"
 CELLS, SIDES = range(4, 129), range(2, 33)
 _SIZES = tuple(sorted({*CELLS, *(side * side for side in SIDES)}))
 _SCORES_SHARE = 0.10
+MOST_GROUPS = 12
 
 
 class Plan(BasePlan):
@@ -112,7 +118,7 @@ class Plan(BasePlan):
     components follows from what is released: the fewest that explain this share of the variance, or
     with 1 all that stand above the noise; ``n_components`` is then the most that there can be.
     ``covariates`` are the numbers of the columns whose effects are taken off the others; ``scores``
-    asks for a histogram of the scores.
+    asks for a histogram of the scores, ``scores_by`` numbers of columns, each 1 in rows of one.
     """
 
     one_pass: ClassVar[bool] = False
@@ -124,6 +130,12 @@ class Plan(BasePlan):
     variance_share: float | None = None
     covariates: tuple[int, ...] = ()
     scores: bool = False
+    scores_by: tuple[int, ...] = Field(default=(), exclude_if=operator.not_)
+
+    @property
+    def aside(self) -> tuple[int, ...]:
+        """Columns that have no part in the components: covariates, or groups."""
+        return self.covariates or self.scores_by
 
     @cached_property
     def way(self) -> Way:
@@ -139,6 +151,7 @@ class Plan(BasePlan):
         share = self.variance_share
         chosen = {} if share is None else {"n_components": "auto" if share == 1.0 else share}
         otherwise = {"power_rounds": rounds, "covariates": self.covariates or None}
+        otherwise["scores_by"] = self.scores_by or None
         return super().options_otherwise() | otherwise | chosen
 
     def context(self) -> dict[str, Any]:
@@ -165,27 +178,26 @@ class Plan(BasePlan):
         found += column_schedule(self.features) if self.finds_scales else ()
         if self.centered == "private":
             *stages, left = _CENTERS if self.removes_mean else (*_PURE_CENTERS, 0.0)
+            common = 1.0 - _SITE_MEANS if self.sites else 1.0
+            stages, left = [part * common for part in stages], left * common
             found += center_schedule(
                 bounded=self.row_bound is not None,
                 scale=_SCALES_AUTO[:2] if auto and (before or beside) else _SCALES,
                 center=(stages[0], stages[1]),
                 near=self.finds_scales,
             )
+            if self.sites:
+                many = exactly(self.sites * (self.features + 1))
+                own = Planned(SITE_MEANS, "center", "row-sum", _SITE_MEANS, sizes=many, counts=True)
+                found.append(own)
             if left:
                 # beside each release of the whole moment the mean of the rows that it is of
                 part = _FIRST_MEAN if self.way.adapts(self) else 1.0
                 mean = Planned(MEAN_LEFT, "center", "row-sum", fraction=left * part, beside=True)
                 beside = [mean, *beside]
                 if self.way.adapts(self):
-                    rest = left * (1.0 - part)
-                    mean = Planned(
-                        ADAPTED_MEAN,
-                        "center",
-                        "row-sum",
-                        fraction=rest,
-                        beside=True,
-                        sizes=exactly(self.way.seen_columns(self)),
-                    )
+                    many, rest = exactly(self.way.seen_columns(self)), left * (1.0 - part)
+                    mean = Planned(ADAPTED_MEAN, "center", "row-sum", rest, beside=True, sizes=many)
                     later_beside = [mean]
         if self.covariates:
             if self.centered != "private" and self.row_bound is None:
@@ -201,7 +213,8 @@ class Plan(BasePlan):
                 found[-1] = replace(found[-1], ends=NO_NORMS)
             found.append(Planned(ENERGIES, "variance", "component-energy", fraction=rest))
         if self.scores:
-            found.append(Planned(SCORES, SCORES, "score-histogram", sizes=_SIZES))
+            sizes = tuple(size * max(1, len(self.scores_by)) for size in _SIZES)
+            found.append(Planned(SCORES, SCORES, "score-histogram", sizes=sizes))
         if self.counts_of_holes():  # one pass for these and what comes first without them
             found[1] = replace(found[1], beside=True)
         return tuple(found)
@@ -252,7 +265,8 @@ class Plan(BasePlan):
         columns = d * (MAGNITUDE_BINS + 2 * RANGE_BINS) if self.finds_scales else 0
         pairs = d * (d + 1) // 2 if self.missing == "pairs" else 0
         joint = d * (d + 1) // 2 + 330 if self.covariates else 0
-        scores = _SIZES[-1] if self.scores else 0
+        scores = _SIZES[-1] * max(1, len(self.scores_by)) if self.scores else 0
+        joint += self.sites * (d + 1)
         fixed = 4 * d + 4 * 330 + 2 * k + 4
         return self.way.values(self) + fixed + columns + pairs + joint + scores
 
@@ -264,9 +278,12 @@ def make_plan(
     sketch_columns: int | None = None,
     noise_draws: int = 1,
     variables: int | None = None,
+    sites: int = 0,
 ) -> Plan:
     """The settled plan; ``sketch_columns`` are those of factors, where sites may send some."""
     mechanism, chosen = options.mechanism, None
+    if options.n_components is None:
+        options = options.changed(n_components=all_components(options, features))
     if mechanism == "auto":
         chosen = choose(options, features, whole=sketch_columns is not None)
         mechanism = chosen.mechanism
@@ -274,8 +291,10 @@ def make_plan(
     way = way_of(mechanism)
     components, share = _components(options, features, way, mechanism)
     _check_together(options, way, mechanism, features, components)
-    covariates = _covariates(options, features, way, mechanism)
-    left = features - len(covariates)
+    covariates = _columns_aside("covariates", options, features, way, mechanism)
+    groups = _columns_aside("scores_by", options, features, way, mechanism)
+    _check_groups(options, groups)
+    left = features - len(covariates or groups)
     if not isinstance(options.n_components, Integral):
         components = min(components, left)
     elif components > left:
@@ -298,6 +317,8 @@ def make_plan(
         power_rounds=int(options.power_rounds or POWER_ROUNDS),
         covariates=covariates,
         scores=bool(options.get("scores", False)),
+        scores_by=groups,
+        sites=sites,
         **fields_of(options, features=features, noise_draws=noise_draws, variables=variables),
     )
     return plan.model_copy(update={"fractions": _fractions(plan, options)})
@@ -327,6 +348,11 @@ def _check_together(
         raise options.refused("row_norm", "largest-norm-unscaled")
 
 
+def all_components(options: Options, features: int) -> int:
+    """As many as there are columns, less those aside, which have numbers."""
+    return max(1, features - len(options.get("covariates") or options.get("scores_by") or ()))
+
+
 def _components(
     options: Options, features: int, way: Way, mechanism: str
 ) -> tuple[int, float | None]:
@@ -345,15 +371,18 @@ def _components(
     return min(features, MOST_COMPONENTS), 1.0 if isinstance(wanted, str) else float(wanted)
 
 
-def _covariates(options: Options, features: int, way: Way, mechanism: str) -> tuple[int, ...]:
-    """Numbers of the columns whose effects are taken off, ascending; none by default."""
-    if options.covariates is None:
+def _columns_aside(
+    name: str, options: Options, features: int, way: Way, mechanism: str
+) -> tuple[int, ...]:
+    """Numbers of the columns that have no part in the components, ascending; none by default."""
+    given = options.get(name)
+    if given is None:
         return ()
-    for place in options.covariates:
+    for place in given:
         if isinstance(place, str) or place >= features:
-            raise options.refused("covariates", "no-such-covariate", place=place, last=features - 1)
-    if len(options.covariates) == features:
-        raise options.refused("covariates", "all-covariates")
+            raise options.refused(name, "no-such-covariate", place=place, last=features - 1)
+    if len(given) == features:
+        raise options.refused(name, "all-covariates")
     wrong = {
         f"mechanism={mechanism!r}, which does not release the whole second moment once": (
             not way.even
@@ -364,8 +393,20 @@ def _covariates(options: Options, features: int, way: Way, mechanism: str) -> tu
     }
     for why, refused in wrong.items():
         if refused:
-            raise options.refused("covariates", "covariates-beside", why=why)
-    return tuple(sorted(int(place) for place in options.covariates))
+            raise options.refused(name, "covariates-beside", why=why)
+    return tuple(sorted(int(place) for place in given))
+
+
+def _check_groups(options: Options, groups: tuple[int, ...]) -> None:
+    """Raise where scores cannot be counted by these groups."""
+    if not groups:
+        return
+    if not options.get("scores", False):
+        raise options.refused("scores_by", "scores-by-without-scores")
+    if options.covariates is not None:
+        raise options.refused("scores_by", "covariates-beside", why="covariates")
+    if not 2 <= len(groups) <= MOST_GROUPS:
+        raise options.refused("scores_by", "score-groups", given=len(groups), most=MOST_GROUPS)
 
 
 def _fractions(plan: Plan, options: Options) -> dict[Step, float]:
@@ -387,6 +428,8 @@ def _fractions(plan: Plan, options: Options) -> dict[Step, float]:
         for step, fraction in (_PURE_FRACTIONS if plan.pure else _FRACTIONS).items()
         if taken[step]
     }
+    if plan.sites:
+        usual["center"] *= OF_SITES
     if not private and "scale" in usual and not joint:
         usual["scale"] /= 2  # there is one histogram then
     if plan.scores and not variance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
@@ -22,14 +22,13 @@ from eigenveil.models.rounds import (
     RoundState,
     find_center,
     find_scales,
+    find_site_means,
     next_round,
 )
 from eigenveil.models.scale import NormScale
-from eigenveil.models.schedule import CENTERED_SCALE, OBSERVED, Step
+from eigenveil.models.schedule import CENTERED_SCALE, OBSERVED
 from eigenveil.moments.histograms import ObservedCounts, ObservedPairs
-from eigenveil.moments.rows import AS_IT_IS, Preparation
-from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.releases import Sharing
+from eigenveil.moments.preparation import Effects
 
 _State = RoundState[Plan]
 
@@ -39,13 +38,10 @@ def private_pca(
     *,
     public_center: NDArray[np.float64] | None = None,
     max_norm: float | None = None,
-    preparation: Preparation = AS_IT_IS,
     variables: NDArray[np.float64] | None = None,
-    budgets: Mapping[Step, StepBudget] | None = None,
-    sharing: Mapping[Step, Sharing] | None = None,
+    **begun: Any,
 ) -> Generator[Round, Answers, PCAFactors]:
-    state = _State(plan, dict(budgets or {}), dict(sharing or {}))
-    state.preparation = replace(preparation, holes=plan.holes)
+    state = _State(plan, **begun)
     found = yield from release_moment(state, public_center, max_norm, variables)
     if found is None:
         return _nothing(state)
@@ -85,9 +81,13 @@ def _release_moment(
     yield from find_scales(state, variables)
     if state.stopped:
         return None
+    if plan.scores_by:  # they are 0 in all rows from here on
+        none = np.zeros((plan.features, len(plan.scores_by)))
+        state.preparation = replace(state.preparation, effects=Effects(plan.scores_by, none))
     scale = yield from find_center(state, public_center)
     if state.stopped:
         return None
+    yield from find_site_means(state, scale)
     scale = yield from find_effects(state, scale)
     if state.stopped:
         return None

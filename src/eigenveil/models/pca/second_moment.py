@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs, left_singular, orthonormal_basis
+from eigenveil.linalg.eigen import (
+    fix_signs,
+    leading_eigenpairs,
+    left_singular,
+    orthonormal_basis,
+    public_basis,
+)
 from eigenveil.models.explained import MeanLeft, of_whole_rows, shrunk
 from eigenveil.models.holes import Corrected, corrected
 from eigenveil.models.pca.adaptive import (
@@ -37,8 +43,9 @@ from eigenveil.models.pca.ways import (
 from eigenveil.models.rounds import Answers, Round, RoundState
 from eigenveil.models.scale import NormScale
 from eigenveil.moments.accumulators import RowSum, SecondMoment, Sketch
+from eigenveil.moments.preparation import Effects
 from eigenveil.moments.release import Release
-from eigenveil.moments.rows import Effects, RowRule
+from eigenveil.moments.rows import RowRule
 
 _State = RoundState[Plan]
 
@@ -75,6 +82,7 @@ def factorised(state: _State, bound: float, beside: Round) -> Generator[Round, A
     plan = state.plan
     precision = state.precision(moment_edge(state)) if plan.precision == "single" else "double"
     rule = state.rule(bound, precision=precision, extra_bits=state.coarser(precision))
+    rule = rule if plan.apart is None else replace(rule, apart=plan.apart)
     if plan.removes_mean:
         mean = RowSum(rule, features=plan.features, count_weight=0.0)
         beside = (state.query(MEAN_LEFT, mean), *beside)
@@ -110,7 +118,7 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     plan = state.plan
     released = yield from _RELEASE[plan.way](state, rule, beside)
     matrix, edge, answers, left = released.matrix, released.edge, released.answers, released.left
-    others = np.setdiff1d(np.arange(plan.features), plan.covariates)
+    others = np.setdiff1d(np.arange(plan.features), plan.aside)
     mended = None
     if state.observed is not None:
         kept = state.observed.kept(known_rows(state, answers))
@@ -118,11 +126,11 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
         matrix, edge = mended.matrix, mended.edge
     if plan.refines_scales and not released.cut_off:
         return _refined(state, replace(released, matrix=matrix, edge=edge), mended)
-    if plan.covariates:  # their columns hold noise alone
+    if plan.aside:  # their columns hold noise alone
         matrix = matrix[np.ix_(others, others)]
     values, found = leading_eigenpairs(matrix, plan.n_components)
     clean = released.clean
-    if mended is None and not plan.covariates and not released.cut_off and clean is None:
+    if mended is None and not plan.aside and not released.cut_off and clean is None:
         clean = once(matrix, edge, components=plan.n_components).matrix
     if clean is not None:
         found = leading_eigenpairs(clean, plan.n_components)[1]
@@ -147,7 +155,7 @@ def _refined(state: _State, released: Released, mended: Corrected | None) -> Fac
     """Components of columns of variance 1; the state's scales and centre become those."""
     plan, first, left = state.plan, state.preparation, released.left
     assert first.scale is not None
-    covariates = np.isin(np.arange(plan.features), plan.covariates)
+    covariates = np.isin(np.arange(plan.features), plan.aside)
     scaled = (first.scale > 0) & ~covariates
     found = correlation_of(
         released.matrix,
@@ -174,8 +182,7 @@ def _refined(state: _State, released: Released, mended: Corrected | None) -> Fac
     state.preparation = replace(
         first, scale=first.scale * found.factors, limit=limit, effects=effects
     )
-    if state.center is not None:
-        state.center = np.where(scaled | covariates, state.center, 0.0) / found.factors
+    state.rescale_centers(np.where(scaled | covariates, 1.0, 0.0) / found.factors)
     return Factorised(
         found.components,
         found.strengths,
@@ -192,11 +199,7 @@ def _refined(state: _State, released: Released, mended: Corrected | None) -> Fac
 
 def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Factorised]:
     plan = state.plan
-    # public and independent of the data: the same for every study of this shape
-    gaussian = np.random.default_rng(plan.features).standard_normal(
-        (plan.features, plan.sketch_columns)
-    )
-    basis = orthonormal_basis(gaussian)
+    basis = public_basis(plan.features, plan.sketch_columns)
     clip = min(1.0, 1.3 * math.sqrt(plan.sketch_columns / plan.features))  # privacy.md, section 6
     answers = yield (state.query("sketch", Sketch(rule, basis, clip=clip)), *beside)
     release, left = answers["sketch"], mean_left(state, answers)
@@ -220,10 +223,7 @@ def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Ans
 
 def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Factorised]:
     plan = state.plan
-    gaussian = np.random.default_rng(plan.features).standard_normal(
-        (plan.features, plan.n_components)
-    )
-    basis = orthonormal_basis(gaussian)
+    basis = public_basis(plan.features, plan.n_components)
     answers: dict[str, Release] = {}
     left: MeanLeft | None = None
     for power_round in range(plan.power_rounds):
@@ -250,7 +250,6 @@ _RELEASE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers,
     ADAPTIVE: twice_released,
 }
 
-
 _FACTORISE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers, Factorised]]] = {
     WHOLE: _whole,
     ADAPTIVE: _whole,
@@ -258,7 +257,6 @@ _FACTORISE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answer
     SKETCH: _sketch,
     POWER: _power,
 }
-
 
 Array = NDArray[np.float64]
 

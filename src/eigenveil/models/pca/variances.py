@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.errors import DataError
 from eigenveil.models import rounds
 from eigenveil.models.explained import (
     Explained,
@@ -40,7 +42,7 @@ _ALL = 0.9
 _ROUNDING = 2.0**-48
 ALL_HIDDEN = (
     "Nothing stands above the noise. Use a larger epsilon, more rows or fewer features; a public "
-    "centre or a public row_bound help, too. 'eigenveil plan' simulates what they show."
+    "centre or a public row_bound help, too."
 )
 """What would do where no component is usable."""
 
@@ -76,6 +78,7 @@ class PCAFactors(rounds.Factors):
     advice: str = ""
     # Effects of the covariates on all columns; `None` where there are none
     covariate_effects: NDArray[np.float64] | None = None
+    site_means: NDArray[np.float64] | None = None  # What the rows of each site were centred by
     # What the second of two releases of the second moment was of; empty where there was one
     adapted: str = ""
     # What it could have been of, and the part of the captured energy that each was predicted to
@@ -83,6 +86,22 @@ class PCAFactors(rounds.Factors):
     predicted_losses: Mapping[str, float] = field(default_factory=dict)
     # Up to where scores are counted along each component, where they are
     score_range: NDArray[np.float64] | None = None
+
+    def first(self, count: int) -> PCAFactors:
+        """Of the first components alone; from 1 to as many as there are.
+
+        Rows that were counted by their scores along more components are not drawn by fewer.
+        """
+        most = len(self.components)
+        if not isinstance(count, Integral) or not 1 <= count <= most:
+            raise DataError("bad-truncation", count=f"{count!r:.40}", most=most)
+        names = ("components", "explained_variance", "explained_variance_ratio", "usable")
+        seen = self.score_range
+        return replace(
+            self,
+            score_range=None if seen is None or len(seen) > count else seen,
+            **{name: getattr(self, name)[:count] for name in names},
+        )
 
 
 @dataclass(frozen=True)
@@ -123,7 +142,9 @@ def explained(state: _State, found: Factorised) -> Generator[Round, Answers, PCA
     total = max(total, float(np.sum(variance)))
     noise_floor = consistent_floor(variance, stands, nominal)
     if found.refined and known:
+        before = total
         variance, total, noise_floor = _of_variance_one(state, variance, total, noise_floor)
+        bound = None if bound is None else bound * math.sqrt(total / before)
     usable = np.asarray(variance > noise_floor)
     seen = np.where(usable, variance, np.nan)
     # what components of noise explain of these rows or others is nothing to advise on
@@ -177,6 +198,8 @@ def _prepared_energies(state: _State, found: Factorised) -> _Energies:
     unit = (found.row_bound or 1.0) ** 2 / rows
     if state.plan.one_pass and found.scale is not None and found.row_bound == 0.0:
         unit *= found.scale.mean_square()  # unit rows have no units of their own
+    if state.plan.one_pass and found.mended is not None:
+        strengths = found.mended.energies(found.components)
     along = strengths * unit
     state.rows = rows
     return _Energies(along, max((found.total or 0.0) * unit, float(np.sum(along))))
@@ -268,11 +291,12 @@ def _of_variance_one(
     """Variances whose total is the number of scaled columns; the state's scales follow."""
     first = state.preparation
     assert first.scale is not None
-    count = np.count_nonzero(np.delete(first.scale, list(state.plan.covariates)))
+    count = np.count_nonzero(np.delete(first.scale, list(state.plan.aside)))
     unit = count / total
-    state.preparation = replace(first, scale=first.scale / math.sqrt(unit))
-    if state.center is not None:
-        state.center = state.center * math.sqrt(unit)
+    # public ranges stay where they are, in other units
+    limit = first.limit * math.sqrt(unit) if state.plan.ranged else first.limit
+    state.preparation = replace(first, scale=first.scale / math.sqrt(unit), limit=limit)
+    state.rescale_centers(math.sqrt(unit))
     return variance * unit, float(count), floor * unit
 
 
@@ -330,5 +354,16 @@ def in_data_units(state: RoundState[Any]) -> dict[str, Any]:
     }
 
 
+def site_means(state: RoundState[Any], units: Mapping[str, Any]) -> NDArray[np.float64] | None:
+    """The centre of each site's rows, shape (S, D), where sites have their own."""
+    if not state.plan.sites:
+        return None
+    if state.site_offsets is None:  # the fit ended before they were released
+        return np.tile(units["mean"], (state.plan.sites, 1))
+    return np.asarray(units["mean"] + state.site_offsets * units["scale"])
+
+
 def data_units(state: _State) -> dict[str, Any]:
-    return in_data_units(state) | {"covariate_effects": effects_in_data_units(state)}
+    units = in_data_units(state)
+    effects = effects_in_data_units(state)
+    return units | {"covariate_effects": effects, "site_means": site_means(state, units)}

@@ -10,13 +10,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from eigenveil.errors import PrivacyError
 from eigenveil.models.schedule import Planned, exactly
 from eigenveil.noise.bingham import check_feasible
 from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
+
+if TYPE_CHECKING:
+    from eigenveil.models.pca.plan import Plan
 
 # Of mu squared, for the first of two releases; where it is of unit rows and decides how long rows
 # are to be in the second. And of what is left, for what is released between them.
@@ -30,25 +33,6 @@ MOMENT, ADAPTED = "second moment", "adapted second moment"
 ADAPTED_NORMS, WHOLE_ENERGIES = "scale of adapted rows", "variance along first directions"
 
 
-class Sized(Protocol):
-    """What a way is chosen for: a plan of PCA."""
-
-    @property
-    def features(self) -> int: ...
-    @property
-    def n_components(self) -> int: ...
-    @property
-    def sketch_columns(self) -> int: ...
-    @property
-    def power_rounds(self) -> int: ...
-    @property
-    def one_pass(self) -> bool: ...
-    @property
-    def pure(self) -> bool: ...
-    @property
-    def row_norm(self) -> str | float: ...
-
-
 class Way(ABC):
     """One way; ``statistic`` is what is released."""
 
@@ -60,29 +44,29 @@ class Way(ABC):
     even: ClassVar[bool] = False
     """Whether that has the same noise in all directions, so that it can be corrected for others."""
 
-    def columns(self, plan: Sized) -> int | None:
+    def columns(self, plan: Plan) -> int | None:
         """Columns of what is released, D rows; ``None`` where it is the whole moment."""
         del plan
         return None
 
     @abstractmethod
-    def values(self, plan: Sized) -> int:
+    def values(self, plan: Plan) -> int:
         """Numbers in all that is released."""
 
-    def largest(self, plan: Sized) -> int:
+    def largest(self, plan: Plan) -> int:
         """Numbers in the largest message of a site."""
         return self.values(plan)
 
-    def seen_columns(self, plan: Sized) -> int:
+    def seen_columns(self, plan: Plan) -> int:
         """Columns of the matrix through which rows are seen; 0 where there is none."""
         return self.columns(plan) or 0
 
-    def adapts(self, plan: Sized) -> bool:
+    def adapts(self, plan: Plan) -> bool:
         """Whether a last release is of rows seen through what the first one shows."""
         del plan
         return False
 
-    def schedule(self, plan: Sized) -> list[Planned]:
+    def schedule(self, plan: Plan) -> list[Planned]:
         """The releases, in order."""
         del plan
         return [Planned(MOMENT, "moment", self.statistic)]
@@ -98,7 +82,7 @@ class Whole(Way):
     statistic = "second-moment"
     whole = even = True
 
-    def values(self, plan: Sized) -> int:
+    def values(self, plan: Plan) -> int:
         return plan.features * (plan.features + 1) // 2
 
 
@@ -111,20 +95,20 @@ class Adaptive(Whole):
 
     even = False
 
-    def values(self, plan: Sized) -> int:
+    def values(self, plan: Plan) -> int:
         return 2 * super().values(plan)
 
-    def largest(self, plan: Sized) -> int:
+    def largest(self, plan: Plan) -> int:
         return super().values(plan)
 
-    def seen_columns(self, plan: Sized) -> int:
+    def seen_columns(self, plan: Plan) -> int:
         return plan.features
 
-    def adapts(self, plan: Sized) -> bool:
+    def adapts(self, plan: Plan) -> bool:
         del plan
         return True
 
-    def schedule(self, plan: Sized) -> list[Planned]:
+    def schedule(self, plan: Plan) -> list[Planned]:
         part = _FIRST_OF_UNIT_ROWS if plan.row_norm == "auto" else _FIRST_LOOK
         left, between = 1.0 - part, []
         if plan.row_norm == "auto":
@@ -162,10 +146,10 @@ class Directions(Way):
     statistic = "bingham-vectors"
     counts = False
 
-    def values(self, plan: Sized) -> int:
+    def values(self, plan: Plan) -> int:
         return plan.features * plan.n_components
 
-    def schedule(self, plan: Sized) -> list[Planned]:
+    def schedule(self, plan: Plan) -> list[Planned]:
         return [Planned(MOMENT, "moment", self.statistic, draws=plan.n_components)]
 
     def check(self, features: int, components: int, *, pure: bool) -> None:
@@ -182,20 +166,20 @@ class RangeSketch(Way):
 
     statistic = "sketch"
 
-    def columns(self, plan: Sized) -> int:
+    def columns(self, plan: Plan) -> int:
         return plan.sketch_columns
 
-    def adapts(self, plan: Sized) -> bool:
+    def adapts(self, plan: Plan) -> bool:
         return not plan.one_pass and not plan.pure
 
-    def values(self, plan: Sized) -> int:
+    def values(self, plan: Plan) -> int:
         inside = plan.sketch_columns * (plan.sketch_columns + 1) // 2 if self.adapts(plan) else 0
         return self.largest(plan) + inside
 
-    def largest(self, plan: Sized) -> int:
+    def largest(self, plan: Plan) -> int:
         return plan.features * plan.sketch_columns
 
-    def schedule(self, plan: Sized) -> list[Planned]:
+    def schedule(self, plan: Plan) -> list[Planned]:
         if not self.adapts(plan):
             return [Planned("sketch", "moment", self.statistic)]
         sizes = exactly(self.values(plan) - self.largest(plan))
@@ -213,13 +197,13 @@ class Power(Way):
     statistic = "sketch"
     counts = False
 
-    def columns(self, plan: Sized) -> int:
+    def columns(self, plan: Plan) -> int:
         return plan.n_components
 
-    def values(self, plan: Sized) -> int:
+    def values(self, plan: Plan) -> int:
         return plan.features * plan.n_components * plan.power_rounds
 
-    def schedule(self, plan: Sized) -> list[Planned]:
+    def schedule(self, plan: Plan) -> list[Planned]:
         fraction = 1.0 / plan.power_rounds
         return [
             Planned(f"power round {power_round + 1}", "moment", self.statistic, fraction=fraction)

@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from eigenveil.errors import DataError, PrivacyError
+from eigenveil.models.callers import warn_of_callers
 from eigenveil.models.constraints import Configured
 from eigenveil.models.driver import LedgerPlace, begin_charges, warn_owner
 from eigenveil.models.pca.estimator import FittedPCA
-from eigenveil.models.result import EstimatorSpec, Result
-from eigenveil.models.stored import noise_source
+from eigenveil.models.result import EstimatorSpec
 from eigenveil.models.streaming.state import StreamState, make_stream_plan
 from eigenveil.models.table_fit import public_columns
 from eigenveil.moments.source import RowSource
+from eigenveil.noise.source import noise_source
 from eigenveil.origins import Origin
 from eigenveil.tables.adapters import adapter
 from eigenveil.tables.adapters.base import FLOATS, Adapter, array_rows
@@ -84,7 +85,7 @@ n_samples_, guarantee_, certificate_
 
     def __init__(
         self,
-        n_components: int | float | str = 2,
+        n_components: int | float | str | None = 2,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -101,6 +102,7 @@ n_samples_, guarantee_, certificate_
         ranges: ArrayLike | None = None,
         precision: str = "double",
         whiten: bool = False,
+        missing: str = "leave-out",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
         ledger: LedgerPlace | None = None,
@@ -115,7 +117,9 @@ n_samples_, guarantee_, certificate_
             raise AttributeError("blocks_: there is no stream yet")
         return self._stream.blocks
 
-    def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None, **others: object
+    ) -> Self:
         """A new stream of one block, the rows of ``X``, released; ``groups`` are their units.
 
         That there is at least one row is taken for public.
@@ -126,12 +130,14 @@ n_samples_, guarantee_, certificate_
             As :meth:`partial_fit` and :meth:`release`; an older result is left as it was.
         """
         del y
+        self._refuse_others(others)
+        warn_of_callers(of_units=not (self.unit is None and groups is None))
         table, ids = self._without_units(X, groups)
         array, names = table.checked(self)
         rows = array_rows(array, names, ids)
         stream = self._started(rows)
         try:
-            invalid = stream.add(rows, keep=_nowhere)
+            invalid = stream.add(rows, keep=lambda _: None)
             result = stream.end()
             if self._stream is not None:
                 self._stream.abandon()
@@ -146,7 +152,7 @@ n_samples_, guarantee_, certificate_
         return self
 
     def partial_fit(
-        self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None
+        self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None, **others: object
     ) -> Self:
         """Add a block of rows, shape (n, n_features); under continual release, and release it.
 
@@ -166,6 +172,7 @@ n_samples_, guarantee_, certificate_
             file, belongs to another process, or its horizon is over.
         """
         del y
+        self._refuse_others(others)
         return self._add(X, groups=groups)
 
     def _without_units(self, X: ArrayLike, groups: ArrayLike | None) -> tuple[Adapter, Any]:
@@ -228,7 +235,7 @@ n_samples_, guarantee_, certificate_
             return self
         mine = self._stream or self._begun(theirs.plan.features, theirs.names)
         if mine.names is not None and theirs.names is not None and mine.names != theirs.names:
-            raise _other_columns()
+            raise DataError("streams-differ")
         before = mine.blocks
         try:
             mine.merge(theirs)
@@ -290,7 +297,7 @@ n_samples_, guarantee_, certificate_
     def _begun(self, features: int, names: tuple[str, ...] | None) -> StreamState:
         options = self._options()
         spec = EstimatorSpec.by(self)
-        public, _ = public_columns(options, features)
+        public, _ = public_columns(options, features, names)
         plan = make_stream_plan(options, features=features)
         source = noise_source(options.random_state)
         plan = plan.drawn_from(secure=source.secure)
@@ -300,10 +307,6 @@ n_samples_, guarantee_, certificate_
         except BaseException:
             charges.end("stopped")
             raise
-
-
-def _nowhere(result: Result) -> None:
-    del result
 
 
 def _first_block(
@@ -329,7 +332,7 @@ def _next_block(
     if names is not None:
         rows = _first_block(estimator, table, names, ids, origin)
         if (rows.features, tuple(names)) != estimator._columns("n_features_in_"):
-            raise _other_columns()
+            raise DataError("streams-differ")
         return rows
     genes = None if estimator._result is None else estimator._result.names
     array = table.numbers().matrix(
@@ -344,7 +347,3 @@ def _next_block(
     found = getattr(estimator, "feature_names_in_", None)
     columns = None if found is None else [str(name) for name in found]
     return array_rows(array, columns, ids, origin=origin)
-
-
-def _other_columns() -> DataError:
-    return DataError("streams-differ")

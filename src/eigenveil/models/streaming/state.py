@@ -23,11 +23,11 @@ from eigenveil.models.pca.rounds import private_pca
 from eigenveil.models.pca.variances import PCAFactors
 from eigenveil.models.result import EstimatorSpec, Result
 from eigenveil.models.rounds import Answers, Round
-from eigenveil.models.schedule import Step
+from eigenveil.models.schedule import COUNTS_OF_HOLES, Step
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.engine import Findings, InvalidRows
+from eigenveil.moments.preparation import AS_IT_IS, Preparation
 from eigenveil.moments.release import Release
-from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.moments.source import RowSource
 from eigenveil.moments.stream_sums import DiscountedSum, PrefixSum
 from eigenveil.noise.source import RandomSource
@@ -80,11 +80,19 @@ class StreamPlan(Plan):
         }
 
 
+def _fractions(table: Plan) -> dict[Step, float]:
+    """Shares of a stream's steps; counts of observed entries have the share of one table's."""
+    counts = table.fractions.get("missing", 0.0)
+    found = {step: (1.0 - counts) * fraction for step, fraction in _FRACTIONS.items()}
+    return {"missing": counts, **found} if counts else found
+
+
 def make_stream_plan(options: Options, *, features: int, noise_draws: int = 1) -> StreamPlan:
     """Settle every choice that the options of a private stream leave open.
 
     Where the columns of a sketch are not given, the whole second moment is summed up while its
     triangle has at most 2**20 values (D <= 1447), and a sketch of 4 columns a component beyond.
+    What corrects for missing entries is the whole second moment at any width.
     """
     factor = _factor(options)
     if factor is not None and options.unit is not None and options.adjacency == "replace-one":
@@ -92,11 +100,12 @@ def make_stream_plan(options: Options, *, features: int, noise_draws: int = 1) -
     if options.publish == "blocks" and options.unit is not None:
         raise PrivacyError("units-in-blocks")
     whole = features * (features + 1) // 2
-    sketched = whole > _MOST_VALUES or options.given_columns is not None
+    corrects = options.missing in COUNTS_OF_HOLES
+    sketched = options.given_columns is not None or (whole > _MOST_VALUES and not corrects)
     noise = STATISTICS["second-moment"].usual(pure=options.delta == 0).name
     table = options.on("table", mechanism="sketch" if sketched else noise)
     plan = make_plan(table, features=features, noise_draws=noise_draws)
-    settled = plan.model_dump() | {"fractions": dict(_FRACTIONS)}
+    settled = plan.model_dump() | {"fractions": _fractions(plan)}
     horizon = None if options.horizon is None else int(options.horizon)
     return StreamPlan(
         **settled,
@@ -384,6 +393,7 @@ class StreamState:
             names=self.names,
             secure=self._secure,
             counted=self._counted,
+            together=self._charges.together(),
         )
 
     def _empty(self, standing: Standing) -> None:
@@ -412,6 +422,7 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _first_difference(first: StreamPlan, second: StreamPlan) -> str:
     mine, theirs = first.model_dump(), second.model_dump()
+    mine["fractions"] = mine.pop("fractions")  # last: they follow from the others
     for name, value in mine.items():
         if value != theirs[name]:
             return f"{name} is {value!r} here and {theirs[name]!r} there"

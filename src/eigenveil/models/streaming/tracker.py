@@ -15,6 +15,7 @@ from eigenveil.errors import DataError
 from eigenveil.linalg.eigen import fix_signs
 from eigenveil.linalg.subspace import Subspace
 from eigenveil.models.constraints import Configured
+from eigenveil.models.holes import scores_of_observed
 from eigenveil.models.streaming.tracking import Rule, Tracked, Tracker
 from eigenveil.origins import Origin
 from eigenveil.tables.adapters import validated
@@ -24,31 +25,50 @@ FLOATS = (np.float64, np.float32)
 _CHUNK = 4096
 
 
-def check_finite(rows: NDArray[Any], names: Sequence[str] | None = None) -> None:
-    """Raise for rows with NaN, infinite or overflowing values; one pass without a copy."""
+def usable(rows: NDArray[Any], missing: str, names: Sequence[str] | None = None) -> NDArray[Any]:
+    """Rows that can be tracked: of those with missing entries the ones that are to be filled.
+
+    Raises for infinite and overflowing values, and for NaN where these are refused; one pass
+    without a copy where nothing is missing.
+    """
+    if _are_finite(rows):
+        return rows
+    holes = np.isnan(rows)
+    if missing != "refuse" and holes.any():
+        left_out = holes.any(axis=1) if missing == "leave-out" else holes.all(axis=1)
+        check_finite(np.where(holes, 0, rows), names)
+        return np.asarray(rows[~left_out])
+    check_finite(rows, names)
+    return rows
+
+
+def _are_finite(rows: NDArray[Any]) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):
         total = sum(
             float(np.vdot(rows[start : start + _CHUNK], rows[start : start + _CHUNK]))
             for start in range(0, rows.shape[0], _CHUNK)
         )
-        if np.isfinite(total):
-            return
-        bad = np.argwhere(~np.isfinite(rows))
-        if bad.size:
-            row, column = (int(place) for place in bad[0])
-            raise DataError(
-                "not-finite",
-                place=f"The block's {Origin().cell(row, column, names)}",
-                value=rows[row, column],
-            )
-        if rows.dtype != np.float64:  # only the check in single precision overflowed
-            return
-    raise DataError("overflow")
+    return bool(np.isfinite(total))
+
+
+def check_finite(rows: NDArray[Any], names: Sequence[str] | None = None) -> None:
+    """Raise for rows with NaN, infinite or overflowing values."""
+    if _are_finite(rows):
+        return
+    bad = np.argwhere(~np.isfinite(rows))
+    if bad.size:
+        row, column = (int(place) for place in bad[0])
+        place = f"The block's {Origin().cell(row, column, names)}"
+        if np.isnan(rows[row, column]):
+            raise DataError("missing-value", place=place)
+        raise DataError("not-finite", place=place, value=rows[row, column])
+    if rows.dtype == np.float64:  # else only the check in single precision overflowed
+        raise DataError("overflow")
 
 
 def check_alike(mine: Rule, theirs: Rule) -> None:
     """Raise where two states were not folded by the same centre and forgetting."""
-    for name in ("center", "forgetting"):
+    for name in ("center", "forgetting", "missing"):
         own, other = getattr(mine, name), getattr(theirs, name)
         if own != other:
             raise DataError("merge-settings", name=name, own=own, other=other)
@@ -68,7 +88,6 @@ def check_features(mine: Any, theirs: Any) -> None:
 
 
 # -- StreamingPCA: the leading directions of a stream in bounded memory, not private (paper 002).
-
 
 _BLOCK = 25
 
@@ -140,10 +159,11 @@ class StreamingPCA(
         forgetting: float = 1.0,
         n_oversamples: int = 10,
         center: bool = False,
+        missing: str = "refuse",
     ) -> None:
         self._take(locals())
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, **others: object) -> Self:
         """Forget what was tracked and start anew with the rows ``X``, (n_samples, n_features).
 
         Raises
@@ -152,22 +172,25 @@ class StreamingPCA(
             As for :meth:`partial_fit`.
         """
         del y
+        self._refuse_others(others)
         self.__dict__.pop("_tracker", None)
         rule = self._rule()
-        rows = self._validated(X, reset=True)
+        rows = self._validated(X, rule, reset=True)
         self._tracker = self._new_tracker(rows.shape[1], rule)
         self._tracker.push(rows)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
+    def partial_fit(self, X: ArrayLike, y: object = None, **others: object) -> Self:
         """Take further rows, (n_samples, n_features), dense, one or more.
 
         Raises
         ------
         DataError
             When the rows cannot be used: none at all, another number of features, NaN or infinite
-            values, sparse; or when a setting is out of range. Nothing was taken then.
+            values (``missing`` says what becomes of NaN), sparse; or when a setting is out of
+            range. Nothing was taken then.
         """
+        self._refuse_others(others)
         if not self.__sklearn_is_fitted__():
             return self.fit(X, y)
         if (
@@ -178,10 +201,9 @@ class StreamingPCA(
             and X.shape[1] == self.n_features_in_
             and not hasattr(self, "feature_names_in_")
         ):  # scikit-learn's own checks take longer than folding a small block
-            check_finite(X)
-            rows: NDArray[Any] = X
+            rows = usable(X, self._tracker.rule.missing)
         else:
-            rows = self._validated(X, reset=False)
+            rows = self._validated(X, self._tracker.rule, reset=False)
         self._tracker.push(rows)
         return self
 
@@ -196,8 +218,8 @@ class StreamingPCA(
         Raises
         ------
         DataError
-            When the other is no StreamingPCA, or differs in features, their names, ``center`` or
-            ``forgetting``.
+            When the other is no StreamingPCA, or differs in features, their names, ``center``,
+            ``forgetting`` or ``missing``.
         """
         if not isinstance(other, StreamingPCA):
             raise DataError("merge-kind", kind=type(other).__name__, own="StreamingPCA")
@@ -216,12 +238,21 @@ class StreamingPCA(
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Scores of the rows of ``X`` along the components, shape (n_samples, r)."""
+        """Scores of the rows of ``X`` along the components, shape (n_samples, r).
+
+        With ``missing="fill"`` by least squares on the entries that a row has.
+        """
         check_is_fitted(self)
-        array = validated(self, X, dtype=FLOATS, reset=False)
+        holes = "allow-nan" if self._tracker.rule.missing == "fill" else True
+        array = validated(self, X, dtype=FLOATS, reset=False, ensure_all_finite=holes)
         components = self.components_.astype(array.dtype, copy=False)
         offset = (self.mean_ @ self.components_.T).astype(array.dtype, copy=False)
-        return np.asarray(array @ components.T - offset)
+        scores = np.asarray(array @ components.T - offset)
+        holed = np.isnan(scores).any(axis=1)
+        if holed.any():
+            residuals = array[holed].astype(np.float64) - self.mean_
+            scores[holed] = scores_of_observed(residuals, self.components_)
+        return scores
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
         """Rows in the original space of scores ``X``, shape (n_samples, n_features)."""
@@ -286,6 +317,7 @@ class StreamingPCA(
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.allow_nan = self.missing == "fill"
         return tags
 
     def _read(self) -> Tracked:
@@ -301,6 +333,7 @@ class StreamingPCA(
             None if adaptive is None else (float(adaptive[0]), float(adaptive[1])),
             float(options.forgetting),
             bool(options.center),
+            options.missing,
         )
 
     def _rule_in_force(self) -> Rule:
@@ -314,7 +347,7 @@ class StreamingPCA(
             )
         return Tracker(features=features, rank=int(self.n_components), rule=rule)
 
-    def _validated(self, X: ArrayLike, *, reset: bool) -> NDArray[Any]:
+    def _validated(self, X: ArrayLike, rule: Rule, *, reset: bool) -> NDArray[Any]:
         if scipy.sparse.issparse(X):
             raise DataError("sparse-rows")
         rows = validated(self, X, dtype=FLOATS, reset=reset, ensure_all_finite=False)
@@ -322,8 +355,8 @@ class StreamingPCA(
             names = getattr(self, "feature_names_in_", None)
             check_names("The frame", names)
             check_identifiers("The frame", None if names is None else [str(n) for n in names])
-        check_finite(rows, getattr(self, "feature_names_in_", None))
-        return np.asarray(rows)
+        found = usable(rows, rule.missing, getattr(self, "feature_names_in_", None))
+        return np.asarray(found)
 
 
 def _shares(tracked: Tracked, total: float) -> NDArray[np.float64]:

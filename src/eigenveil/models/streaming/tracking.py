@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from eigenveil.linalg.eigen import single_threaded_blas
 from eigenveil.linalg.subspace import Subspace, adjust_rank, append
+from eigenveil.models.holes import scores_of_observed
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Rule:
     adaptive_rank: tuple[float, float] | None
     forgetting: float  # What the old strengths are multiplied by at every block
     center: bool  # Whether the mean is tracked
+    # What becomes of rows with missing entries: "refuse", "leave-out" or "fill"
+    missing: str = "refuse"
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,52 @@ def nothing_tracked(*, features: int, rank: int) -> Tracked:
     return Tracked(empty, rank, np.zeros(features))
 
 
+# A block's missing entries are filled anew from what the block was folded into, until they change
+# by no more than this part: twice in most blocks, more often in the first ones.
+_SETTLED, _MOST_FILLS = 1e-2, 30
+
+
 def fold(tracked: Tracked, rows: NDArray[np.floating], rule: Rule) -> Tracked:
-    """SSVD_r of what is tracked and a block of rows, (b, D); the rank stays.
+    """SSVD_r of what is tracked and a block of rows, (b, D), that is filled; the rank stays."""
+    missing = np.isnan(rows) if rule.missing == "fill" else np.zeros(0, np.bool_)
+    if not missing.any():
+        return _folded(tracked, rows, rule)
+    found = tracked
+    if rule.center and tracked.weight == 0:
+        known = np.maximum(1, np.count_nonzero(~missing, axis=0))
+        found = replace(tracked, mean=np.where(missing, 0.0, rows).sum(axis=0) / known)
+    whole = filled(found, rows, missing)
+    for _ in range(_MOST_FILLS):
+        found, before = _folded(tracked, whole, rule), whole
+        whole = filled(found, rows, missing)
+        if np.linalg.norm(whole - before) <= _SETTLED * np.linalg.norm(whole[missing]):
+            break
+    return found
+
+
+def filled(
+    tracked: Tracked, rows: NDArray[np.floating], missing: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Rows with the means that their missing entries have, given the others and what is tracked.
+
+    Those of a normal law with the tracked directions' variances, and what is left of the energy
+    spread evenly over all other directions (Tipping and Bishop 1999, "Probabilistic principal
+    component analysis"): ridge regression on the observed entries. Incremental SVD of rows that
+    are filled without the ridge is of Balzano and Wright (2013, "On GROUSE and incremental SVD").
+    """
+    strengths = tracked.released.strengths
+    strong = strengths > 0
+    if not strong.any():
+        return np.where(missing, tracked.mean, rows)
+    directions, squares = tracked.released.basis.T[strong], strengths[strong] ** 2
+    left = max(0.0, tracked.energy - float(np.sum(squares)))
+    ridge = left / max(1, tracked.features - squares.size) / squares
+    scores = scores_of_observed(rows - tracked.mean, directions, ridge)
+    return np.where(missing, tracked.mean + scores @ directions, rows)
+
+
+def _folded(tracked: Tracked, rows: NDArray[np.floating], rule: Rule) -> Tracked:
+    """The same of rows with all entries.
 
     With a mean, the block about its own mean and one row more are folded: the difference of the
     two means, as long as makes the scatter about the mean of all rows exact (Ross, Lim, Lin and

@@ -396,7 +396,6 @@ def recover(
 
 # -- Fewer components above the noise than were requested: what is left, and what would do.
 
-
 NO_COMPONENT = (
     "No component stands above the noise. Give more rows, a larger epsilon, or features in which "
     "the groups differ more."

@@ -25,6 +25,7 @@ from eigenveil.models.topics.dirichlet import proportions
 from eigenveil.models.topics.fitted import TopicFactors
 from eigenveil.models.topics.intervals import of_topics
 from eigenveil.models.topics.plan import TopicPlan
+from eigenveil.tables.adapters.texts import counted
 
 # A topic's smallest probability, as a part of an even one: a word that noise left out of a topic
 # must not rule the topic out.
@@ -59,7 +60,9 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
         return self.topics_
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Topic proportions of the documents of ``X``.
+        """Topic proportions of the documents of ``X``: counts of words, or texts.
+
+        The words of texts are those of ``feature_names_in_``.
 
         Where a document has one topic (``alpha0=0``), the posterior probability of each topic;
         else the expected share of each topic in the document, by variational inference from the
@@ -83,6 +86,10 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
         """Average log-probability of a document."""
         del y
         return float(np.mean(self.score_samples(X)))
+
+    def _new_rows(self, X: ArrayLike, **checks: Any) -> Any:
+        names = self._check_fitted().names
+        return super()._new_rows(X if names is None else counted(X, names), **checks)
 
     def _beside(self, rows: Any) -> BesideExact:
         return beside_topics(self, rows)
@@ -146,12 +153,11 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # a document with a negative count is not valid, which need be no error
-        tags.input_tags.positive_only = not tags.input_tags.allow_nan
+        tags.input_tags.positive_only = not hasattr(self, "epsilon")
         return tags
 
 
 # -- A result beside the rows themselves.
-
 
 _ABOUTS = {
     "weight": "released weight",
@@ -297,6 +303,13 @@ class PrivateTopicModel(TableFit, FittedTopics):
     (3, 12)
     >>> bool(abs(model.topics_.sum(axis=1) - 1.0).max() < 1e-9)
     True
+
+    Texts are counted by a public list of words:
+
+    >>> texts = ["fever and cough", "a broken leg", "the leg hurts", "cough, no fever"] * 5000
+    >>> model = PrivateTopicModel(2, vocabulary=["broken", "cough", "fever", "leg"], epsilon=4.0)
+    >>> len(model.fit(texts).transform(["a cough"]))
+    1
     """
 
     _TASK = "topic-model"
@@ -311,6 +324,7 @@ class PrivateTopicModel(TableFit, FittedTopics):
         adjacency: str = "add-remove",
         unit: str | None = None,
         max_rows_per_unit: int = 1,
+        vocabulary: Sequence[str] | None = None,
         pair: str = "auto",
         alpha0: float = 0.0,
         clip_documents: bool = True,

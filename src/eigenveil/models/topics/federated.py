@@ -27,8 +27,8 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
     topics_, components_, weights_, concentration_, n_components_, strengths_, noise_floor_, \
 converged_, guarantee_, certificate_
         As of :class:`eigenveil.PrivateTopicModel`; ``guarantee_`` is the one that was requested.
-        Weights count the documents of a site with a smaller target less.
-    views_, traffic_, study_, choice_, missing_
+        Weights count the documents of a site as the study does.
+    views_, site_guarantees_, traffic_, study_, choice_, missing_
         As of :class:`eigenveil.FederatedPCA`.
 
     Notes
@@ -74,6 +74,7 @@ converged_, guarantee_, certificate_
         sketch_size: int | None = None,
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
+        weights: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:

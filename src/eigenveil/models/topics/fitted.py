@@ -34,22 +34,17 @@ from eigenveil.privacy.statistics import tensor_size
 # A topic is left out whose part of the pair moment is less than this of what noise alone shows.
 _LEFT = 0.5
 
-
 # Whitened, noise may be this part of a component's eigenvalue.
 _DROWNED = 0.5
-
 
 # Deviations of noise that about one in a hundred values exceeds.
 _AT_MOST = 2.33
 
-
 # Deviations of noise by which a sum is clearly another.
 _CLEARLY = 4.0
 
-
 # Values of alpha0 that are tried where it is to be found.
 _ALPHA0 = (0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0, 25.0, 50.0)
-
 
 # Half the weighted squares of a triple moment's entries, one half each where noise is all there is,
 # are no reason to refuse topics up to so much an entry; beyond, if they are so many times what a
@@ -101,11 +96,7 @@ class TopicReleases:
 
 
 def _corrected(
-    plan: TopicPlan,
-    pairs: ReleasedMoment,
-    pair: PairMoment,
-    triples: Triples,
-    alpha0: float,
+    plan: TopicPlan, pairs: ReleasedMoment, pair: PairMoment, triples: Triples, alpha0: float
 ) -> tuple[PairMoment, NDArray[np.float64], float, float | None]:
     """Both moments as documents of one topic would have them, the triples' noise, and documents."""
     seen, rows, noise = triples.values, triples.rows, triples.noise

@@ -9,7 +9,7 @@ documents contribute.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.models.rounds import Answers, Round, RoundState
-from eigenveil.models.schedule import Step
 from eigenveil.models.shapes import SMALLEST_CLIP
 from eigenveil.models.tensors.whitening import (
     Bulk,
@@ -41,8 +40,6 @@ from eigenveil.moments.documents.pairs import DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.sums import ClippedSum, DocumentNorms, WordShares
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.histograms import BINS, bin_upper_edges
-from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.releases import Sharing
 
 # Contributions above one of these quantiles of their norms are clipped, if that takes off half or
 # more.
@@ -64,9 +61,8 @@ def private_topics(
     plan: TopicPlan,
     *,
     public_center: None = None,
-    budgets: Mapping[Step, StepBudget] | None = None,
-    sharing: Mapping[Step, Sharing] | None = None,
     keep_all: bool = False,
+    **begun: Any,
 ) -> Generator[Round, Answers, TopicFactors]:
     """The rounds of a fit; ``keep_all`` takes all topics, below the noise as well: for forecasts.
 
@@ -75,7 +71,7 @@ def private_topics(
     ``public_center`` is as of the other tasks and changes nothing.
     """
     del public_center
-    state = _State(plan, dict(budgets or {}), dict(sharing or {}))
+    state = _State(plan, **begun)
     found = yield from released_moments(state, keep_all=keep_all)
     if found.pair is None or found.triples is None:
         return without_topics(plan, found.pairs)

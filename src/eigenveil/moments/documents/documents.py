@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.moments.norms import FloatArray
-from eigenveil.moments.rows import AS_IT_IS, Block, InvalidPlace, Precision, Preparation, RowWeights
+from eigenveil.moments.preparation import AS_IT_IS, Preparation
+from eigenveil.moments.rows import Block, InvalidPlace, Precision, RowWeights
 from eigenveil.moments.source import RowsOf, RowSource, SparseRows, block_rows
 from eigenveil.origins import Origin
 

@@ -23,6 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from eigenveil.errors import OutputError, ProtocolError, of_system
+from eigenveil.files import cannot_write
 from eigenveil.network.mailbox import LARGEST, check_recipient, digest_of
 
 _log = logging.getLogger(__name__)
@@ -273,7 +274,7 @@ class MailStore:
         try:
             self._read()
         except OSError as problem:
-            raise _cannot_write(folder, problem) from None
+            raise cannot_write(folder, problem) from None
 
     def _read(self) -> None:
         self._scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -321,7 +322,7 @@ class MailStore:
         except OSError as problem:
             if isinstance(problem, OutputError):
                 raise
-            raise _cannot_write(self._folder, problem) from None
+            raise cannot_write(self._folder, problem) from None
         finally:
             scratch.unlink(missing_ok=True)
 
@@ -420,7 +421,3 @@ def read(mail: Mail) -> bytes | None:
 
 def _key(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:32]
-
-
-def _cannot_write(folder: Path, problem: OSError) -> OutputError:
-    return OutputError("cannot-write", path=folder, reason=of_system(problem))

@@ -1,8 +1,7 @@
 """Shelves of mail: boxes of files in a folder of this machine, often on a share, or in a store.
 
 ``BOX/<SHA-256>.eve`` is an envelope. It is written under another name, forced to the disk and
-renamed; a store takes it whole, if it is not there. Whatever else is in a box is ignored and
-counted.
+renamed; a store takes it whole, if it is not there. Whatever else is in a box is ignored.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ class Shelf(Protocol):
 
     shown: str
     pace: tuple[float, float]  # seconds between two looks: at first, and at most
-    ignored: int  # files at the last look that are no mail
 
     def found(self, box: str) -> Iterator[MailFile]:
         """The envelopes in a box, in any order."""
@@ -72,11 +70,10 @@ class LocalShelf:
     pace = (0.05, 0.5)
 
     def __init__(self, root: Path) -> None:
-        self.root, self.shown, self.ignored = root, str(root), 0
+        self.root, self.shown = root, str(root)
 
     def found(self, box: str) -> Iterator[MailFile]:
         with self._asked(), self._opened(box) as folder:
-            self.ignored = 0
             if folder is None:
                 return
             with os.scandir(folder) as entries:
@@ -86,12 +83,13 @@ class LocalShelf:
                         about = entry.stat(follow_symlinks=False)
                         if named and stat.S_ISREG(about.st_mode) and 0 < about.st_size <= LARGEST:
                             yield MailFile(about.st_mtime_ns, named[1], about.st_size)
-                        elif _SCRATCH.fullmatch(entry.name) and stat.S_ISREG(about.st_mode):
-                            if time.time() - about.st_mtime > OLD_SCRATCH:
-                                with suppress(OSError):
-                                    os.unlink(entry.name, dir_fd=folder)
-                        else:
-                            self.ignored += 1
+                        elif (
+                            _SCRATCH.fullmatch(entry.name)
+                            and stat.S_ISREG(about.st_mode)
+                            and time.time() - about.st_mtime > OLD_SCRATCH
+                        ):
+                            with suppress(OSError):
+                                os.unlink(entry.name, dir_fd=folder)
 
     def read(self, box: str, found: MailFile) -> bytes | None:
         with self._asked(), self._opened(box) as folder:
@@ -210,7 +208,7 @@ class StoreShelf:
         parts = urlsplit(url)
         if parts.password is not None or parts.query or parts.fragment:
             raise DataError("options-in-address", address=f"{parts.scheme}://{parts.hostname}")
-        self.shown, self.ignored, self._scheme = url.rstrip("/"), 0, parts.scheme.lower()
+        self.shown, self._scheme = url.rstrip("/"), parts.scheme.lower()
         self._files: Any = None
         self._root, self._there = "", False
         self._connected()
@@ -269,14 +267,11 @@ class StoreShelf:
                 entries = []
                 if self._scheme in _WHOLE and self._scheme != "memory":
                     self._check_bucket(files)
-        self.ignored = 0
         for entry in entries:
             named = _MAIL.fullmatch(str(entry["name"]).rpartition("/")[2])
             size = entry.get("size")
             if named and entry.get("type") == "file" and size and 0 < size <= LARGEST:
                 yield MailFile(_changed(entry), named[1], size)
-            else:
-                self.ignored += 1
 
     def read(self, box: str, found: MailFile) -> bytes | None:
         path = self._path(box, found.digest + ENDING)

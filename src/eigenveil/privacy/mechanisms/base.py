@@ -53,12 +53,10 @@ class Mechanism(ABC):
 
     def spread(self, scale: float, size: int, rows: int) -> float:
         """Typical size of one coordinate's noise, for ``size`` coordinates in ``rows`` rows."""
-        del size, rows
         return scale
 
     def finest_grid(self, scale: float) -> int | None:
         """Exponent of the finest grid on which its noise is computed; ``None``: any will do."""
-        del scale
         return None
 
     def fixed_grid(self) -> int | None:
@@ -67,7 +65,6 @@ class Mechanism(ABC):
 
     def deviation(self, noise: Noise, rows: int) -> float:
         """Standard deviation of a coordinate; ``rows`` is the statistic's side."""
-        del rows
         return noise.scale
 
     def sigma(self, noise: Noise, rows: int) -> float:
@@ -94,19 +91,16 @@ class Mechanism(ABC):
 
     def parts_drawn(self, parties: int, noise_parts: int, rows: int) -> float:
         """What ``parties`` draw, one of ``noise_parts`` each, over the whole noise: variances."""
-        del rows
         return parties / noise_parts
 
     def part(self, scale: float, rows: int, noise_parts: int) -> str:
         """What each party draws, in a sentence's end."""
-        del rows, noise_parts
         return f"a share of a vector, scale {scale:.4g} of a row's largest"
 
     # -- what an adversary makes of it
 
     def test_of(self, one: FloatArray, two: FloatArray) -> str:
         """The statistic of :meth:`distinguished`, in words."""
-        del one, two
         return self.test
 
     def distinguished(self, values: FloatArray, one: FloatArray, two: FloatArray) -> FloatArray:

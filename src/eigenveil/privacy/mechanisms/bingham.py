@@ -32,7 +32,6 @@ class Bingham(Mechanism):
 
     def sampling_error(self, noise: Noise, *, copies: int, blocks: int) -> SamplingError:
         """None: ideal arithmetic is assumed, and stated in a caveat."""
-        del noise, copies, blocks
         return SamplingError(0.0, 0.0)
 
     def fixed_grid(self) -> int:
@@ -40,5 +39,4 @@ class Bingham(Mechanism):
 
     def growth(self, rows: int, before: int, columns: int | None) -> float:
         """As that of Gaussian noise: it is simulated for so few features that it hardly grows."""
-        del columns
         return math.sqrt(rows / before)

@@ -44,15 +44,12 @@ class Laplace(Mechanism):
         )
 
     def deviation(self, noise: Noise, rows: int) -> float:
-        del rows
         return noise.scale * math.sqrt(2.0)
 
     def sigma(self, noise: Noise, rows: int) -> float:
-        del rows
         return noise.scale
 
     def growth(self, rows: int, before: int, columns: int | None) -> float:
-        del columns
         return math.sqrt(rows / before)
 
     def distinguished(self, values: FloatArray, one: FloatArray, two: FloatArray) -> FloatArray:

@@ -33,7 +33,6 @@ class Vector(Mechanism):
 
     def sampling_error(self, noise: Noise, *, copies: int, blocks: int) -> SamplingError:
         """That of the lattice, where the mixed-in normals count too; it is exact otherwise."""
-        del blocks
         assert noise.grid is not None
         if noise.noise_parts > 1:
             steps = math.ldexp(noise.scale, -noise.grid)
@@ -41,16 +40,13 @@ class Vector(Mechanism):
         return lattice_error(2 * noise.size + 1, steps_a_scale=math.inf)
 
     def spread(self, scale: float, size: int, rows: int) -> float:
-        del rows
         return scale * math.sqrt(size + 1)
 
     def deviation(self, noise: Noise, rows: int) -> float:
-        del rows
         return noise.scale * math.sqrt(noise.size + 1)
 
     def sigma(self, noise: Noise, rows: int) -> float:
         """That of a Gaussian matrix of the same length."""
-        del rows
         return noise.scale * math.sqrt(noise.size)
 
     def squared_length(self, expected: float, size: int, tail: float) -> float:

@@ -51,7 +51,6 @@ class Wishart(Mechanism):
         # in units of the product's rounding, an entry has deviation 2**46 sqrt(2 (D + 1)) or more
         # and is off by at most `off`; the smoothing noise has a 64th of it, off the diagonal 2**0.5
         # less
-        del copies, blocks
         assert noise.grid is not None
         size, noise_parts = noise.size, noise.noise_parts
         steps = math.ldexp(noise.scale, -noise.grid)
@@ -78,7 +77,6 @@ class Wishart(Mechanism):
         return SamplingError(hidden + drawn.log_ratio, drawn.distance)
 
     def spread(self, scale: float, size: int, rows: int) -> float:
-        del size
         return scale * math.sqrt(2 * rows)
 
     def finest_grid(self, scale: float) -> int:
@@ -90,11 +88,9 @@ class Wishart(Mechanism):
 
     def edge(self, noise: Noise, rows: int, columns: int) -> float:
         """Of the free difference: 3.33 D times the scale."""
-        del columns
         return _EDGE * rows * noise.scale
 
     def growth(self, rows: int, before: int, columns: int | None) -> float:
-        del columns
         return rows / before
 
     def parts_drawn(self, parties: int, noise_parts: int, rows: int) -> float:
@@ -103,7 +99,6 @@ class Wishart(Mechanism):
         return parties * math.ceil(needed / noise_parts) / needed
 
     def part(self, scale: float, rows: int, noise_parts: int) -> str:
-        del scale
         columns = rows + 1
         each = math.ceil(columns / noise_parts)
         return f"{each} of {columns} columns of either half of the Wishart difference"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
+import eigenveil
+from eigenveil.errors import DataError
 from eigenveil.moments.source import RowSource
 from eigenveil.tables.adapters.anndata import CellTable
 from eigenveil.tables.adapters.array import ArrayTable, SparseTable
-from eigenveil.tables.adapters.base import Adapter
+from eigenveil.tables.adapters.base import Adapter, Asked
 from eigenveil.tables.adapters.dask import DaskTable
 from eigenveil.tables.adapters.frame import FrameRows, FrameTable
 from eigenveil.tables.adapters.spark import SparkTable
@@ -23,12 +26,19 @@ KINDS: tuple[type[Adapter], ...] = (
 
 def adapter(X: Any) -> Adapter:
     """The adapter of an array, list, frame, sparse matrix, ``AnnData``, of Dask or Spark."""
+    if isinstance(X, Adapter):
+        return X
     return next(found for kind in KINDS if (found := kind.of(X)) is not None)
 
 
 def rows_of(X: Any, *, unit: str | None = None, groups: Any = None, **asked: Any) -> RowSource:
-    """The rows of any of them: see :meth:`Adapter.rows`."""
-    return adapter(X).rows(unit=unit, groups=groups, **asked)
+    """The rows of any of them, as :class:`Asked` says, or of the files of a path."""
+    if isinstance(X, str | os.PathLike):
+        if groups is not None:
+            raise DataError("groups-beside-files", path=X)
+        found: RowSource = eigenveil.open_rows([X], unit=unit)  # type: ignore[list-item]
+        return found
+    return adapter(X).rows(Asked(unit, groups, **asked))
 
 
 def read_frame(frame: Any, schema: Schema) -> RowSource:
@@ -59,8 +69,20 @@ def validated(
     X: Any,
     *,
     unit: str | None = None,
-    genes: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    schema: Schema | None = None,
+    places: Sequence[int] | None = None,
+    of: int = 0,
     **checks: Any,
 ) -> Any:
-    """What scikit-learn's ``validate_data`` makes of it, less a column of units."""
-    return adapter(X).without(unit).matrix(estimator, genes=genes, **checks)
+    """What scikit-learn's ``validate_data`` makes of it, less a column of units.
+
+    Of a frame the columns ``names``, which a ``schema`` makes of the table's own. Of rows that have
+    all columns, ``of`` in number, those at ``places``, where it is not by name.
+    """
+    table = adapter(X).without(unit)
+    if schema is not None and names is not None:
+        table = table.by_schema(schema, names)
+    if places is not None:
+        table = table.chosen(names, places, of)
+    return table.matrix(estimator, genes=names, **checks)

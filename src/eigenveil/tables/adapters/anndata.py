@@ -17,7 +17,7 @@ from eigenveil.errors import DataError, short_name
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import SPARSE_ROWS, RowSource, block_rows, held_in
 from eigenveil.tables.adapters.array import ArrayTable, SparseTable
-from eigenveil.tables.adapters.base import Adapter
+from eigenveil.tables.adapters.base import Adapter, Asked
 from eigenveil.tables.names import MOST_SPARSE_COLUMNS, check_names, check_width, gene_names
 from eigenveil.tables.units import unit_ids
 
@@ -53,24 +53,14 @@ class CellTable(Adapter):
         check_names(origin or "The frame", cells.names)
         return array, list(cells.names)
 
-    def rows(
-        self,
-        *,
-        unit: str | None = None,
-        groups: Any = None,
-        like: Sequence[str] | None = None,
-        estimator: Any = None,
-        origin: str = "",
-        fewest: int = 1,
-    ) -> CellRows:
-        del estimator
-        _, ids = self.split(unit, groups)
-        whose = f"{origin}: the cells" if origin else "The cells"
-        rows = CellRows(self.given, groups=ids, columns=like, origin=whose)
+    def rows(self, asked: Asked) -> CellRows:
+        _, ids = self.split(asked.unit, asked.groups)
+        whose = f"{asked.origin}: the cells" if asked.origin else "The cells"
+        rows = CellRows(self.given, groups=ids, columns=asked.like, origin=whose)
         check_width(whose, rows.features, most=MOST_SPARSE_COLUMNS)
         check_names(whose, rows.names)
-        if rows.rows < fewest:
-            raise DataError("too-few-cells", origin=whose, rows=rows.rows, fewest=fewest)
+        if rows.rows < asked.fewest:
+            raise DataError("too-few-cells", origin=whose, rows=rows.rows, fewest=asked.fewest)
         return rows
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -45,6 +45,10 @@ class ArrayTable(Adapter):
                 found = rows_of_numbers(list(X)) if known.ndim < 3 else None
                 return self if found is None else ArrayTable(found)
         return self
+
+    def chosen(self, names: Sequence[str] | None, places: Sequence[int], of: int) -> ArrayTable:
+        whole = self.shape[1:] == (of,)
+        return ArrayTable(np.asarray(self.given)[:, list(places)]) if whole else self
 
     def check_kind(self) -> None:
         X = self.given

@@ -6,9 +6,11 @@ column nor the row: what they raise becomes an error that names both, and never 
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +22,7 @@ from eigenveil.errors import DataError, first_line
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
 from eigenveil.origins import Origin
 from eigenveil.tables.names import check_names
+from eigenveil.tables.schema import Schema
 from eigenveil.tables.units import LabelledRows, unit_ids
 
 _HERE = Origin()
@@ -52,6 +55,13 @@ def _no_matrix(table: Adapter) -> DataError | None:
     if not shape:
         what = f"{type(given).__name__!r}"
         hint = "Give an array, a frame or a sparse matrix of rows."
+        if isinstance(given, str | os.PathLike):
+            hint = "Only fit reads files; or read them first: pandas.read_csv(path)."
+    elif len(shape) == 1 and isinstance(next(iter(given), None), str):
+        hint = (
+            "Texts are counted by a public list of words: PrivateTopicModel(vocabulary=words); or "
+            "first, CountVectorizer(vocabulary=words).transform(texts) of scikit-learn."
+        )
     elif len(shape) == 1 and isinstance(given, list | tuple):
         lengths = [np.size(row) for row in given]
         other = next((at for at, length in enumerate(lengths) if length != lengths[0]), None)
@@ -149,6 +159,18 @@ _SAID = {
 FLOATS = (np.float64, np.float32)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """How the rows of a table are wanted."""
+
+    unit: str | None = None  # A column of units
+    groups: Any = None  # Or units beside the table
+    like: Sequence[str] | None = None  # The columns in this order
+    estimator: Any = None  # For whom, in messages
+    origin: str = ""
+    fewest: int = 1
+
+
 class Adapter(ABC):
     """Rows and columns in one kind of object."""
 
@@ -182,7 +204,6 @@ class Adapter(ABC):
 
     def without(self, unit: str | None) -> Adapter:
         """The table less a column, where it has it."""
-        del unit
         return self
 
     # -- Its entries.
@@ -198,11 +219,17 @@ class Adapter(ABC):
 
     def in_order(self, names: Sequence[str] | None) -> Adapter:
         """The same columns in another order, where they go by names; others stay as they are."""
-        del names
+        return self
+
+    def by_schema(self, schema: Schema, names: Sequence[str]) -> Adapter:
+        """The encoded columns of these names, where the table has columns of its own."""
+        return self
+
+    def chosen(self, names: Sequence[str] | None, places: Sequence[int], of: int) -> Adapter:
+        """The columns of these names; without names those at ``places`` of all ``of``."""
         return self
 
     def matrix(self, estimator: Any, *, genes: Sequence[str] | None = None, **checks: Any) -> Any:
-        del genes
         with self.usable():
             return validate_data(estimator, self.given, **checks)
 
@@ -225,22 +252,15 @@ class Adapter(ABC):
         check_names(origin or "The frame", names)
         return array, names
 
-    def rows(
-        self,
-        *,
-        unit: str | None = None,
-        groups: Any = None,
-        like: Sequence[str] | None = None,
-        estimator: Any = None,
-        origin: str = "",
-        fewest: int = 1,
-    ) -> RowSource:
-        """The rows and their units, with columns in the order ``like``."""
-        table, ids = self.split(unit, groups)
+    def rows(self, asked: Asked) -> RowSource:
+        """The rows and their units."""
+        table, ids = self.split(asked.unit, asked.groups)
         array, names = (
-            table.numbers().in_order(like).checked(estimator, origin=origin, fewest=fewest)
+            table.numbers()
+            .in_order(asked.like)
+            .checked(asked.estimator, origin=asked.origin, fewest=asked.fewest)
         )
-        return array_rows(array, names, ids, origin=origin)
+        return array_rows(array, names, ids, origin=asked.origin)
 
     # -- What is wrong with it.
 

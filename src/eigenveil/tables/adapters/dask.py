@@ -16,7 +16,7 @@ from eigenveil.moments.cluster_rows import ClusterRows
 from eigenveil.moments.dask_tasks import CurrentCluster
 from eigenveil.moments.source import RowSource
 from eigenveil.tables.adapters.array import ArrayTable, SparseTable
-from eigenveil.tables.adapters.base import Adapter
+from eigenveil.tables.adapters.base import Adapter, Asked
 from eigenveil.tables.adapters.frame import FrameTable
 from eigenveil.tables.names import MOST_COLUMNS, MOST_SPARSE_COLUMNS, check_names, check_width
 from eigenveil.tables.units import unit_ids
@@ -38,17 +38,7 @@ class DaskTable(Adapter):
     def without(self, unit: str | None) -> Adapter:
         return _in_memory(self.given.compute()).without(unit)
 
-    def rows(
-        self,
-        *,
-        unit: str | None = None,
-        groups: Any = None,
-        like: Sequence[str] | None = None,
-        estimator: Any = None,
-        origin: str = "",
-        fewest: int = 1,
-    ) -> ClusterRows:
-        del estimator, origin
+    def rows(self, asked: Asked) -> ClusterRows:
         X = self.given
         kind = type(X)  # whose delayed objects have any attribute
         is_frame = hasattr(kind, "map_partitions")
@@ -58,9 +48,9 @@ class DaskTable(Adapter):
                 "Give a two-dimensional dask.array.Array, or a dask.dataframe.DataFrame.",
             )
         if is_frame:
-            return _frame_rows(X, unit=unit, groups=groups, order=like)
-        super().split(unit, groups)  # an array names no units
-        return _array_rows(X, groups=groups, at_least=fewest)
+            return _frame_rows(X, unit=asked.unit, groups=asked.groups, order=asked.like)
+        super().split(asked.unit, asked.groups)  # an array names no units
+        return _array_rows(X, groups=asked.groups, at_least=asked.fewest)
 
 
 def _is_collection(X: Any) -> bool:
@@ -123,11 +113,7 @@ def _frame_rows(
 def _rows(opener: _PartOpener, parts: Sequence[Any], ids: Sequence[Any] | None) -> ClusterRows:
     values = [[part, None if ids is None else ids[at]] for at, part in enumerate(parts)]
     return ClusterRows(
-        values,
-        opener,
-        features=opener.features,
-        names=opener.names,
-        cluster=CurrentCluster(),
+        values, opener, features=opener.features, names=opener.names, cluster=CurrentCluster()
     )
 
 
@@ -143,9 +129,8 @@ class _PartOpener:
         part, groups = value
         where = f"partition {number}"
         try:
-            rows = _in_memory(part).rows(
-                unit=self.unit, groups=groups, like=self.names, origin=where, fewest=0
-            )
+            asked = Asked(self.unit, groups, self.names, origin=where, fewest=0)
+            rows = _in_memory(part).rows(asked)
         except DataError as error:
             said = error.message if where in error.message else f"{where}: {error.message}"
             raise DataError.relayed(said, hint=error.hint, code=error.code) from None
@@ -163,7 +148,6 @@ class _PartOpener:
 
 
 def _groups_of(groups: Any, parts: int, chunks: Sequence[float] | None) -> list[Any] | None:
-    """The units of each partition's rows."""
     if groups is None:
         return None
     known = chunks is not None and not np.isnan(chunks).any()

@@ -21,12 +21,13 @@ from eigenveil.tables.adapters.array import tried
 from eigenveil.tables.adapters.base import Adapter, NotNumbersError, dates_refused
 from eigenveil.tables.encode import RowEncoder
 from eigenveil.tables.entries import identifier, numbers, text
-from eigenveil.tables.names import check_names
-from eigenveil.tables.schema import Schema
+from eigenveil.tables.names import check_identifiers, check_names
+from eigenveil.tables.schema import Column, Schema
 from eigenveil.tables.units import exact
 
 # Types of columns of texts, and all that do not say what their entries are.
-_TEXTS = (nw.String, nw.Categorical, nw.Enum)
+_DECLARED = (nw.Categorical, nw.Enum)
+_TEXTS = (nw.String, *_DECLARED)
 _OF_ENTRIES = (nw.Object, *_TEXTS, nw.Decimal)
 
 
@@ -50,8 +51,21 @@ class FrameTable(Adapter):
             found = found.collect()
         return cls(found) if isinstance(found, nw.DataFrame) else None
 
+    @property
+    def index_name(self) -> str | None:
+        """The name of a pandas frame's index, which may say whose each row is."""
+        name = getattr(getattr(self.given, "index", None), "name", None)
+        return None if name in (None, "index") else str(name)
+
+    def split(self, unit: str | None, groups: Any = None) -> tuple[Adapter, Any]:
+        if unit is None and groups is None and self.index_name is not None:
+            check_identifiers("The index of the frame", [self.index_name])
+        return super().split(unit, groups)
+
     def ids(self, unit: str) -> NDArray[Any]:
-        return exact(self.frame[unit].to_native()) if unit in self.labels else super().ids(unit)
+        if unit in self.labels:
+            return exact(self.frame[unit].to_native())
+        return exact(self.given.index) if unit == self.index_name else super().ids(unit)
 
     def without(self, unit: str | None) -> FrameTable:
         if unit is None or unit not in self.labels:
@@ -75,17 +89,40 @@ class FrameTable(Adapter):
             return self
         return FrameTable(self.frame.select(*names))
 
+    def by_schema(self, schema: Schema, names: Sequence[str]) -> FrameTable:
+        """Each variable of its own column; as it stands where it is encoded already."""
+        columns: list[Column] = []
+        there, wanted = set(self.labels), set(names)
+        if not any(isinstance(label, str) for label in there):
+            return self  # columns go by their places
+        for column in schema.read:
+            own = [name for name in column.encoded_names if name in wanted]
+            encoded = there.issuperset(own) and (
+                not there.issuperset(column.sources)
+                or (column.kind == "date" and self.frame.schema[column.name].is_numeric())
+            )
+            if own:
+                columns += [Column(name, "number") for name in own] if encoded else [column]
+        rows = FrameRows(self.given, schema.having(columns))
+        return FrameTable(nw.from_native(rows.encoded())).chosen(names, (), 0)
+
+    def chosen(self, names: Sequence[str] | None, places: Sequence[int], of: int) -> FrameTable:
+        if names is None:
+            whole = len(self.labels) == of
+            names = [self.labels[place] for place in places] if whole else self.labels
+        check_there(names, self.labels)
+        return FrameTable(self.frame.select(*names))
+
     def check_kind(self) -> None:
         self.refuse_texts()
         if any(kind.is_temporal() for kind in self.frame.schema.values()):
             dates_refused(self)
 
     def refuse_texts(self) -> None:
-        """Refuse columns that Arrow or Polars declares to be of texts; pandas infers that."""
-        if self.frame.implementation.is_pandas_like():
-            return
+        """Refuse columns declared to be of categories or of texts; the latter pandas infers."""
+        kinds = _DECLARED if self.frame.implementation.is_pandas_like() else _TEXTS
         for name, kind in self.frame.schema.items():
-            if kind in _TEXTS:
+            if kind in kinds:
                 raise NotNumbersError("column-no-numbers", column=name, kind=kind)
 
     def column_names(self) -> list[str]:
@@ -163,10 +200,15 @@ class FrameRows(BatchRows):
 def check_columns(encoder: RowEncoder, there: Sequence[str]) -> None:
     """Refuse a frame without a column that its schema has."""
     check_names(_WHOSE, there)
-    for name in encoder.columns:
+    check_there(encoder.columns, there)
+
+
+def check_there(names: Iterable[str], there: Sequence[str]) -> None:
+    """Refuse a frame without one of these columns."""
+    for name in names:
         if name not in there:
             raise DataError(
-                "column-of-schema-missing", column=name, known=", ".join(map(repr, there[:20]))
+                "frame-without-column", column=name, known=", ".join(map(repr, there[:20]))
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Self, cast
@@ -14,7 +14,7 @@ from eigenveil.errors import DataError
 from eigenveil.moments.cluster_rows import ClusterRows
 from eigenveil.moments.source import RowSource
 from eigenveil.moments.spark_tasks import SparkTasks, explained
-from eigenveil.tables.adapters.base import Adapter
+from eigenveil.tables.adapters.base import Adapter, Asked
 from eigenveil.tables.adapters.frame import BatchRows, FrameTable, check_columns
 from eigenveil.tables.encode import RowEncoder, is_numeric
 from eigenveil.tables.names import check_names, check_width
@@ -37,22 +37,12 @@ class SparkTable(Adapter):
     def without(self, unit: str | None) -> Adapter:
         return _in_memory(self.given.toArrow()).without(unit)
 
-    def rows(
-        self,
-        *,
-        unit: str | None = None,
-        groups: Any = None,
-        like: Sequence[str] | None = None,
-        estimator: Any = None,
-        origin: str = "",
-        fewest: int = 1,
-    ) -> ClusterRows:
-        del estimator, origin, fewest
-        if groups is not None:
+    def rows(self, asked: Asked) -> ClusterRows:
+        if asked.groups is not None:
             raise DataError("groups-of-unknown-length")
         types = self._types()
-        table, _ = _in_memory(types.empty_table()).split(unit)
-        names = cast("FrameTable", table.in_order(like)).column_names()
+        table, _ = _in_memory(types.empty_table()).split(asked.unit)
+        names = cast("FrameTable", table.in_order(asked.like)).column_names()
         if not names:
             raise _unusable("The frame has no column of numbers", "Give at least one.")
         for name in names:
@@ -61,7 +51,7 @@ class SparkTable(Adapter):
                 raise DataError("not-numeric", what=f"Column {name!r} of the frame holds {kind}")
         check_names(_WHOSE, names)
         check_width(_WHOSE, len(names))
-        return self._read_by(RowEncoder.of_numbers(names, unit=unit), types)
+        return self._read_by(RowEncoder.of_numbers(names, unit=asked.unit), types)
 
     def rows_by(self, schema: Schema) -> ClusterRows:
         """The rows as a schema says."""

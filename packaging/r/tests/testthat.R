@@ -1,0 +1,4 @@
+library(testthat)
+library(eigenveil)
+
+test_check("eigenveil")
