@@ -139,6 +139,19 @@ def test_a_false_ratio_is_not_published():
     assert any(said in str(each.message) for each in told)
 
 
+@pytest.mark.parametrize(("deviations", "other", "says"), [(4.0, True, False), (6.0, True, True)])
+def test_other_directions_are_said_where_chance_is_no_reason(deviations, other, says):
+    """At four deviations the released variances are published; people are told at six."""
+    state = SimpleNamespace(plan=SimpleNamespace(row_norm="unit"), advice="")
+    found = SimpleNamespace(strengths=np.array([9e3]), edge=1.0, row_bound=0.0)
+    said = variances.Explained.released(np.array([0.7]), 1.0, 0.01)
+    eigenvalues = variances.Explained.of_strengths(found.strengths, 1.0, 1e4, unit_rows_of=10)
+    noise = 0.01 * (eigenvalues.share - said.share) / said.error / deviations
+    said = variances.Explained.released(np.array([0.7]), 1.0, noise)
+    assert variances._are_of_other_rows(state, found, said, 1e4, 10, 7.0) == other
+    assert ("other directions" in state.advice) == says
+
+
 @pytest.mark.parametrize("row_norm", ["unit", "auto"])
 def test_no_choice_is_advised_that_was_made(row_norm):
     state = SimpleNamespace(plan=SimpleNamespace(row_norm=row_norm), advice="")
@@ -150,7 +163,10 @@ def test_no_choice_is_advised_that_was_made(row_norm):
 
 
 def test_unit_rows_are_kept_where_length_says_nothing_of_direction():
-    """Lengths of a t distribution: .999 of the energy, where shortened rows have .97."""
+    """Lengths of a t distribution: .999 of the energy, where shortened rows have .97.
+
+    The two explained variances differ by .45 +- 1 of their errors in 5,000 fits: 3e-6 for a warning.
+    """
     rng = np.random.default_rng(5)
     rows = spectral_rows(features=40) / np.sqrt(rng.chisquare(3, 20_000) / 3)[:, None]
     for row_norm in ("unit", "auto"):

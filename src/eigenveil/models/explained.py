@@ -200,9 +200,9 @@ class Explained:
         blur = 0.0 if unit_rows_of is not None else _ENERGY_ERROR * share
         return cls(share, math.hypot(0.5 * edge / energy * math.sqrt(strengths.size), blur))
 
-    def exceeds(self, other: Explained) -> bool:
+    def exceeds(self, other: Explained, deviations: float = _APART) -> bool:
         """Whether it is more than chance, and the rows' not being normal, account for."""
-        apart = _APART * math.hypot(self.error, other.error)
+        apart = deviations * math.hypot(self.error, other.error)
         return self.share - other.share > max(apart, _MARGIN * self.share)
 
 

@@ -36,6 +36,9 @@ from eigenveil.moments.accumulators import ComponentEnergy
 
 # Of what shortening rows cuts off the explained variances, the part that is worth saying.
 _CUT_SAID = 0.1
+# What is said to lie in other directions is so many deviations apart: a sentence for people is false
+# in fewer than one fit of a hundred thousand, where another choice of two estimates does no harm.
+_SURELY = 5.0
 # Where the centre's error may be this part of the rows' energy, nothing can be concluded from it.
 _ALL = 0.9
 # Rows this much shorter than the point they are taken about are its rounding.
@@ -255,12 +258,12 @@ def _are_of_other_rows(
 ) -> bool:
     """Whether the eigenvalues say something else than the released variances: the latter hold then.
 
-    Where they say more, the state's advice says what to do.
+    Where they surely say more, the state's advice says what to do.
     """
     assert found.strengths is not None
     other = Explained.of_strengths(found.strengths, found.edge, energy, unit_rows_of=unit_rows)
-    if not other.exceeds(said):
-        return said.exceeds(other)
+    if not other.exceeds(said, _SURELY):
+        return other.exceeds(said) or said.exceeds(other)
     bound = found.row_bound
     made = f"shortened to {bound:.3g}" if bound > 0 else "divided by their norms"
     kept = "" if longest is None else f" up to {longest:.3g} (variance_bound_)"
