@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 import disk_tools
+import repeated_tools
 import soak_tools
 from browser_tools import browser  # noqa: F401  a fixture
 
@@ -28,6 +29,7 @@ settings.register_profile(
 settings.load_profile("counted")
 
 disk_tools.wait_for_no_disk()
+repeated_tools.repeat_noise()
 
 # readline, in the process that starts pytest's workers, tells all that they start how wide a
 # terminal is; here nothing is one
@@ -127,6 +129,22 @@ def run(capsys, next_ledger):
 
     call.done, call.fails = done, fails
     return call
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    with repeated_tools.noise_of(item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    """What several tests share is the same whichever of them comes first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    parameter = getattr(request, "param_index", 0)
+    with repeated_tools.noise_of(f"{request.node.nodeid} {fixturedef.argname} {parameter}"):
+        return (yield)
 
 
 def pytest_collection_modifyitems(items):

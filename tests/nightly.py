@@ -64,6 +64,7 @@ def part(name: str) -> dict:
             file.unlink()
         words = ["-p", "margin_tools", "-o", "enable_assertion_pass_hook=true"]
         place = {"EIGENVEIL_MARGINS": str(MARGINS), "PYTHONPATH": _path(TESTS)}
+        place["EIGENVEIL_NOISE"] = "fresh"
         # assertions are rewritten: not beside the files that the other parts use
         place["PYTHONPYCACHEPREFIX"] = str(ROOT / "build" / "cache")
         runs = [tested(name, *words, **place) for _ in range(RUNS)]

@@ -165,7 +165,7 @@ def test_no_choice_is_advised_that_was_made(row_norm):
 def test_unit_rows_are_kept_where_length_says_nothing_of_direction():
     """Lengths of a t distribution: .999 of the energy, where shortened rows have .97.
 
-    The two explained variances differ by .45 +- 1 of their errors in 5,000 fits: 3e-6 for a warning.
+    The two explained variances are .45 +- 1 errors apart in 5,000 fits: 3e-6 for a warning.
     """
     rng = np.random.default_rng(5)
     rows = spectral_rows(features=40) / np.sqrt(rng.chisquare(3, 20_000) / 3)[:, None]
