@@ -36,8 +36,8 @@ from eigenveil.moments.accumulators import ComponentEnergy
 
 # Of what shortening rows cuts off the explained variances, the part that is worth saying.
 _CUT_SAID = 0.1
-# What is said to lie in other directions is so many deviations apart: a sentence for people is false
-# in fewer than one fit of a hundred thousand, where another choice of two estimates does no harm.
+# What is said to lie in other directions is so many deviations apart: the sentence is to be false
+# in one fit of a hundred thousand at most. A wrong choice of two estimates does no harm.
 _SURELY = 5.0
 # Where the centre's error may be this part of the rows' energy, nothing can be concluded from it.
 _ALL = 0.9
