@@ -147,6 +147,11 @@ def pytest_fixture_setup(fixturedef, request):
         return (yield)
 
 
+def pytest_make_parametrize_id(val, argname):
+    """Packed bytes hold the time: workers that begin in two seconds would not have one name."""
+    return argname if isinstance(val, bytes) and not val.isascii() else None
+
+
 def pytest_collection_modifyitems(items):
     """First what forks this process hundreds of times, as long as it is small."""
     items.sort(key=lambda item: not item.path.stem.startswith("test_killed"))
