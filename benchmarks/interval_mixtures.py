@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.special import softmax
 
-from eigenveil.models.intervals.replayed import Replayed, replayed
+from eigenveil.models.intervals.replayed import ReplayedRounds, replayed
 from eigenveil.models.mixture.plan import SUMS
 from eigenveil.moments.em import EMSums, Mixture
 
@@ -50,7 +50,7 @@ def _shared(mixture: Mixture, rows: Array) -> Array:
 def mixture_truths(model: Any, rows: Array) -> Iterator[tuple[str, Array]]:
     """Means, parts and covariances of the rows as the mixture before the last sum shares them."""
     again = replayed(model._result)
-    assert isinstance(again, Replayed), again
+    assert isinstance(again, ReplayedRounds), again
     plan = model._result.plan
     sums = again.queries[f"{SUMS} {plan.count_of(SUMS)}"].accumulator
     assert isinstance(sums, EMSums)

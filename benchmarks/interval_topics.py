@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 from eigenveil.models.driver import drive, rounds_of, rows_for
 from eigenveil.models.intervals.recorded import sharing_of
-from eigenveil.models.intervals.replayed import Replayed, center_of, replayed
+from eigenveil.models.intervals.replayed import ReplayedRounds, center_of, replayed
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.release import Release
@@ -42,7 +42,7 @@ def without_noise(model: Any, rows: Array, moments: tuple[str, ...], *, left: fl
     """
     result = model._result
     again = replayed(result)
-    assert isinstance(again, Replayed), again
+    assert isinstance(again, ReplayedRounds), again
 
     def answer(asked: Round) -> Answers:
         found = dict(again(asked))

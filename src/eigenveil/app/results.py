@@ -37,7 +37,8 @@ from eigenveil.models.derived.base import RECIPE
 from eigenveil.models.derived.presenter import DerivedPresenter
 from eigenveil.models.ica.presenter import ICAPresenter
 from eigenveil.models.intervals.asked import intervals_of
-from eigenveil.models.stored import StoredModel, estimator_of
+from eigenveil.models.model_file import estimator_of
+from eigenveil.models.stored import StoredModel
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import RELEASES, ReleaseRecord, release_cells
 from eigenveil.tables.schema import write_schema

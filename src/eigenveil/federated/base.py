@@ -22,13 +22,12 @@ from eigenveil.models.options import of_sites, study_options
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.pca.plan import all_components
 from eigenveil.models.result import EstimatorSpec, Result, View
-from eigenveil.models.stored import public_center
 from eigenveil.models.table_fit import known_ranges
 from eigenveil.models.task import TASKS
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import noise_source
 from eigenveil.privacy.guarantee import UNNAMED_UNIT
-from eigenveil.tables.scales import public_preparation
+from eigenveil.tables.scales import public_center, public_preparation
 from eigenveil.tables.units import unit_of
 
 

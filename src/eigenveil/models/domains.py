@@ -262,7 +262,7 @@ class NamedColumns(Domain):
         return {"type": "array", "items": TEXT.schema(), "minItems": 1}
 
 
-class Words(NamedColumns):
+class WordList(NamedColumns):
     """A public list of words, none of them twice."""
 
     text = "a list of different words"

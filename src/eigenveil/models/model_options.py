@@ -17,7 +17,7 @@ from eigenveil.models.domains import (
     Shares,
     SomeColumns,
     WholeNumber,
-    Words,
+    WordList,
 )
 
 # Each is a release of its own; long before so many, none shows anything above its noise.
@@ -76,7 +76,7 @@ OF_COUNTS: tuple[Option, ...] = (
 
 OF_MODELS: tuple[Option, ...] = (
     Option(
-        "vocabulary", (Words(), NONE), None,
+        "vocabulary", (WordList(), NONE), None,
         "A public list of words, whose counts are the columns: rows may be texts then. It must "
         "not be made from these texts.",
         (TOPICS,), ("table",), local=True, examples=(["fever", "cough"],),

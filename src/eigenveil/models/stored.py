@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import struct
-import tokenize
 import warnings
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,41 +13,26 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from eigenveil.checks import LARGEST
 from eigenveil.errors import (
     DataError,
     NoisyResultWarning,
-    OutputError,
-    PrivacyError,
     WeakPrivacyWarning,
     callers_level,
     listed,
     number_text,
-    printable,
     short_name,
 )
-from eigenveil.files import replacing
 from eigenveil.models.as_sklearn import not_exportable
 from eigenveil.models.beside import BesideExact
-from eigenveil.models.certify import check_model
 from eigenveil.models.display import fitted_html
 from eigenveil.models.intervals.asked import asked
 from eigenveil.models.intervals.bars import Intervals, Kind, Quantity
+from eigenveil.models.model_file import not_a_model, read_model, write_model
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.result import (
-    EstimatorSpec,
-    Result,
-    View,
-    check_model_arrays,
-    made_of,
-    parts_of,
-)
+from eigenveil.models.result import Result, View
 from eigenveil.models.task import task_of_plan
-from eigenveil.privacy.certificate import certificate_from
 from eigenveil.tables.adapters import validated
-from eigenveil.tables.schema import parse_schema
 
-_MODEL_FORMAT = "eigenveil-model-3"
 # Columns named where some are left out.
 _SHOWN = 5
 _ALL_NOISE = (
@@ -190,23 +169,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         """
         result = self._check_fitted()
         result.check()
-        factors = parts_of(result.released)
-        arrays: dict[str, Any] = {
-            name: value for name, value in factors.items() if isinstance(value, np.ndarray)
-        }
-        header = {
-            "format": _MODEL_FORMAT,
-            "estimator": result.spec.estimator,
-            "parameters": result.spec.parameters,
-            "features": result.features,
-            "names": result.names,
-            "schema": None if result.schema is None else result.schema.as_dict(),
-            "numbers": {name: value for name, value in factors.items() if name not in arrays},
-            "kept": None if result.whole is None else len(result.factors.components),
-            "certificate": result.certificate.model_dump(mode="json"),
-        }
-        with replacing(Path(path)) as scratch, scratch.open("wb") as file:
-            np.savez(file, header=np.array(json.dumps(header)), **arrays)
+        write_model(path, result)
 
     def to_sklearn(self) -> Any:
         """The released model as an object of scikit-learn alone, fitted.
@@ -248,7 +211,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         PrivacyError
             ``model-changed`` where the model is not the one that its certificate was made for.
         """
-        result = _read(path, cls)
+        result = read_model(path, cls)
         # the class of the whole family has no options; an estimator has those of its fit
         model = cls() if "_FAMILY" in vars(cls) else cls._as_spec(path, result)
         model._result = result
@@ -259,7 +222,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         try:
             model = cls(**result.spec.parameters)
         except TypeError as error:
-            raise _not_a_model(path, error) from None
+            raise not_a_model(path, error) from None
         if isinstance(getattr(model, "center", None), list):
             model.center = np.array(model.center)
         return model
@@ -389,114 +352,3 @@ def _these(result: Result, what: str, columns: NDArray[np.intp]) -> str:
     shown = listed(names[:_SHOWN]) if columns.size <= _SHOWN else ", ".join(names[:_SHOWN])
     more = f" and {columns.size - _SHOWN} more" if columns.size > _SHOWN else ""
     return f" {what}: {shown}{more}{' (from 0)' if result.names is None else ''}."
-
-
-def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
-    try:
-        with _opened(path) as stored:
-            header = _header(stored)
-            if not kind._reads(header["estimator"]):
-                raise KeyError(f"it was fitted by {header['estimator']}")
-            arrays = {name: stored[name] for name in stored.files if name != "header"}
-        check_model_arrays(arrays, header["features"], header["names"])
-        factors = made_of(kind._FACTORS, arrays | header["numbers"])
-        if {*arrays, *header["numbers"]} != parts_of(factors).keys():
-            raise ValueError("it leaves out a number")
-        kept, whole = header["kept"], factors
-        factors = whole if kept is None else whole.first(kept)
-        certificate = certificate_from(header["certificate"])
-        found: dict[str, Any] = {
-            "spec": EstimatorSpec(str(header["estimator"]), dict(header["parameters"])),
-            "plan": kind._read_plan(certificate.plan),
-            "factors": factors,
-            "features": int(header["features"]),
-            "names": None if header["names"] is None else tuple(map(str, header["names"])),
-            "certificate": certificate,
-            "schema": None if header["schema"] is None else parse_schema(header["schema"]),
-            "whole": None if kept is None else whole,
-        }
-    except (FileNotFoundError, NotADirectoryError):
-        raise OutputError("no-model", path=path) from None
-    except NOT_A_MODEL as error:
-        raise _not_a_model(path, error) from None
-    try:
-        result = Result(**found, loaded=True)
-        check_model(result)
-        return result
-    except PrivacyError as error:
-        error.message = f"{path}: {error.message}"
-        raise
-
-
-def _opened(path: str | os.PathLike[str]) -> Any:
-    """A model's archive, by its directory no larger than the file is."""
-    with zipfile.ZipFile(path) as archive:
-        parts = archive.infolist()
-    packed = any(part.compress_type != zipfile.ZIP_STORED for part in parts)
-    if packed or sum(part.file_size for part in parts) > Path(path).stat().st_size:
-        raise ValueError("it is packed, and no model is")
-    return np.load(path, allow_pickle=False)
-
-
-def _header(stored: Any) -> dict[str, Any]:
-    header = json.loads(str(stored["header"][()]))
-    if header["format"] != _MODEL_FORMAT:
-        raise KeyError(header["format"])
-    return dict(header)
-
-
-def estimator_of(path: str | os.PathLike[str]) -> str:
-    """Name of the estimator that a model file holds."""
-    try:
-        with _opened(path) as stored:
-            return str(_header(stored)["estimator"])
-    except (FileNotFoundError, NotADirectoryError):
-        raise OutputError("no-model", path=path) from None
-    except NOT_A_MODEL as error:
-        raise _not_a_model(path, error) from None
-
-
-def _not_a_model(path: str | os.PathLike[str], error: Exception) -> DataError:
-    # what numpy advises about pickles is no advice for strangers' files
-    foreign = isinstance(error, zipfile.BadZipFile) or "pickle" in str(error)
-    why = "no .npz file" if foreign else printable(error, most=200)
-    return DataError("not-a-model", path=path, why=why)
-
-
-def public_center(center: object, features: int) -> NDArray[np.float64] | None:
-    """A public centre, checked; ``None`` where ``center`` is True or False."""
-    if isinstance(center, bool | np.bool_):
-        return None
-    try:
-        public: NDArray[np.float64] = np.asarray(center, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        public = np.full((), np.nan)
-    if public.shape != (features,) or not np.all(np.abs(public) <= LARGEST):
-        raise DataError(
-            "bad-center",
-            shape=public.shape,
-            largest=LARGEST,
-            features=features,
-        )
-    return public
-
-
-# -- What can be wrong in a file that should hold a model.
-
-NOT_A_MODEL = (
-    LookupError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    OSError,
-    EOFError,
-    OverflowError,
-    MemoryError,  # a damaged length
-    SyntaxError,  # a damaged header of an array
-    RuntimeError,  # an encrypted archive
-    tokenize.TokenError,
-    struct.error,
-    zlib.error,
-    zipfile.BadZipFile,
-)
-"""What reading a cut, changed or foreign file raises."""

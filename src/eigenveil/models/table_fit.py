@@ -24,7 +24,7 @@ from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec
 from eigenveil.models.rounds import Answers, Round
-from eigenveil.models.stored import StoredModel, public_center
+from eigenveil.models.stored import StoredModel
 from eigenveil.models.task import task_named
 from eigenveil.moments.histograms import count_variables
 from eigenveil.moments.source import RowSource
@@ -33,7 +33,7 @@ from eigenveil.privacy.guarantee import UNNAMED_UNIT
 from eigenveil.tables.adapters import rows_of
 from eigenveil.tables.adapters.texts import counted, named
 from eigenveil.tables.names import check_features
-from eigenveil.tables.scales import public_preparation
+from eigenveil.tables.scales import public_center, public_preparation
 from eigenveil.tables.units import unit_of
 
 

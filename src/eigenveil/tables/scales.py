@@ -109,6 +109,24 @@ _RUNS_A_BIN = 10
 _LEVEL = 3.0
 
 
+def public_center(center: object, features: int) -> NDArray[np.float64] | None:
+    """A public centre, checked; ``None`` where ``center`` is True or False."""
+    if isinstance(center, bool | np.bool_):
+        return None
+    try:
+        public: NDArray[np.float64] = np.asarray(center, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        public = np.full((), np.nan)
+    if public.shape != (features,) or not np.all(np.abs(public) <= LARGEST):
+        raise DataError(
+            "bad-center",
+            shape=public.shape,
+            largest=LARGEST,
+            features=features,
+        )
+    return public
+
+
 def public_preparation(
     scale: object, ranges: object, features: int, names: Sequence[str] | None
 ) -> Preparation:

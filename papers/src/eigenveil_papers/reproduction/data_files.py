@@ -20,7 +20,7 @@ from eigenveil.errors import DataError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class KnownFile:
     title: str  # For figures
     # Its numeric columns without classes; None where they are not always as many
     columns: int | None
@@ -36,15 +36,15 @@ class Known:
 
 
 _IDX = "train-images-idx3-ubyte[.gz] and train-labels-idx1-ubyte[.gz]"
-KNOWN_FILES: dict[str, Known] = {
-    "mnist": Known(
+KNOWN_FILES: dict[str, KnownFile] = {
+    "mnist": KnownFile(
         title="MNIST",
         columns=784,
         patterns=("mnist*.npz", "mnist*.csv*"),
         wanted=f"mnist*.npz (X or x_train, y), mnist*.csv, or {_IDX}, also in MNIST/raw",
         zeros=(0.65, 1.0),
     ),
-    "fashion-mnist": Known(
+    "fashion-mnist": KnownFile(
         title="Fashion-MNIST",
         columns=784,
         patterns=("fashion*.npz", "fashion*.csv*"),
@@ -52,20 +52,20 @@ KNOWN_FILES: dict[str, Known] = {
         "or as Debian's package dataset-fashion-mnist installs them",
         zeros=(0.0, 0.65),
     ),
-    "covtype": Known(
+    "covtype": KnownFile(
         title="COVTYPE",
         columns=54,
         patterns=("covtype*.npz", "covtype.data", "covtype.data.gz", "covtype*.csv*"),
         wanted="covtype*.npz (X, y), covtype.data[.gz] of the UCI repository, or covtype*.csv",
     ),
-    "wine": Known(
+    "wine": KnownFile(
         title="red wine",
         columns=11,
         patterns=("wine*.npz", "winequality-red.csv", "wine*.csv*"),
         wanted="wine*.npz (X), or winequality-red.csv of the UCI repository",
     ),
     **{
-        f"motes-{name}": Known(
+        f"motes-{name}": KnownFile(
             title=f"motes, {title}",
             columns=None,
             patterns=(f"motes_{name}*.npz", f"*{sign}*.dat", f"*{sign}*.csv*"),

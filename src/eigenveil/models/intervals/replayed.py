@@ -16,16 +16,16 @@ from eigenveil.models.driver import drive, rounds_of
 from eigenveil.models.intervals.recorded import as_drawn, sharing_of
 from eigenveil.models.result import Result
 from eigenveil.models.rounds import Answers, Round, SumQuery
-from eigenveil.models.stored import public_center
 from eigenveil.moments.release import Release
 from eigenveil.noise.entries import from_coordinates
+from eigenveil.tables.scales import public_center
 
 ANOTHER = "what was released does not lead to this result again"
 TOO_LARGE = "of a matrix beyond 32 MiB the spectrum alone is kept"
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayedRounds:
     """What a fit asked for, by name, and what came back, with the noise that was drawn."""
 
     queries: Mapping[str, SumQuery]
@@ -36,7 +36,7 @@ class Replayed:
         return {query.name: self.answers[query.name] for query in asked}
 
 
-def replayed(result: Result) -> Replayed | str:
+def replayed(result: Result) -> ReplayedRounds | str:
     """All rounds of a result; or why they are not known."""
     released = result.factors.released
     records = {record.name: record for record in result.certificate.releases}
@@ -61,7 +61,7 @@ def replayed(result: Result) -> Replayed | str:
         again = drive(rounds_of(result.plan, **context), answer)
     except (EigenveilError, KeyError, ValueError, AssertionError):
         return ANOTHER
-    return Replayed(queries, answers) if _alike(again, result.factors) else ANOTHER
+    return ReplayedRounds(queries, answers) if _alike(again, result.factors) else ANOTHER
 
 
 def center_of(result: Result) -> Any:
