@@ -139,7 +139,7 @@ def preparation(plan: Any) -> Iterator[str]:
     if (unit := plan.unit) is not None:
         told = "" if unit == UNNAMED_UNIT else f", told apart by column {unit!r},"
         yield f"In each table all rows of a unit{told} together count as one row at most."
-    yield _DOCUMENTS if getattr(plan, "task", "pca") == "topic-model" else _MISSING[plan.missing]
+    yield _DOCUMENTS if plan.of_documents else _MISSING[plan.missing]
     norm = getattr(plan, "row_norm", None)
     if norm is None:
         return

@@ -121,10 +121,7 @@ class ColumnReport:
     def _constant(self) -> bool:
         return bool(self._low == self._high)
 
-    @property
-    def _misfit(self) -> str:
-        kind = "truth value" if self.column.kind == "boolean" else "date"
-        return f"cells that are no {kind}, and count as missing"
+    _misfit = "cells that are no date, and count as missing"
 
     def _found(self) -> Iterator[str]:
         if self.outside:
@@ -173,7 +170,11 @@ class LevelReport(ColumnReport):
         return np.logical_not(values.any(axis=1))  # a hole is NaN, and no word
 
 
-_REPORTS = {"number": NumberReport, "category": LevelReport}
+class TruthReport(ColumnReport):
+    _misfit = "cells that are no truth value, and count as missing"
+
+
+_REPORTS = {"number": NumberReport, "category": LevelReport, "boolean": TruthReport}
 
 
 @dataclass

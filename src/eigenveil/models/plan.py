@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -46,6 +46,8 @@ class BasePlan(Settled):
     given, and ``variables`` how many there are: a category's
     columns are one; ``winsorize`` is the share of a column's entries that is clipped at either end.
     """
+
+    of_documents: ClassVar[bool] = False  # Whether its rows are documents' numbers of words
 
     features: int
     n_components: int

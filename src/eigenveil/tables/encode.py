@@ -64,7 +64,7 @@ class RowEncoder:
         self.sources = {each.name: each for each in _sources(columns, unit, schema, reading)}
         """The columns of the table that are needed, and how their cells are read."""
         self.columns = tuple(self.sources)
-        texts = {name for name, c in self.sources.items() if c.kind and _reader(c).of_texts}
+        texts = {name for name, each in self.sources.items() if _reader(each).of_texts}
         self.texts = frozenset(texts if unit is None else {*texts, unit})
         """Those whose cells are wanted as they stand, where the table is a text."""
         codes = [(code, name) for name, each in self.sources.items() for code in each.na]
@@ -172,17 +172,13 @@ def without_codes(column: Column, cells: Any, found: Counter[Any] | None = None)
 
 def _coded(column: Column, cells: Any) -> Iterator[tuple[str, Any]]:
     """The codes for missing values, and which cells are one: as numbers, days or texts."""
-    if column.kind in ("number", "date"):
-        values, codes = encoded(column, cells)[:, 0], codes_of(column.na)
-        if column.kind == "date":
-            days = encoded(column, pa.array(column.na))[:, 0]
-            codes = dict(zip(column.na, days.tolist(), strict=True))
-        numbers = {code: value for code, value in codes.items() if not np.isnan(value)}
+    reader = _reader(column)
+    numbers = {c: value for c, value in reader.codes(column).items() if not np.isnan(value)}
+    if numbers:
+        values = encoded(column, cells)[:, 0]
         yield from ((code, pa.array(values == value)) for code, value in numbers.items())
-    else:
-        numbers = {}
     words = [code for code in column.na if code not in numbers]
-    if words and (column.kind != "number" or pa.types.is_binary(cells.type)):
+    if words and (reader.of_texts or pa.types.is_binary(cells.type)):
         texts = texts_of(cells)
         for code, text in zip(words, texts_of(pa.array(words)).to_pylist(), strict=True):
             yield code, pc.fill_null(pc.equal(texts, text), False)
@@ -390,19 +386,27 @@ class _KindReader:
     fits: Callable[[Any], bool]  # Whether an Arrow type can be of the kind
     read: Callable[[Column, Any], NDArray[Any]]
     of_texts: bool = True  # Whether cells are wanted as they stand, where the table is a text
+    # What codes for missing values are, where they are compared as numbers; NaN for words
+    codes: Callable[[Column], Mapping[str, float]] = lambda _: {}
 
 
-_READERS = {
+_READERS: Mapping[str | None, _KindReader] = {
     "number": _KindReader(
         lambda kind: is_numeric(kind) or pa.types.is_null(kind),
         lambda _, cells: numbers_of(cells),
         of_texts=False,
+        codes=lambda column: codes_of(column.na),
     ),
     "boolean": _KindReader(lambda kind: is_numeric(kind) or _is_text(kind), _truths),
     "category": _KindReader(_is_label, _levels),
-    "date": _KindReader(_is_day, _days),
+    "date": _KindReader(
+        _is_day,
+        _days,
+        codes=lambda column: dict(zip(column.na, _days(column, pa.array(column.na)), strict=True)),
+    ),
+    None: _KindReader(_is_label, lambda _, cells: labels(cells)),
 }
 
 
 def _reader(column: Column) -> _KindReader:
-    return _READERS[str(column.kind)]
+    return _READERS[column.kind]

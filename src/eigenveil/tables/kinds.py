@@ -23,6 +23,8 @@ class ColumnKind:
     needed: ClassVar[tuple[str, ...]] = ()  # Those that it must have to be read
     public: ClassVar[str] = "range"  # The field that says what is public of its values
     ends: ClassVar[tuple[float, float]] = (np.nan, np.nan)  # Of all its columns, if they have some
+    levelled: ClassVar[bool] = False  # Whether it becomes a column a level
+    of_days: ClassVar[bool] = False  # Whether its cells are dates
 
     def names(self, column: Column) -> tuple[str, ...]:
         """Names of the columns that it becomes."""
@@ -41,6 +43,10 @@ class ColumnKind:
     def complete(self, column: Column) -> bool:
         return all(getattr(column, key) for key in self.needed)
 
+    def incomplete(self, where: str) -> DataError:
+        what = f"kind {self.name!r} needs {' and '.join(self.needed)}"
+        return DataError("bad-schema", where=where, what=what)
+
     def limits(self, where: str, given: Sequence[Any]) -> Sequence[Any]:
         """The two ends of a range, checked."""
         if not all(is_number(each) and abs(each) <= LARGEST for each in given):
@@ -58,7 +64,8 @@ class ColumnKind:
 
 
 class NumberKind(ColumnKind):
-    name, own = "number", ("range", "unit_of_measure")
+    name = "number"
+    own: ClassVar[tuple[str, ...]] = ("range", "unit_of_measure")
 
     def said(self, parts: Sequence[str]) -> list[Any]:
         return [_number(part) for part in parts]
@@ -68,7 +75,10 @@ class CategoryKind(ColumnKind):
     """One column a level, called ``name=level``, and one of all others where they have a name."""
 
     name, own, needed = "category", ("levels", "other"), ("levels",)
-    public, ends = "levels", (0.0, 1.0)
+    public, ends, levelled = "levels", (0.0, 1.0), True
+
+    def incomplete(self, where: str) -> DataError:
+        return DataError("category-without-levels", where=where)
 
     def names(self, column: Column) -> tuple[str, ...]:
         levels = (*column.levels, *filter(None, [column.other]))
@@ -85,7 +95,7 @@ class BooleanKind(ColumnKind):
 class DateKind(ColumnKind):
     """Days since the column's origin."""
 
-    name, own = "date", ("range", "origin", "date_format")
+    name, own, of_days = "date", ("range", "origin", "date_format"), True
 
     def encoded(self, column: Column, value: Any) -> float:
         return float((value - column.origin).days)
@@ -94,7 +104,7 @@ class DateKind(ColumnKind):
         return [day_of(where, "range", each) for each in given]
 
 
-class YearsKind(ColumnKind):
+class YearsKind(NumberKind):
     """Years between the dates of two other columns of the table, such as birth and visit."""
 
     name, own = "years", ("range", "unit_of_measure", "since", "until")
@@ -102,9 +112,6 @@ class YearsKind(ColumnKind):
 
     def shown(self, column: Column) -> str:
         return f"years from {short_name(column.since)} to {short_name(column.until)}"
-
-    def said(self, parts: Sequence[str]) -> list[Any]:
-        return [_number(part) for part in parts]
 
 
 def day_of(where: str, key: str, given: Any) -> datetime.date:

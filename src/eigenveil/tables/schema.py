@@ -134,11 +134,15 @@ class Schema:
         return tuple(column for column in self.columns if column.role == "target")
 
     @cached_property
+    def categories(self) -> tuple[Column, ...]:
+        """The targets of which rows of each level are counted apart."""
+        return tuple(column for column in self.targets if column.of_kind.levelled)
+
+    @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Of each target that is a category, the places of its levels among encoded columns."""
+        """Of each category among the targets, the places of its levels among encoded columns."""
         place = {name: number for number, name in enumerate(self.names)}
-        own = (column.encoded_names for column in self.targets if column.kind == "category")
-        return tuple(tuple(place[name] for name in names) for names in own)
+        return tuple(tuple(place[name] for name in c.encoded_names) for c in self.categories)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -209,8 +213,7 @@ class Schema:
             raise DataError("unconfirmed-schema", whose=whose, columns=_listed(seen))
         if aside := [column.name for column in self.columns if column.role == "covariate"]:
             raise DataError("no-covariates", whose=whose, columns=_listed(aside))
-        categories = (column for column in self.targets if column.kind == "category")
-        if flat := [c.name for c in categories if len(c.encoded_names) == 1]:
+        if flat := [c.name for c in self.categories if len(c.encoded_names) == 1]:
             raise DataError("target-one-level", whose=whose, columns=_listed(flat))
 
     def check_targets(self, whose: str, *, taken: bool) -> None:
@@ -394,7 +397,7 @@ def _check_whole(origin: str, schema: Schema) -> None:
             raise _bad(origin, f"column {column.name!r}: {code!r} is a level and a code in na")
         for name in column.sources:
             source = schema.column(name)
-            if source not in (None, column) and source.kind not in (None, "date"):
+            if source not in (None, column) and source.kind and not source.of_kind.of_days:
                 raise _bad(origin, f"column {column.name!r}: {name!r} is no date")
     units = [column.name for column in schema.columns if column.role == "unit"]
     if len(units) > 1:
@@ -438,10 +441,7 @@ def _check_kind(where: str, column: Column) -> None:
     if column.kind is None:
         raise DataError("column-without-kind", where=where, kinds=", ".join(KINDS))
     if not column.of_kind.complete(column):
-        if column.kind == "category":
-            raise DataError("category-without-levels", where=where)
-        needed = " and ".join(column.of_kind.needed)
-        raise _bad(where, f"kind {column.kind!r} needs {needed}")
+        raise column.of_kind.incomplete(where)
     if column.other in column.levels:
         raise _bad(where, f"other = {column.other!r} is one of its levels")
     of_all = ("name", "kind", "role", "label", "confirmed", "na")

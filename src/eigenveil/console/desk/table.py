@@ -170,7 +170,7 @@ def _said(column: Column, given: dict[str, str], unit: str | None) -> Column:
     name, is_key = column.name, column.role in ("unit", "identifier")
     if name == unit:
         return Column(name, role="unit")
-    unsaid = column.kind == "category" and not column.confirmed
+    unsaid = column.of_kind.levelled and not column.confirmed
     role = given.get(f"role {name}") or ("ignore" if unsaid else column.role)
     if role in ("unit", "identifier", "ignore"):
         return Column(name, role="identifier" if is_key else "ignore")
@@ -180,7 +180,7 @@ def _said(column: Column, given: dict[str, str], unit: str | None) -> Column:
     if parts := [part.strip() for part in typed.split(",") if part.strip()]:
         found = with_public(found, parts)
     # levels that a person typed are said to be public by that, and those read from rows are not
-    if kind == column.kind == "category" and not given.get(f"sure {name}"):
+    if kind == column.kind and column.of_kind.levelled and not given.get(f"sure {name}"):
         raise DataError("levels-not-public", column=short_name(name))
     return replace(found, confirmed=True)
 

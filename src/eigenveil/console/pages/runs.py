@@ -61,14 +61,14 @@ async def _show(visit: Visit) -> Response:
         told=[] if hidden else run.told("told"),
         result=found,
         problem=problem,
-        again=_again(run),
+        again=_again(run) if exact else "",
     )
 
 
 def _again(run: ConsoleRun) -> str:
-    """The step of privacy with what a fit of a table was asked; empty of other runs."""
+    """The step of privacy with what a fit of a table was asked; empty where nothing was typed."""
     given = {name: text for name, text in run.asked.get("given", {}).items() if text}
-    if run.kind != "fit" or not (given and run.rows.data):
+    if not (given and run.rows.data):
         return ""
     one = given.pop("one_row_per_person", "")
     whose = "one" if one else f"={given.pop('unit', '')}"

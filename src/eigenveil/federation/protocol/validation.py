@@ -22,9 +22,8 @@ from eigenveil.models.plan import BasePlan
 from eigenveil.models.rounds import prepared_center
 from eigenveil.models.schedule import CENTER, COLUMNS, OBSERVED, SCALE, SITE_MEANS, Planned
 from eigenveil.models.shapes import SHAPES
-from eigenveil.models.topics.plan import TopicPlan
 from eigenveil.moments.describe import Description
-from eigenveil.moments.histograms import RANGE_LIMIT
+from eigenveil.moments.histograms import RANGE_LIMIT, NormHistogram
 from eigenveil.moments.preparation import AS_IT_IS, Preparation
 from eigenveil.privacy.calibration import Shape, calibrated_record
 from eigenveil.tables.names import first_difference
@@ -101,8 +100,7 @@ def check_query(plan: BasePlan, asked: Description) -> None:
     So before memory is taken for them, and before rows are read as what they are not.
     """
     what = asked.of or asked.kind
-    counted = asked.kind == "norm-histogram"
-    fits = (asked.of is not None) == (counted and isinstance(plan, TopicPlan))
+    fits = (asked.of is not None) == (plan.of_documents and asked.kind == NormHistogram.statistic)
     if asked.of is not None:
         fits &= plan.step_of(asked.of) is not None
     shape = SHAPES[what]

@@ -326,7 +326,7 @@ class Study(StudyOptions):
                 else "within_sites changes nothing where one site takes part."
             )
         if self.table_schema is not None and self.table_schema.groups:
-            own = [short_name(c.name) for c in self.table_schema.targets if c.kind == "category"]
+            own = [short_name(column.name) for column in self.table_schema.categories]
             found.append(
                 f"Rows of each level of {listed([repr(name) for name in own])} are counted apart "
                 "from the features: the result has their numbers, exact but for noise."

@@ -134,7 +134,7 @@ def _check_categories(options: Options, found: Sequence[int | str], schema: Sche
     """Refuse groups that are no levels of a category: what a number may be is not public."""
     columns = [column for column in schema.read for _ in column.encoded_names]
     for place in found:
-        if isinstance(place, int) and place < len(columns) and columns[place].kind != "category":
+        if isinstance(place, int) and place < len(columns) and not columns[place].of_kind.levelled:
             column = columns[place]
             raise options.refused(
                 "scores_by", "groups-not-public", column=column.name, kind=column.kind

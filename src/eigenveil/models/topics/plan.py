@@ -36,6 +36,7 @@ class TopicPlan(TensorPlan):
 
     # topics of a sketch are up to twice as far off; beyond, a fit takes minutes
     full_up_to: ClassVar[int] = 4000
+    of_documents: ClassVar[bool] = True
 
     task: Literal["topic-model"] = "topic-model"
     alpha0: float = 0.0

@@ -99,7 +99,7 @@ class FrameTable(Adapter):
             own = [name for name in column.encoded_names if name in wanted]
             encoded = there.issuperset(own) and (
                 not there.issuperset(column.sources)
-                or (column.kind == "date" and self.frame.schema[column.name].is_numeric())
+                or (column.of_kind.of_days and self.frame.schema[column.name].is_numeric())
             )
             if own:
                 columns += [Column(name, "number") for name in own] if encoded else [column]
