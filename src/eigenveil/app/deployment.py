@@ -12,6 +12,7 @@ from typing import Any
 
 from eigenveil.app.checklist import floats_in_words
 from eigenveil.app.methods import in_words_of_data, preparation, releases_in_words, size_in_words
+from eigenveil.app.presenters.base import Presenter
 from eigenveil.app.results import presenter_of
 from eigenveil.errors import PrivacyError, printable
 from eigenveil.federation.protocol.certificates import Checked
@@ -26,86 +27,85 @@ _HEAD = (
 def entry(model: Any, verdict: Checked) -> dict[str, Any]:
     """The entry's fields by the registry's names."""
     presenter, certificate, guarantee = presenter_of(model), model.certificate_, verdict.guarantee
-    assert guarantee is not None
     fitted = presenter.fitted(model)
-    title = presenter.title(model)
+    assert guarantee is not None
     if not guarantee.certified:
         raise PrivacyError("entry-not-certified", why="; ".join(guarantee.caveats))
     losses = {"epsilon": guarantee.epsilon, "delta": guarantee.delta}
-    parameters = {name: float(f"{loss:.6g}") for name, loss in losses.items() if loss}
     count = getattr(fitted, "n_samples_", None)
     counted = {} if count is None else {"number_of_privacy_units": max(0, round(float(count)))}
     stream = any(each.stream is not None or each.disjoint for each in certificate.releases)
-    in_one_place = certificate.federation is None and certificate.tree is None
-    proofs = ", ".join(certificate.proof_names)
-    ask = TO_FILL_IN + "{}"
+    several = certificate.federation or certificate.tree
     return {
-        "url_slug": ask.format("short name, year"),
+        "url_slug": _ask("short name, year"),
         "deployment": {
-            "basic": {
-                "name": ask.format("name of what is published"),
-                "data_curators": [
-                    {
-                        "data_curator_name": ask.format("who publishes it"),
-                        "data_curator_type": ask.format("Government, Industry or Nonprofit"),
-                    }
-                ],
-                "description": f"{title}, fitted to {size_in_words(fitted)}. "
-                + ask.format("of what, from when"),
-                "intended_use": ask.format("for what it is used"),
-                "data_product_type": "Machine learning model"
-                if hasattr(model, "transform") or hasattr(model, "predict")
-                else "Summary statistics",
-                "data_product_region": ask.format("region of the data, or of its law"),
-                "data_product_sector": ask.format(
-                    "Technology, Healthcare, Education, Government, Energy or Finance"
-                ),
-                "publication_date": ask.format("YYYY-MM-DD"),
-            },
+            "basic": _basic(model, presenter),
             "dp_variant": {
                 "variant_name": "Approximate DP" if guarantee.delta else "Pure DP",
-                "data_domain": ask.format("which tables it could have been"),
+                "data_domain": _ask("which tables it could have been"),
                 "unprotected_quantities": f"Assumed: {'; '.join(guarantee.assumptions)}. Names of "
-                "columns are public. " + ask.format("all else that was not protected, or none"),
+                f"columns are public. {_ask('all else that was not protected, or none')}",
             },
             "privacy_loss": {
                 "privacy_unit": "One row" if guarantee.unit is None else f"One {guarantee.unit!r}",
                 "privacy_unit_details": f"Neighbouring data sets differ by {guarantee.neighbours}.",
                 **counted,
-                "privacy_parameters": parameters,
+                "privacy_parameters": {n: float(f"{x:.6g}") for n, x in losses.items() if x},
                 "privacy_parameters_details": f"{guarantee}",
             },
             "deployment_model": {
-                "model_name": "Central" if in_one_place else "Federated",
-                "trust_assumptions": " ".join(f"{view}" for view in verdict.views.values())
-                + " "
-                + ask.format("who they are, and why they are trusted"),
-                "actors": f"{in_words_of_data(certificate)} {ask.format('by name')}",
+                "model_name": "Federated" if several else "Central",
+                "trust_assumptions": f"{' '.join(map(str, verdict.views.values()))} "
+                f"{_ask('who they are, and why they are trusted')}",
+                "actors": f"{in_words_of_data(certificate)} {_ask('by name')}",
                 "release_type": "Many releases" if stream else "One release",
-                "release_type_details": ask.format("what else is planned with the same rows"),
+                "release_type_details": _ask("what else is planned with the same rows"),
                 "data_source_type": "Dynamic" if stream else "Static",
                 "access_type": "Non-interactive",
             },
             "implementation": {
-                "preprocessing_and_hyperparameter_tuning": " ".join(preparation(fitted.plan_))
-                + " "
-                + ask.format("what was looked at before, and whether it was counted"),
+                "preprocessing_and_hyperparameter_tuning": f"{' '.join(preparation(fitted.plan_))} "
+                f"{_ask('what was looked at before, and whether it was counted')}",
                 "mechanisms": f"{'; '.join(releases_in_words(certificate.releases))}, by "
-                f"{certificate.software}. {floats_in_words(certificate)} Proofs: {proofs}. "
-                + ask.format("who can read the rows"),
+                f"{certificate.software}. {floats_in_words(certificate)} Proofs: "
+                f"{', '.join(certificate.proof_names)}. {_ask('who can read the rows')}",
                 "composition": f"{guarantee.calculation}. To know: {'; '.join(guarantee.caveats)}.",
                 "post_processing": "All that is published was computed from the noisy sums alone.",
-                "justification": ask.format("why this epsilon, and who decided it"),
-                "utility": ask.format("what the result is good for; its report has numbers"),
+                "justification": _ask("why this epsilon, and who decided it"),
+                "utility": _ask("what the result is good for; its report has numbers"),
                 "additional_information": f"SHA-256 of the certificate: {certificate.digest}. "
                 "'eigenveil certify' computes the guarantee again from it.",
             },
             "administrative": {
                 "status": "Draft",
-                "registry_authors": [ask.format("who filled this in")],
+                "registry_authors": [_ask("who filled this in")],
                 "tier": 3,
             },
         },
+    }
+
+
+_ask = (TO_FILL_IN + "{}").format
+
+
+def _basic(model: Any, presenter: Presenter) -> dict[str, Any]:
+    fits = hasattr(model, "transform") or hasattr(model, "predict")
+    title, size = presenter.title(model), size_in_words(presenter.fitted(model))
+    curator = {
+        "data_curator_name": _ask("who publishes it"),
+        "data_curator_type": _ask("Government, Industry or Nonprofit"),
+    }
+    return {
+        "name": _ask("name of what is published"),
+        "data_curators": [curator],
+        "description": f"{title}, fitted to {size}. {_ask('of what, from when')}",
+        "intended_use": _ask("for what it is used"),
+        "data_product_type": "Machine learning model" if fits else "Summary statistics",
+        "data_product_region": _ask("region of the data, or of its law"),
+        "data_product_sector": _ask(
+            "Technology, Healthcare, Education, Government, Energy or Finance"
+        ),
+        "publication_date": _ask("YYYY-MM-DD"),
     }
 
 

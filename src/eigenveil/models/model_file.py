@@ -47,9 +47,7 @@ _NOT_A_MODEL = (
 
 def write_model(path: str | os.PathLike[str], result: Result) -> None:
     factors = parts_of(result.released)
-    arrays: dict[str, Any] = {
-        name: value for name, value in factors.items() if isinstance(value, np.ndarray)
-    }
+    arrays: dict[str, Any] = {n: v for n, v in factors.items() if isinstance(v, np.ndarray)}
     header = {
         "format": _MODEL_FORMAT,
         "estimator": result.spec.estimator,
@@ -57,7 +55,7 @@ def write_model(path: str | os.PathLike[str], result: Result) -> None:
         "features": result.features,
         "names": result.names,
         "schema": None if result.schema is None else result.schema.as_dict(),
-        "numbers": {name: value for name, value in factors.items() if name not in arrays},
+        "numbers": {n: value for n, value in factors.items() if n not in arrays},
         "kept": None if result.whole is None else len(result.factors.components),
         "certificate": result.certificate.model_dump(mode="json"),
     }

@@ -314,12 +314,8 @@ HELD_BY_SINGLE = frozenset(
 
 def is_numeric(kind: Any) -> bool:
     types = pa.types
-    return bool(
-        types.is_boolean(kind)
-        or types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_decimal(kind)
-    )
+    numeric = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal)
+    return any(is_one(kind) for is_one in numeric)
 
 
 def _cells(column: Any) -> NDArray[np.float64]:
@@ -362,13 +358,8 @@ def _inner(kind: Any) -> Any:
 
 def _is_text(kind: Any) -> bool:
     types = pa.types
-    return bool(
-        types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_string_view(kind)
-        or types.is_binary(kind)
-        or types.is_null(kind)
-    )
+    texts = (types.is_string, types.is_large_string, types.is_string_view)
+    return any(is_one(kind) for is_one in (*texts, types.is_binary, types.is_null))
 
 
 def _is_day(kind: Any) -> bool:

@@ -118,12 +118,7 @@ def public_center(center: object, features: int) -> NDArray[np.float64] | None:
     except (TypeError, ValueError, OverflowError):
         public = np.full((), np.nan)
     if public.shape != (features,) or not np.all(np.abs(public) <= LARGEST):
-        raise DataError(
-            "bad-center",
-            shape=public.shape,
-            largest=LARGEST,
-            features=features,
-        )
+        raise DataError("bad-center", shape=public.shape, largest=LARGEST, features=features)
     return public
 
 
